@@ -10,6 +10,7 @@ grading/INSTRUCTORS.md says more.
 import argparse
 import os
 import pathlib
+import re
 import sys
 import textwrap
 
@@ -29,6 +30,8 @@ def parse():
     parser.add_argument("--out", metavar="PATH", help="results.json; of --all, a folder")
     parser.add_argument("--page", metavar="FILE", help="write a page for the student, too")
     parser.add_argument("--seed", help="of the hidden cases; drawn anew if left out")
+    parser.add_argument("--tasks", type=task_numbers, metavar="1-3",
+                        help="grade only these tasks, as 1-3 or 1,2,5; throughput belongs to task 7")
     parser.add_argument("--jobs", type=int, default=classroom.default_jobs(),
                         help="submissions of --all at a time (default %(default)s)")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
@@ -38,6 +41,19 @@ def parse():
     if arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs}: at least 1")
     return arguments
+
+
+def task_numbers(text):
+    """The numbers of "1-3,5", ascending, or an error of argparse."""
+    found = set()
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())):
+            raise argparse.ArgumentTypeError(f"{text}: name tasks as 1-3 or 1,2,5")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    known = {task.number for task in tasks()}
+    if not found or found - known:
+        raise argparse.ArgumentTypeError(f"{text}: there are the tasks {min(known)} to {max(known)}")
+    return sorted(found)
 
 
 def say(text):
@@ -53,16 +69,17 @@ def grade_one(arguments):
         report.write_results(out, grade)
         show_line("" if grade.complete else f"{grade.points:g} points so far")
 
-    report.write_results(out, grader.Grade(name))
+    graded = tuple(arguments.tasks or ())
+    report.write_results(out, grader.Grade(name, tasks=graded))
     try:
         handed_in = submission.read(arguments.submission)
-        grader.prepare()
+        grader.prepare(arguments.tasks)
         say(f"compiling {one_line(name)} and running its tests; what is known so far: {out}")
         with new_job() as job:
-            grade = grader.grade(name, handed_in, seed, job, arguments.fresh, write,
+            grade = grader.grade(name, handed_in, seed, job, arguments.fresh, write, only=arguments.tasks,
                                  on_step=lambda step: show_line(f"compiling: {step}"))
     except Refused as refused:
-        report.write_results(out, grader.Grade(name, refused=str(refused)))
+        report.write_results(out, grader.Grade(name, refused=str(refused), tasks=graded))
         say(refused)
         return 2
     if arguments.page:
@@ -73,7 +90,7 @@ def grade_one(arguments):
 
 
 def show(grade):
-    for task in tasks():
+    for task in grade.graded:
         best = grade.best(task)
         bases = " ".join(f"{s.base} {s.points:5.1f}" for s in grade.scores[task.number])
         print(f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})")
@@ -81,14 +98,14 @@ def show(grade):
             if problem.text and "error" in problem.text + best.remark or "not run" in problem.text:
                 print(textwrap.fill(" ".join(problem.text.split()), 99, initial_indent="    ", subsequent_indent="    "))
                 break
-    measured = grade.throughput
-    ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
-    print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
+    if measured := grade.throughput:
+        ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
+        print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
     known = f" ({grade.known} results were known from before)" if grade.known else ""
-    print(f"all {grade.points:g} of {grader.most_points():g}, in {grade.seconds:.0f} s{known}")
+    print(f"all {grade.points:g} of {grader.most_points(grade):g}, in {grade.seconds:.0f} s{known}")
     for note in grade.notes:
         print(textwrap.fill(f"to read, it costs nothing: {note}", 99, subsequent_indent="    "))
-    print(f"extensions {grade.extension_points:g} of {grader.most_extension_points():g}, not part of the grade")
+    print(f"extensions {grade.extension_points:g} of {grader.most_extension_points(grade):g}, not part of the grade")
 
 
 def main():

@@ -35,11 +35,34 @@ def task_of(entry):
     return next(task for task in course.tasks() if entry["file"] in task.files)
 
 
+def numbers_of(entry):
+    """Of the tasks that are graded."""
+    return entry.get("graded", [task_of(entry).number])
+
+
+def most_points(entry):
+    return grade.most_points(grade.Grade("", tasks=tuple(numbers_of(entry))))
+
+
+def changed_files(files, entry):
+    """The files with what the entry changes in other files than its own."""
+    files = {name: content for name, content in files.items() if not (entry.get("begins_no_extension") and
+                                                                      submission.is_extension(name))}
+    for change in entry.get("changes", ()):
+        files[change["file"]] = changed.replaced(files[change["file"]].decode(), change, entry["name"]).encode()
+    for task in course.tasks() if "everywhere" in entry else ():
+        for name in (name for name in list(files) if name in task.files):
+            own = entry["everywhere"].replace("{N}", str(task.number)) if name == task.files[0] else ""
+            files[name] = files[name].replace(b"\nnamespace fsdp {", f"\n{own}\nnamespace fsdp {{".encode(), 1)
+    return files
+
+
 def handed_in(entry):
     """The solutions or the skeletons, with what the entry has besides."""
     file = entry["file"]
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
+    base = submission.completed(changed_files(base.files, entry))
     if "use" in entry:
         entry = {**entry, "old": PLACES[file], "new": f"{entry['use']}\n{PLACES[file]}"}
     text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
@@ -80,18 +103,20 @@ def attempts(entries):
 
 def wrong(entry):
     """What is wrong with how it is graded."""
-    task = task_of(entry)
     with new_job() as job:
-        graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=(task.number,),
+        graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=numbers_of(entry),
                              looked_at=entry["looked_at"])
     own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
     notes = "; ".join(note for note in graded.notes if note.startswith(own))  # of the solutions there are others
-    left_out = graded.best(task).left_out
-    said = "\n".join(text for score in graded.scores[task.number]
+    left_out = next((best.left_out for best in map(graded.best, graded.graded) if best.left_out), "")
+    said = "\n".join(text for scores in graded.scores.values() for score in scores
                      for text in (score.remark, *(problem.text for problem in score.problems)))
     yield from (f"left {what}" for what in found_behind())
-    if graded.points != (task.points if entry["is_honest"] else 0) or left_out:
-        yield f"has {graded.points:g} of {task.points:g} points: {left_out or said}"
+    most = most_points(entry)
+    if graded.points != (most if entry["is_honest"] else 0) or left_out:
+        yield f"has {graded.points:g} of {most:g} points: {left_out or said.strip() or graded.throughput}"
+    if "seconds" in entry and graded.seconds > entry["seconds"]:
+        yield f"takes {graded.seconds:.0f} s and not less than {entry['seconds']}"
     if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):
         yield f"the instructor reads '{notes}'"
     if entry["told"] not in said:
@@ -102,7 +127,7 @@ def main():
     arguments = lists.parser(__doc__).parse_args()
     entries = lists.chosen(load(), arguments)
     try:
-        grade.prepare(sorted({task_of(entry).number for entry in entries}))
+        grade.prepare(sorted({number for entry in entries for number in numbers_of(entry)}))
     except Refused as refused:
         sys.exit(f"submissions: {refused}")
     print(f"graded code runs in: {sandbox.best_mode()}")

@@ -2,6 +2,7 @@
 
 import fcntl
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -71,6 +72,7 @@ class Looks(unittest.TestCase):
 
     def test_tells_what_reaches_files_processes_and_others_and_what_is_unknown(self):
         c = 'extern "C" __attribute__((weak))'
+        remark = ("getenv", "fsdp::live_bytes::reset", "other::g", "exit", "raise", "c10::Dispatcher::findSchemaOrThrow")
         for code, names, why in (
                 ('#include <fstream>\nvoid f() { std::ofstream("a") << 3; }', "std::ofstream", "uses no files"),
                 ('#include <fstream>\nvoid f(int& a) { std::ifstream("a") >> a; }', "std::ifstream", "uses no files"),
@@ -85,7 +87,14 @@ class Looks(unittest.TestCase):
                  "torch::save or torch::load", "uses no files"),
                 ('#include <filesystem>\nbool f() { return std::filesystem::exists("a"); }', "std::filesystem", "uses no files"),
                 ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
-                ("#include <unistd.h>\nvoid f() { if (fork() == 0) _exit(0); }", "_exit, fork", "starts, ends and watches"),
+                ("#include <unistd.h>\nvoid f() { fork(); }", "fork", "starts, ends and watches"),
+                ("#include <stdio.h>\nvoid f() { dprintf(3, \"x\"); }", "dprintf", "uses no files"),
+                (f'{c} long __write(int);\nvoid f() {{ __write(3); }}', "__write", "uses no files"),
+                ("#include <cstdlib>\nvoid f() { std::exit(1); }", "exit", "it ends the rank"),
+                ("#include <csignal>\nvoid f() { std::raise(6); }", "raise", "it ends the rank"),
+                ("namespace c10 { struct Dispatcher { void findSchemaOrThrow(); }; }\n"
+                 "void f(c10::Dispatcher& d) { d.findSchemaOrThrow(); }", "c10::Dispatcher::findSchemaOrThrow", ""),
+                ("namespace fsdp { bool hidden_cases(); }\nbool f() { return fsdp::hidden_cases(); }", "fsdp::hidden_cases", "for the tests"),
                 (f'{c} int system(const char*);\nvoid f() {{ if (system) system(""); }}', "system", "starts, ends and watches"),
                 ("#include <sys/socket.h>\nint f() { return socket(1, 2, 3); }", "socket", "by the communicator alone"),
                 ('#include <dlfcn.h>\nvoid* f() { return dlopen("a", 1); }', "dlopen", "by its name"),
@@ -96,7 +105,8 @@ class Looks(unittest.TestCase):
                 ("namespace other { void g(); }\nvoid f() { other::g(); }", "other::g", "")):
             (line,) = self.looked_at(code)
             kind, file, text = line.split("\t")
-            self.assertEqual((kind, file), ("rejected" if why else "remark", "tasks/0.cpp"))
+            expected = "rejected" if "instruction" in names else "remark" if names in remark else "stopped"
+            self.assertEqual((kind, file), (expected, "tasks/0.cpp"))
             self.assertIn(f"uses {names}:", text)
             self.assertIn(why, text)
 
@@ -106,6 +116,11 @@ class Looks(unittest.TestCase):
         defines = "namespace fsdp { void launch_all() {} }\nnamespace mine { void g() {} }\nint helper(int x) { return x; }\n" \
                   "extern \"C\" int open_it(int x) { return x; }"
         self.assertEqual(self.looked_at(uses, defines), [])
+
+    def test_says_nothing_of_what_the_c_library_s_headers_use_by_themselves(self):
+        shared = "#include <memory>\n#include <iostream>\nstd::shared_ptr<int> kept;\n" \
+                 "void f(std::shared_ptr<int> x) { kept = x; std::cout << *x << std::flush; }"
+        self.assertEqual(self.looked_at(shared), [])
 
     def test_fails_on_what_is_no_object(self):
         with tempfile.NamedTemporaryFile("w") as file:
@@ -160,6 +175,102 @@ class Isolation(unittest.TestCase):
             run("./program")
 
 
+class IsolationOfTasks(unittest.TestCase):
+    """cmake/isolate.sh, on the files of several tasks."""
+
+    HEADERS = {"task2_a": "int second();", "task3_b": "int third();"}
+
+    def run_program(self, callers, files):
+        """The status of the program of these sources and what isolate.sh or the program says. `files`: path in
+        tasks/ -> C++."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for script in ("cmake/isolate.sh", "scripts/look.sh"):
+                (root / script).parent.mkdir(exist_ok=True)
+                shutil.copy(course.ROOT / script, root / script)
+            for task, text in self.HEADERS.items():
+                (root / "tasks" / task).mkdir(parents=True)
+                (root / "tasks" / task / "contract.h").write_text(text)
+            objects = {}
+            for name, text in {**{f"caller{i}.cpp": text for i, text in enumerate(callers)}, **files}.items():
+                source = root / ("tasks" if name in files else ".") / name
+                source.write_text(text)
+                objects[name] = f"{source}.o"
+                subprocess.run(["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[name]], check=True)
+            own = [objects[name] for name in files]
+            outside = [objects[name] for name in objects if name not in files]
+            subprocess.run(["ar", "rcs", root / "empty.a"], check=True)
+            isolate = [root / "cmake/isolate.sh", root / "made/own.o", *outside, "--", *own, "--", root / "empty.a"]
+            done = subprocess.run(isolate, capture_output=True, text=True)
+            if done.returncode:
+                return done.returncode, done.stderr
+            subprocess.run(["c++", *outside, root / "made/own.o", "-o", root / "program"], check=True)
+            done = subprocess.run([root / "program"], capture_output=True, text=True)
+            return done.returncode, done.stdout + done.stderr
+
+    HELPERS = """
+        #include <array>
+        #include <string>
+        struct State { std::array<std::string, N> names; virtual int get() { return N; } };
+        inline State& state() { static State the_one; return the_one; }
+        template <typename T> struct Box { static inline T made = N; };
+        inline std::array<int, N> table{};
+        int helper() { return N; }
+        static int sum() { return state().get() + int(state().names.size()) + Box<int>::made + int(table.size()) + helper(); }
+    """
+
+    def test_helpers_of_one_name_in_two_tasks_are_two(self):
+        caller = "int second(), third(); int main() { return second() == 10 && third() == 45 ? 0 : 1; }"
+        files = {"task2_a/x.cpp": f"#define N 2\n{self.HELPERS}\nint second() {{ return sum(); }}",
+                 "task3_b/y.cpp": f"#define N 7\n{self.HELPERS}\nint second(); int third() {{ return sum() + second(); }}"}
+        self.assertEqual(self.run_program([caller], files)[0], 0)
+
+    def test_a_helper_has_the_name_of_a_function_that_two_files_of_the_tests_share(self):
+        callers = ["int second(), shared(); int main() { return second() == 5 && shared() == 1 ? 0 : 1; }",
+                   "int shared() { return 1; }"]
+        files = {"task2_a/x.cpp": "int shared() { return 5; } int second() { return shared(); }"}
+        self.assertEqual(self.run_program(callers, files)[0], 0)
+
+    def test_a_helper_has_the_name_of_what_another_task_s_header_declares(self):
+        caller = "int second(), third(); int main() { return second() == 3 && third() == 4 ? 0 : 1; }"
+        files = {"task2_a/x.cpp": "int third() { return 1; } int second() { return third() + 2; }",
+                 "task3_b/y.cpp": "int third() { return 4; }"}
+        self.assertEqual(self.run_program([caller], files)[0], 0)
+
+    def test_two_that_a_third_task_uses_are_both_named(self):
+        caller = "int second(); int main() { return second(); }"
+        files = {"task2_a/x.cpp": "int note(int x) { return x; } int second() { return 0; }",
+                 "task3_b/y.cpp": "int note(int x) { return x; }",
+                 "task4_c/z.cpp": "int note(int); int fourth() { return note(1); }"}
+        self.HEADERS = {**self.HEADERS, "task4_c": ""}
+        status, said = self.run_program([caller], files)
+        self.assertEqual(status, 1)
+        self.assertIn("multiple definition of note(int)", said)
+        self.assertIn("tasks/task2_a/x.cpp and in tasks/task3_b/y.cpp; rename one of them, or make it static", said)
+
+    def test_a_call_that_a_solution_does_not_need_is_replaced_and_costs_nothing_if_it_does_not_run(self):
+        stops = """
+            #include <cstdio>
+            #include <cstdlib>
+            extern "C" void fsdp_refused_call(const char* name) { std::printf("refused %s", name); std::fflush(stdout); _Exit(9); }
+            extern "C" long fsdp_futex_alone(long number, ...) { std::printf("kernel %ld", number); return 0; }
+            int second(int); int main(int, char**) { return second(COUNT); }"""
+        files = {"task2_a/x.cpp": """
+            #include <fstream>
+            #include <unistd.h>
+            extern "C" long another(long, ...) asm("syscall");
+            int second(int count) {
+              if (count == 2) write(1, "written", 7);
+              if (count == 3) std::ofstream("/dev/stdout") << "written";
+              if (count == 4) another(1, 1, "written", 7);
+              return 0;
+            }"""}
+        for count, expected in ((1, (0, "")), (2, (9, "refused write")), (4, (0, "kernel 1"))):
+            self.assertEqual(self.run_program([stops.replace("COUNT", str(count))], files), expected)
+        status, said = self.run_program([stops.replace("COUNT", "3")], files)
+        self.assertEqual((status, said.startswith("refused std::basic_"), "written" in said), (9, True, False))
+
+
 class Jobs(unittest.TestCase):
     def test_end_with_their_folders_and_remove_those_of_graders_that_were_killed_alone(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "JOBS", pathlib.Path(folder)):
@@ -202,7 +313,7 @@ class Programs(unittest.TestCase):
         made.linked = []
 
         def link(program, objects):
-            made.linked.append([str(path) for path in objects])
+            made.linked.append([str(path) for path in objects.values()])
             return made.answers.pop(0)
 
         made.link, made.answers = link, [Built(pathlib.Path("program"))] * 2

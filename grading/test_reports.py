@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -15,8 +16,9 @@ import tempfile
 import unittest
 from unittest import mock
 
-from grader import classroom, course, programs, report, score
+from grader import classroom, course, programs, report, score, submission
 from grader import grade as grading
+import grade as grade_program
 from grader.grade import Grade, most_extension_points, most_points
 from grader.progress import Progress
 from grader.run import Result
@@ -103,9 +105,10 @@ class Reports(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
             for name in ("ann.tar.gz", "eve.ZIP", "bob.zip", ".DS_Store", "x\nfsdp grade: all is well"):
                 (pathlib.Path(folder) / name).touch()
-            self.assertEqual(list(classroom.submissions(pathlib.Path(folder))), ["bob", "eve"])
-        self.assertEqual(said.getvalue().splitlines(), [f"{name} is neither a folder nor a zip: it is not graded" for name in (
-            "ann.tar.gz", "x\\nfsdp grade: all is well")])
+            self.assertEqual(list(classroom.submissions(pathlib.Path(folder))), ["ann", "bob", "eve"])
+            with self.assertRaisesRegex(course.Refused, "ann.tar.gz is a .tar.gz archive: hand in a zip"):
+                submission.read(pathlib.Path(folder) / "ann.tar.gz")
+        self.assertEqual(said.getvalue(), "x\\nfsdp grade: all is well is neither a folder nor a zip: it is not graded\n")
 
     def test_two_submissions_of_one_name_are_both_not_graded_and_stand_in_no_others_way(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -113,8 +116,8 @@ class Reports(unittest.TestCase):
             for name in ("ann", "bob"):
                 (class_ / name).mkdir(parents=True)
             (class_ / "bob.zip").touch()
-            arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1)
-            with (mock.patch.object(grading, "prepare", lambda: None),
+            arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1, tasks=None)
+            with (mock.patch.object(grading, "prepare", lambda only: None),
                   mock.patch.object(programs, "JOBS", pathlib.Path(folder) / "jobs"),
                   mock.patch.object(classroom.submission, "read", lambda path: path),
                   mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
@@ -170,9 +173,70 @@ class Reports(unittest.TestCase):
         lines = classroom.table([whole_grade(), Grade("bob", refused="no tasks/")]).splitlines()
         self.assertEqual(len(lines), 3)
         self.assertTrue(lines[1].startswith(f'"ada","{most_points():g}","15",'))
-        self.assertTrue(lines[2].endswith(',"no tasks/"'))
-        page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade()])
-        self.assertIn(f"4 submissions, median {most_points() / 2:g} of", page)
+        self.assertTrue(lines[2].endswith(',"no tasks/",""'))
+        page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade(), Grade("kim", refused="x")])
+        self.assertIn(f"4 submissions, 1 more not graded, median {most_points() / 2:g} of", page)
+        self.assertIn("0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")]))
+
+    def test_the_instructor_reads_the_seed_and_the_remarks_in_every_place(self):
+        grade = dataclasses.replace(whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",))
+        (entry,) = [t for t in report.gradescope(grade)["tests"] if t["name"] == "for the instructor"]
+        self.assertEqual(entry["visibility"], "hidden")
+        self.assertIn("--seed 5eed", entry["output"])
+        self.assertIn("uses getenv", entry["output"])
+        (row,) = csv.DictReader(io.StringIO(classroom.table([grade])))
+        self.assertEqual(row["to read"], "tasks/x.cpp uses getenv: rarely")
+        self.assertNotIn("5eed", report.student_page(grade))
+
+    def test_only_the_tasks_that_are_due_are_in_the_sums(self):
+        whole = whole_grade()
+        grade = dataclasses.replace(whole, tasks=(1, 2, 3), scores={n: whole.scores[n] for n in (1, 2, 3)}, throughput={})
+        results = report.gradescope(grade)
+        self.assertEqual((grade.points, most_points(grade), results["score"]), (45, 45, 45))
+        self.assertEqual({tag for test in results["tests"] for tag in test.get("tags", ()) if tag.startswith("task")},
+                         {"task 1", "task 2", "task 3"})
+        self.assertIn("these tasks were graded: 1, 2, 3", results["output"])
+        self.assertIn('"task 3","throughput"', classroom.table([grade]))
+        for text in (report.student_page(grade), classroom.class_page([grade])):
+            self.assertIn("task 3", text)
+            self.assertNotIn("task 4", text)
+
+    def test_tasks_are_named_as_numbers_and_ranges(self):
+        for text, numbers in (("1-3", [1, 2, 3]), ("7", [7]), ("1,3-4", [1, 3, 4])):
+            self.assertEqual(grade_program.task_numbers(text), numbers)
+        for text in ("", "0", "8", "3-1", "one", "1-", "1;2"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                grade_program.task_numbers(text)
+
+    def test_points_of_a_task_and_of_throughput_are_told_apart_from_others(self):
+        text = report.summary(whole_grade())
+        self.assertIn("task 1 meta_init: 11.25 of 11.25\n", text)
+        entries = report.gradescope(whole_grade())["tests"]
+        numbers = {p.number for task in course.tasks() for p in task.extensions}
+        self.assertFalse(numbers & {entry.get("number") for entry in entries})
+
+    def test_an_extension_that_was_not_begun_has_no_points(self):
+        grade, last = whole_grade(), course.tasks()[-1]
+        results = {"tests": result_of(last), "hidden": result_of(last)}
+        grade.scores[7] = [score.score_task(last, "own", results, {"7.9"})]
+        lines = report.of_extensions(grade)["output"]
+        self.assertIn("7.9 keep_fp32: not begun", lines)
+        self.assertEqual(grade.extension_points, most_extension_points() - 2)
+
+    def test_a_rejected_first_task_is_told_once(self):
+        grade, why = Grade("ada"), "tasks/task1_meta_init/meta_init.cpp uses an instruction"
+        for task in course.tasks():
+            text = f"is not run: {why}" if task.number == 1 else f"is not run, {programs.EARLIER}: {why}"
+            result = Result([], text)
+            grade.scores[task.number] = [score.score_task(task, "own", {"tests": result, "hidden": result})]
+        self.assertEqual(grade.remark, f"task 1 refused: {why}")
+        del grade.scores[1]
+        self.assertEqual(grade.remark.count(why), 1)
+
+    def test_the_time_of_a_class_is_told_before(self):
+        with mock.patch.object(os, "cpu_count", lambda: 8):
+            self.assertIn("40 submissions, 4 at a time: about 45 minutes", classroom.estimate(40, 4))
+            self.assertIn("1 submissions, 1 at a time: about 2 minutes", classroom.estimate(1, 4, [1, 2, 3]))
 
     def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
         for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1", "+1", "-1", "@x"):

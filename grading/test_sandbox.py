@@ -156,7 +156,8 @@ class Compilers(unittest.TestCase):
             os.chmod(folder, 0o755)
             script = sandbox.make(f"{folder}/run", sandbox.limits_of_compilers(), compiling.read_by_compilers())
             for path, seen in (("common/comm/call.h", True), ("solutions", False), ("tests", False), ("grading", False),
-                               (".grades", False), ("build/default/bin", False), ("build/default/build.ninja", False)):
+                               (".grades", False), ("build/default/bin", False), ("build/default/build.ninja", False),
+                               ("/dev/null", True), ("/dev/ptmx", False), ("/dev/fd", False), ("/proc/self", False)):
                 status, _ = run.run([script, "/usr/bin/test", "-e", course.ROOT / path], None, 60)
                 self.assertEqual(status == 0, seen, path)
 

@@ -1,5 +1,6 @@
 """How points come about, and what becomes of results that are none."""
 
+import dataclasses
 import json
 import pathlib
 import tempfile
@@ -100,6 +101,61 @@ class Grades(unittest.TestCase):
         self.assertIn(f"({done.known} results were known from before)", report.summary(done))
 
 
+class Remembered(unittest.TestCase):
+    def test_remarks_are_told_when_results_are_known_from_before(self):
+        known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 1.0, notes=["tasks/x.cpp uses getenv"]))
+        trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0})
+        with known, trained, tempfile.TemporaryDirectory() as job:
+            done = grading.grade("ada", submission.completed({}), "5eed", job)
+        self.assertEqual((done.notes, done.seed), (("tasks/x.cpp uses getenv",), "5eed"))
+
+    def test_what_ends_a_rank_is_told_where_a_test_fails(self):
+        task = course.tasks()[1]
+        for outcome, told in (("failed", True), ("passed", False)):
+            result = dataclasses.replace(result_of(task, outcome), stopped=["tasks/x.cpp uses write: no files"])
+            found = score.score_task(task, "own", {"tests": result, "hidden": result})
+            self.assertEqual(["uses write" in p.text for p in found.problems], [told] * len(task.problems))
+
+
+class Patience(unittest.TestCase):
+    LIMITS = course.rubric()["limits"]
+
+    def result(self, texts, seconds=100.0):
+        return Result([{"test": "a", "outcome": "failed", "text": text} for text in texts], seconds=seconds)
+
+    def test_tests_that_do_not_end_leave_less_for_the_next_tasks_and_are_counted_by_their_limits(self):
+        patience = run.Patience()
+        self.assertEqual(patience.of_next(), self.LIMITS["task_lost_seconds"])
+        hangs = ["rank 0 was still running at the time limit", "the program of the ranks did not report within 30 s",
+                 "rank 0: longer than the time limit (CommunicatorOptions::timeout)", "rank 0 is 3"]
+        self.assertEqual(run.lost_seconds(self.result(hangs)), 42)
+        patience.add(self.result(hangs * 10))
+        self.assertEqual(patience.of_next(), self.LIMITS["lost_seconds_at_last"])
+        self.assertFalse(patience.is_over())
+
+    def test_programs_that_fail_for_too_long_end_the_others_and_those_that_pass_do_not(self):
+        for outcome, over in (("passed", False), ("", True), ("failed", True)):
+            patience = run.Patience()
+            tests = [{"test": "a", "outcome": outcome}] if outcome else []
+            patience.add(Result(tests, seconds=self.LIMITS["failing_seconds"]))
+            self.assertEqual(patience.is_over(), over)
+        result = run.run_tests(pathlib.Path("none"), course.tasks()[1], "", patience)
+        self.assertEqual((result.why, result.cut_short), (run.OVER, True))
+
+    def test_what_was_cut_short_is_not_kept(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+            run.keep("key", "", Result([], cut_short=True))
+            self.assertIsNone(run.kept("key", ""))
+
+    def test_a_submission_that_hangs_everywhere_loses_less_than_a_quarter_of_an_hour(self):
+        patience, lost = run.Patience(), 0
+        for _ in 2 * programs.all_programs():  # hidden cases too, if sentinels alone pass
+            of_one = patience.of_next()
+            patience.add(self.result(["rank 0 was still running at the time limit"] * (of_one // 20)))
+            lost += of_one
+        self.assertLess(lost, 15 * 60)
+
+
 class Held(unittest.TestCase):
     TASK = course.tasks()[1]
     PROGRAM = programs.Program(TASK, "reference")
@@ -108,7 +164,7 @@ class Held(unittest.TestCase):
         """Of a program whose results are `kept` from before, or whose tests end in this way."""
         ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
 
-        def run_tests(path, task, seed):
+        def run_tests(path, task, seed, patience):
             ran.append("hidden" if seed else "tests")
             return result_of(self.TASK, sentinel_fails=sentinel_fails)
 

@@ -137,6 +137,84 @@ class Submissions(unittest.TestCase):
         self.assertIn("neither a folder nor a zip", self.refused(self.folder / "none"))
 
 
+class AsPeopleMakeThem(unittest.TestCase):
+    """The solutions, packed by ten people: each is read as the folder of the solutions is."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.expected = submission.read(course.ROOT / "solutions")
+        self.files = {f"tasks/{name}": content for name, content in {**self.expected.files, **course.headers()}.items()}
+
+    def zip_of(self, files, name="mine.zip"):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member, content in files.items():
+                archive.writestr(member, content)
+        return path
+
+    def read(self, path, same=lambda content: content):
+        got = submission.read(path)
+        self.assertEqual((got.missing, got.ignored, got.changed), ((), (), ()), path)
+        self.assertEqual({name: same(content) for name, content in got.files.items()}, self.expected.files, path)
+
+    def test_ten_zips(self):
+        of_windows = {name: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n") for name, content in self.files.items()}
+        inner = self.zip_of(self.files, "inner.zip").read_bytes()
+        mac = {**self.files, **{f"__MACOSX/{name}": b"\0" for name in self.files}, "tasks/.DS_Store": b"\0",
+               **{f"tasks/._{name.rpartition('/')[2]}": b"\0" for name in self.files}}
+        for name, files in (
+                ("of_submit.zip", {name: content for name, content in self.files.items() if name[6:] not in course.headers()}),
+                ("nested.zip", {f"fsdp-course-main/fsdp-course/{name}": content for name, content in self.files.items()}),
+                ("backslashes.zip", {name.replace("/", "\\"): content for name, content in self.files.items()}),
+                ("mac.zip", mac),
+                ("without_tasks.zip", {name.removeprefix("tasks/"): content for name, content in self.files.items()}),
+                ("whole_copy.zip", {**self.files, "solutions/task2_flat_parameter/flat_parameter.cpp": b"x", "README.md": b"x"}),
+                ("M\u00fcller, J\u00f6rg (1).zip", self.files),
+                ("zip_in_zip.zip", {"mine.zip": inner}),
+                ("UPPER.ZIP", self.files)):
+            self.read(self.zip_of(files, name))
+        self.read(self.zip_of(of_windows, "windows.zip"), submission.plain)
+
+    def test_the_folder_that_moodle_makes_for_a_student_holds_the_zip(self):
+        for name in ("J\u00fcrgen M\u00fcller_1234_assignsubmission_file_", "Ada Lovelace_77_assignsubmission_file_"):
+            self.read(self.zip_of(self.files, f"{name}/my work.zip").parent)
+        folder = self.zip_of(self.files, "twice/one.zip").parent
+        self.zip_of(self.files, "twice/two.zip")
+        with self.assertRaisesRegex(course.Refused, "it holds one.zip and two.zip, and only one zip can be graded"):
+            submission.read(folder)
+
+    def test_another_archive_is_refused_with_what_to_do_wherever_it_is(self):
+        for suffix in (".tar.gz", ".tgz", ".7z", ".rar", ".TAR"):
+            for path in (self.folder / f"mine{suffix}", self.folder / f"folder{suffix[1:]}" / f"mine{suffix}"):
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
+            for where in (self.folder / f"mine{suffix}", path.parent, self.zip_of({f"mine{suffix}": b""}, f"of{suffix}.zip")):
+                with self.assertRaisesRegex(course.Refused, f"mine{suffix} is a {suffix.lower()} archive: hand in a zip"):
+                    submission.read(where)
+
+    def test_a_zip_in_a_zip_in_a_zip_is_refused(self):
+        inner = self.zip_of(self.files).read_bytes()
+        middle = self.zip_of({"a.zip": inner}).read_bytes()
+        with self.assertRaisesRegex(course.Refused, "no file of tasks/"):
+            submission.read(self.zip_of({"b.zip": middle}))
+
+
+class NotBegun(unittest.TestCase):
+    def test_an_extension_is_begun_when_its_function_is_written(self):
+        by_task = {task.number: task for task in course.tasks()}
+        blank = submission.completed({})
+        self.assertEqual(blank.not_begun(by_task[7]), {"7.6", "7.8", "7.9"})
+        self.assertEqual(blank.not_begun(by_task[2]), {"2.6"})
+        solved = submission.read(course.ROOT / "solutions")
+        self.assertEqual([solved.not_begun(task) for task in course.tasks()], [set()] * len(by_task))
+        path = "extensions/task7_integration/keep_fp32.cpp"
+        begun = course.blank()[path].replace(b'todo("keep_in_fp32", "7.9");', b"plan.clear();")
+        self.assertEqual(submission.completed({path: begun}).not_begun(by_task[7]), {"7.6", "7.8"})
+
+
 class HostileSubmissions(unittest.TestCase):
     """Each is read or refused with a text that can be printed."""
 

@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
-# look.sh OBJECT...: looks at what a student's files were compiled to, before it runs, for what a solution
-# does not need: it only computes. Prints lines of three parts with tabs between them:
+# look.sh [--names] OBJECT...: looks at what a student's files were compiled to, before it runs, for what a
+# solution does not need: it only computes. Prints lines of three parts with tabs between them:
 #   rejected  FILE  uses NAMES, ...   the task gets no points, in `./fsdp check` and from the grader
+#   stopped   FILE  uses NAMES, ...   costs nothing unless it runs: a rank ends where it calls one of these functions
 #   remark    FILE  uses NAMES, ...   costs nothing; the instructor may read the code
-# FILE is the path from tasks/ on, if that is in the object's path. NAMES are those that a source file has. Fails if an object can't be read.
+# FILE is the path from tasks/ on, if that is in the object's path. NAMES are those that a source file has. With
+# --names it prints instead what the linker calls the functions of the lines `stopped`, and `syscall`;
+# cmake/isolate.sh replaces these. Fails if an object can't be read.
 set -euo pipefail
+names=
+if [[ ${1-} == --names ]]; then
+  names=yes
+  shift
+fi
 
 # What the linker is left to find: names of C, by what they do. Of the rest, `plain` says nothing.
 files='open(at)?(64|2)?|creat(64)?|f?d?open(64)?|freopen(64)?|__open(at)?(64)?_2|tmpfile(64)?|mks?temp.*|tmpnam|mkdtemp'
 files+='|p?read(64|v.*)?|__p?read(64)?_chk|p?write(64|v.*)?|readlink(at)?|f?l?stat(at|x|fs)?(64)?|__[fl]?xstat(64)?|access'
 files+='|(f|euid)access(at)?|unlink(at)?|remove|rename(at2?)?|(sym)?link(at)?|mk(dir|nod|fifo)(at)?|rmdir|chdir|fchdir'
 files+='|l?f?ch(mod|own)(at)?|f?truncate(64)?|(fd)?opendir|scandir.*|n?ftw(64)?|fts_.*|glob(64)?|dup[23]?|fcntl(64)?|ioctl'
+files+='|v?dprintf|__v?dprintf_chk|eventfd(_.*)?|vmsplice|putp?msg|_IO_(file_|fd|new_|do_).*|(_*|__libc_)(write|read|open|close|send)(64|_2)?|close(_range|from)?'
 files+='|sendfile(64)?|splice|tee|copy_file_range|shm_open|memfd_create|mmap(64)?|mremap|shmget|shmat|io_.*|inotify_.*'
-processes='_*v?fork|clone3?|_?_?clone|posix_spawnp?|f?execv?[lpe]*(at)?|system|popen|wordexp|daemon|_?[eE]xit|quick_exit'
-processes+='|on_exit|kill(pg)?|tg?kill|pthread_kill|sigqueue|raise|ptrace|prctl|process_vm_.*|pidfd_.*|set(sid|pgid|uid|gid|rlimit)'
+ends='_?[eE]xit|quick_exit|raise|pthread_kill'  # this ends the rank, and its test fails
+processes='_*v?fork|clone3?|_?_?clone|posix_spawnp?|f?execv?[lpe]*(at)?|system|popen|wordexp|daemon'
+processes+='|on_exit|kill(pg)?|tg?kill|sigqueue|ptrace|prctl|process_vm_.*|pidfd_.*|set(sid|pgid|uid|gid|rlimit)'
 processes+='|unshare|setns|wait(pid|id|3|4)?|v?pause|longjmp|_longjmp|siglongjmp|__longjmp_chk'
 network='socket(pair)?|connect|listen|accept4?|send(to|m?msg)?|recv(from|m?msg)?|__recv.*_chk|gethost.*|getaddrinfo|pipe2?'
 libraries='dl(m?open|v?sym|_iterate_phdr)'
@@ -31,21 +41,22 @@ cpp_files='std::(basic_filebuf|basic_[io]?fstream|__basic_file|filesystem)|__gnu
 cpp_files+='|torch::(save|load|serialize|pickle_save|pickle_load|jit|autograd::profiler)|caffe2::serialize'
 cpp_files+='|at::([a-z_]+::)?from_file|at::(Refcounted)?MapAllocator|at::NewProcessWideShmHandle|at::new_shm_fd_storage'
 cpp_files+='|c10::((try_)?make_temp(file|dir)|TempFile|TempDir)|fsdp::(write_whole_file|write_all|StateFile|SharedRegion)'
-cpp_tests='fsdp::(ChildProgram|launch|ForkedRanks|remote_ranks|TestRank|Channel|run_ranks)|testing'
+cpp_tests='fsdp::(ChildProgram|launch|ForkedRanks|remote_ranks|TestRank|Channel|run_ranks|hidden_(cases|number)|results)|testing'
 cpp_network='c10d|gloo|fsdp::Communicator::create'
-cpp_libraries='at::DynamicLibrary|c10::Dispatcher::find(Schema|Op)[A-Za-z]*'
+cpp_libraries='at::DynamicLibrary'
 cpp_measures='fsdp::(Communicator::take_log|live_bytes::(add|remove|reset|take_peak|enter|on_free)|poison::enable|limit_memory'
 cpp_measures+='|counting_allocator|device_blocks)|(c10|at)::(impl::)?[Ss]et[A-Za-z_]*|at::Context::set[A-Za-z]*|at::[a-z]+[A-Za-z]*Callbacks?'
 cpp_measures+='|c10::[A-Za-z]*CPU[A-Za-z]*Allocator[A-Za-z]*|torch::Library::_(impl|def)|c10::RegisterOperators|c10::utils'
-cpp_measures+='|c10::Dispatcher::((de)?register[A-Za-z]*|add[A-Za-z]*|getAll[A-Za-z]*)|at::enableRecordFunction'
+cpp_measures+='|c10::Dispatcher::((de)?register[A-Za-z]*|add[A-Za-z]*|getAll[A-Za-z]*|find(Schema|Op)[A-Za-z]*)'
+cpp_measures+='|at::enableRecordFunction'
 cpp_plain='std|__gnu_cxx|__cxxabiv1|at|c10|torch|caffe2|fsdp|operator (new|delete)'
 
 mathematics() {
   nm -D --defined-only "$("${CXX:-c++}" -print-file-name=libm.so.6)" | awk '{ sub(/@.*/, "", $3); print $3 }'
 }
 
-# Lines "OBJECT TAB NAME" of the names that the objects leave to the linker.
-undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2/p'; }
+# Lines "OBJECT TAB NAME TAB NAME" of the names that the objects leave to the linker, first without their version.
+undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2\t\2\3/p'; }
 
 # Instructions that call the kernel without a function.
 kernel_calls() {
@@ -53,7 +64,7 @@ kernel_calls() {
   for object; do
     # Not grep -q, which would end objdump by a signal: then the pipe fails because it has found one.
     if objdump -d --no-show-raw-insn "$object" | grep -E '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$' >/dev/null; then
-      printf '%s\tsyscall\tan instruction of the kernel\n' "$object"
+      printf '%s\tsyscall\tsyscall\tan instruction of the kernel\n' "$object"
     fi
   done
 }
@@ -61,22 +72,22 @@ kernel_calls() {
 found=$(undefined "$@")
 defined=$(nm -A -g --defined-only "$@" | awk '{ print $NF }' | sort -u)
 # Of each name also its form in C++, without parameters and what it returns.
-names=$(
+lines=$(
   paste <(printf '%s\n' "$found") <(cut -f 2 <<<"$found" | c++filt -p)
-  kernel_calls "$@"
+  if [[ ! $names ]]; then kernel_calls "$@"; fi
 )
-LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v network="$network" \
+LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v ends="$ends" -v network="$network" \
   -v libraries="$libraries" -v plain="$plain" -v cpp_files="$cpp_files" -v cpp_tests="$cpp_tests" \
   -v cpp_network="$cpp_network" -v cpp_libraries="$cpp_libraries" -v cpp_measures="$cpp_measures" \
-  -v cpp_plain="$cpp_plain" -v mathematics="$(mathematics)" -v own="$defined" '
+  -v cpp_plain="$cpp_plain" -v mathematics="$(mathematics)" -v own="$defined" -v names="$names" '
   BEGIN {
-    count = split(mathematics, names, "\n"); for (i = 1; i <= count; ++i) is_plain[names[i]] = 1
-    count = split(own, names, "\n"); for (i = 1; i <= count; ++i) is_own[names[i]] = 1
+    count = split(mathematics, all, "\n"); for (i = 1; i <= count; ++i) is_plain[all[i]] = 1
+    count = split(own, all, "\n"); for (i = 1; i <= count; ++i) is_own[all[i]] = 1
     of_table = "^(vtable|VTT|typeinfo|typeinfo name|guard variable|(non-)?virtual thunk|TLS [a-z]+ function|" \
                "reference temporary #[0-9]+) (for|to) "
   }
-  function is(name, names) { return name ~ "^(" names ")$" }
-  function begins(names) { return match(name, "^(" names ")([^A-Za-z0-9_]|$)") }
+  function is(name, list) { return name ~ "^(" list ")$" }
+  function begins(list) { return match(name, "^(" list ")([^A-Za-z0-9_]|$)") }
   function tell_family(kind, what) {
     name = substr(name, 1, RLENGTH)
     sub(/[^A-Za-z0-9_]$/, "", name)
@@ -98,44 +109,51 @@ LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v 
     return name
   }
   function tell(kind, what,   file, line) {
+    if (names) {
+      if ((kind == "stopped" || $2 == "syscall") && $2 !~ /^_Z(T[VTISC]|GV)/) print $3
+      return
+    }
     file = $1
     sub(/^.*\/tasks\//, "tasks/", file)
     sub(/\.o$/, "", file)
-    if ($3 != "an instruction of the kernel") name = as_written(name)
+    if ($4 != "an instruction of the kernel") name = as_written(name)
     line = kind "\t" file "\t" what
     if (index(", " found[line] ", ", ", " name ", ")) return
     if (++names_of[line] <= 4) found[line] = found[line] (found[line] ? ", " : "") substr(name, 1, 100)
   }
-  NF != 3 { next }
+  NF != 4 { next }
   FNR == NR {  # the first time: which streams a file has, whose constructors use what is below them
-    if (match($3, /std::basic_[io]?fstream/)) has_stream[$1] = "std::" substr($3, RSTART + 11, RLENGTH - 11)
+    if (match($4, /std::basic_[io]?fstream/)) has_stream[$1] = "std::" substr($4, RSTART + 11, RLENGTH - 11)
     next
   }
   {
-    name = $3
+    name = $4
     sub(of_table, "", name)
-    if ($3 == "an instruction of the kernel") tell("rejected", "a solution computes, and leaves the kernel alone")
+    if ($4 == "an instruction of the kernel") tell("rejected", "a solution computes, and leaves the kernel alone")
     else if ($2 !~ /^_Z/) {
-      if (is(name, files)) tell("rejected", "a solution uses no files, and no memory but that of LibTorch and C++")
-      else if (is(name, processes)) tell("rejected", "a solution starts, ends and watches no process")
-      else if (is(name, network)) tell("rejected", "a solution reaches others by the communicator alone")
-      else if (is(name, libraries)) tell("rejected", "a solution looks for no function by its name")
+      if (is(name, files)) tell("stopped", "a solution uses no files, and no memory but that of LibTorch and C++")
+      else if (is(name, ends)) tell("remark", "it ends the rank, and with it the test")
+      else if (is(name, processes)) tell("stopped", "a solution starts, ends and watches no process")
+      else if (is(name, network)) tell("stopped", "a solution reaches others by the communicator alone")
+      else if (is(name, libraries)) tell("stopped", "a solution looks for no function by its name")
       else if (!is(name, plain) && !(name in is_plain) && !($2 in is_own)) tell("remark", "solutions rarely need it")
     }
     else if ($2 in is_own || $2 ~ /^_ZT[IS](PK?)?(D[defhinsu]|[a-z])$/) next
-    else if (begins(cpp_files)) tell_family("rejected", "a solution uses no files, and no memory but that of LibTorch and C++")
-    else if (begins(cpp_tests)) tell_family("rejected", "this is for the tests and for what starts ranks")
-    else if (begins(cpp_network)) tell_family("rejected", "a solution reaches others by the communicator alone")
-    else if (begins(cpp_libraries)) tell_family("rejected", "a solution looks for no function by its name")
+    else if (begins(cpp_files)) tell_family("stopped", "a solution uses no files, and no memory but that of LibTorch and C++")
+    else if (begins(cpp_tests)) tell_family("stopped", "this is for the tests and for what starts ranks")
+    else if (begins(cpp_network)) tell_family("stopped", "a solution reaches others by the communicator alone")
+    else if (begins(cpp_libraries)) tell_family("stopped", "a solution looks for no function by its name")
     else if (begins(cpp_measures)) tell_family("remark", "it changes what is measured, or what LibTorch does for all")
     else if (!begins(cpp_plain)) tell("remark", "it is nothing of std, of LibTorch or of the course")
   }
   END {
+    if (names) exit
     for (line in found) {
       split(line, part, "\t")
       more = names_of[line] > 4 ? " and more" : ""
-      if (part[1] == "rejected") advice = ". Remove it; to print, use std::cout, std::cerr or printf()"
-      else advice = ""
+      advice = ""
+      if (part[1] == "rejected") advice = ". Remove it"
+      if (part[1] == "stopped") advice = ". A rank ends where it calls this; to print, use std::cout, std::cerr or printf()"
       print part[1] "\t" part[2] "\tuses " found[line] more ": " part[3] advice
     }
-  }' <(printf '%s\n' "$names") <(printf '%s\n' "$names") | sort
+  }' <(printf '%s\n' "$lines") <(printf '%s\n' "$lines") | sort

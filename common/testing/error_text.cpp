@@ -1,5 +1,6 @@
 #include <c10/util/Type.h>
 #include <testing/error_text.h>
+#include <testing/frames.h>
 
 #include <algorithm>
 #include <array>
@@ -78,7 +79,7 @@ std::string thrown_by(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    return types_of(error) + ": " + without_stacks(error.what());
+    return types_of(error) + ": " + without_stacks(shortened(error.what()));
   } catch (...) {
     return "an object that is no std::exception";
   }

@@ -1,4 +1,5 @@
 #include <base/processes.h>
+#include <base/refused_call.h>
 #include <base/todo.h>
 #include <comm/mapping.h>
 #include <comm/recording.h>
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -52,8 +54,13 @@ void on_crash(int signal, siginfo_t* info, void*) {
   std::signal(signal, SIG_DFL);
 }
 
+void keep_refusal(const char* function) {
+  std::strncpy(crash_of_this_rank->refused, function, sizeof crash_of_this_rank->refused - 1);
+}
+
 void report_crash(Crash& crash) {
   crash_of_this_rank = &crash;
+  on_refused_call(keep_refusal);
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO;

@@ -22,6 +22,10 @@ std::string crash_text(uintptr_t address) {
          " of a storage of 0 bytes, as a parameter has after reshard(), or " + member;
 }
 
+std::string refusal_text(const std::string& function) {
+  return ": it called " + function + ", which a task's code may not call; remove the call";
+}
+
 std::string ending(const RankReport& report) {
   const RankExit& exit = report.exit;
   if (report.finished) return "reached the end of the test";
@@ -78,6 +82,8 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
   report.exit = exit;
   report.first_to_fail = first_to_fail;
   if (crash != nullptr && crash->seen) report.crash = crash_text(crash->address);
+  if (crash != nullptr && crash->refused[0] != 0)
+    report.crash = refusal_text({crash->refused, strnlen(crash->refused, sizeof crash->refused)});
   auto event = events.begin();
   const auto take_events = [&](uint64_t until) {
     for (; event != events.end() && event < events.begin() + static_cast<int64_t>(until); ++event) {

@@ -9,10 +9,11 @@
 
 namespace fsdp {
 
-// The address whose use ends a rank by SIGSEGV. The rank's signal handler writes it.
+// What ends a rank by a signal. The rank itself writes it.
 struct Crash {
   std::atomic<bool> seen;
-  std::atomic<uintptr_t> address;
+  std::atomic<uintptr_t> address;  // whose use ends the rank by SIGSEGV
+  char refused[200];               // the function that base/refused_call.h refused, or ""
 };
 
 // Everything that is known about one rank after the run.

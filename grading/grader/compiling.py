@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 
 from grader import course, sandbox, session, submission
 from grader.course import BUILD, ROOT, Refused
@@ -23,6 +24,7 @@ MOST_KEPT = 1_000_000_000  # [bytes] of objects
 AT_A_TIME = 2
 LOOK = ROOT / "scripts" / "look.sh"
 TOO_MUCH, NO_TIME = "error: the compiler prints too much\n", "error: the time for compiling was over\n"
+ALL_TIME = "does not compile:\nerror: the files of this submission took longer to compile than all together may take"
 NO_REASON = "does not build, and the compiler gives no reason"
 
 # What a machine does that is full or busy, whoever filled it.
@@ -141,7 +143,8 @@ class Compiler:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self.rejected, self.remarks = {}, {}  # name -> sentences
+        self.rejected, self.stopped, self.remarks = {}, {}, {}  # name -> sentences
+        self.left = course.rubric()["limits"]["submission_build_seconds"]  # [s] for all files together
 
     def compile(self, names, on_step=None):
         """Afterwards `made` has all of these."""
@@ -165,9 +168,13 @@ class Compiler:
         out.mkdir(parents=True, exist_ok=True)
         made = out / "made.o"
         limits = course.rubric()["limits"]
+        if self.left <= 0:
+            return Compiled(None, ALL_TIME)
+        started = time.monotonic()
         script = sandbox.make(self.job / f"compile_{number}.sh", sandbox.limits_of_compilers(),
                               [*read_by_compilers(), self.folder], out)
         status, log = run_limited([script, *command_of(name, self.folder, made)], limits["build_seconds"])
+        self.left -= (time.monotonic() - started) / AT_A_TIME
         if status != 0 or not made.is_file() or made.is_symlink():
             return Compiled(None, "does not compile:\n" + first_errors(log, [(str(self.folder), "tasks")]))
         OBJECTS.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -186,15 +193,15 @@ class Compiler:
             shutil.copyfile(self.made[name].path, paths[name])
         if not paths:
             return
-        script = sandbox.make(self.job / "look.sh", sandbox.limits_of_compilers(), [LOOK, folder])
+        script = sandbox.make(self.job / "look.sh", sandbox.limits_of_linkers(), [LOOK, folder])
         status, log = run_limited([script, LOOK, *paths.values()], course.rubric()["limits"]["build_seconds"])
         if status != 0:
             log = "".join(f"rejected\ttasks/{name}\tcan't be looked at: {log[-300:]}\n" for name in names)
         for line in log.splitlines():
             kind, _, rest = line.partition("\t")
             path, _, sentence = rest.partition("\t")
-            if kind in ("rejected", "remark"):
-                into = self.rejected if kind == "rejected" else self.remarks
+            into = {"rejected": self.rejected, "stopped": self.stopped, "remark": self.remarks}.get(kind)
+            if into is not None:
                 into.setdefault(path.removeprefix("tasks/"), []).append(f"{path} {course.one_line(sentence)}")
 
     def trouble(self, name, looked_at=True):

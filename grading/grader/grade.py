@@ -6,7 +6,7 @@ import time
 from course import skeletons
 from grader import compiling, course, run, sandbox, score, throughput
 from grader.course import BUILD, Refused
-from grader.programs import BASES, Builder, all_programs, build
+from grader.programs import BASES, EARLIER, Builder, all_programs, build
 
 KINDS = ("tests", "hidden")
 HELD = "not run: no point of this task counts before its sentinel passes, which is one of its usual tests"
@@ -28,6 +28,18 @@ class Grade:
     known: int = 0  # results that were known from an earlier run
     notes: tuple = ()  # for the instructor: what the look at the compiled code has found and costs nothing
     complete: bool = False
+    seed: str = ""  # of the hidden cases
+    tasks: tuple = ()  # the numbers of those that are graded; all of them if it is empty
+
+    @property
+    def graded(self):
+        """The tasks that are graded."""
+        return [task for task in course.tasks() if not self.tasks or task.number in self.tasks]
+
+    @property
+    def trains(self):
+        """Whether throughput is graded: it belongs to the last task."""
+        return course.tasks()[-1] in self.graded
 
     def best(self, task):
         return score.better(self.scores[task.number]) if self.scores.get(task.number) else None
@@ -52,6 +64,8 @@ class Grade:
             for why in best.reasons if best and best.why else ():
                 words = why.removeprefix("is not run: ").splitlines()
                 kind = "refused" if why.startswith("is not run: ") else words.pop(0).rstrip(":")
+                if EARLIER in why and 1 < task.number and any(told.startswith("task") for told in found):
+                    continue  # it is told of the earlier task
                 found.append(f"task {task.number} {kind}: {' '.join(words)}".rstrip(": "))
         return course.one_line("; ".join(dict.fromkeys(found)))
 
@@ -65,17 +79,21 @@ class Grade:
         return round(sum(points for _, points in self.extensions), 2)
 
 
-def most_points():
-    return sum(task.points for task in course.tasks()) + course.rubric()["throughput"]["points"]
+def most_points(grade=None):
+    """Of what is graded; without a grade of the whole course."""
+    grade = grade or Grade("")
+    trains = course.rubric()["throughput"]["points"] if grade.trains else 0
+    return sum(task.points for task in grade.graded) + trains
 
 
-def most_usual_points():
-    tests = sum(map(score.most_usual_points, course.tasks()))
-    return round(tests + course.rubric()["throughput"]["points"], 2)
+def most_usual_points(grade=None):
+    grade = grade or Grade("")
+    trains = course.rubric()["throughput"]["points"] if grade.trains else 0
+    return round(sum(map(score.most_usual_points, grade.graded)) + trains, 2)
 
 
-def most_extension_points():
-    return sum(problem.points for task in course.tasks() for problem in task.extensions)
+def most_extension_points(grade=None):
+    return sum(problem.points for task in (grade or Grade("")).graded for problem in task.extensions)
 
 
 def prepare(only=None):
@@ -85,7 +103,8 @@ def prepare(only=None):
         raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
     numbers = only or [task.number for task in course.tasks()]
     # The judges have the tests, and the reference's libraries are what is linked below a student's task.
-    below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else ["reference_train"]
+    below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else []
+    below += ["reference_train"] if course.tasks()[-1].number in numbers else []
     build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
     compiling.KEPT.mkdir(mode=0o711, exist_ok=True)
     sandbox.require_that_tests_run(BUILD / "bin" / f"mine_task{numbers[0]}_tests")
@@ -96,7 +115,7 @@ def prepare(only=None):
 def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
     """Yields (program, kind, result, whether it was known) of each program of `wanted`: first what is known, then
     what it builds and runs. Calls on_step("3/25") as it compiles."""
-    seeds = {"tests": "", "hidden": seed}
+    seeds, patience = {"tests": "", "hidden": seed}, run.Patience()
     missing, held = [], set()  # programs of whose hidden cases no point counts
     for program in wanted:
         key = program.key(builder.submission, builder.looked_at)
@@ -109,6 +128,7 @@ def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
                 continue
             if known.sentinel_fails:
                 held.add(program)
+            patience.add(dataclasses.replace(known, seconds=0))
             yield program, kind, known, True
     if not missing:
         return
@@ -122,10 +142,11 @@ def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
             yield program, kind, run.Result([], HELD), False
             continue
         if made.path:
-            result = run.run_tests(made.path, program.task, seeds[kind])
+            result = run.run_tests(made.path, program.task, seeds[kind], patience)
         else:
             result = run.Result([], made.why)
         result.left_out = made.left_out
+        result.notes, result.stopped = builder.notes(program.tasks), builder.stopped(program.task)
         run.keep(key, seeds[kind], result)
         if result.sentinel_fails:
             held.add(program)
@@ -138,28 +159,33 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
     known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that the look rejects is not run.
     `on_step`: as of results()."""
     started, hidden = time.monotonic(), 0
-    done = Grade(name, missing=submission.missing, ignored=submission.ignored, changed=submission.changed)
+    done = Grade(name, missing=submission.missing, ignored=submission.ignored, changed=submission.changed, seed=seed,
+                 tasks=tuple(only or ()))
+    notes = {}  # as a set that keeps their order
     builder = Builder(submission, job, looked_at)
     found = {}  # (base, task number) -> kind -> Result
     wanted = [p for p in all_programs() if only is None or p.task.number in only]
 
     def tell():
-        done.notes = tuple(builder.notes())
+        done.notes = tuple(notes)
         done.seconds = time.monotonic() - started
         done.usual_seconds = done.seconds - hidden
         on_progress(done)
 
     for program, kind, result, known in results(builder, seed, wanted, fresh, on_step):
         task = program.task
+        notes.update(dict.fromkeys(result.notes))
         done.known += known
         hidden += result.seconds if kind == "hidden" and not known else 0
         for base in BASES if task.number == 1 else [program.base]:
             of_base = found.setdefault((base, task.number), {})
             of_base[kind] = result
             if len(of_base) == len(KINDS):
-                done.scores.setdefault(task.number, []).append(score.score_task(task, base, of_base))
+                done.scores.setdefault(task.number, []).append(
+                    score.score_task(task, base, of_base, submission.not_begun(task)))
         tell()
-    done.throughput = throughput.measure(builder, done, seed, fresh)
+    if done.trains:
+        done.throughput = throughput.measure(builder, done, seed, fresh)
     done.complete = True
     tell()
     return done

@@ -14,12 +14,13 @@ import subprocess
 import tempfile
 
 from grader import course, sandbox
-from grader.compiling import KEPT, MACHINE, Compiler, first_errors, run_limited
+from grader.compiling import KEPT, LOOK, MACHINE, Compiler, first_errors, run_limited
 from grader.course import BUILD, ROOT, Refused
 from grader.submission import completed, is_extension
 
 JOBS = KEPT / "jobs"
 BASES = ("own", "reference")
+EARLIER = "because an earlier task is not"
 ISOLATE = ROOT / "cmake" / "isolate.sh"
 
 
@@ -119,15 +120,16 @@ def command_for(target):
     return lines[-1]
 
 
-def link_command(program, objects, folder):
-    """Makes `folder`/program of the objects, where the build would make the target of its own."""
+def link_command(program, objects, folder, guarded=True):
+    """Makes `folder`/program of the objects, where the build would make the target of its own. `guarded`: what ends
+    a rank if it runs (scripts/look.sh) is replaced."""
     own = f"{folder}/own.o"
     isolate = shlex.split(command_for(program.own_object))
     if isolate.count("--") != 2 or str(ISOLATE) not in isolate:
         raise Refused(f"{program.own_object} is not made by {ISOLATE.name}: {shlex.join(isolate)[:200]}")
     first, end = isolate.index(str(ISOLATE)) + 2, isolate.index("--")
     callers, libraries = isolate[first:end], isolate[isolate.index("--", end + 1):]
-    words = [str(ISOLATE), own, *callers, "--", *map(str, objects), *libraries]
+    words = [str(ISOLATE), *([] if guarded else ["--unguarded"]), own, *callers, "--", *map(str, objects), *libraries]
     link = command_for(f"bin/{program.target}")
     link = re.sub(rf"\S*{re.escape(program.own_object)}(?=\s)", lambda _: shlex.quote(own), link)
     link = link.replace(f"-o bin/{program.target}", f"-o {shlex.quote(f'{folder}/program')}")
@@ -162,9 +164,15 @@ class Builder:
         kept = {name: content for name, content in self.submission.files.items() if not is_extension(name)}
         return Compiler(completed(kept), self.job / "without_extensions")
 
-    def notes(self):
-        """For the instructor: what may be read in the code, and costs nothing."""
-        return [sentence for name in self.submission.files for sentence in self.compiler.remarks.get(name, ())]
+    def notes(self, tasks):
+        """For the instructor: what may be read in the code of these tasks, and costs nothing."""
+        found = self.compiler
+        return [sentence for task in tasks for name in self.submission.sources(task)
+                for sentence in (*found.stopped.get(name, ()), *found.remarks.get(name, ()))]
+
+    def stopped(self, task):
+        """Of the task: what ends a rank if it runs. If a test fails, the student reads it."""
+        return [sentence for name in self.submission.sources(task) for sentence in self.compiler.stopped.get(name, ())]
 
     def trouble(self, names):
         """Of those of the files that are not used: why, each reason once."""
@@ -179,19 +187,20 @@ class Builder:
         for task in reversed(program.tasks):
             why = self.trouble([name for name in own if name in self.submission.sources(task)])
             if why and task != program.task:
-                why = f"is not run, because an earlier task is not: {why.removeprefix('is not run: ')}"
+                why = f"is not run, {EARLIER}: {why.removeprefix('is not run: ')}"
             if why:
                 return Built(None, why)
         left_out = self.trouble(filter(is_extension, names))
-        built = Built() if left_out else self.link(program, [self.compiler.made[name].path for name in names])
+        built = Built() if left_out else self.link(program, {name: self.compiler.made[name].path for name in names})
         has_any = any(is_extension(name) and name not in self.submission.missing for name in names)
         if built.path or MACHINE.search(built.why) or not has_any:
             return built
         blank = [name for name in course.blank() if is_extension(name) and name.rpartition("/")[0] in
                  {folder for task in program.tasks for folder in task.folders}]
         self.without_extensions.compile(blank)
-        objects = [self.compiler.made[name].path for name in own]
-        again = self.link(program, objects + [self.without_extensions.made[name].path for name in blank])
+        objects = {name: self.compiler.made[name].path for name in own}
+        objects |= {name: self.without_extensions.made[name].path for name in blank}
+        again = self.link(program, objects)
         return dataclasses.replace(again, left_out=left_out or built.why) if again.path else (
             built if built.why else again)
 
@@ -201,10 +210,16 @@ class Builder:
         folder = self.job / f"program{self.count}"
         folder.mkdir()
         folder.chmod(0o755)
-        seen = [BUILD, ISOLATE, *objects, *sandbox.libraries()]
-        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_compilers(), seen, folder, BUILD,
+        headers = [ROOT / "tasks" / name for task in program.tasks for name in task.folders if (ROOT / "tasks" / name).is_dir()]
+        seen = [BUILD, ISOLATE, LOOK, *headers, *objects.values(), *sandbox.libraries()]
+        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_linkers(), seen, folder, BUILD,
                               as_grader=True)
-        command = [script, "/bin/sh", "-c", link_command(program, objects, folder)]
+        links = []  # which isolate.sh knows the tasks by
+        for name, path in objects.items():
+            links.append(folder / "tasks" / f"{name}.o")
+            links[-1].parent.mkdir(parents=True, exist_ok=True)
+            links[-1].symlink_to(path)
+        command = [script, "/bin/sh", "-c", link_command(program, links, folder, self.looked_at)]
         status, log = run_limited(command, course.rubric()["limits"]["build_seconds"])
         made = folder / "program"
         if status != 0 or not made.is_file() or made.is_symlink():

@@ -5,6 +5,7 @@ import json
 
 from grader import course, whole_file
 from grader.grade import most_extension_points, most_points, most_usual_points
+from grader.score import most_usual_points as most_usual_points_of
 
 BASE_NAMES = {
     "own": "your own tasks before it",
@@ -29,7 +30,8 @@ def bases_text(grade, task):
 def points_text(score):
     hidden = f" and {score.points_of('hidden'):g} for hidden cases" if hidden_is_shown() else ""
     why = f" ({course.one_line(' '.join(score.why.split()))})" if score.why else ""
-    return f"{score.usual_points:g}{hidden}{why}"
+    most = score.task.points if hidden_is_shown() else most_usual_points_of(score.task)
+    return f"{score.usual_points:g}{hidden} of {most:g}{why}"
 
 
 def hidden_is_shown():
@@ -46,13 +48,13 @@ def shown_seconds(grade):
     return grade.seconds if hidden_is_shown() else grade.usual_seconds
 
 
-def most_shown_points():
-    return most_points() if hidden_is_shown() else most_usual_points()
+def most_shown_points(grade):
+    return most_points(grade) if hidden_is_shown() else most_usual_points(grade)
 
 
 def entry(name, number, points, output, visibility, tags=()):
     score, most = points
-    return {"name": name, "number": number, "score": score, "max_score": most,
+    return {"name": name, **({"number": number} if number else {}), "score": score, "max_score": most,
             "status": "passed" if score == most else "failed", "output": output, "output_format": "text",
             "tags": list(tags), "visibility": visibility}
 
@@ -92,14 +94,16 @@ def of_throughput(grade):
         )
     else:
         text = measured.get("why") or waiting(grade)
-    return entry("throughput", "7.6", (measured.get("points", 0), settings["points"]), text,
+    return entry("throughput", "", (measured.get("points", 0), settings["points"]), text,
                  course.rubric()["visibility"]["throughput"], ["task 7"])
 
 
 def of_extensions(grade):
     """An entry without points: what it tells counts in no sum."""
-    lines = [f"{p.number} {p.name}: {points:g} of {p.points:g}" for p, points in grade.extensions]
-    earned = f"{grade.extension_points:g} of {most_extension_points():g} points"
+    not_begun = {number for task in grade.graded if grade.best(task) for number in grade.best(task).not_begun}
+    lines = [f"{p.number} {p.name}: " + ("not begun" if p.number in not_begun else f"{points:g} of {p.points:g}")
+             for p, points in grade.extensions]
+    earned = f"{grade.extension_points:g} of {most_extension_points(grade):g} points"
     head = f"{earned}, which are not part of the grade"
     left_out = dict.fromkeys(score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out)
     if left_out:
@@ -109,10 +113,12 @@ def of_extensions(grade):
 
 
 def of_notes(grade):
-    """An entry that students do not see."""
+    """An entry that students do not see: the seed, and what may be read in the code."""
+    lines = [f"To grade again with the same hidden cases: --seed {grade.seed}"] if grade.seed else []
     if grade.notes:
-        yield {"name": "for the instructor", "output": "It costs nothing, and may be read in the code:\n"
-               + "\n".join(grade.notes), "output_format": "text", "visibility": "hidden"}
+        lines += ["It costs nothing, and may be read in the code:", *grade.notes]
+    if lines:
+        yield {"name": "for the instructor", "output": "\n".join(lines), "output_format": "text", "visibility": "hidden"}
 
 
 def leaderboard(grade):
@@ -124,11 +130,13 @@ def remarks(grade):
     """On the whole, a line each."""
     if grade.refused:
         return [f"Not graded: {grade.refused}"]
-    later = most_points() - most_shown_points()
+    later = most_points(grade) - most_shown_points(grade)
     held = f" The hidden cases' {later:g} come later." if later else ""
-    points = f"{shown_points(grade):g} of {most_shown_points():g} points"
+    points = f"{shown_points(grade):g} of {most_shown_points(grade):g} points"
     known = f" ({grade.known} results were known from before)" if grade.known else ""
     lines = [f"{points}, graded in {shown_seconds(grade):.0f} s{known}.{held}"]
+    if grade.tasks:
+        lines.append(f"Of the course these tasks were graded: {', '.join(map(str, grade.tasks))}.")
     if grade.remark:
         lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:
@@ -152,14 +160,15 @@ def summary(grade):
 def gradescope(grade):
     """As its documentation asks; the score is the sum over the tests."""
     tests = []
-    for task in course.tasks():
+    for task in grade.graded:
         best = grade.best(task)
         for problem in best.problems if best else ():
             tests.extend(of_problem(best, problem))
         if best is None:
             tests.extend(entry(f"{p.number} {p.name}", p.number, (0, p.points), waiting(grade), "visible",
                                [f"task {task.number}"]) for p in task.problems)
-    tests.append(of_throughput(grade))
+    if grade.trains:
+        tests.append(of_throughput(grade))
     score = round(sum(test["score"] for test in tests), 2)
     return {
         "score": score,
@@ -235,18 +244,19 @@ def of_task(grade, task, tests):
 
 def student_page(grade):
     results = gradescope(grade)
-    *graded, throughput = [test for test in results["tests"] if "score" in test]
+    graded = [test for test in results["tests"] if "score" in test]
+    throughput = graded.pop() if grade.trains else None
     extensions = of_extensions(grade)
-    points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points():g} points"
+    points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points(grade):g} points"
     title = f"{course.one_line(grade.name)}: {points}"
     body = f"<h1>{html.escape(title)}</h1>"
     body += "".join(f"<p>{html.escape(line)}" for line in remarks(grade))
     if not grade.refused:
         rows = ""
-        for task in course.tasks():
+        for task in grade.graded:
             of_it = [test for test in graded if f"task {task.number}" in test["tags"]]
             rows += of_task(grade, task, [test for test in of_it if test["visibility"] == "visible"])
-        if throughput["visibility"] == "visible":
+        if throughput and throughput["visibility"] == "visible":
             rows += f"<tr class=task><th>training<th class=number><th class=bar>{row(throughput)}"
         body += f"<table><tr><th>problem<th class=number>points<th class=bar>{rows}</table>"
         body += f"<h2>Extensions</h2><pre>{html.escape(extensions['output'])}</pre>"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,9 @@ class Result:
     problems: dict = dataclasses.field(default_factory=dict)  # number -> as `check --json` has it
     sentinel_fails: bool = False
     left_out: str = ""  # why extensions were not in the program
+    notes: list = dataclasses.field(default_factory=list)  # of the look at the task's code, for the instructor
+    stopped: list = dataclasses.field(default_factory=list)  # of this look: what ends a rank if it runs
+    cut_short: bool = False  # because of other programs: another time more tests would run
 
 
 def result_file(key, seed):
@@ -48,7 +52,7 @@ def is_of_the_machine(result):
 
 def keep(key, seed, result):
     """But not what the machine may be to blame for: that is tried again."""
-    if is_of_the_machine(result):
+    if is_of_the_machine(result) or result.cut_short:
         return
     path = result_file(key, seed)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,14 +99,54 @@ def sandboxed(path, script):
     return sandbox.make(script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path])
 
 
-def run_tests(path, task, seed):
+LOST = re.compile(r"was still running at the time limit|did not report within \d+ s|CommunicatorOptions::timeout")
+NOT_RUN = re.compile(r"not run: earlier runs of this (task|problem) did not end")
+
+
+def lost_seconds(result):
+    """Of tests that did not end, as common/testing/judge/lost_time.h counts."""
+    texts = (test.get("text", "") for test in result.tests)
+    waits = [match.group(0).startswith("Comm") for match in map(LOST.search, texts) if match]
+    return sum(2 if in_vain else 20 for in_vain in waits)
+
+
+class Patience:
+    """What is left of the time that the tests of one submission may lose by not ending or failing. Once they have lost
+    `lost_seconds`, a program of tests ends when it has lost `lost_seconds_at_last`."""
+
+    def __init__(self):
+        self.lost, self.failing = 0, 0.0
+
+    def of_next(self):
+        """[s] that the next program may lose."""
+        limits = rubric()["limits"]
+        return limits["task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"]
+
+    def is_over(self):
+        return self.failing >= rubric()["limits"]["failing_seconds"]
+
+    def add(self, result):
+        self.lost += lost_seconds(result)
+        passed = bool(result.tests) and all(test.get("outcome") == "passed" for test in result.tests)
+        self.failing += 0 if passed else result.seconds
+
+
+OVER = "not run: the tests of this submission that fail have taken too long; grade again, what is known is kept"
+
+
+def run_tests(path, task, seed, patience=None):
     """`seed`: of the hidden cases; empty for the usual ones."""
     started = time.monotonic()
     limit = rubric()["limits"]["task_seconds"]
+    patience = patience or Patience()
+    if patience.is_over():
+        return Result([], OVER, cut_short=True)
+    at_most = patience.of_next()
     script = sandboxed(path, path.with_name("run.sh"))
     # The judge takes spaces for the ends of words, so the script is named from the folder that it is in.
     environment = {**os.environ, "FSDP_ROOT": str(ROOT), "FSDP_RANKS_OF": f"./{script.name}"}
     environment.pop("FSDP_TEST_SEED", None)  # of the shell in which somebody has tried hidden cases
+    environment["FSDP_MOST_LOST_SECONDS"] = str(at_most)
     if seed:
         environment["FSDP_TEST_SEED"] = seed
     with tempfile.TemporaryDirectory() as folder:
@@ -114,4 +158,8 @@ def run_tests(path, task, seed):
         if not os.path.exists(out):
             why = "its tests did not end" if status is None else printed[-500:]
             return Result([], f"gave no result: {why}", seconds)
-        return read_result(out, task, seconds)
+        result = read_result(out, task, seconds)
+        result.cut_short = at_most < rubric()["limits"]["task_lost_seconds"] and any(
+            NOT_RUN.search(test.get("text", "")) for test in result.tests)
+        patience.add(result)
+        return result

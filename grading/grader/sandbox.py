@@ -59,6 +59,7 @@ class Limits:
 
     options: tuple
     scratch: int  # [bytes]
+    devices: bool = True  # whether it sees /dev and /proc; a compiler could wait for ever for what is read from there
 
 
 def limits_of_runs():
@@ -67,11 +68,15 @@ def limits_of_runs():
                    f"--data={limits['memory_bytes']}", "--core=0", "--nofile=1024"), limits["file_bytes"])
 
 
+def limits_of_linkers():
+    return dataclasses.replace(limits_of_compilers(), devices=True)
+
+
 def limits_of_compilers():
     limits = rubric()["limits"]
     return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['object_bytes']}",
                    f"--as={limits['compiler_bytes']}", f"--cpu={limits['compiler_seconds']}", "--core=0"),
-                  limits["object_bytes"])
+                  limits["object_bytes"], devices=False)
 
 
 def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(), as_grader=False):
@@ -106,7 +111,7 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
               f"TMPDIR={writes if writes and mode != 'namespaces' else '/tmp'}"]
     text = ["#!/bin/sh", "# If the machine has no memory left, the kernel ends this first, and not the grader.",
             "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null", f"cd {shlex.quote(str(folder or '/tmp'))} || exit",
-            f"exec {shlex.join(map(str, words))} ${{FSDP_TEST_SEED+FSDP_TEST_SEED=\"$FSDP_TEST_SEED\"}} "
+            f"exec {shlex.join(map(str, words))} ${{FSDP_SEED_FROM+FSDP_SEED_FROM=\"$FSDP_SEED_FROM\"}} "
             f"${{OMP_NUM_THREADS+OMP_NUM_THREADS=\"$OMP_NUM_THREADS\"}} {shlex.join(map(str, program))} \"$@\"{redirection}"]
     script.write_text("\n".join(text) + "\n")
     script.chmod(0o755)
@@ -124,8 +129,11 @@ def bubblewrap(limits, seen, writes, folder, user):
             words += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             words += ["--ro-bind", path, path]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    for path in ("/dev/shm", "/tmp"):
+    if limits.devices:
+        words += ["--proc", "/proc", "--dev", "/dev"]
+    else:
+        words += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"]
+    for path in ("/dev/shm", "/tmp") if limits.devices else ("/tmp",):
         words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", path]
     # What bubblewrap makes on the way to a path is for its owner alone.
     parents = {parent for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
@@ -139,7 +147,8 @@ def bubblewrap(limits, seen, writes, folder, user):
         words += ["--ro-bind", path, path]
     if writes:
         words += ["--bind", str(writes), str(writes)]
-    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(folder or "/tmp"), "--"]
+    words += ["--remount-ro", "/dev"] if limits.devices else []
+    return [*words, "--remount-ro", "/", "--chdir", str(folder or "/tmp"), "--"]
 
 
 @functools.cache

@@ -38,6 +38,7 @@ class TaskScore:
     left_out: str = ""  # why extensions are graded as if they were not handed in
     base_of_hidden: str = ""  # as `base`, of better()
     reasons: tuple = ()  # why no test was run, of either base, of better()
+    not_begun: frozenset = frozenset()  # the numbers of extensions
 
     @property
     def points(self):
@@ -95,6 +96,8 @@ def score_problem(problem, results, held):
         counts[kind] = counts_of(found)
         points[kind] = (points_of(problem.number, most, results[kind], held), most)
         texts[kind] = shortened(results[kind].why or (found["explanation"] if found else ""))
+        if found and found["failed"] and results[kind].stopped:
+            texts[kind] += "\nA rank ends if this runs: " + shortened("\n".join(results[kind].stopped))
     return ProblemScore(problem, counts, points, texts)
 
 
@@ -106,15 +109,15 @@ def outcomes(results):
     return found
 
 
-def score_task(task, base, results):
-    """`results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the usual
+def score_task(task, base, results, not_begun=()):
+    """`not_begun`: the numbers of extensions that have no points, whatever passes without them. `results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the usual
     tests decides about the hidden ones too."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,
-                      left_out=shortened(results["tests"].left_out))
+                      left_out=shortened(results["tests"].left_out), not_begun=frozenset(not_begun))
     for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
-        points = points_of(problem.number, problem.points, results["tests"], held)
+        points = points_of(problem.number, problem.points, results["tests"], held or problem.number in not_begun)
         score.extensions.append((problem, points))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (

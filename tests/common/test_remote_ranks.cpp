@@ -1,3 +1,4 @@
+#include <base/refused_call.h>
 #include <base/todo.h>
 #include <testing/judge/remote_ranks.h>
 #include <testing/multi_rank.h>
@@ -67,6 +68,44 @@ TEST_F(Judged, DISABLED_starts_a_program_that_leaves) {
   }
   for (int i = 0; i < 10; ++i)
     EXPECT_THROW(remote_ranks::receive(1), std::runtime_error);
+}
+
+TEST_F(Judged, DISABLED_loses_time) {
+  for (int i = 0; i < 5; ++i) {
+    try_ranks(1, [](TestRank&) {
+      throw std::runtime_error("the time limit (CommunicatorOptions::timeout)");
+    });
+  }
+}
+
+TEST_F(Judged, DISABLED_finds_no_seed_but_runs_hidden_cases) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const char* seed = std::getenv("FSDP_TEST_SEED");
+    rank.observe("seed", seed == nullptr ? "none" : seed);
+    rank.observe("hidden", hidden_cases());
+    rank.observe("number", hidden_cases() ? hidden_number("x") : 0);
+  });
+  expect_on_all_ranks(run, "seed", "none");
+  expect_on_all_ranks(run, "hidden", hidden_cases());
+  expect_on_all_ranks(run, "number", hidden_cases() ? hidden_number("x") : 0);
+  EXPECT_EQ(std::getenv("FSDP_TEST_SEED") != nullptr, hidden_cases());
+}
+
+TEST_F(Judged, DISABLED_throws_a_giant_text) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const std::string giant(20'000'000, '\n');
+    rank.observe("thrown", thrown_by([&] { throw std::runtime_error(giant); }));
+    rank.observe("text", giant);
+  });
+  EXPECT_LT(run.at(0, "thrown").get<std::string>().size(), 100'000U);
+  EXPECT_LT(run.at(0, "text").get<std::string>().size(), 100'000U);
+  EXPECT_CONTAINS(run.at(0, "text").get<std::string>(), "(of 20000000 bytes)");
+}
+
+TEST_F(Judged, DISABLED_calls_what_is_refused) {
+  run_ranks(2, [](TestRank& rank) {
+    if (rank.rank() == 1) fsdp_refused_call("write");
+  });
 }
 
 TEST_F(Judged, DISABLED_fails_when_a_run_is_left_out) {
@@ -142,6 +181,30 @@ TEST(RemoteRanks, are_given_up_after_three_starts_without_a_report) {
   std::string counted;
   std::ifstream(starts) >> counted;
   EXPECT_EQ(counted, "xxx");
+}
+
+TEST(RemoteRanks, are_given_up_when_a_task_has_lost_its_time) {
+  setenv("FSDP_MOST_LOST_SECONDS", "4", 1);
+  const nlohmann::json record = judged("loses_time");
+  unsetenv("FSDP_MOST_LOST_SECONDS");
+  EXPECT_EQ(record["outcome"], "failed");
+  EXPECT_CONTAINS(std::string(record["text"]), "not run: earlier runs of this task did not end");
+}
+
+TEST(RemoteRanks, have_the_seed_of_hidden_cases_and_their_environment_has_not) {
+  EXPECT_EQ(judged("finds_no_seed_but_runs_hidden_cases")["outcome"], "passed");
+  setenv("FSDP_TEST_SEED", "5eed", 1);
+  EXPECT_EQ(judged("finds_no_seed_but_runs_hidden_cases")["outcome"], "passed");
+  unsetenv("FSDP_TEST_SEED");
+}
+
+TEST(RemoteRanks, a_giant_text_is_shortened_before_it_is_compared) {
+  EXPECT_EQ(judged("throws_a_giant_text")["outcome"], "passed");
+}
+
+TEST(RemoteRanks, the_call_that_is_refused_is_named) {
+  EXPECT_CONTAINS(std::string(judged("calls_what_is_refused")["text"]),
+                  "it called write, which a task's code may not call; remove the call");
 }
 
 TEST(Results, are_not_started_if_a_test_passed_because_it_reached_a_todo) {

@@ -77,7 +77,7 @@ MULTI_RANK_TEST(T7_5_the_proof,
                 neither_wrapping_nor_resharding_nor_evaluation_changes_the_parameters) {
   TrainConfig config = tiny_config(world_size());
   const auto expected = hash_of_single(config);
-  for (const char* wrap : {"none", "size:20000"}) {
+  for (const char* wrap : {"none", "type:Linear"}) {
     for (const bool reshard : {true, false}) {
       config.wrap = wrap;
       config.reshard_after_forward = reshard;

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <testing/frames.h>
+#include <testing/judge/lost_time.h>
 #include <testing/judge/remote_ranks.h>
+#include <testing/judge/seed.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -68,12 +70,15 @@ std::string tests_from_here() {
 std::vector<std::string> command_of_ranks(int reports) {
   std::istringstream words(std::getenv("FSDP_RANKS_OF"));
   std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
-  const int kept = fcntl(reports, F_DUPFD, 3);  // without the flag that closes it
+  const int kept =
+      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // without the flag that closes it
   command.push_back("--gtest_filter=" + tests_from_here());
   command.push_back("--report_to=" + std::to_string(kept));
   const int nothing = open("/dev/null", O_RDWR);
   for (int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     dup2(nothing, standard);
+  setenv(seed_file::kVariable, std::to_string(seed_file::make()).c_str(), 1);
+  unsetenv("FSDP_TEST_SEED");
   unsetenv("FSDP_RANKS_OF");
   return command;
 }
@@ -93,6 +98,7 @@ class Program {
 
   // It has reported nothing for as long as a start and a run may take: so it would the next time.
   bool is_hopeless() const { return late_ && !has_reported_; }
+  bool is_late() const { return late_; }
   bool has_sent() const { return has_sent_; }  // anything
 
  private:
@@ -172,12 +178,21 @@ RunReport receive(int world_size) {
   static Place place;
   static std::string hopeless;  // why no further start is tried
   static int in_vain = 0;       // starts in a row of a program that sent nothing
+  static LostTime lost = LostTime::from_environment();
+  const std::string suite =
+      testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
+  if (const std::string why = lost.refusal(suite); !why.empty()) {
+    program.reset();  // it would run these tests; a later one starts anew
+    throw std::runtime_error(why);
+  }
   std::string wrong;
   try {
     if (!program) program.emplace();
-    return to_run(program->report_of(place), world_size);
+    RunReport run = to_run(program->report_of(place), world_size);
+    lost.add(suite, lost_by(run.ranks, kTimeLimit));
+    return run;
   } catch (const Json::exception&) {
     wrong = "sent what is no report";
   } catch (const std::exception& error) {
@@ -185,6 +200,7 @@ RunReport receive(int world_size) {
   }
   wrong = "the program of the ranks " + wrong + " before a run of " + std::to_string(world_size) +
           " ranks was over";
+  if (program && program->is_late()) lost.add(suite, kTimeLimit);
   in_vain = program && program->has_sent() ? 0 : in_vain + 1;
   if ((program && program->is_hopeless()) || in_vain == kStartsInVain) hopeless = wrong;
   program.reset();

@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+#include <testing/judge/lost_time.h>
+
+#include <csignal>
+
+#include "expect_text.h"
+
+namespace fsdp {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(LostTime, the_suites_of_a_problem_count_together_and_other_problems_are_run) {
+  LostTime lost(seconds(1000));
+  lost.add("T4_4_finish", seconds(40));
+  EXPECT_EQ(lost.refusal("T4_4_finish"), "");
+  lost.add("T4_4_remaining", seconds(20));
+  EXPECT_EQ(lost.refusal("T4_4_finish"),
+            "not run: earlier runs of this problem did not end, and took 60 s");
+  EXPECT_EQ(lost.refusal("T4_3_exactly_once"), "");
+  EXPECT_EQ(lost.refusal("T4_40_x"), "");
+}
+
+TEST(LostTime, nothing_is_run_after_the_limit_of_all_problems) {
+  LostTime lost(seconds(20));
+  EXPECT_EQ(lost.refusal("T1_1_redirect"), "");
+  lost.add("T1_1_redirect", seconds(20));
+  EXPECT_EQ(lost.refusal("T1_2_replay"),
+            "not run: earlier runs of this task did not end, and took 20 s");
+}
+
+TEST(LostTime, a_suite_without_a_problem_counts_by_itself) {
+  LostTime lost(seconds(1000));
+  lost.add("Judged", seconds(60));
+  EXPECT_CONTAINS(lost.refusal("Judged"), "did not end");
+  EXPECT_EQ(lost.refusal("Results"), "");
+}
+
+RankReport ended(int signal, const std::string& message) {
+  RankReport report;
+  report.exit.signal = signal;
+  report.exit.message = message;
+  return report;
+}
+
+TEST(LostTime, a_run_loses_its_limit_or_a_wait_in_vain_or_nothing) {
+  const std::string vain = "longer than the time limit (CommunicatorOptions::timeout), is stuck";
+  EXPECT_EQ(lost_by({ended(0, vain), ended(SIGALRM, "")}, seconds(20)), seconds(20));
+  EXPECT_EQ(lost_by({ended(0, vain), ended(SIGKILL, "")}, seconds(20)), kWait);
+  EXPECT_EQ(lost_by({ended(SIGSEGV, "the weight is 3"), ended(0, "")}, seconds(20)), seconds(0));
+}
+
+}  // namespace
+}  // namespace fsdp
