@@ -68,8 +68,7 @@ TEST(ConfigFile, that_a_command_line_names_is_blamed_with_its_line) {
             "--steps must be a whole number, not many (line 2 of " + file + ")");
   EXPECT_EQ(why("keep = 2\n"), "--keep: needs --checkpoint-dir (line 1 of " + file + ")");
   EXPECT_EQ(why("steps = 3\n", {"--steps", "many"}), "--steps must be a whole number, not many");
-  EXPECT_EQ(why("config = \"x\"\n"),
-            "--config " + file + ": line 1: there is no option config; --help lists all");
+  EXPECT_EQ(why("config = \"x\"\n"), "--config " + file + ": line 1: config can't stand in a file");
   EXPECT_EQ(refused({"--config", folder.path() + "/none"}),
             "--config " + folder.path() + "/none: No such file or directory");
   EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");

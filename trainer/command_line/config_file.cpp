@@ -151,9 +151,12 @@ class ConfigReader : public CLI::ConfigBase {
     std::vector<CLI::ConfigItem> items;
     for (const ConfigLine& line : lines_of_file(path_, text)) {
       const CLI::Option* option = app_.get_option_no_throw("--" + line.name);
-      if (option == nullptr || !option->get_configurable())
+      const bool known = option != nullptr && option->get_configurable();
+      if (!known)
         throw UsageError(std::string(kOption) + ' ' + path_ + ": line " +
-                         std::to_string(line.number) + ": " + unknown_option(app_, line.name, ""));
+                         std::to_string(line.number) + ": " +
+                         (option != nullptr ? line.name + " can't stand in a file"
+                                            : unknown_option(app_, line.name, "")));
       items.emplace_back();
       items.back().name = line.name;
       items.back().inputs = line.values;

@@ -42,13 +42,14 @@ bool has_word(const std::string& text, const std::string& word) {
 // fewer differ, or if one begins with the other.
 std::string near_by_letters(const std::string& name, const std::vector<std::string>& known) {
   std::string nearest;
-  size_t least = 1 + std::max<size_t>(1, name.size() / 3);
+  size_t least = 2 * (1 + std::max<size_t>(1, name.size() / 3));
   for (const std::string& one : known) {
     size_t distance = distance_between(name, one);
     const bool begins = name.size() >= 3 && (one.starts_with(name) || name.starts_with(one));
     if (begins && one.size() >= 3) distance = std::min<size_t>(distance, 1);
-    if (distance < least) {
-      least = distance;
+    const size_t score = 2 * distance + (one.size() != name.size());  // of two, that of its length
+    if (score < least) {
+      least = score;
       nearest = one;
     }
   }
