@@ -233,7 +233,7 @@ TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_
     const at::Tensor tensor = at::empty({4});
     tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
         c10::DataPtr(nullptr, at::Device(at::kCPU)));
-    tensor.data_ptr();
+    static_cast<void>(tensor.data_ptr<float>());
   });
   EXPECT_CONTAINS(run.failure(),
                   "threw an exception: a parameter was used after reshard(), or before unshard()\n"
