@@ -114,6 +114,22 @@ MULTI_RANK_TEST(Refusals, of_incomplete_gradients_say_how_to_go_on) {
   expect_refused(world_size(), misuses);
 }
 
+// Rank 0 owns all seven elements of the scale, so the other ranks read no value of the gradient.
+MULTI_RANK_TEST(Refusals, of_an_incomplete_gradient_come_on_ranks_that_own_none_of_it_too) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet one(rank);
+    for (const auto& block : one.net->blocks)
+      for (at::Tensor& parameter : block->parameters())
+        parameter.set_requires_grad(false);
+    {
+      const NoSync no_sync = one.model.no_sync();
+      backward(one);
+    }
+    EXPECT_CONTAINS(error_of([&] { one.model.clip_grad_norm_(1); }),
+                    "the gradients of unit root have not been reduced");
+  });
+}
+
 MULTI_RANK_TEST(Refusals, of_changes_at_a_wrong_time_say_what_was_changed) {
   const auto late = [](const std::function<void(ShardedNet&)>& call) {
     return Misuse{"parameter late.linear.weight was registered after",
