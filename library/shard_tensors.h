@@ -69,8 +69,8 @@ class ShardTensors : public std::enable_shared_from_this<ShardTensors> {
   void expect_drop();
   void set_traps();
   void zero_grad();
-  // Throws std::logic_error if a gradient is incomplete. A rank that owns no element of its parameter
-  // reads no trap, and has to be refused like the others.
+  // Throws std::logic_error if a gradient is incomplete. A rank that owns no element of its
+  // parameter reads no trap, and has to be refused like the others.
   void check_complete() const;
 
   // Whether the user has given a leaf other data by set_data(). take_data() puts it into the shard,

@@ -38,7 +38,8 @@ namespace fsdp {
 // - If an inner pass throws and its caller catches the exception, the outer pass goes on. What the
 //   inner one had added to .grad counts, as in one process.
 // - A pass that no pass over these units surrounds, as in a hook of another model, ends by itself.
-//   A pass that runs calls again which ran without gradients in forward surrounds what is inside it.
+//   A pass that runs calls again which ran without gradients in forward surrounds what is inside
+//   it.
 class BackwardHooks {
  public:
   virtual ~BackwardHooks() = default;

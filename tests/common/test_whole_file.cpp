@@ -121,10 +121,10 @@ TEST(PlainText, has_nothing_of_the_library_that_threw) {
     }
     return std::string("nothing");
   };
-  EXPECT_EQ(text([] { fs::file_size("/no/such"); }), "/no/such: No such file or directory");
+  EXPECT_EQ(text([] { (void)fs::file_size("/no/such"); }), "/no/such: No such file or directory");
   EXPECT_EQ(text([] { fs::copy("/no/such", "/tmp/x"); }).find("filesystem error"),
             std::string::npos);
-  const std::string json = text([] { (void)nlohmann::json::parse("{"); });
+  const std::string json = text([] { const nlohmann::json parsed = nlohmann::json::parse("{"); });
   EXPECT_TRUE(json.starts_with("parse error")) << json;
   EXPECT_EQ(text([] { throw std::runtime_error("what\nException raised from x (most recent"); }),
             "what");

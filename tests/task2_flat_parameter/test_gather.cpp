@@ -86,8 +86,7 @@ MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::forward);
     unit->unshard();
-    rank.observe(kCopies,
-                 live_bytes::peak()[MemoryClass::communication]);
+    rank.observe(kCopies, live_bytes::peak()[MemoryClass::communication]);
     rank.observe("bytes that unshard() needs at its peak", live_bytes::peak().total - before);
     rank.observe("bytes of the flat tensor, whose views the parameters are",
                  unit->layout().padded_numel * 4);

@@ -305,9 +305,9 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     pass();
     observe_gradient(rank, *unit, "gradient of the pass after drop_gradient()");
   });
-  expect_on_all_ranks(run, "bytes of sharded gradients and sums after three passes",
-                      bytes_only_in(MemoryClass::sharded_gradients,
-                                    padded_numel(world_size()) / world_size() * 4));
+  expect_on_all_ranks(
+      run, "bytes of sharded gradients and sums after three passes",
+      bytes_only_in(MemoryClass::sharded_gradients, padded_numel(world_size()) / world_size() * 4));
   expect_shards(run, oracle, "gradient after three passes");
   expect_mean_gradient(run, "gradient of the pass after drop_gradient()");
 }

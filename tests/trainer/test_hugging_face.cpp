@@ -128,57 +128,58 @@ TEST(HuggingFace, tensors_that_are_not_as_the_config_says_are_refused) {
       "model.safetensors");
 }
 
-Change with(const std::string& name, const nlohmann::ordered_json& value) {
+Change with_member(const std::string& name, const nlohmann::ordered_json& value) {
   return [=](HuggingFaceFiles& files) { files.config[name] = value; };
 }
 
 TEST(HuggingFace, models_that_compute_something_else_are_refused) {
   expect_refused(
-      {{with("model_type", "bert"),
+      {{with_member("model_type", "bert"),
         R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},
        {[](auto& files) { files.config.erase("model_type"); },
         "model_type is null; known are gpt2, llama, qwen2, mistral"},
        {[](auto& files) { files.config.erase("n_embd"); }, "n_embd is missing"},
-       {with("n_layer", 1000000000), "n_layer is 1000000000, not a number from 1 to 10000"},
-       {with("n_layer", -1), "n_layer is -1, not a number from 1 to 10000"},
-       {with("vocab_size", "61"), R"(vocab_size is "61", not a number from 1 to 100000000)"},
-       {with("n_head", 4), "n_head 4 does not divide n_embd 35"},
-       {with("activation_function", "relu"),
+       {with_member("n_layer", 1000000000), "n_layer is 1000000000, not a number from 1 to 10000"},
+       {with_member("n_layer", -1), "n_layer is -1, not a number from 1 to 10000"},
+       {with_member("vocab_size", "61"), R"(vocab_size is "61", not a number from 1 to 100000000)"},
+       {with_member("n_head", 4), "n_head 4 does not divide n_embd 35"},
+       {with_member("activation_function", "relu"),
         R"(activation_function is "relu", and this program has "gelu_new")"},
-       {with("layer_norm_epsilon", 1e-6),
+       {with_member("layer_norm_epsilon", 1e-6),
         "layer_norm_epsilon is 1e-06, and this program has 1e-05"},
-       {with("scale_attn_by_inverse_layer_idx", true),
+       {with_member("scale_attn_by_inverse_layer_idx", true),
         "scale_attn_by_inverse_layer_idx is true, and this program has false"},
-       {with("tie_word_embeddings", false),
+       {with_member("tie_word_embeddings", false),
         "tie_word_embeddings is false, and this program has true"}},
       "config.json");
 }
 
 TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
   expect_refused(
-      {{with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
+      {{with_member("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
         R"(rope_scaling.rope_type is "linear", and this program has "default")"},
-       {with("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 5e5}}),
+       {with_member("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 5e5}}),
         R"(rope_parameters.rope_type is "llama3", and this program has "default")"},
-       {with("hidden_act", "gelu"), R"(hidden_act is "gelu", and this program has "silu")"},
-       {with("attention_bias", true), "attention_bias is true, and this program has false"},
-       {with("mlp_bias", true), "mlp_bias is true, and this program has false"},
-       {with("head_dim", 8), "head_dim is 8, and this program has 6"},
-       {with("quantization_config", {{"bits", 4}}),
+       {with_member("hidden_act", "gelu"), R"(hidden_act is "gelu", and this program has "silu")"},
+       {with_member("attention_bias", true), "attention_bias is true, and this program has false"},
+       {with_member("mlp_bias", true), "mlp_bias is true, and this program has false"},
+       {with_member("head_dim", 8), "head_dim is 8, and this program has 6"},
+       {with_member("quantization_config", {{"bits", 4}}),
         R"(quantization_config is {"bits":4}, and this program has null)"},
-       {with("model_type", "mistral"), "sliding_window is 4096, and this program has null"},
-       {with("num_key_value_heads", 4),
+       {with_member("model_type", "mistral"), "sliding_window is 4096, and this program has null"},
+       {with_member("num_key_value_heads", 4),
         "num_key_value_heads 4 does not divide num_attention_heads 6"},
-       {with("num_attention_heads", 12),
+       {with_member("num_attention_heads", 12),
         "hidden_size / num_attention_heads is odd, and rotary positions turn pairs"},
-       {with("rms_norm_eps", 0), "rms_norm_eps is 0, not a number above 0 and below 1e12"},
-       {with("tie_word_embeddings", "no"), R"(tie_word_embeddings is "no", not true or false)"}},
+       {with_member("rms_norm_eps", 0), "rms_norm_eps is 0, not a number above 0 and below 1e12"},
+       {with_member("tie_word_embeddings", "no"),
+        R"(tie_word_embeddings is "no", not true or false)"}},
       "config.json", kTinyLlama);
-  expect_refused(
-      {{with("use_sliding_window", true), "use_sliding_window is true, and this program has false"},
-       {with("num_key_value_heads", nullptr),
-        "num_key_value_heads is null, not a number from 1 to 1000000"}},
-      "config.json", kTinyQwen2);
+  expect_refused({{with_member("use_sliding_window", true),
+                   "use_sliding_window is true, and this program has false"},
+                  {with_member("num_key_value_heads", nullptr),
+                   "num_key_value_heads is null, not a number from 1 to 1000000"}},
+                 "config.json", kTinyQwen2);
 }
 
 TEST(HuggingFace, files_that_are_not_as_their_index_says_are_refused) {

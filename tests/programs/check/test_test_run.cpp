@@ -134,7 +134,8 @@ TEST(TestRun, shows_the_beginning_and_the_end_of_long_prints_in_whole_lines) {
 
 TEST(TestRun, cuts_a_long_line_at_its_end) {
   const TestRun all = run("[[ $1 != S.b ]] || { printf '%0700d' 0; outcome=failed text='is 3'; }");
-  EXPECT_EQ(all.results[1].text, std::string(500, '0') + "... (200 more bytes)\nis 3");
+  EXPECT_TRUE(all.results[1].text.starts_with(std::string(500, '0')));
+  EXPECT_EQ(all.results[1].text.substr(500), "... (200 more bytes)\nis 3");
 }
 
 TEST(TestRun, writes_all_prints_to_a_file_also_those_of_tests_that_pass) {
