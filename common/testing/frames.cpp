@@ -37,8 +37,8 @@ class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
 std::string shortened(std::string_view text) {
   constexpr size_t kMost = 64 << 10;  // [bytes]
   if (text.size() <= kMost) return std::string(text);
-  return std::string(text.substr(0, kMost)) + "\n... (of " + std::to_string(text.size()) +
-         " bytes)";
+  const std::string end = "\n... (of " + std::to_string(text.size()) + " bytes)";
+  return std::string(text.substr(0, kMost - end.size())) + end;  // it is not shortened again
 }
 
 Json from_frame(std::string_view bytes) {
