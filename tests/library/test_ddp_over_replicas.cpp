@@ -31,10 +31,14 @@ MULTI_RANK_TEST(ReplicasOfAHybrid, have_the_mean_of_all_ranks_as_their_gradients
   expect_in_each_strategy(
       world_size(),
       [&](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
+        torch::manual_seed(2);
         train_parallel<DistributedDataParallel>(
             rank, comm, training, DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
       },
-      run_oracle([&](TestRank& rank) { train_in_one_process(rank, training, world_size()); }));
+      run_oracle([&](TestRank& rank) {
+        torch::manual_seed(2);
+        train_in_one_process(rank, training, world_size());
+      }));
 }
 
 // The norm of the mean gradients, and gradients that wait in no_sync() until the next backward.

@@ -200,15 +200,15 @@ TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
   EXPECT_EQ(refusal({"--growth-interval", "5"}), "--growth-interval: needs --loss-scale");
 }
 
-TEST(TrainOptions, gradients_in_16_bits_are_not_added_before_they_are_reduced) {
+TEST(TrainOptions, accumulating_to_the_last_part_is_refused_in_mixed_precision) {
   const auto with = [](const std::string& dtype) {
     return refusal({"--world", "2", "--batch", "4", "--parts", "4", "--accumulate", "last",
                     "--param-dtype", dtype});
   };
   EXPECT_EQ(with("fp32"), "accepted");
   EXPECT_EQ(with("bf16"),
-            "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else gradients "
-            "of several parts would be added in 16 bits. Give --accumulate each");
+            "--accumulate last: is not made for mixed precision; give --accumulate each, or "
+            "--param-dtype fp32 and --reduce-dtype fp32");
 }
 
 TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {

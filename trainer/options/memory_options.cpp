@@ -73,8 +73,8 @@ void PrecisionOptions::settle(const CLI::App& app, TrainConfig& config) const {
   if (precision != MixedPrecisionPolicy{} && config.arrangement().turns > 1 &&
       config.accumulate == "last") {
     throw UsageError(
-        "--accumulate last: takes --param-dtype fp32 and --reduce-dtype fp32; else "
-        "gradients of several parts would be added in 16 bits. Give --accumulate each");
+        "--accumulate last: is not made for mixed precision; give --accumulate each, or "
+        "--param-dtype fp32 and --reduce-dtype fp32");
   }
   check_keep_fp32(config);
   const bool fp16 = precision.param_dtype == at::kHalf || precision.reduce_dtype == at::kHalf;

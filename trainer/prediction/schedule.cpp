@@ -3,7 +3,9 @@
 #include <prediction/scheduled_step.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -38,11 +40,12 @@ class ShardedStep : public ScheduledStep {
  private:
   using Kind = ModelTrace::Kind;
   struct Unit {
-    std::optional<size_t> gather;   // the Issue that gathered it, or none
-    int64_t unsharded_gradients{};  // [bytes] of the parameters' .grad
-    bool has_gradient{};            // sharded
-    bool reduced{};                 // in this pass
-    int64_t state{}, for_update{};  // [bytes] of its optimizer
+    std::optional<size_t> gather;                  // the Issue that gathered it, or none
+    int64_t unsharded_gradients{};                 // [bytes] of the parameters' .grad
+    std::map<size_t, int64_t> narrow_gradients{};  // [bytes] of those in param_dtype, by parameter
+    bool has_gradient{};                           // sharded
+    bool reduced{};                                // in this pass
+    int64_t state{}, for_update{};                 // [bytes] of its optimizer
   };
   bool root(size_t unit) const { return layout_.units[unit].root; }
 
@@ -64,7 +67,7 @@ class ShardedStep : public ScheduledStep {
       case Kind::pre_backward:
         return pre_backward(event.index);
       case Kind::gradient:
-        return add_gradient(layout_.parameters[event.index].unit, event.gradient_bytes);
+        return add_gradient(event.index, event.gradient_bytes);
       case Kind::post_backward:
         if (event.last) post_backward(event.index);
         if (config_.step_in_backward && !root(event.index)) step_reduced_units();
@@ -98,6 +101,7 @@ class ShardedStep : public ScheduledStep {
     for (Unit& unit : units_) {
       unit.has_gradient = false;
       unit.unsharded_gradients = 0;
+      unit.narrow_gradients.clear();
     }
   }
   void pre_backward(size_t unit) {
@@ -107,13 +111,27 @@ class ShardedStep : public ScheduledStep {
     comes_back_.erase(found.base() - 1, comes_back_.end());
     gather({comes_back_.rbegin(), comes_back_.rend()}, 0, backward_window_);
   }
-  void add_gradient(size_t unit, int64_t bytes) {
+  void add_gradient(size_t parameter, int64_t bytes) {
+    const size_t unit = layout_.parameters[parameter].unit;
     allocate(MemoryClass::gradients, bytes, unit);
     units_[unit].unsharded_gradients += bytes;
+    if (bytes > 0) units_[unit].narrow_gradients[parameter] += bytes;
+  }
+  // FlatParameter::widen_gradients(): one gradient at a time has both dtypes.
+  void widen_gradients(size_t unit) {
+    const MixedPrecisionPolicy& precision = precision_[unit];
+    const auto wide = static_cast<int64_t>(c10::elementSize(precision.accumulate_dtype()));
+    for (const auto& [parameter, narrow] : std::exchange(units_[unit].narrow_gradients, {})) {
+      if (wide == precision.param_bytes()) continue;
+      const int64_t widened = narrow / precision.param_bytes() * wide;
+      allocate(MemoryClass::gradients, widened, unit);
+      allocate(MemoryClass::gradients, -narrow, unit);
+      units_[unit].unsharded_gradients += widened - narrow;
+    }
   }
   void post_backward(size_t unit) {
     reshard(unit);
-    if (arrangement_.turns_first) return;
+    if (arrangement_.turns_first) return widen_gradients(unit);
     reduce(unit);
     units_[unit].reduced = true;
   }
