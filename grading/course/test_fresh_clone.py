@@ -50,7 +50,7 @@ class Lines(unittest.TestCase):
         for verb in ("install", "check", "train", "hello", "bench", "quiz"):
             self.assertIn(f"  {verb} ", help_text)
             self.assertIn(f"./fsdp {verb} --help", typed)
-        for line in ("./fsdp install prefix", "./fsdp reproduce", "./fsdp appendix meta", "./fsdp check 7.9"):
+        for line in ("./fsdp install $PWD/prefix", "./fsdp reproduce", "./fsdp appendix meta", "./fsdp check 7.9"):
             self.assertIn(line, typed)
 
 
