@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "backward_hooks_impl.h"
@@ -52,17 +53,18 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
 // If a forward begins that will have a backward, calls without gradients before it, as those of an
 // evaluation, will not run again.
 void BackwardHooksImpl::begin_call(Module& module) {
-  if (calls_.empty() && at::GradMode::is_enabled() && !in_backward())
+  if (!at::GradMode::is_enabled()) return;
+  if (recorded_.empty() && !in_backward())
     for (const auto& unit : units_)
-      unit->unrecorded = 0;
-  calls_.insert(module.current_call());
+      unit->unrecorded = unit->inside = 0;
+  recorded_.insert(module.current_call());
 }
 
 // Counts every call, even one that cannot come back because its input needs no gradient: while
 // one is missing the unit waits for the end of the pass, when no gradient can follow any more.
 // After forward, since a call that throws never comes back either.
 void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
-  calls_.erase(module.current_call());
+  recorded_.erase(module.current_call());
   drop_broken_passes();
   if (!returned) return;
   if (unit.unsharded_by > 0) unit.flat->unshard();  // the pass around this call still reads it
@@ -71,6 +73,7 @@ void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
     if (in_backward() && unit.unrecorded > 0) run_again(unit);
   } else if (!in_backward()) {
     ++unit.unrecorded;
+    if (!recorded_.empty()) ++unit.inside;
   }
 }
 
@@ -78,6 +81,7 @@ void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
 // pass over it. The pass around both may not have reached any unit yet, so it begins here.
 void BackwardHooksImpl::run_again(Unit& unit) {
   --unit.unrecorded;
+  unit.inside = std::min(unit.inside, unit.unrecorded);
   begin_backward();
 }
 
@@ -120,13 +124,13 @@ void BackwardHooksImpl::come_back(Unit& unit) {
   if (came_back == unit.calls && !more_may_come(unit)) post_backward(unit);
 }
 
-// In an inner pass the unit's gradients may be incomplete although all calls have come back: if the
-// graph is kept, the outer pass may go over it too, and autograd::grad() leaves it to the outer
-// pass to add what it has found.
+// The unit's gradients may be incomplete although all calls have come back: a checkpoint may run
+// another call again. In an inner pass that keeps its graph, the outer pass may go over the graph
+// too; and autograd::grad() leaves it to the outer pass to add what it has found.
 bool BackwardHooksImpl::more_may_come(const Unit& unit) const {
-  if (unit.unrecorded > 0) return true;
-  return passes_.size() > 1 && (torch::autograd::get_current_graph_task_keep_graph() ||
-                                !torch::autograd::get_current_graph_task_exec_info()->empty());
+  if (passes_.size() == 1) return unit.inside > 0;
+  return unit.unrecorded > 0 || torch::autograd::get_current_graph_task_keep_graph() ||
+         !torch::autograd::get_current_graph_task_exec_info()->empty();
 }
 
 void BackwardHooksImpl::post_backward(Unit& unit) {
@@ -175,7 +179,7 @@ void BackwardHooksImpl::end_outermost_pass(bool graph_is_kept) {
     if (!(*unit)->reduced) post_backward(**unit);
     reshard(**unit);  // it may have been issued ahead again after its reduction
     (*unit)->reduced = false;
-    (*unit)->unrecorded = 0;
+    (*unit)->unrecorded = (*unit)->inside = 0;
     // Calls whose output was dropped are forgotten too, else later passes would wait for them.
     if (!graph_is_kept) (*unit)->calls = 0;
   }

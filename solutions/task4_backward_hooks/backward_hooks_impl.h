@@ -20,6 +20,7 @@ class BackwardHooksImpl final : public BackwardHooks,
     std::shared_ptr<FlatParameter> flat;
     int64_t calls{};        // in forward, with gradients recorded
     int64_t unrecorded{};   // in forward, without: a user's own checkpoint may run them again
+    int64_t inside{};       // of these, those inside a call of a module that records gradients
     size_t unsharded_by{};  // the number of passes that ran when one unsharded it; 0: none did
     bool reduced{};         // in the outermost pass
   };
@@ -33,9 +34,8 @@ class BackwardHooksImpl final : public BackwardHooks,
 
   void begin_call(Module& module);
   void end_call(Module& module, Unit& unit, bool returned);
-  void run_again(
-      Unit& unit);         // notes the pass in which a checkpoint of the user's runs a call again
-  Pass& begin_backward();  // at every sign of a pass: asks for end_backward() once
+  void run_again(Unit& unit);              // one of its calls, in a checkpoint of the user's
+  Pass& begin_backward();                  // at every sign of a pass: asks for end_backward() once
   void pre_backward(Unit& unit);           // unshards it
   void collect(Unit& unit, size_t index);  // the gradient of one of its parameters
   void come_back(Unit& unit);              // one call of its module, in the innermost pass
@@ -51,7 +51,7 @@ class BackwardHooksImpl final : public BackwardHooks,
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
   std::vector<Pass> passes_;                 // the outermost one first
-  std::set<const void*> calls_;              // of the modules, under way
+  std::set<const void*> recorded_;           // calls of modules under way, with gradients recorded
   bool requires_gradient_sync_{true};
 };
 

@@ -24,6 +24,7 @@ class BackwardHooksImpl final : public BackwardHooks,
   struct Call {
     uint64_t first_node;   // the number of the graph's next node when the call began
     const void* inside{};  // the view of its input that the module works on, to compare with
+    bool recorded{};       // with gradients
     bool begun{};          // in this pass: the gradient of its output came
     bool back{};           // in this pass: all of it is over
   };
@@ -32,6 +33,7 @@ class BackwardHooksImpl final : public BackwardHooks,
     std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
     int to_record{};  // calls without gradients, which backward may run again and record
+    int hidden{};     // of these, those inside a call with gradients
     bool reduced{};   // in this backward pass
     bool read_in_backward{};
 
@@ -39,6 +41,7 @@ class BackwardHooksImpl final : public BackwardHooks,
     void forget_calls(bool graph_is_kept);
   };
   void begin_forward();
+  bool is_recording() const;  // whether a call with gradients is under way
   at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
   at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
   void enter_backward(Unit& unit, Call& call);
@@ -84,12 +87,18 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
 
 // What an evaluation before this forward has not recorded stays so.
 void BackwardHooksImpl::begin_forward() {
-  const auto runs = [](const auto& unit) { return !unit->in_forward.empty(); };
   if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
-      std::any_of(units_.begin(), units_.end(), runs))
+      is_recording())
     return;
   for (const auto& unit : units_)
-    unit->to_record = 0;
+    unit->to_record = unit->hidden = 0;
+}
+
+bool BackwardHooksImpl::is_recording() const {
+  return std::any_of(units_.begin(), units_.end(), [](const auto& unit) {
+    return std::any_of(unit->in_forward.begin(), unit->in_forward.end(),
+                       [](const auto& call) { return call->recorded; });
+  });
 }
 
 // The module works on a view of its input: the gradient of that view is complete when all that was
@@ -98,6 +107,7 @@ at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
                                             const at::Tensor& input) {
   begin_forward();
   auto call = std::make_shared<Call>(Call{at::sequence_number::peek()});
+  call->recorded = at::GradMode::is_enabled();
   unit->in_forward.push_back(call);
   if (!at::GradMode::is_enabled() || !input.defined() || !input.requires_grad()) return {};
   at::Tensor inside = input.view_as(input);
@@ -116,10 +126,14 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   drop_broken_pass();
   const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
   if (output.defined() && unit->is_needed()) unit->flat->unshard();  // the call has resharded it
-  if (output.defined() && !at::GradMode::is_enabled() && !in_pass) ++unit->to_record;
+  if (output.defined() && !at::GradMode::is_enabled() && !in_pass) {
+    ++unit->to_record;
+    if (is_recording()) ++unit->hidden;
+  }
   if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return {};
   if (in_pass && unit->to_record > 0) {
     --unit->to_record;
+    unit->hidden = std::min(unit->hidden, unit->to_record);
     begin_backward();  // of the pass that runs the call again, for a pass inside it
   }
   unit->calls.push_back(call);
@@ -167,7 +181,7 @@ void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
   if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // it comes once more
   call.back = true;
-  if (inner || unit.to_record > 0) return;  // left to the outermost pass
+  if (inner || unit.hidden > 0) return;  // left to the outermost pass
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
     const auto alive = other.lock();
     return !alive || alive->back;
@@ -193,7 +207,7 @@ void BackwardHooksImpl::drop_broken_pass() {
   for (const auto& unit : units_) {
     unit->flat->abandon_gradient();
     unit->reduced = false;
-    unit->to_record = 0;
+    unit->to_record = unit->hidden = 0;
     unit->forget_calls(/*graph_is_kept=*/false);
   }
   reducing_ = nullptr;
@@ -247,7 +261,7 @@ void BackwardHooksImpl::end_backward() {
     if (!(*unit)->reduced) post_backward(**unit);
     (*unit)->flat->reshard();
     (*unit)->reduced = false;
-    (*unit)->to_record = 0;
+    (*unit)->to_record = (*unit)->hidden = 0;
     (*unit)->forget_calls(torch::autograd::get_current_graph_task_keep_graph());
   }
   pass_.reset();
