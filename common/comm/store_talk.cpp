@@ -200,16 +200,22 @@ Talker::~Talker() {
 
 std::string Talker::answer(const Tell& tell) {
   bool told = !tell || self_.timeout <= self_.patience;
+  // Lines that say what is waited for do not begin the wait anew.
+  const auto patient_until = std::chrono::steady_clock::now() + self_.patience;
   for (;;) {
+    const auto patience = std::max(std::chrono::milliseconds(0),
+                                   std::chrono::ceil<std::chrono::milliseconds>(
+                                       patient_until - std::chrono::steady_clock::now()));
     // The process has the same limit and knows more. But a name server may hold it for longer.
-    auto line = lines_->next(told ? self_.timeout + kGrace : self_.patience);
-    if (!line && !told) {
+    const auto line = lines_->next(told ? self_.timeout + kGrace : patience);
+    if (!line && told)
+      throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
+    if (!line) {
       tell(waiting(waits_for_));
       told = true;
-      line = lines_->next(self_.timeout - self_.patience + kGrace);
+    } else if (auto answer = answer_in(*line)) {
+      return *answer;
     }
-    if (!line) throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
-    if (auto answer = answer_in(*line)) return *answer;
   }
 }
 

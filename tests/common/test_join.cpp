@@ -194,6 +194,16 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
   EXPECT_CONTAINS(told[0], "unset RANK and WORLD_SIZE to start all ranks here");
 }
 
+// What a rank waits for is looked at once a second.
+TEST(JoinFailures, a_long_wait_for_several_ranks_is_told_too) {
+  HostedStore store;
+  std::vector<std::string> told;
+  const StartedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
+  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
+  ASSERT_EQ(told.size(), 1U);
+}
+
 TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
