@@ -155,9 +155,10 @@ TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
   need(9, 0, 3, 3);
   need(10, 6, 3, 2);  // after 9 and 10
   need(10, 0, 100, 1);
-  EXPECT_EQ(refusal(each - 1),
-            "--checkpoint-dir run: 1 checkpoint of 19,200 bytes do not fit into the 19,199 bytes "
-            "that are free there; give another folder");
+  EXPECT_EQ(
+      refusal(each - 1),
+      "--checkpoint-dir run: has 19,199 bytes free, too few for 1 checkpoint of 19,200 bytes; "
+      "give another folder");
   config.keep = 1;  // and the one that is written
   need(10, 0, 1, 2);
   EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");

@@ -122,10 +122,10 @@ void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& 
   if (config.keep) count = std::min(count, *config.keep + 1);
   if (config.steps == config.first_step || each <= 0 || count <= room / each) return;
   throw std::runtime_error(
-      "--checkpoint-dir " + config.checkpoint_dir + ": " + counted(count, "checkpoint") + " of " +
-      with_commas(each) + " bytes do not fit into the " + with_commas(room) +
-      " bytes that are free there; give " +
-      (room < each ? "" : "--keep, a larger --save-every or ") + "another folder");
+      "--checkpoint-dir " + config.checkpoint_dir + ": has " + with_commas(room) +
+      " bytes free, too few for " + counted(count, "checkpoint") + " of " + with_commas(each) +
+      " bytes; give " + (room < each ? "" : "--keep, a larger --save-every or ") +
+      "another folder");
 }
 
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
