@@ -51,10 +51,10 @@ TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
 
 TEST(Refusal, of_a_value_that_is_missing_or_too_much_says_so) {
   EXPECT_EQ(refused({"--lr"}), "--lr: needs a value: learning rate");
-  EXPECT_EQ(refused({"--lr", "--clip", "1"}), "--lr: needs a value: learning rate");
+  EXPECT_EQ(refused({"--lr", "--clip", "1"}), "--lr must be a number, not --clip");
   EXPECT_EQ(refused({"--lr", "1", "--lr", "2"}), "--lr: is given more than once");
   EXPECT_EQ(refused({"--allow-nan=7"}).find("CLI"), std::string::npos);
-  EXPECT_EQ(refused({"--tokens", "a", "b", "c"}), "c: belongs to no option");
+  EXPECT_EQ(refused({"--tokens", "a", "b", "c"}), "--tokens: takes at most 2 values");
   EXPECT_EQ(refused({"--capture", "x"}), "--capture: needs --hashes");
 }
 

@@ -130,7 +130,14 @@ std::string contradiction(const CLI::App& app) {
   return "the options contradict one another";
 }
 
-std::string missing(const CLI::App& app) {
+template <class Kind>
+bool is_a(const CLI::Error& error) {
+  return dynamic_cast<const Kind*>(&error) != nullptr;
+}
+
+// A word that belongs to no option may be one that is missing, and says more.
+std::string missing(const CLI::App& app, const std::vector<std::string>& others) {
+  if (app.remaining_size() > 0) return unexpected(app, others);
   for (const CLI::Option* option : app.get_options())
     if (option->get_required() && option->count() == 0)
       return option->get_name() + ": has to be given: " + option->get_description();
@@ -185,12 +192,12 @@ std::string unknown_option(const CLI::App& app, const std::string& name, const s
 std::string text_of_refusal(const CLI::App& app, const CLI::Error& error,
                             const std::vector<std::string>& arguments,
                             const std::vector<std::string>& others) {
-  const std::string what = error.what(), kind = error.get_name();
-  if (kind == "ExtrasError") return unexpected(app, others);
-  if (kind == "ArgumentMismatch") return wrong_count(app, what, arguments);
-  if (kind == "RequiredError") return missing(app);
-  if (kind == "RequiresError" || kind == "ExcludesError") return contradiction(app);
-  if (kind == "FileError") {
+  const std::string what = error.what();
+  if (is_a<CLI::ExtrasError>(error)) return unexpected(app, others);
+  if (is_a<CLI::ArgumentMismatch>(error)) return wrong_count(app, what, arguments);
+  if (is_a<CLI::RequiredError>(error)) return missing(app, others);
+  if (is_a<CLI::RequiresError>(error) || is_a<CLI::ExcludesError>(error)) return contradiction(app);
+  if (is_a<CLI::FileError>(error) && app.get_config_ptr() != nullptr) {
     const std::string path = app.get_config_ptr()->results().back();
     const std::string reason = reason_not_to_read(path);
     return "--config " + path + ": " + (reason.empty() ? "can't be read" : reason);

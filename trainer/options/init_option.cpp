@@ -45,7 +45,11 @@ void add_model_option(CLI::App& app, TrainConfig& config) {
 
 void take_model(const CLI::App& app, TrainConfig& config) {
   if (app.count("--model") > 0) return;
-  if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
+  try {
+    if (!config.init.empty()) config.model = model_name(read_hugging_face_config(config.init));
+  } catch (const std::exception& error) {
+    throw UsageError("--init " + kKind + config.init + ": " + plain_text(error));
+  }
   if (config.resume.empty()) return;
   try {
     const std::string model = find_checkpoint(config.resume).text_in_run("model");
