@@ -96,7 +96,7 @@ nlohmann::json settings_of(const Run& run, const std::string& folder) {
 }
 
 // Before either run trains.
-void require_equal_settings(const Run& a, const Run& b, const std::string& folder) {
+void compare_settings(const Run& a, const Run& b, const std::string& folder) {
   const nlohmann::json of_a = settings_of(a, folder), of_b = settings_of(b, folder);
   if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);
 }
@@ -157,7 +157,7 @@ int diff(Settings settings) {
   auto& [a, b, save] = settings;
   const OwnFolder own("fsdp-diff");
   const std::string folder = own.path();
-  require_equal_settings(a, b, folder);
+  compare_settings(a, b, folder);
   train(a, folder);
   if (!save.empty()) {
     if (!a.failure.empty()) throw std::runtime_error("a failed: " + a.failure);
