@@ -112,9 +112,11 @@ std::string wrong_count(const CLI::App& app, const std::string& what,
 
 std::string unexpected(const CLI::App& app, const std::vector<std::string>& others) {
   const auto left = app.remaining();
-  for (const std::string& one : left)
-    if (one.size() > 1 && one[0] == '-')
-      return unknown_option(app, one.substr(one.find_first_not_of('-')), "--", others);
+  for (const std::string& one : left) {
+    const size_t name = one.find_first_not_of('-');
+    if (name != 0 && name != std::string::npos)
+      return unknown_option(app, one.substr(name), "--", others);
+  }
   return left.empty() ? "too many words" : one_line(left[0]) + ": belongs to no option";
 }
 
