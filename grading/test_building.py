@@ -89,7 +89,7 @@ class Looks(unittest.TestCase):
                 ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
                 ("#include <unistd.h>\nvoid f() { fork(); }", "fork", "starts, ends and watches"),
                 ("#include <stdio.h>\nvoid f() { dprintf(3, \"x\"); }", "dprintf", "uses no files"),
-                (f'{c} long __write(int);\nvoid f() {{ __write(3); }}', "__write", "uses no files"),
+                (f'{c} long __write(int);\nvoid f() {{ __write(3); }}', "write", "uses no files"),
                 ("#include <cstdlib>\nvoid f() { std::exit(1); }", "exit", "it ends the rank"),
                 ("#include <csignal>\nvoid f() { std::raise(6); }", "raise", "it ends the rank"),
                 ("namespace c10 { struct Dispatcher { void findSchemaOrThrow(); }; }\n"

@@ -14,7 +14,9 @@ struct MixedPrecisionPolicy {
 
   // That gradients of several backward passes are added in before they are reduced: the wider of
   // the two, so fp32 for bf16 with fp16. (FSDP2 takes reduce_dtype, even if that is narrower.)
-  at::ScalarType accumulate_dtype() const { return c10::promoteTypes(param_dtype, reduce_dtype); }
+  at::ScalarType accumulate_dtype() const {
+    return param_dtype == reduce_dtype ? param_dtype : at::kFloat;
+  }
 
   bool rounds_parameters() const { return param_dtype != at::kFloat; }
   bool operator==(const MixedPrecisionPolicy&) const = default;

@@ -102,16 +102,24 @@ MULTI_RANK_TEST(GradientSync, waiting_gradients_have_the_bytes_of_the_wider_dtyp
           numel += parameter.tensor.numel();
       }
       sharded.hooks->set_requires_gradient_sync(false);
-      const auto element = static_cast<int64_t>(c10::elementSize(reduce_dtype));
       for (int pass = 0; pass < 2; ++pass) {
         loss_in(*sharded.model, rank.rank(), pass).backward();
-        EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], numel * element);
+        rank.observe(std::string("bytes of an element, ") + c10::toString(reduce_dtype) +
+                         ", pass " + std::to_string(pass),
+                     live_bytes::now()[MemoryClass::gradients] / numel);
       }
       sharded.hooks->sync_gradients();
       rank.communicator()->wait_for_readers();
-      EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
+      rank.observe(std::string("bytes at the end, ") + c10::toString(reduce_dtype),
+                   live_bytes::now()[MemoryClass::gradients]);
     }
   });
+  for (const std::string pass : {"0", "1"}) {
+    expect_on_all_ranks(run, "bytes of an element, BFloat16, pass " + pass, 2);
+    expect_on_all_ranks(run, "bytes of an element, Float, pass " + pass, 4);
+  }
+  expect_on_all_ranks(run, "bytes at the end, BFloat16", 0);
+  expect_on_all_ranks(run, "bytes at the end, Float", 0);
 }
 
 }  // namespace
