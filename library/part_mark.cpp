@@ -38,7 +38,7 @@ Description description_of(const at::Tensor& part) {
   return description_of(part.unsafeGetTensorImpl());
 }
 
-const Description& of_result(const Description& operand) {
+Description of_result(const Description& operand) {
   return operand->of_result ? operand->of_result : operand;
 }
 

@@ -194,7 +194,7 @@ std::string unknown_option(const CLI::App& app, const std::string& name, const s
 std::string text_of_refusal(const CLI::App& app, const CLI::Error& error,
                             const std::vector<std::string>& arguments,
                             const std::vector<std::string>& others) {
-  const std::string what = error.what();
+  std::string what = error.what();
   if (is_a<CLI::ExtrasError>(error)) return unexpected(app, others);
   if (is_a<CLI::ArgumentMismatch>(error)) return wrong_count(app, what, arguments);
   if (is_a<CLI::RequiredError>(error)) return missing(app, others);

@@ -25,7 +25,7 @@ std::string not_run(seconds lost, const std::string& where) {
 
 LostTime LostTime::from_environment() {
   const char* most = std::getenv("FSDP_MOST_LOST_SECONDS");
-  return LostTime(most == nullptr ? seconds::max() : seconds(std::atoi(most)));
+  return LostTime(most == nullptr ? seconds::max() : seconds(std::strtol(most, nullptr, 10)));
 }
 
 std::string LostTime::refusal(const std::string& suite) const {
