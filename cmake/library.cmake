@@ -32,23 +32,10 @@ target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_j
                       PRIVATE OpenSSL::Crypto)
 
 # The objects of all that the library is linked to, directly or not.
-set(left fsdp_cuda fsdp_library)
-set(seen)
-while(left)
-  list(POP_FRONT left one)
-  if(NOT TARGET ${one} OR one IN_LIST seen)
-    continue()
-  endif()
-  list(APPEND seen ${one})
-  get_target_property(type ${one} TYPE)
-  if(type STREQUAL "STATIC_LIBRARY")
-    target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${one}>)
-  endif()
-  get_target_property(bases ${one} INTERFACE_LINK_LIBRARIES)
-  if(bases)
-    list(APPEND left ${bases})
-  endif()
-endwhile()
+static_libraries_of(parts fsdp_cuda fsdp_library)
+foreach(part ${parts})
+  target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
+endforeach()
 
 # Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's. They
 # are a target of their own, on which `fsdp` depends. As sources of `fsdp`, which compiles nothing itself, they
