@@ -9,7 +9,7 @@
 # whose header declares it; if there is no such task, this fails and names both.
 #
 # A function that scripts/look.sh calls `stopped` is replaced by one that ends the rank with a message
-# (common/comm/refused_call.cpp), unless the option --unguarded is there.
+# (common/base/refused_call.cpp), unless the option --unguarded is there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 guarded=yes
