@@ -42,4 +42,11 @@ std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+std::string in_a_row(const std::vector<std::string>& words, const std::string& last) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? ' ' + last + ' ' : ", ") + words[i];
+  return text;
+}
+
 }  // namespace fsdp

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -16,5 +17,8 @@ std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
 std::string one_line(const std::string& text);
 
 std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"
+
+// "a", "a and b", "a, b and c" for `last` = "and".
+std::string in_a_row(const std::vector<std::string>& words, const std::string& last);
 
 }  // namespace fsdp

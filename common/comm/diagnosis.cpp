@@ -25,12 +25,10 @@ std::string call_number(uint64_t sequence) {
 
 // "rank 2", "ranks 0, 2 and 3"
 std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  return text;
+  std::vector<std::string> numbers;
+  for (const int rank : ranks)
+    numbers.push_back(std::to_string(rank));
+  return (ranks.size() == 1 ? "rank " : "ranks ") + in_a_row(numbers, "and");
 }
 
 std::string padded(std::string text, size_t width) {
@@ -155,7 +153,7 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   const CallHistory& usual_rank = ranks[usual.first];
   const CallHistory& odd_rank = ranks[odd.first];
   const bool outvoted = usual.ranks.size() > odd.ranks.size();
-  const std::string broken_habit = cause_of_habit(sequence, usual, odd, usual_rank);
+  std::string broken_habit = cause_of_habit(sequence, usual, odd, usual_rank);
   if (!outvoted && !broken_habit.empty()) return broken_habit;
   if (const auto ahead = later(usual_rank, sequence, *odd.call)) {
     const std::string calls = calls_text(*ahead, *usual.call);

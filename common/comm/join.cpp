@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <comm/call_rings.h>
 #include <comm/join.h>
 
@@ -20,10 +21,8 @@ std::string have_not_come(const std::vector<int>& ranks) {
     parts.push_back(last == i ? first : first + " to " + std::to_string(ranks[last]));
     i = last + 1;
   }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < parts.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
-  return text + (ranks.size() == 1 ? " has not come" : " have not come");
+  return (ranks.size() == 1 ? "rank " : "ranks ") + in_a_row(parts, "and") +
+         (ranks.size() == 1 ? " has not come" : " have not come");
 }
 std::string has_not_come(int rank) {
   return have_not_come({rank});

@@ -24,5 +24,12 @@ TEST(Wrap, cuts_a_word_that_is_longer_than_a_line) {
   EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
 }
 
+TEST(InARow, joins_words_by_commas_and_the_last_one_by_a_word) {
+  EXPECT_EQ(in_a_row({}, "and"), "");
+  EXPECT_EQ(in_a_row({"a"}, "and"), "a");
+  EXPECT_EQ(in_a_row({"a", "b"}, "or"), "a or b");
+  EXPECT_EQ(in_a_row({"a", "b", "c"}, "and"), "a, b and c");
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -148,18 +148,11 @@ std::string missing(const CLI::App& app, const std::vector<std::string>& others)
 
 }  // namespace
 
-std::string either(const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
-}
-
 size_t index_of_word(const std::string& option, const std::string& text,
                      const std::vector<std::string>& words, bool ignore_case) {
   const auto found = std::ranges::find(words, ignore_case ? in_small_letters(text) : text);
   if (found == words.end())
-    throw UsageError(option + " must be " + either(words) + ", not " + one_line(text));
+    throw UsageError(option + " must be " + in_a_row(words, "or") + ", not " + one_line(text));
   return static_cast<size_t>(found - words.begin());
 }
 

@@ -9,9 +9,6 @@
 // What is said of a command line that can't be carried out: always in our words, not in CLI11's.
 namespace fsdp {
 
-// "single, ddp or fsdp"
-std::string either(const std::vector<std::string>& words);
-
 // The place of `text` among `words`. Throws UsageError "--mode must be single, ddp or fsdp, not
 // fdsp" if it has none. With `ignore_case` the words are in small letters.
 size_t index_of_word(const std::string& option, const std::string& text,
