@@ -51,7 +51,7 @@ void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Modul
              "this is what you want");
 }
 
-// But not of those that another object shards or replicates, and so reduces.
+// Does not warn of parameters that another object shards or replicates, since it reduces them.
 void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
   const auto trains = [](const NamedParameter& one) {
     return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
@@ -62,6 +62,22 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
              " of an ignored module is trainable, and each rank gets a gradient of its own; "
              "replicate it by DistributedDataParallel, all-reduce it before each step, or freeze "
              "it");
+}
+
+// What to do if a parameter is read while its unit is sharded, by Sharding::Situation. Made once:
+// each call of a module chooses one.
+std::array<std::string, 3> messages_of(const std::string& are_sharded, const std::string& module) {
+  const std::string others = "; other causes are in docs/what_works.md";
+  return {are_sharded +
+              "now: call the module (module(x), not module.forward(x)), or use "
+              "summon_full_params(); optimizers take model.parameters()" +
+              others,
+          are_sharded + "inside a call of " + module +
+              ": another call of it, inside this one, has ended and resharded the unit; call it "
+              "once and repeat what is inside, or set .reshard_after_forward to false" +
+              others,
+          are_sharded + "in backward, which reads them: reads_parameters_in_backward() of " +
+              module + " returns false; let it return true" + others};
 }
 
 }  // namespace
@@ -138,36 +154,18 @@ void Sharding::guard_units() {
     const int64_t bytes = unit.layout().padded_numel * unit.shard().element_size();
     if (bytes == 0) continue;
     const size_t others = parameters.size() - 1;
-    watched->are_sharded = "parameter " + parameters.front().name +
-                           (others > 0 ? " and " + std::to_string(others) + " more" : "") +
-                           " of unit " + unit.unit() + (others > 0 ? " are" : " is") + " sharded ";
-    guard_storage(watched->storage, watched->are_sharded, bytes);
-    say_what_to_do(*watched, Situation::not_called);
+    const std::string are_sharded = "parameter " + parameters.front().name +
+                                    (others > 0 ? " and " + std::to_string(others) + " more" : "") +
+                                    " of unit " + unit.unit() + (others > 0 ? " are" : " is") +
+                                    " sharded ";
+    watched->messages = messages_of(are_sharded, watched->module->name());
+    guard_storage(watched->storage, watched->messages[0], bytes);
   }
 }
 
 void Sharding::say_what_to_do(const Watched& watched, Situation situation) {
-  if (watched.are_sharded.empty()) return;
-  const std::string& module = watched.module->name();
-  const char* const kElse = "; other causes are in docs/what_works.md";
-  std::string text = watched.are_sharded;
-  switch (situation) {
-    case Situation::not_called:
-      text +=
-          "now: call the module (module(x), not module.forward(x)), or use "
-          "summon_full_params(); optimizers take model.parameters()";
-      break;
-    case Situation::called:
-      text +=
-          "inside a call of " + module +
-          ": another call of it, inside this one, has ended and resharded the unit; call it once "
-          "and repeat what is inside, or set .reshard_after_forward to false";
-      break;
-    case Situation::in_backward:
-      text += "in backward, which reads them: reads_parameters_in_backward() of " + module +
-              " returns false; let it return true";
-  }
-  set_guard_message(watched.storage, text + kElse);
+  const std::string& message = watched.messages[static_cast<size_t>(situation)];
+  if (!message.empty()) set_guard_message(watched.storage, message);
 }
 
 // Before those of fully_shard(): what was gathered before a change of the shards must not be used.
@@ -241,7 +239,8 @@ void Sharding::begin_forward() {
   check_frozen();
   tensors_->expect_drop();
   if (options_.broadcast_buffers) broadcast_buffers();
-  // Not before: an ignored module may be replicated after the rest is sharded.
+  // The warning waits for the first training forward, because an ignored module may be replicated
+  // after the rest is sharded.
   if (at::GradMode::is_enabled() && !std::exchange(has_trained_, true) && comm_->global_rank() == 0)
     warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
@@ -254,7 +253,10 @@ void Sharding::broadcast_buffers() {
 // Also of a call that never came to before_forward(), because a hook threw before.
 void Sharding::after_forward(Watched& watched, bool returned) {
   if (std::erase(calls_, watched.module->current_call()) == 0) return;
-  if (watched.calls > 0 && --watched.calls == 0) say_what_to_do(watched, Situation::not_called);
+  if (watched.calls > 0) {
+    --watched.calls;
+    if (watched.calls == 0) say_what_to_do(watched, Situation::not_called);
+  }
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
   if (returned && watched.unrecorded.run_again()) tensors_->in_pass();
   if (calls_.empty() && !tensors_->pass_is_under_way()) end_forward(returned);

@@ -6,6 +6,7 @@
 
 #include <c10/core/Storage.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,8 +66,9 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     // Of its parameters, which nobody may write to; empty: to be read before its next forward.
     std::vector<uint32_t> versions{};
     UnrecordedCalls unrecorded{};
-    int64_t calls{};            // under way
-    std::string are_sharded{};  // "parameter W of unit U is sharded "; empty: it has no elements
+    int64_t calls{};  // under way
+    // Of the guard, by Situation; empty: the unit has no elements, so nothing is guarded.
+    std::array<std::string, 3> messages{};
   };
 
   // When a parameter of a unit that is sharded is read.
