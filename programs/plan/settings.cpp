@@ -2,6 +2,7 @@
 #include <command_line/command_line.h>
 #include <command_line/config_file.h>
 #include <command_line/usage.h>
+#include <options/groups.h>
 #include <options/options.h>
 #include <plan/settings.h>
 #include <strategies/fsdp/wrap_option.h>
@@ -79,7 +80,7 @@ std::vector<std::string> options_on(int64_t world, std::vector<std::string> opti
   // The parts of a run on other ranks.
   const auto parts = in_file(file, "parts");
   if (parts && !given(options, "--parts") &&
-      parse_number<int64_t>("--parts", *parts, {1, 1 << 16}) % world != 0)
+      parse_number<int64_t>("--parts", *parts, {1, kMaxParts}) % world != 0)
     options.insert(options.end(), {"--parts", std::to_string(world)});
   return options;
 }
