@@ -33,6 +33,19 @@ StateDict trained_in_one_process(int ranks) {
   return state;
 }
 
+// Trains `net` with an optimizer for each of two objects that have its parameters.
+void train_together(TestRank& rank, Module& net, const std::vector<at::Tensor>& of_encoder,
+                    const std::vector<at::Tensor>& of_rest) {
+  const auto encoder = adamw(of_encoder), rest = adamw(of_rest);
+  for (int step = 0; step < kSteps; ++step) {
+    loss_of(net, rank, step).backward();
+    for (const auto& optimizer : {encoder.get(), rest.get()}) {
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+  }
+}
+
 MULTI_RANK_SUITE(BothClasses);
 
 MULTI_RANK_TEST(BothClasses, either_order_trains_as_one_process_without_a_warning) {
@@ -45,14 +58,7 @@ MULTI_RANK_TEST(BothClasses, either_order_trains_as_one_process_without_a_warnin
       if (replicas_first) encoder.emplace(*net->encoder, comm);
       FullyShardedDataParallel model(*net, comm, {.ignored = {net->encoder.get()}});
       if (!replicas_first) encoder.emplace(*net->encoder, comm);
-      const auto of_encoder = adamw(encoder->parameters()), of_rest = adamw(model.parameters());
-      for (int step = 0; step < kSteps; ++step) {
-        loss_of(*net, rank, step).backward();
-        for (const auto& optimizer : {of_encoder.get(), of_rest.get()}) {
-          optimizer->step();
-          optimizer->zero_grad();
-        }
-      }
+      train_together(rank, *net, encoder->parameters(), model.parameters());
       EXPECT_EQ(warnings.texts, "");
       const StateDict found = model.state_dict();
       for (const auto& entry : expected)
@@ -72,14 +78,7 @@ MULTI_RANK_TEST(BothClasses, an_ignored_module_can_be_sharded_by_an_object_of_it
       if (encoder_first) encoder.emplace(*net->encoder, comm);
       FullyShardedDataParallel model(*net, comm, {.ignored = {net->encoder.get()}});
       if (!encoder_first) encoder.emplace(*net->encoder, comm);
-      const auto of_encoder = adamw(encoder->parameters()), of_rest = adamw(model.parameters());
-      for (int step = 0; step < kSteps; ++step) {
-        loss_of(*net, rank, step).backward();
-        for (const auto& optimizer : {of_encoder.get(), of_rest.get()}) {
-          optimizer->step();
-          optimizer->zero_grad();
-        }
-      }
+      train_together(rank, *net, encoder->parameters(), model.parameters());
       EXPECT_EQ(warnings.texts, "");
       const auto expect = [&](Module& module, const std::string& prefix) {
         for (const auto& [name, parameter] : distinct_parameters(module))
