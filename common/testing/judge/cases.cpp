@@ -31,7 +31,7 @@ std::string read_all(int file) {
 std::optional<uint64_t> read_seed() {
   const char* seed = std::getenv("FSDP_TEST_SEED");
   if (const char* file = std::getenv(seed_file::kVariable)) {
-    const std::string text = read_all(std::atoi(file));
+    const std::string text = read_all(static_cast<int>(std::strtol(file, nullptr, 10)));
     if (text.empty()) return {};
     return hash(text + ' ');
   }
@@ -52,8 +52,8 @@ int seed_file::make() {
   const std::string text = seed == nullptr ? "" : seed;
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  fcntl(ends[1], F_SETFL,
-        O_NONBLOCK);  // a seed that is longer than a pipe is cut, for every program
+  // A seed that is longer than a pipe is cut, for every program.
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);
   const int kept = fcntl(ends[0], F_DUPFD, kFirstDescriptor);
