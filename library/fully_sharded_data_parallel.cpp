@@ -11,14 +11,14 @@
 namespace fsdp {
 namespace {
 
-using Mark =
-    std::atomic<bool>;  // whether a policy has chosen the module; the module's hook owns it
+// Whether a policy has chosen a module. The module's hook owns it.
+using Mark = std::atomic<bool>;
 
-// Of all threads: one may mark a module, and another one shard the model. A module that is gone
-// leaves an expired mark, which one that is made at the same address replaces.
+// The marks of all threads, because one thread may mark a module and another one shard the model.
+// A destroyed module leaves an expired mark. A module that is made at its address replaces it.
 class Marks {
  public:
-  // Null: the module has one already.
+  // Returns null if the module has a mark already.
   std::shared_ptr<Mark> add(const Module& module) {
     const std::scoped_lock lock(mutex_);
     std::weak_ptr<Mark>& mark = marks_[&module];
@@ -28,7 +28,7 @@ class Marks {
     return added;
   }
 
-  // Null: the module has none.
+  // Returns null if the module has no mark.
   std::shared_ptr<Mark> find(const Module* module) {
     const std::scoped_lock lock(mutex_);
     const auto found = marks_.find(module);

@@ -4,10 +4,10 @@
 
 namespace fsdp {
 
-// Finds out which calls of a module a backward pass runs for the second time, as a checkpoint of
-// the user's own does: it calls the module without gradients in forward, and in backward again,
-// with gradients and a pass of its own inside the pass that runs. The outer pass may have reached
-// nothing else of the model then, so this call has to count as a sign of it.
+// Finds the calls of a module that a backward pass runs for the second time. A user's own
+// checkpoint makes such calls: it calls the module without gradients in forward. In backward it
+// calls the module again, with gradients, and then runs a pass inside the pass that runs. The outer
+// pass may have reached nothing else of the model by then, so this call must count as its start.
 class UnrecordedCalls {
  public:
   // A forward begins that records gradients: earlier calls, as those of an evaluation, will not run

@@ -95,7 +95,7 @@ nlohmann::json settings_of(const Run& run, const std::string& folder) {
   return settings.is_object() ? settings : nlohmann::json();
 }
 
-// Before either run trains.
+// Throws, before either run trains, if their settings differ.
 void compare_settings(const Run& a, const Run& b, const std::string& folder) {
   const nlohmann::json of_a = settings_of(a, folder), of_b = settings_of(b, folder);
   if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);

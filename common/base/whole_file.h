@@ -11,8 +11,8 @@ namespace fsdp {
 // Throws std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
-// The same for a content that comes in pieces: `content` passes each piece to the function that it
-// gets.
+// Writes a file as write_whole_file() of a text does, but in pieces: `content` is called once, and
+// passes each piece to the function that it gets.
 using WritePiece = std::function<void(const std::string& piece)>;
 void write_whole_file(const std::string& path,
                       const std::function<void(const WritePiece&)>& content);
@@ -21,15 +21,16 @@ void write_whole_file(const std::string& path,
 // without opening what is no plain file.
 std::string reason_not_to_write(const std::string& path);
 
-// Why the file can't be read: "No such file or directory"; empty if it can be.
+// Returns why the file can't be read: "No such file or directory"; empty if it can be.
 std::string reason_not_to_read(const std::string& path);
 
-// Why `folder` could not be made, with all folders above it that are missing, or why no file could
-// be written into it: "Read-only file system"; empty if it can be done now. Leaves nothing behind.
+// Returns why `folder` could not be made, with all folders above it that are missing, or why no
+// file could be written into it: "Read-only file system"; empty if it can be done now. Leaves
+// nothing behind.
 std::string reason_not_to_fill(const std::string& folder);
 
-// Whether `path` names a plain file that holds something. What is open in a process, as
-// /dev/stdout, is none, even if it leads to a plain file.
+// Returns whether `path` names a plain file that is not empty. A path to what a process has open,
+// as /dev/stdout, names no plain file, even if it leads to one.
 bool holds_something(const std::string& path);
 
 // What the file holds; "" if it can't be read.

@@ -23,8 +23,8 @@ class StoreTalk {
   // Waits until somebody has set `key`, for at most the time limit. `missing` ends the error if
   // nobody does: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
-  // The same of several keys, with one time limit for all. `missing` is told the places of those
-  // that are not set yet, and says what is missing.
+  // Waits for several keys, with one time limit for all, and returns their values. `missing` is
+  // called with the places of the keys that are not set yet, and returns the words for them.
   using Missing = std::function<std::string(const std::vector<int>& places)>;
   virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                            const Missing& missing) = 0;

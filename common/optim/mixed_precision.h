@@ -12,8 +12,9 @@ struct MixedPrecisionPolicy {
   at::ScalarType param_dtype{at::kFloat};   // that parameters are gathered in, and compute in
   at::ScalarType reduce_dtype{at::kFloat};  // that gradients are sent in; ranks' are added in fp32
 
-  // That gradients of several backward passes are added in before they are reduced: the wider of
-  // the two, so fp32 for bf16 with fp16. (FSDP2 takes reduce_dtype, even if that is narrower.)
+  // Returns the dtype in which the gradients of several backward passes are added before they are
+  // reduced: the wider of the two, so fp32 for bf16 with fp16. (FSDP2 uses reduce_dtype, even if
+  // that is narrower.)
   at::ScalarType accumulate_dtype() const {
     return param_dtype == reduce_dtype ? param_dtype : at::kFloat;
   }

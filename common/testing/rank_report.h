@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-// What ends a rank by a signal. The rank itself writes it.
+// Why a signal ended a rank. The rank writes it before it ends.
 struct Crash {
   std::atomic<bool> seen;
   std::atomic<uintptr_t> address;  // whose use ends the rank by SIGSEGV

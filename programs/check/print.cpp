@@ -45,7 +45,7 @@ void print_failure(const TestResult& result) {
       world.c_str(), world.c_str());
 }
 
-// For each reason, how many tests were not run.
+// Prints for each reason how many tests were not run.
 void print_not_run(const std::vector<TestResult>& tests) {
   std::map<std::string, int> counts;  // by text, "not run: WHY"
   for (const TestResult& result : tests)

@@ -47,7 +47,8 @@ void print_recording(const std::string& folder, const std::vector<TestResult>& t
 // The test whose timeline the file has, if it is there.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);
 
-// That the file has what the tests printed, or that they printed nothing, if a file was named.
+// Prints whether `file` has what the tests printed, or that they printed nothing. Prints nothing if
+// no file was named.
 void print_output(const std::string& file);
 
 }  // namespace fsdp

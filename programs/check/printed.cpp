@@ -35,7 +35,7 @@ size_t begin_of_last_lines(const std::string& text, int64_t count) {
   return begin;
 }
 
-// Each line ended and, if it is long, cut.
+// Returns the text with a line feed at the end of each line. Long lines are cut.
 std::string in_short_lines(const std::string& text) {
   std::string result;
   for (size_t begin = 0; begin < text.size();) {

@@ -32,8 +32,8 @@ class LostTime {
   std::map<std::string, std::chrono::seconds> of_problem_;
 };
 
-// What a run has lost: `limit` if a rank was still running at the time limit, or kWait if a rank
-// waited for another one in vain.
+// Returns the time that a run has lost: `limit` if a rank was still running at the time limit, or
+// kWait if a rank waited for another one in vain.
 constexpr std::chrono::seconds kWait{2};
 std::chrono::seconds lost_by(const std::vector<RankReport>& ranks, std::chrono::seconds limit);
 

@@ -41,7 +41,7 @@ void close();
 // program of the ranks is not running, starts it with this test and the tests after it. Throws
 // std::runtime_error if that program ends, sends something else, or sends nothing for kTimeLimit
 // and the time of a start. After three starts in a row that brought no report, starts no other.
-// Also throws, without a run, if too much time was lost (lost_time.h).
+// Throws without waiting if earlier runs lost too much time (lost_time.h).
 RunReport receive(int world_size);
 
 }  // namespace fsdp::remote_ranks

@@ -85,7 +85,7 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
-// What an evaluation before this forward has not recorded stays so.
+// Backward will not run again the calls of an evaluation before this forward.
 void BackwardHooksImpl::begin_forward() {
   if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
       is_recording())
