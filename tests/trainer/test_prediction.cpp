@@ -126,12 +126,12 @@ TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it)
   config.checkpoint_every = 1;
   EXPECT_CONTAINS(error_of<std::runtime_error>(
                       [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
-                  "this machine has 1; take ranks on more machines (docs/cluster.md)");
+                  "this machine has 1; take ranks on more machines, started by torchrun");
   config.shard_size = 1;
   config.reshard_after_forward = false;
   EXPECT_CONTAINS(error_of<std::runtime_error>(
                       [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
-                  "; take --strategy full, or ranks on more machines (docs/cluster.md)");
+                  "; take --strategy full, or ranks on more machines, started by torchrun");
 }
 
 // Of 1,600 parameters with two moments each, 4 bytes.

@@ -43,7 +43,7 @@ std::vector<std::string> ways_to_need_less(const TrainConfig& config, int proces
     ways.emplace_back("--offload optimizer --offload-dir DIR");
   if (config.checkpoint_every == 0) ways.emplace_back("--checkpoint-activations all");
   if (config.batch > config.arrangement().parts()) ways.emplace_back("a smaller --batch");
-  ways.emplace_back(config.mode == "fsdp" ? "ranks on more machines (docs/cluster.md)"
+  ways.emplace_back(config.mode == "fsdp" ? "ranks on more machines, started by torchrun"
                                           : "a smaller --model");
   return ways;
 }
