@@ -102,6 +102,8 @@ TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
   EXPECT_EQ(refused({"--no-decay", "bias"}), "no_decay \"\", and this run has \"bias\"");
   EXPECT_EQ(refusal({"--resume", path, "--lr", "0.5"}),
             "--resume " + path + ": was trained with clip 1.0, and this run has none");
+  EXPECT_EQ(refusal({"--resume", path, "--lr", "0.25", "--clip", "1"}),
+            "--resume " + path + ": was trained with lr 0.5, and this run has 0.25");
 }
 
 TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) {

@@ -34,6 +34,18 @@ TEST(LearningRate, grows_over_the_warm_up_and_falls_to_the_last_step) {
             "--min-lr: needs --lr-decay, and at most the rate of --lr");
 }
 
+TEST(LearningRate, that_the_warm_up_does_not_reach_is_pointed_out) {
+  for (const auto& [warmup, told] :
+       {std::pair("4", ""),
+        {"9",
+         "fsdp train: --warmup 9: --lr 8 is not reached in 5 steps; the last one has the rate "
+         "4\n"}}) {
+    testing::internal::CaptureStderr();
+    rates({"--warmup", warmup});
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), told);
+  }
+}
+
 TEST(WeightDecay, usual_spares_norms_and_biases) {
   const TrainConfig config = parsed({"--no-decay", "usual"});
   for (const char* name : {"h.0.ln_1.weight", "ln_f.bias", "h.0.attn.c_attn.bias",

@@ -61,13 +61,15 @@ TEST(Safetensors, has_the_bytes_that_the_format_says) {
   });
 }
 
-TEST(Safetensors, a_writer_notices_what_is_missing_or_comes_twice) {
+TEST(Safetensors, a_writer_notices_what_is_missing_or_too_much_or_comes_twice) {
   in_a_process([] {
     const TemporaryFolder folder;
     const SafetensorsEntry two{"a", at::kFloat, {2}};
     SafetensorsWriter writer(folder.path() + "/file", {two});
     writer.write(at::ones({1}));
-    EXPECT_CONTAINS(error_of<std::logic_error>([&] { writer.close(); }), "bytes are missing");
+    EXPECT_CONTAINS(error_of<std::logic_error>([&] { writer.close(); }), "4 bytes are missing");
+    writer.write(at::ones({2}));
+    EXPECT_CONTAINS(error_of<std::logic_error>([&] { writer.close(); }), "4 bytes too many");
     EXPECT_THROW(SafetensorsWriter(folder.path() + "/other", {two, two}), std::invalid_argument);
     EXPECT_THROW(SafetensorsWriter(folder.path() + "/no/file", {two}), std::runtime_error);
   });

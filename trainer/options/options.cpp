@@ -365,10 +365,10 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   if (config.parts == config.world) unused("--accumulate", "one part for each rank (--parts)");
   if (config.warmup >= config.steps && config.steps > 0)
     std::fprintf(stderr,
-                 "fsdp train: --warmup %lld: the rate still grows in the last of %s, where it is "
-                 "%.4g; --lr is %.4g\n",
-                 static_cast<long long>(config.warmup), counted(config.steps, "step").c_str(),
-                 config.lr_of(config.steps - 1), config.optimizer.lr);
+                 "fsdp train: --warmup %lld: --lr %.4g is not reached in %s; the last one has the "
+                 "rate %.4g\n",
+                 static_cast<long long>(config.warmup), config.optimizer.lr,
+                 counted(config.steps, "step").c_str(), config.lr_of(config.steps - 1));
 }
 
 }  // namespace

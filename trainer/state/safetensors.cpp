@@ -102,7 +102,8 @@ void SafetensorsWriter::write(const at::Tensor& elements) {
 
 void SafetensorsWriter::close() {
   if (missing_ != 0)
-    throw std::logic_error("safetensors: " + std::to_string(missing_) + " bytes are missing");
+    throw std::logic_error("safetensors: " + std::to_string(std::abs(missing_)) +
+                           (missing_ > 0 ? " bytes are missing" : " bytes too many"));
   file_.close();
 }
 
