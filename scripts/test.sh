@@ -70,6 +70,13 @@ run_part() {
   "$root/.venv/bin/python3" "$root/grading/$1.py" --part "$turn/$2" --totals "$totals"
 }
 
+# The hidden cases of task 1, with the ranks in a process of their own, as the grader runs them. No other task's
+# program gets to a rank before it has asked for the seed.
+hidden_cases() (
+  cd "$root/build/$preset/bin"
+  FSDP_ROOT=$root FSDP_TEST_SEED=hidden FSDP_RANKS_OF=./reference_task1_tests ./reference_task1_tests --gtest_brief=1
+)
+
 # If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.
 build_cuda() {
   if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
@@ -95,6 +102,7 @@ run_tests
 if [[ $preset == default ]]; then
   echo "== checks"
   check "format" "$root/scripts/format.sh" --check
+  check "hidden cases in two processes" hidden_cases
   counted "$root/scripts/outside.sh" "$totals" $all
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all

@@ -39,10 +39,15 @@ std::optional<uint64_t> read_seed() {
   return hash(std::string(seed) + ' ');
 }
 
-// Read when the tests are registered, before main(): code of a task has no function that reads it.
 const std::optional<uint64_t>& seed() {
   static const std::optional<uint64_t> read = read_seed();
   return read;
+}
+
+// Before main(), and before all that is constructed for it: no code of a task has run that could
+// read the pipe, and no rank has been forked. What one rank reads, the others would not find.
+[[gnu::constructor(101)]] void read_seed_first() {
+  seed();
 }
 
 }  // namespace
