@@ -119,8 +119,8 @@ TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
   EXPECT_EQ(more[2].batch, 32);
   EXPECT_EQ(more[2].mode, "fsdp");
   EXPECT_EQ(parse_plan_options({"--model", "small"}).configs.front().data, "pattern");
-  const std::vector<std::string> of_tokens{"--tokens", tokens, "--vocabulary", "25000",
-                                           "--model", "gpt2-tiny", "--seq", "8"};
+  const std::vector<std::string> of_tokens{"--tokens", tokens,      "--vocabulary", "25000",
+                                           "--model",  "gpt2-tiny", "--seq",        "8"};
   EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data, "tokens");
 }
 
