@@ -48,8 +48,10 @@ void update_adamw_in_store(const OptimizerOptions& options, const std::vector<Pi
 
 void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   allocate_state(options, pieces);
-  for (auto& piece : pieces)
-    piece.step.add_(1);
+  std::vector<at::Tensor> steps;
+  for (const Piece& piece : pieces)
+    steps.push_back(piece.step);
+  at::_foreach_add_(steps, 1);  // on a GPU one kernel for all
   options.moments ? update_adamw_in_store(options, pieces) : fused_adamw(options, pieces);
 }
 

@@ -105,16 +105,22 @@ void FlatParameterImpl::flatten_gradients() {
   MemoryScope scope(MemoryClass::gradients);
   // The other ranks read it without a copy.
   gradient_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype);
-  int64_t end = 0;  // of the last gradient; zeros from there to the next
+  std::vector<at::Tensor> gradients, places, gaps;
+  int64_t end = 0;  // of the last gradient
+  const auto gap_up_to = [&](int64_t begin) {
+    if (end < begin) gaps.push_back(gradient_.slice(0, end, begin));
+  };
   for (const size_t index : collected_) {
     at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-    const int64_t offset = layout_.offsets[index];
-    gradient_.slice(0, end, offset).zero_();
-    gradient_.narrow(0, offset, gradient.numel()).view(gradient.sizes()).copy_(gradient);
-    end = offset + gradient.numel();
-    gradient.reset();
+    gap_up_to(layout_.offsets[index]);
+    end = layout_.offsets[index] + gradient.numel();
+    places.push_back(gradient_.slice(0, layout_.offsets[index], end).view(gradient.sizes()));
+    gradients.push_back(std::move(gradient));
   }
-  gradient_.slice(0, end).zero_();
+  gap_up_to(layout_.padded_numel);
+  // On a GPU a kernel each, however many parameters the unit has.
+  if (!places.empty()) at::_foreach_copy_(places, gradients);
+  if (!gaps.empty()) at::_foreach_zero_(gaps);
   collected_.clear();
 }
 
