@@ -9,7 +9,7 @@ namespace {
 std::shared_ptr<Transport> make_nccl(const RankContext& context,
                                      const std::shared_ptr<Ledger>& ledger,
                                      const CommunicatorOptions& options) {
-  if (cuda_backend.make_nccl == nullptr || options.device != c10::kCUDA) {
+  if (cuda_backend.make_nccl == nullptr || options.device != cuda_backend.device) {
     throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
   }
   const size_t ranks = context.ranks_here().size();

@@ -16,7 +16,8 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
 struct CudaBackend {
   int gpus{};  // of this host; nccl needs one for each of its ranks
   TransportMaker make_nccl{};
-  c10::Allocator* pinned{};  // of host memory that the GPU reads and writes by itself
+  c10::Allocator* pinned{};            // of host memory that the GPU reads and writes by itself
+  c10::DeviceType device{c10::kCUDA};  // of the tensors that nccl moves; a test's is the CPU
 };
 inline CudaBackend cuda_backend;  // of this process; without GPUs until it is set
 

@@ -137,7 +137,8 @@ void FlatParameterImpl::wait_for_reduction() {
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
-  reduced_.div_(gradient_divide_factor());  // once, after the sum: 1/W is not exact for every W
+  // Once, after the sum: 1/W is not exact for every W.
+  if (gradient_divide_factor() != 1) reduced_.div_(gradient_divide_factor());
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);
     reduced_.reset();
