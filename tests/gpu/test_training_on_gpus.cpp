@@ -83,6 +83,26 @@ TEST(Needs1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
   EXPECT_EQ(failure, "");
 }
 
+TEST(Needs1GPU, a_step_takes_no_memory_from_the_gpu_that_the_steps_before_it_did_not) {
+  SKIP_WITHOUT_GPUS(1);
+  const TrainConfig config = small("fsdp", 1);
+  const std::string failure = on_gpus(1, {"nccl", 60s}, [&](Communicator& comm) {
+    const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
+    const auto strategy = make_fsdp_strategy(
+        config, language_modeling(config, make_published_dataset(1000, 42)), shared);
+    int64_t taken = 0;
+    for (int64_t step = 0; step < 5; ++step) {
+      strategy->forward_backward(step);
+      strategy->step();
+      const int64_t now = gpu::allocator_stats()->device_allocs;
+      require(step < 3 || now == taken, "step " + std::to_string(step) + " took " +
+                                            std::to_string(now - taken) + " blocks more");
+      taken = now;
+    }
+  });
+  EXPECT_EQ(failure, "");
+}
+
 TEST(Needs1GPU, a_forbidden_wait_is_detected) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = on_gpus(1, {"nccl", 60s}, [](Communicator& comm) {

@@ -105,6 +105,40 @@ TEST_IN_A_PROCESS(StepOnAGpu, divides_the_sum_of_several_parts_once) {
   EXPECT_EQ(counts.at("_fused_adamw_"), 1);
 }
 
+// In the place of the CPU's allocator: notes the sizes that it is asked for.
+class NotingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    sizes.push_back(bytes);
+    return inner_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return inner_->raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    inner_->copy_data(to, from, bytes);
+  }
+
+  std::vector<size_t> sizes;  // [bytes]
+
+ private:
+  c10::Allocator* inner_{c10::GetAllocator(c10::kCPU)};
+};
+
+// A caching allocator that has served a step serves the next one from what it keeps.
+TEST_IN_A_PROCESS(StepOnAGpu, asks_for_the_memory_of_the_step_before_in_the_same_order) {
+  NotingAllocator allocator;
+  c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/255);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto strategy = strategy_of(config_in(dtype));
+    train(*strategy, 0);  // after it the order of the units is known, and there is optimizer state
+    allocator.sizes.clear();
+    train(*strategy, 1);
+    const auto first = std::exchange(allocator.sizes, {});
+    train(*strategy, 2);
+    EXPECT_EQ(allocator.sizes, first) << at::toString(dtype);
+    EXPECT_GT(first.size(), 100U);
+  }
+}
+
 // Notes where matrices are multiplied between the calls of the group.
 std::unique_ptr<at::ObserverContext> note_products(const at::RecordFunction& function) {
   const std::string name = function.name();

@@ -59,11 +59,12 @@ void use_gpu_of(int rank) {
   in_use = true;
 }
 
-std::optional<AllocatorPeaks> allocator_peaks() {
+std::optional<AllocatorStats> allocator_stats() {
   if (!in_use) return std::nullopt;
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
-  return AllocatorPeaks{stats.allocated_bytes.at(kAll).peak, stats.reserved_bytes.at(kAll).peak};
+  return AllocatorStats{stats.allocated_bytes.at(kAll).peak, stats.reserved_bytes.at(kAll).peak,
+                        stats.num_device_alloc};
 }
 
 NoWaiting::NoWaiting() {

@@ -24,11 +24,12 @@ int count_gpus_before_fork();
 void use_gpu_of(int rank);
 
 // The caching allocator's numbers of this rank's GPU; nothing on the CPU.
-struct AllocatorPeaks {
-  int64_t allocated{};  // [bytes] in blocks, which are rounded up
-  int64_t reserved{};   // [bytes] taken from the GPU, including what is kept for reuse
+struct AllocatorStats {
+  int64_t peak_allocated{};  // [bytes] in blocks, which are rounded up
+  int64_t peak_reserved{};   // [bytes] taken from the GPU, including what is kept for reuse
+  int64_t device_allocs{};   // blocks taken from the GPU so far, each of which stops the CPU
 };
-std::optional<AllocatorPeaks> allocator_peaks();
+std::optional<AllocatorStats> allocator_stats();
 
 // While it lives, a tensor operation that would make the CPU wait for the GPU throws instead.
 class NoWaiting {

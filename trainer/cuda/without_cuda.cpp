@@ -21,7 +21,7 @@ void use_gpu_of(int rank) {
                            " found no GPU: this build has no CUDA");
 }
 
-std::optional<AllocatorPeaks> allocator_peaks() {
+std::optional<AllocatorStats> allocator_stats() {
   return std::nullopt;
 }
 

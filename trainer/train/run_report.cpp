@@ -188,9 +188,9 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const Json live = live_bytes_json(step, counted, onednn, mismatches);
   const auto peaks = gather_from_ranks(comm, live_bytes::peak_total());
   const auto all_mismatches = gather_from_ranks(comm, mismatches);
-  const auto allocator = gpu::allocator_peaks().value_or(gpu::AllocatorPeaks());
-  const auto allocated = gather_from_ranks(comm, allocator.allocated);
-  const auto reserved = gather_from_ranks(comm, allocator.reserved);
+  const auto allocator = gpu::allocator_stats().value_or(gpu::AllocatorStats());
+  const auto allocated = gather_from_ranks(comm, allocator.peak_allocated);
+  const auto reserved = gather_from_ranks(comm, allocator.peak_reserved);
   ParameterSummary after;
   strategy.full_parameters([&](const auto&, const at::Tensor& p) { after.add(p); });
 
