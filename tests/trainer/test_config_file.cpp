@@ -79,7 +79,8 @@ TEST(ConfigFile, of_a_run_has_all_but_the_files_of_its_results) {
   const auto at = [&](const std::string& name) { return folder.path() + '/' + name; };
   const TrainConfig config =
       parsed({"--steps", "3", "--log", at("log"), "--json", at("json"), "--trace", at("t.txt"),
-              "--checkpoint-dir", at("run"), "--keep-fp32", "\\.ln", "--param-dtype", "bf16"});
+              "--profile", at("p.json"), "--checkpoint-dir", at("run"), "--keep-fp32", "\\.ln",
+              "--param-dtype", "bf16"});
   EXPECT_EQ(config.given,
             "steps = 3\nparam-dtype = \"bf16\"\nkeep-fp32 = \"\\.ln\"\n"
             "checkpoint-dir = \"" +

@@ -16,7 +16,7 @@ TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
   const std::string missing = folder.path() + "/no/such/file.txt";
   const std::string taken = folder.path() + "/folder.txt";
   std::filesystem::create_directory(taken);
-  for (const std::string option : {"--log", "--json", "--trace"}) {
+  for (const std::string option : {"--log", "--json", "--trace", "--profile"}) {
     EXPECT_EQ(refused({option, missing}), option + ' ' + missing + ": No such file or directory");
     EXPECT_EQ(refused({option, taken}), option + ' ' + taken + ": Is a directory");
     const std::string path = folder.path() + "/file.txt";
@@ -65,7 +65,7 @@ TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
 
 TEST(OutputOptions, a_file_of_options_replaces_no_results) {
   const TemporaryFolder folder;
-  for (const std::string name : {"json", "trace"}) {
+  for (const std::string name : {"json", "trace", "profile"}) {
     const std::string path = folder.write(name + ".txt", "results");
     const std::string file = folder.write("o.toml", name + " = \"" + path + "\"\n");
     const std::string option = "--" + name, other = folder.path() + "/other.txt";

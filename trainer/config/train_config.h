@@ -74,6 +74,7 @@ struct TrainConfig {
   std::string json;                            // file; empty: none
   std::string log;                             // file that gets a line at each step; empty: none
   std::string trace;                           // file of the timeline; empty: none
+  std::string profile;                         // file of PyTorch's profiler; empty: none
   std::string hashes;   // folder for a hash of all that a step makes; empty: none
   std::string capture;  // the event of which it gets the values too, as JSON; empty: none
   std::string commit;   // of the program's sources, for the JSON file; empty: not known

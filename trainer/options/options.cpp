@@ -258,7 +258,8 @@ void resume_for_a_plan(TrainConfig& config) {
 
 // For a plan: what the run would write, resume or suffer.
 void leave_out_files(TrainConfig& config, std::string& fault) {
-  config.json = config.log = config.trace = config.hashes = config.capture = "";
+  config.json = config.log = config.trace = config.profile = "";
+  config.hashes = config.capture = "";
   config.checkpoint_dir = config.resume = "";
   config.first_step = 0;
   config.on_lost_host = "end";
@@ -432,7 +433,7 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   if (parsing.only_plans) return config;
   name_unused_options(app, config);
   // Not the files of this run's own results: a run that is repeated would write over them.
-  config.given = config_of(app, {"log", "json", "trace", "hashes", "capture", "record"});
+  config.given = config_of(app, {"log", "json", "trace", "profile", "hashes", "capture", "record"});
   return config;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 namespace fsdp {
@@ -24,6 +25,7 @@ struct NamedFile {
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
   std::vector<NamedFile> files{{"--json", config.json},
                                {"--trace", config.trace},
+                               {"--profile", config.profile},
                                {"--log", config.log},
                                {"--checkpoint-dir", config.checkpoint_dir},
                                {"--resume", config.resume}};
@@ -38,7 +40,8 @@ std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) 
 }
 
 bool is_written(const NamedFile& file) {
-  return file.option == "--json" || file.option == "--trace" || file.option == "--log";
+  const std::set<std::string> written{"--json", "--trace", "--profile", "--log"};
+  return written.contains(file.option);
 }
 
 void check_that_files_differ(const std::vector<NamedFile>& files) {
@@ -112,6 +115,9 @@ void check_capture(const std::string& capture) {
 void add_output_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--trace", config.trace,
                  "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
+  app.add_option("--profile", config.profile,
+                 "write what PyTorch's profiler sees of the last two steps on rank 0: FILE.json, "
+                 "for Perfetto");
   app.add_option("--json", config.json,
                  "when training ends, write one line per step and a last one to this file");
   // torchrun takes --log for the beginning of an option of its own.
@@ -150,8 +156,9 @@ void check_output_options(const CLI::App& app, const TrainConfig& config) {
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
   if (!config.log.empty()) check_log(config);
-  for (const auto& [option, path] :
-       {std::pair<std::string, std::string>("--json", config.json), {"--trace", config.trace}}) {
+  for (const auto& [option, path] : {std::pair<std::string, std::string>("--json", config.json),
+                                     {"--trace", config.trace},
+                                     {"--profile", config.profile}}) {
     if (path.empty()) continue;
     check_output(option, path, reason_not_to_write(path));
     const bool goes_on = config.first_step > 0 && path == config.json;

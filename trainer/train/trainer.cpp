@@ -93,7 +93,8 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   }
   TrainConfig config = given;
   // A rank that is replayed writes over no file of the recorded run.
-  if (std::getenv("FSDP_REPLAY") != nullptr) config.json = config.log = config.trace = "";
+  if (std::getenv("FSDP_REPLAY") != nullptr)
+    config.json = config.log = config.trace = config.profile = "";
   if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
   if (config.text_content) require_a_row_of_text(config);
   const int processes = config.mode == "single" ? 1 : config.world;

@@ -13,6 +13,7 @@
 #include <train/held_out.h>
 #include <train/over_ranks.h>
 #include <train/preparation.h>
+#include <train/profile.h>
 #include <train/run_report.h>
 #include <train/step_meter.h>
 #include <train/training_run.h>
@@ -32,6 +33,8 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"growth_interval", scaler.growth_interval()},
           {"finite_steps", scaler.finite_steps()}};
 }
+
+constexpr int64_t kProfiledSteps = 2;  // the last ones of a run
 
 // One rank's training, from the model to the report.
 class TrainingRun {
@@ -112,7 +115,9 @@ class TrainingRun {
     }
     if (config_.steps == 0) evaluate();
     for (int64_t step = config_.first_step; step < config_.steps; ++step) {
+      if (step == std::max(config_.first_step, config_.steps - kProfiledSteps)) begin_profile();
       train(step);
+      if (profile_ && step + 1 == config_.steps) profile_->write(config_.profile);
       follow_up(step + 1);
     }
     auto line =
@@ -125,6 +130,10 @@ class TrainingRun {
     auto summary = summary_of(line);
     if (const auto compared = loss_beside_entropy(*dataset_, losses_)) summary.push_back(*compared);
     telemetry_.finish(line, summary);
+  }
+
+  void begin_profile() {
+    if (leads() && !config_.profile.empty()) profile_.emplace(config_.comm.device);
   }
 
   void begin() {
@@ -376,6 +385,7 @@ class TrainingRun {
   std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
   std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
+  std::optional<Profile> profile_;   // of rank 0, in the last steps
   nlohmann::ordered_json settings_;  // that checkpoints record; on rank 0, if any are saved
   Telemetry telemetry_;
   std::optional<RunLog> log_;        // on rank 0, if config says so

@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+#include <strategies/fsdp/fsdp_strategy.h>
+#include <train/trainer.h>
+
+#include <base/whole_file.h>
+#include <common/temporary_folder.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <task7_integration/tiny_training.h>
+
+namespace fsdp {
+namespace {
+
+// How often a run of `steps` steps on two ranks called the optimizer's kernel, as its profile says.
+int64_t updates_in_profile_of(int64_t steps) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny_config(2);
+  config.steps = steps;
+  config.batch = 4;
+  config.seq = 8;
+  config.profile = folder.path() + "/profile.json";
+  testing::internal::CaptureStdout();
+  const int status = run_training(config, {make_fsdp_strategy, shard_layout});
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(status, 0);
+  const auto trace = nlohmann::json::parse(content_of(config.profile));
+  return std::ranges::count_if(trace.at("traceEvents"), [](const nlohmann::json& event) {
+    return event.value("name", "") == "aten::_fused_adamw_";
+  });
+}
+
+TEST(ProfileOfTraining, has_the_operators_of_the_last_two_steps) {
+  EXPECT_EQ(updates_in_profile_of(4), 2);
+}
+
+TEST(ProfileOfTraining, has_all_steps_of_a_shorter_run) {
+  EXPECT_EQ(updates_in_profile_of(1), 1);
+}
+
+}  // namespace
+}  // namespace fsdp
