@@ -1,5 +1,6 @@
 #include <base/plain_error.h>
 
+#include <cstring>
 #include <filesystem>
 
 namespace fsdp {
@@ -9,7 +10,7 @@ std::string plain_text(const std::exception& error) {
     const auto& path = of_file->path2().empty() ? of_file->path1() : of_file->path2();
     return path.string() + ": " + of_file->code().message();
   }
-  std::string text = error.what();
+  std::string text(error.what(), strnlen(error.what(), kMostOfError));
   if (text.starts_with("[json.exception.")) text.erase(0, text.find("] ") + 2);
   return text.substr(0, text.find("\nException raised from "));  // where torch's backtrace begins
 }
