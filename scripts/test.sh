@@ -103,6 +103,7 @@ if [[ $preset == default ]]; then
   echo "== checks"
   check "format" "$root/scripts/format.sh" --check
   check "hidden cases in two processes" hidden_cases
+  check "what a GPU will run, on the CPU" env OUT="$work" "$root/scripts/gpu.sh" --dry
   counted "$root/scripts/outside.sh" "$totals" $all
   counted "$root/scripts/lint.sh" "$totals"
   counted "$root/scripts/tidy.sh" "$totals" $all

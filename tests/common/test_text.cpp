@@ -1,7 +1,4 @@
-#include <base/plain_error.h>
 #include <base/text.h>
-#include <c10/util/Exception.h>
-#include <comm/collective_error.h>
 #include <gtest/gtest.h>
 
 namespace fsdp {
@@ -25,14 +22,6 @@ TEST(Wrap, keeps_line_feeds_and_the_blanks_at_the_start_of_a_line) {
 TEST(Wrap, cuts_a_word_that_is_longer_than_a_line) {
   EXPECT_EQ(wrap("abcdefgh", 3), "abc\ndef\ngh");
   EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
-}
-
-TEST(PlainText, of_a_giant_error_is_its_beginning) {
-  const std::string giant(10'000'000, '\n');
-  const std::string beginning = giant.substr(0, kMostOfError);
-  EXPECT_EQ(plain_text(std::runtime_error(giant)), beginning);
-  EXPECT_EQ(message_of(std::runtime_error(giant)), beginning);
-  EXPECT_EQ(message_of(c10::Error({"f", "file", 1}, giant)), beginning);
 }
 
 TEST(InARow, joins_words_by_commas_and_the_last_one_by_a_word) {

@@ -1,4 +1,3 @@
-#include <base/plain_error.h>
 #include <base/whole_file.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,9 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <functional>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "expect_text.h"
@@ -110,24 +107,6 @@ TEST(PlainFile, holds_something_unless_it_is_empty_or_open_in_a_process) {
   for (const std::string& path : {folder.write("empty", ""), folder.path() + "/none", folder.path(),
                                   std::string("/dev/stdout"), std::string("/dev/null")})
     EXPECT_FALSE(holds_something(path)) << path;
-}
-
-TEST(PlainText, has_nothing_of_the_library_that_threw) {
-  const auto text = [](const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const std::exception& error) {
-      return plain_text(error);
-    }
-    return std::string("nothing");
-  };
-  EXPECT_EQ(text([] { (void)fs::file_size("/no/such"); }), "/no/such: No such file or directory");
-  EXPECT_EQ(text([] { fs::copy("/no/such", "/tmp/x"); }).find("filesystem error"),
-            std::string::npos);
-  const std::string json = text([] { const nlohmann::json parsed = nlohmann::json::parse("{"); });
-  EXPECT_TRUE(json.starts_with("parse error")) << json;
-  EXPECT_EQ(text([] { throw std::runtime_error("what\nException raised from x (most recent"); }),
-            "what");
 }
 
 TEST(WholeFile, comes_in_pieces_too) {

@@ -1,0 +1,154 @@
+"""Trains GPT-2 on one GPU with PyTorch's FSDP2 or DDP over NCCL, or eagerly in one process; prints JSON lines in the
+form of ./fsdp train. Parameters compute in bf16; what the optimizer updates, and its state, is fp32.
+
+    python gpu_peer.py --mode fsdp2|ddp|eager --device cuda|cpu --model NAME --batch B --seq T --steps N
+                       --json FILE --profile FILE
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import tempfile
+import time
+import warnings
+
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not needed here
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import gpt2
+from peer import place
+from recipes import RECIPES, SEED
+from sizes import MODELS
+
+PROFILED = 2  # the last steps, as of --profile of train
+
+
+def on_device(options, device):
+    model = gpt2.build_on_meta(options)
+    model.to_empty(device=device)
+    gpt2.draw_weights(model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device)))
+    return model
+
+
+class Fsdp2:
+    """FSDP2 rounds what it gathers, and reduces gradients in fp32, as ours does."""
+
+    def __init__(self, options, device, adamw):
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        mesh = init_device_mesh(device, (1,))
+        self.model = gpt2.build_on_meta(options)
+        for block in self.model.h:
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        fully_shard(self.model, mesh=mesh, mp_policy=policy)
+        self.model.to_empty(device=device)
+        gpt2.draw_weights(self.model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device)))
+        self.optimizer = adamw(self.model.parameters())
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class Eager:
+    """A model in bf16, and copies of its parameters in fp32 that the optimizer updates."""
+
+    def __init__(self, options, device, adamw):
+        model = on_device(options, device)
+        self.masters = [parameter.detach().clone() for parameter in model.parameters()]
+        self.model = self.wrapped(model.to(torch.bfloat16))
+        self.rounded = [parameter.detach() for parameter in model.parameters()]
+        self.own = list(model.parameters())
+        self.optimizer = adamw(self.masters)
+
+    def wrapped(self, model):
+        return model
+
+    def step(self):
+        for master, parameter in zip(self.masters, self.own):
+            master.grad = torch.empty_like(master)
+        torch._foreach_copy_([master.grad for master in self.masters], [parameter.grad for parameter in self.own])
+        for parameter in self.own:
+            parameter.grad = None
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch._foreach_copy_(self.rounded, self.masters)
+
+
+class Ddp(Eager):
+    def wrapped(self, model):
+        return DistributedDataParallel(model, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True,
+                                       static_graph=True)
+
+
+
+PROGRAMS = {"fsdp2": Fsdp2, "ddp": Ddp, "eager": Eager}
+
+
+def profiler(device):
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(activities=kinds, acc_events=True)
+
+
+def train(args, report):
+    options = MODELS[args.model]
+    recipe = RECIPES["published"](options)
+    program = PROGRAMS[args.mode](options, args.device, lambda parameters: torch.optim.AdamW(
+        parameters, lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=recipe.weight_decay, fused=True))
+    profile = contextlib.nullcontext()
+    with contextlib.ExitStack() as profiled:
+        for step in range(args.steps):
+            if step == max(0, args.steps - PROFILED):
+                profile = profiled.enter_context(profiler(args.device))
+            start = time.perf_counter()
+            inputs, targets = (part.to(args.device) for part in recipe.batch(step, args.batch, args.seq))
+            loss = gpt2.loss_of(program.model, inputs, targets)
+            loss.backward()
+            program.step()
+            value = loss.item()
+            report({"step": step, "loss": value,
+                    "tokens_per_s": args.batch * args.seq / (time.perf_counter() - start)})
+        if args.device == "cuda":
+            torch.cuda.synchronize()
+    profile.export_chrome_trace(args.profile)
+    numel = sum(parameter.numel() for parameter in program.model.parameters())
+    report({"final": True, **vars(args), "params": numel, "caching_allocator": peaks(args.device)})
+
+
+def peaks(device):
+    """[bytes] In the names of ./fsdp train; nothing on the CPU."""
+    if device != "cuda":
+        return None
+    return {"peak_allocated": [torch.cuda.max_memory_allocated()], "peak_reserved": [torch.cuda.max_memory_reserved()]}
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--mode", choices=PROGRAMS, required=True)
+    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
+    parser.add_argument("--model", choices=sorted(MODELS), required=True)
+    for name in ("batch", "seq", "steps"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("json", "profile"):
+        parser.add_argument(f"--{name}", required=True, metavar="FILE")
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    with tempfile.TemporaryDirectory() as folder, open(args.json, "w") as out:
+        store = dist.FileStore(str(pathlib.Path(folder, "store")), 1)
+        dist.init_process_group("nccl" if args.device == "cuda" else "gloo", store=store, rank=0, world_size=1)
+        train(args, lambda line: print(json.dumps(line), file=out, flush=True))
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
