@@ -1,23 +1,37 @@
 #!/usr/bin/env bash
 # scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for so long (60) on each reader of tests/fuzz, or
 # on those that are named, and prints what it found. Exits with 1 if one failed: the input is then in
-# build/fuzz/found/TARGET. Those that reach something new are in build/fuzz/corpus/TARGET.
+# build/fuzz/found/TARGET. Inputs that reach something new are in build/fuzz/corpus/TARGET.
+# scripts/fuzz.sh --keep TARGET FILE...: adds inputs to tests/fuzz/corpus.tar.gz, which ./fsdp test reads.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 
+archive=$root/tests/fuzz/corpus.tar.gz
+work=$(mktemp -d /dev/shm/fsdp_fuzz_XXXXXX)
+trap 'rm -rf "$work"' EXIT
+tar -xzf "$archive" -C "$work"
+
+if [[ ${1-} == --keep ]]; then
+  [[ -d $work/corpus/${2:-.none} ]] || refuse "--keep '${2-}': takes a target: $(ls "$work/corpus" | paste -sd ' ')"
+  for input in "${@:3}"; do cp "$input" "$work/corpus/$2/found-$(sha256sum "$input" | head -c 8)"; done
+  # The same inputs are the same archive.
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -cf - corpus | gzip -n -9 >"$work/new"
+  cp "$work/new" "$archive"
+  exit
+fi
+
 seconds=${1:-60} targets=("${@:2}") status=0
-if ((!${#targets[@]})); then mapfile -t targets < <(ls "$root/tests/fuzz/corpus"); fi
+if ((!${#targets[@]})); then mapfile -t targets < <(ls "$work/corpus"); fi
 build fuzz fuzz
-TMPDIR=$(mktemp -d /dev/shm/fsdp_fuzz_XXXXXX)
-trap 'rm -rf "$TMPDIR"' EXIT
 # LibTorch is not instrumented, and keeps what it has allocated once.
-export TMPDIR ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 UBSAN_OPTIONS=print_stacktrace=1
+export TMPDIR=$work/tmp ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 UBSAN_OPTIONS=print_stacktrace=1
+mkdir "$TMPDIR"
 cd "$TMPDIR"
 
 printf '%-15s %10s %8s %12s %12s %9s\n' target executions crashes largest/B at_once/B new_units
 for target in "${targets[@]}"; do
-  kept=$root/tests/fuzz/corpus/$target own=$root/build/fuzz/corpus/$target found=$root/build/fuzz/found/$target
+  kept=$work/corpus/$target own=$root/build/fuzz/corpus/$target found=$root/build/fuzz/found/$target
   mkdir -p "$own" "$found"
   FSDP_FUZZ_TARGET=$target "$root/build/fuzz/bin/fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=60 \
     -rss_limit_mb=2048 -malloc_limit_mb=64 -close_fd_mask=2 -print_final_stats=1 -artifact_prefix="$found/" \

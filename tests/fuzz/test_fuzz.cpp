@@ -4,7 +4,7 @@
 #include "fuzz_target.h"
 
 // With FSDP_FUZZ a program that libFuzzer drives (scripts/fuzz.sh), else a test on the inputs of
-// corpus/.
+// corpus.tar.gz: a folder for each target, a file for each input.
 
 static const std::map<std::string, fsdp::Read*> kTargets{
     {"checkpoint", fsdp::read_checkpoint},   {"hugging_face", fsdp::read_hugging_face},
@@ -45,13 +45,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 #else
 
 #include <base/whole_file.h>
+#include <command_line/child.h>
 #include <command_line/commit.h>
 
 #include <common/in_a_process.h>
 
 // A format that has changed would leave only inputs that are refused at once.
 TEST(FuzzCorpus, is_read_or_refused_in_one_line) {
-  const auto corpus = std::filesystem::absolute(fsdp::source_root()) / "tests/fuzz/corpus";
+  const fsdp::TemporaryFolder folder;
+  const auto archive = std::filesystem::absolute(fsdp::source_root()) / "tests/fuzz/corpus.tar.gz";
+  const auto unpacked =
+      fsdp::run_child({"tar", "-xzf", archive, "-C", folder.path()}, folder.path() + "/tar.log");
+  ASSERT_TRUE(unpacked.ok()) << fsdp::content_of(folder.path() + "/tar.log");
+  const auto corpus = std::filesystem::path(folder.path()) / "corpus";
   for (const auto& target : kTargets) {
     fsdp::in_a_process([&] {
       int accepted = 0;
