@@ -67,7 +67,7 @@ def tasks():
 def test_names(folder="."):
     """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
     sources = " ".join(path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp")))
-    tests = r"\b(?:TEST(?:_[PF]|_IN_A_PROCESS)?|MULTI_RANK_TEST)\(\s*(\w+),\s*(\w+)"
+    tests = r"\b(?:TEST(?:_[PF]|_IN_A_PROCESS)?|MULTI_RANK_TEST|(?:LASTING_)?MISUSE_TEST)\(\s*(\w+),\s*(\w+)"
     return [".".join(found) for found in re.findall(tests, sources)]
 
 

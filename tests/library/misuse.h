@@ -19,22 +19,27 @@ struct Misuse {
   bool goes_on{true};
 };
 
-// Several misuses may have one error: a failure names the place in the list.
-inline void expect_refused(int world_size, const std::vector<Misuse>& misuses,
+inline void expect_refused(int world_size, const Misuse& misuse,
                            const FullyShardedDataParallelOptions& options = {}) {
   run_ranks(world_size, [&](TestRank& rank) {
-    for (size_t i = 0; i < misuses.size(); ++i) {
-      const Misuse& misuse = misuses[i];
-      SCOPED_TRACE("misuse " + std::to_string(i + 1) + " of " + std::to_string(misuses.size()) +
-                   " in the list of this test: " + misuse.says);
-      ShardedNet sharded(rank, momentum, block_net(), options);
-      EXPECT_CONTAINS(error_of([&] { misuse.call(sharded); }), misuse.says);
-      if (!misuse.goes_on) continue;
-      sharded.model.zero_grad();
-      sharded.step();
-    }
+    ShardedNet sharded(rank, momentum, block_net(), options);
+    EXPECT_CONTAINS(error_of([&] { misuse.call(sharded); }), misuse.says);
+    if (!misuse.goes_on) return;
+    sharded.model.zero_grad();
+    sharded.step();
   });
 }
+
+// A test of one misuse: what the error says, and a function of the model.
+#define MISUSE_TEST(suite, name, says, ...)                  \
+  MULTI_RANK_TEST(suite, name) {                             \
+    expect_refused(world_size(), Misuse{says, __VA_ARGS__}); \
+  }
+// Of one after which the model can't go on.
+#define LASTING_MISUSE_TEST(suite, name, says, ...)                             \
+  MULTI_RANK_TEST(suite, name) {                                                \
+    expect_refused(world_size(), Misuse{says, __VA_ARGS__, /*goes_on=*/false}); \
+  }
 
 inline void backward(ShardedNet& sharded) {
   loss_of(*sharded.net, sharded.rank).backward();

@@ -20,8 +20,8 @@ std::string on_two(const TestRank& rank, const std::string& first, const std::st
 }
 
 // What `refused` says: "... ranks differ in DIFFERENCE; ADVICE".
-void expect_refused(const std::function<void()>& refused, const std::string& difference,
-                    const std::string& advice) {
+void expect_advice(const std::function<void()>& refused, const std::string& difference,
+                   const std::string& advice) {
   const std::string error = error_of(refused);
   EXPECT_CONTAINS(error, "ranks differ in " + difference);
   EXPECT_CONTAINS(error, "; " + advice);
@@ -36,20 +36,20 @@ MULTI_RANK_TEST(Advice, for_models_that_ranks_build_differently_fits_what_differ
       return model.state_dict();
     };
     const auto seeded = buffered_block(static_cast<uint64_t>(other) + 1);
-    expect_refused([&] { shard(*seeded, false); },
-                   "the values of parameter linear.weight: ", "call the same torch::manual_seed()");
+    expect_advice([&] { shard(*seeded, false); },
+                  "the values of parameter linear.weight: ", "call the same torch::manual_seed()");
     EXPECT_TRUE(
         at::equal(shard(*seeded, true).at("linear.weight"), buffered_block()->linear->weight));
     const auto filled = buffered_block();
     filled->count.fill_(other);
-    expect_refused([&] { shard(*filled, false); }, "the values of buffer count: ",
-                   "fill it alike on every rank, or set .sync_module_states");
+    expect_advice([&] { shard(*filled, false); }, "the values of buffer count: ",
+                  "fill it alike on every rank, or set .sync_module_states");
     EXPECT_EQ(shard(*filled, true).at("count").item<int64_t>(), 0);
     const auto frozen = buffered_block();
     frozen->linear->bias.set_requires_grad(other == 0);
-    expect_refused([&] { shard(*frozen, false); },
-                   "parameter linear.bias: " + on_two(rank, "trainable", "frozen"),
-                   "freeze the same parameters on every rank");
+    expect_advice([&] { shard(*frozen, false); },
+                  "parameter linear.bias: " + on_two(rank, "trainable", "frozen"),
+                  "freeze the same parameters on every rank");
     frozen->linear->bias.set_requires_grad(true);
     shard(*frozen, false);
   });
@@ -61,8 +61,8 @@ MULTI_RANK_TEST(Advice, for_buffers_that_differ_works) {
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});
     net->mean.fill_(rank.rank());
     net->count.fill_(rank.rank() + 5);
-    expect_refused([&] { model.state_dict(); }, "the values of buffer mean: ",
-                   "call average_buffers() before, or set .broadcast_buffers");
+    expect_advice([&] { model.state_dict(); }, "the values of buffer mean: ",
+                  "call average_buffers() before, or set .broadcast_buffers");
     model.average_buffers();
     const StateDict state = model.state_dict();
     EXPECT_TRUE(at::equal(state.at("mean"), at::full({2}, 0.5 * (rank.world_size() - 1))));
@@ -89,9 +89,9 @@ MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
     const auto step = [&] { torch::optim::SGD({weight}, torch::optim::SGDOptions(0.1)).step(); };
     weight.mutable_grad() = at::full_like(weight, rank.rank());
     step();
-    expect_refused([&] { model.state_dict(); }, "the values of parameter rest.linear.weight: ",
-                   "its module is ignored: copy them from one rank by Communicator::broadcast(), "
-                   "with replicas by that of replicas() before, and all-reduce its gradient");
+    expect_advice([&] { model.state_dict(); }, "the values of parameter rest.linear.weight: ",
+                  "its module is ignored: copy them from one rank by Communicator::broadcast(), "
+                  "with replicas by that of replicas() before, and all-reduce its gradient");
     for (const Comm& level : {comm->replicas(), comm})
       if (level) level->broadcast(weight.detach(), 0, "rest").wait();
     for (const Comm& level : {comm, comm->replicas()})
@@ -132,8 +132,8 @@ MULTI_RANK_TEST(Advice, for_an_optimizer_that_differs_between_ranks_works) {
     const int other = std::min(rank.rank(), 1);
     const auto refused = [&](torch::optim::Optimizer& optimizer, const std::string& difference,
                              const std::string& advice) {
-      expect_refused([&] { model.check_optimizer(optimizer); }, difference, advice);
-      expect_refused([&] { model.optim_state_dict(optimizer); }, difference, advice);
+      expect_advice([&] { model.check_optimizer(optimizer); }, difference, advice);
+      expect_advice([&] { model.optim_state_dict(optimizer); }, difference, advice);
     };
     const auto optimizer = adamw(model.parameters());
     loss_of(*net, rank).backward();
@@ -187,19 +187,19 @@ MULTI_RANK_TEST(Advice, for_states_and_replicas_that_differ_works) {
       model.load_optim_state_dict(*optimizer, own);
     };
     for (const auto& [from, name] : {std::pair(state, "scale"), std::pair(moments, "scale/step")}) {
-      expect_refused([&] { load(from, name, false); }, std::string("the values of ") + name,
-                     "load the same on every rank");
+      expect_advice([&] { load(from, name, false); }, std::string("the values of ") + name,
+                    "load the same on every rank");
       EXPECT_CONTAINS(error_of([&] { load(from, name, true); }), std::string("lacks ") + name);
     }
     if (const auto replicas = comm->replicas()) {
       for (const at::Tensor& parameter : model.parameters())
         parameter.detach().add_(replicas->rank());
-      expect_refused([&] { model.state_dict(); },
-                     "the values of parameter scale: ", "load an earlier state");
+      expect_advice([&] { model.state_dict(); },
+                    "the values of parameter scale: ", "load an earlier state");
       for (auto& [parameter, own] : optimizer->state())
         static_cast<torch::optim::AdamWParamState&>(*own).exp_avg().add_(replicas->rank());
-      expect_refused([&] { model.optim_state_dict(*optimizer); },
-                     "the values of b0.linear.bias/exp_avg: ", "load an earlier state");
+      expect_advice([&] { model.optim_state_dict(*optimizer); },
+                    "the values of b0.linear.bias/exp_avg: ", "load an earlier state");
     }
     model.load_state_dict(state);
     model.load_optim_state_dict(*optimizer, moments);

@@ -18,81 +18,62 @@ const std::string kOfB0 =
     "parameter b0.linear.weight and 1 more of unit b0 are sharded now: call the module (module(x), "
     "not module.forward(x)), or use summon_full_params()";
 
-MULTI_RANK_TEST(StorageGuard, a_kernel_that_reads_it_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).square().sum(); }}});
-}
+MISUSE_TEST(StorageGuard, a_kernel_that_reads_it_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { weight_of(one).square().sum(); })
 
-MULTI_RANK_TEST(StorageGuard, a_print_of_it_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(),
-                 {{kOfB0, [](ShardedNet& one) { std::ostringstream() << weight_of(one); }}});
-}
+MISUSE_TEST(StorageGuard, a_print_of_it_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { std::ostringstream() << weight_of(one); })
 
-MULTI_RANK_TEST(StorageGuard, item_of_one_element_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(),
-                 {{kOfB0, [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); }}});
-}
+MISUSE_TEST(StorageGuard, item_of_one_element_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); })
 
-MULTI_RANK_TEST(StorageGuard, a_copy_of_a_view_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).t().clone(); }}});
-}
+MISUSE_TEST(StorageGuard, a_copy_of_a_view_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { weight_of(one).t().clone(); })
 
-MULTI_RANK_TEST(StorageGuard, data_ptr_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { weight_of(one).data_ptr(); }}});
-}
+MISUSE_TEST(StorageGuard, data_ptr_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { weight_of(one).data_ptr(); })
 
-MULTI_RANK_TEST(StorageGuard, an_initialization_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(),
-                 {{kOfB0, [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); }}});
-}
+MISUSE_TEST(StorageGuard, an_initialization_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); })
 
-MULTI_RANK_TEST(StorageGuard, forward_in_place_of_a_call_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) {
-                                   one.net->blocks[0]->forward(at::ones({2, 7}));
-                                 }}});
-}
+MISUSE_TEST(StorageGuard, forward_in_place_of_a_call_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) {
+              one.net->blocks[0]->forward(at::ones({2, 7}));
+            })
 
-MULTI_RANK_TEST(StorageGuard, a_method_that_no_hook_runs_for_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) {
-                                   one.net->blocks[0]->forward_twice(at::ones({2, 7}));
-                                 }}});
-}
+MISUSE_TEST(StorageGuard, a_method_that_no_hook_runs_for_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) {
+              one.net->blocks[0]->forward_twice(at::ones({2, 7}));
+            })
 
-MULTI_RANK_TEST(StorageGuard, a_conversion_of_the_module_names_the_unit_and_the_way_out) {
-  expect_refused(world_size(), {{kOfB0, [](ShardedNet& one) { one.net->to(at::kDouble); }}});
-}
+MISUSE_TEST(StorageGuard, a_conversion_of_the_module_names_the_unit_and_the_way_out, kOfB0,
+            [](ShardedNet& one) { one.net->to(at::kDouble); })
 
-MULTI_RANK_TEST(StorageGuard, a_parameter_of_the_root_is_named_with_it) {
-  expect_refused(world_size(),
-                 {{"parameter scale of unit root", [](ShardedNet& one) { one.net->scale.sum(); }}});
-}
+MISUSE_TEST(StorageGuard, a_parameter_of_the_root_is_named_with_it, "parameter scale of unit root",
+            [](ShardedNet& one) { one.net->scale.sum(); })
 
-MULTI_RANK_TEST(StorageGuard, saving_the_module_is_refused) {
-  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
-                                   torch::serialize::OutputArchive archive;
-                                   one.net->save(archive);
-                                   std::ostringstream text;
-                                   archive.save_to(text);
-                                 }}});
-}
+MISUSE_TEST(StorageGuard, saving_the_module_is_refused, "sharded now", [](ShardedNet& one) {
+  torch::serialize::OutputArchive archive;
+  one.net->save(archive);
+  std::ostringstream text;
+  archive.save_to(text);
+})
 
-MULTI_RANK_TEST(StorageGuard, saving_a_list_of_its_parameters_is_refused) {
-  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
-                                   std::ostringstream text;
-                                   torch::save(one.net->parameters(), text);
-                                 }}});
-}
+MISUSE_TEST(StorageGuard, saving_a_list_of_its_parameters_is_refused, "sharded now",
+            [](ShardedNet& one) {
+              std::ostringstream text;
+              torch::save(one.net->parameters(), text);
+            })
 
-MULTI_RANK_TEST(StorageGuard, loading_into_the_module_is_refused) {
-  expect_refused(world_size(), {{"sharded now", [](ShardedNet& one) {
-                                   torch::serialize::OutputArchive archive;
-                                   block_net()->save(archive);
-                                   std::stringstream text;
-                                   archive.save_to(text);
-                                   torch::serialize::InputArchive loaded;
-                                   loaded.load_from(text);
-                                   one.net->load(loaded);
-                                 }}});
-}
+MISUSE_TEST(StorageGuard, loading_into_the_module_is_refused, "sharded now", [](ShardedNet& one) {
+  torch::serialize::OutputArchive archive;
+  block_net()->save(archive);
+  std::stringstream text;
+  archive.save_to(text);
+  torch::serialize::InputArchive loaded;
+  loaded.load_from(text);
+  one.net->load(loaded);
+})
 
 // [16] on storage of 64 bytes, which has no memory yet.
 at::Tensor guarded() {

@@ -1,0 +1,89 @@
+#include <library/misuse.h>
+
+// Gradients that no reduction has made those of the whole batch. That no step is made with them is
+// shown by the random programs of tests/properties.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(IncompleteGradients);
+
+void pass_in_no_sync(ShardedNet& one) {
+  backward(one);
+  const NoSync no_sync = one.model.no_sync();
+  backward(one);
+}
+
+void pass_that_throws(ShardedNet& one) {
+  backward(one);
+  const at::Tensor x = at::ones({2, 7}).requires_grad_();
+  x.register_hook([](const at::Tensor&) { throw std::domain_error("broken"); });
+  EXPECT_THROW((*one.net)(x).sum().backward(), std::exception);
+}
+
+MISUSE_TEST(IncompleteGradients, a_step_after_a_last_pass_in_no_sync_is_refused,
+            "outside of no_sync()", [](ShardedNet& one) {
+              pass_in_no_sync(one);
+              one.optimizer->step();
+            })
+
+MISUSE_TEST(IncompleteGradients, zeroing_the_gradients_after_a_last_pass_in_no_sync_is_refused,
+            "outside of no_sync()", [](ShardedNet& one) {
+              pass_in_no_sync(one);
+              one.optimizer->zero_grad(false);
+            })
+
+MISUSE_TEST(IncompleteGradients, clipping_after_a_last_pass_in_no_sync_is_refused,
+            "outside of no_sync()", [](ShardedNet& one) {
+              pass_in_no_sync(one);
+              one.model.clip_grad_norm_(1);
+            })
+
+MISUSE_TEST(IncompleteGradients,
+            zeroing_those_of_the_module_after_a_last_pass_in_no_sync_is_refused,
+            "model.parameters()", [](ShardedNet& one) {
+              pass_in_no_sync(one);
+              one.net->zero_grad(false);
+            })
+
+MISUSE_TEST(IncompleteGradients, a_step_after_a_pass_that_threw_is_refused, "call zero_grad()",
+            [](ShardedNet& one) {
+              pass_that_throws(one);
+              one.optimizer->step();
+            })
+
+MISUSE_TEST(IncompleteGradients, zeroing_the_gradients_after_a_pass_that_threw_is_refused,
+            "call zero_grad()", [](ShardedNet& one) {
+              pass_that_throws(one);
+              one.optimizer->zero_grad(false);
+            })
+
+MISUSE_TEST(IncompleteGradients, clipping_after_a_pass_that_threw_is_refused, "call zero_grad()",
+            [](ShardedNet& one) {
+              pass_that_throws(one);
+              one.model.clip_grad_norm_(1);
+            })
+
+MISUSE_TEST(IncompleteGradients, zeroing_those_of_the_module_after_a_pass_that_threw_is_refused,
+            "model.parameters()", [](ShardedNet& one) {
+              pass_that_throws(one);
+              one.net->zero_grad(false);
+            })
+
+// Rank 0 owns all seven elements of the scale, so the other ranks read no value of the gradient.
+MULTI_RANK_TEST(IncompleteGradients, are_refused_on_ranks_that_own_none_of_them_too) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet one(rank);
+    for (const auto& block : one.net->blocks)
+      for (at::Tensor& parameter : block->parameters())
+        parameter.set_requires_grad(false);
+    {
+      const NoSync no_sync = one.model.no_sync();
+      backward(one);
+    }
+    EXPECT_CONTAINS(error_of([&] { one.model.clip_grad_norm_(1); }),
+                    "the gradients of unit root have not been reduced");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
