@@ -237,8 +237,10 @@ def attempt(clone, line, words):
     return f"has not made {', '.join(missing)}" if missing else ""
 
 
-def why_left_out(line):
+def why_left_out(line, clone):
     """The reason, or nothing. What a line needs is a path, or the name of a program."""
+    if line.expected.get("compiles") and not clone.really:
+        return "calls the compiler itself, in a sandbox; --really tries it"
     needed = line.expected.get("needs")
     if needed and not ((ROOT / needed).exists() or shutil.which(needed)):
         return f"this machine has no {needed}"
@@ -250,7 +252,7 @@ def play(lines, settings, clone):
     counts, page = [0, 0, 0], None
     print(f"{'line':100} {'seconds':>7}  verdict")
     for line in lines:
-        left_out = why_left_out(line)
+        left_out = why_left_out(line, clone)
         started = time.monotonic()
         wrong = ""
         if not left_out:

@@ -194,11 +194,12 @@ def best_mode():
 
 @functools.cache
 def libraries():
-    """Folders of the libraries that a test program loads, without those of the system."""
-    program = next((BUILD / "bin").glob("mine_task*_tests"), None)
-    if not program:
+    """Folders of the libraries that the test programs load, without those of the system. They may have been linked at
+    different times, with LibTorch in different places."""
+    programs = list((BUILD / "bin").glob("mine_task*_tests"))
+    if not programs:
         return ()
-    printed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    printed = subprocess.run(["ldd", *programs], capture_output=True, text=True).stdout
     found = {pathlib.Path(path).parent for path in re.findall(r"=> (/.*?) \(", printed)}
     return tuple(sorted(path for path in found if not str(path.resolve()).startswith(SYSTEM)))
 
