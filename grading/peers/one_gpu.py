@@ -26,7 +26,9 @@ DRY_RUNS = [("gpt2-tiny", 2, 16)]
 WARMUP = 5       # steps that are not timed: allocations, the choice of kernels
 PROFILED = 2     # steps at the end, which are slower
 LIMIT = 120      # [s] of a run
-LOSS_TOLERANCE = 1e-2  # relative: the programs call the same kernels, but add gradients in other orders
+# How far losses may differ, relative. The programs call the same kernels on the same numbers; on a GPU these need not
+# give the same bits twice, and DDP adds into buckets.
+LOSS_TOLERANCE, DRY_LOSS_TOLERANCE = 1e-2, 0
 
 # [FLOP/s] Dense matrices in bf16, from NVIDIA's data sheets (H100 and H200 SXM).
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
@@ -106,7 +108,7 @@ def measured(program, args, run):
     }
 
 
-def compared(results):
+def compared(results, tolerance=LOSS_TOLERANCE):
     """Program -> its result with `ratio`, our speed by its, and `loss_difference` to ours. Throws bench.Failure if a
     program trains another model, or another way."""
     ours = results["fsdp"]
@@ -115,9 +117,9 @@ def compared(results):
             raise bench.Failure(f"{LABELS[program]} has {found['params']} parameters, ours has {ours['params']}")
         found["ratio"] = ours["tokens_per_s"] / found["tokens_per_s"]
         found["loss_difference"] = bench.loss_difference(found["losses"], ours["losses"])
-        if not found["loss_difference"] <= LOSS_TOLERANCE:
+        if not found["loss_difference"] <= tolerance:
             raise bench.Failure(f"the losses of {LABELS[program]} differ from ours by "
-                                f"{found['loss_difference']:.1e}, more than {LOSS_TOLERANCE:.0e}")
+                                f"{found['loss_difference']:.1e}, more than {tolerance:.0e}")
     return results
 
 
@@ -166,7 +168,7 @@ def measure(args, run, report):
             wrong.append(f"{run[0]}, {LABELS[program]}: {failure}")
     try:
         if "fsdp" in results:
-            show(run, compared(results))
+            show(run, compared(results, DRY_LOSS_TOLERANCE if args.dry else LOSS_TOLERANCE))
     except bench.Failure as failure:
         wrong.append(f"{run[0]}: {failure}")
     return wrong
