@@ -1,0 +1,86 @@
+#include <base/torch.h>
+#include <testing/error_text.h>
+#include <testing/memory_limit.h>
+#include <testing/multi_rank.h>
+
+#include <memory>
+#include <unordered_map>
+
+#include "expect_text.h"
+#include "in_a_process.h"
+
+// What a failure says of an exception or a crash of a rank.
+
+using namespace fsdp;
+
+namespace {
+
+// torch's error for an undefined tensor, with and without the stack that it adds.
+std::string error_of_torch(bool with_stack) {
+  try {
+    at::Tensor().storage();
+  } catch (const c10::Error& error) {
+    return with_stack ? error.what() : error.what_without_backtrace();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ErrorText, has_no_stack_of_torch) {
+  in_a_process([] {
+    const std::string whole = error_of_torch(true), said = error_of_torch(false);
+    EXPECT_CONTAINS(whole, "frame #1");
+    EXPECT_EQ(without_stacks(whole), said + "\n");
+    EXPECT_EQ(without_stacks("it throws \"" + whole + "\".\nafter"),
+              "it throws \"" + said + "\n\".\nafter");
+  });
+  EXPECT_EQ(without_stacks("frame #0: of a picture\n"), "frame #0: of a picture\n");
+}
+
+TEST(ErrorText, in_a_rank_has_no_stack_either_and_says_what_it_means) {
+  const auto failure = [](const std::function<void()>& body) {
+    return try_ranks(1, [&](TestRank&) { body(); }).failure();
+  };
+  const std::string text =
+      failure([] { EXPECT_NO_THROW(static_cast<void>(at::Tensor().storage())); });
+  EXPECT_CONTAINS(text, "UndefinedTensorImpl");
+  EXPECT_CONTAINS(text, "rank 0 threw an exception: a tensor was used that is not defined");
+  EXPECT_LACKS(text, "frame #");
+  EXPECT_CONTAINS(failure([] { static_cast<void>(std::unordered_map<int, int>().at(3)); }),
+                  "asked for something that was never put into the map");
+}
+
+TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_of_torch) {
+  const RankRun run = try_ranks(1, [](TestRank&) {
+    const at::Tensor tensor = at::empty({4});
+    tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+        c10::DataPtr(nullptr, at::Device(at::kCPU)));
+    static_cast<void>(tensor.data_ptr<float>());
+  });
+  EXPECT_CONTAINS(run.failure(),
+                  "threw an exception: a parameter was used after reshard(), or before unshard()\n"
+                  "  (it says: The tensor has a non-zero number of elements, but its data is not "
+                  "allocated yet.)");
+  EXPECT_LACKS(run.failure(), "Caffe2");
+}
+
+TEST(ErrorText, says_what_bad_weak_ptr_means) {
+  struct Object : std::enable_shared_from_this<Object> {};
+  const RankRun run = try_ranks(1, [](TestRank&) { Object().shared_from_this(); });
+  EXPECT_CONTAINS(run.failure(), "shared_from_this() was called on an object that no shared_ptr ");
+  EXPECT_CONTAINS(run.failure(), "(it says: bad_weak_ptr)");
+}
+
+TEST(Crash, runaway_allocation_is_reported_as_such) {
+  const RankRun run = try_ranks(1, [](TestRank&) {
+    ASSERT_TRUE(limit_memory(int64_t{1} << 30)) << "not under a sanitizer";
+    std::vector<at::Tensor> all;
+    for (;;)
+      all.push_back(at::zeros({int64_t{1} << 26}));
+  });
+  if (run.failure().find("not under a sanitizer") != std::string::npos) {
+    GTEST_SKIP() << "a sanitizer's memory has no limit";
+  }
+  EXPECT_CONTAINS(run.failure(), "it exceeded the limit of memory of a test");
+}
+
+}  // namespace
