@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <testing/observed_tensor.h>
 #include <testing/ratio.h>
 
 #include "expect_text.h"
