@@ -344,10 +344,11 @@ Entries entries_of(const Module& net) {
 // process, and some ranks alone may have an empty one.
 void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
   for (size_t i = 0; i < optimizer.param_groups().size() && comm.global_rank() == 0; ++i)
-    if (optimizer.param_groups()[i].params().empty())
+    if (optimizer.param_groups()[i].params().empty()) {
       TORCH_WARN("group ", i,
                  " of the optimizer has no parameters; choose groups by dim() or by name: the "
                  "sizes and numel() of model.parameters() are those of this rank's part");
+    }
 }
 
 }  // namespace
