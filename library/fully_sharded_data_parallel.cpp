@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-// Whether a policy has chosen a module. The module's hook owns it.
+// A mark says whether a policy has chosen a module. The module's hook owns it.
 using Mark = std::atomic<bool>;
 
 // The marks of all threads, because one thread may mark a module and another one shard the model.

@@ -64,8 +64,8 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
              "it");
 }
 
-// What to do if a parameter is read while its unit is sharded, by Sharding::Situation. Made once:
-// each call of a module chooses one.
+// Returns what an error says of a parameter that is read while its unit is sharded, by
+// Sharding::Situation. The texts are made once, because each call of a module chooses one.
 std::array<std::string, 3> messages_of(const std::string& are_sharded, const std::string& module) {
   const std::string others = "; other causes are in docs/what_works.md";
   return {are_sharded +

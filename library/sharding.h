@@ -67,7 +67,7 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
     std::vector<uint32_t> versions{};
     UnrecordedCalls unrecorded{};
     int64_t calls{};  // under way
-    // Of the guard, by Situation; empty: the unit has no elements, so nothing is guarded.
+    // What the guard says, by Situation. They are empty if the unit has no elements to guard.
     std::array<std::string, 3> messages{};
   };
 

@@ -2,8 +2,6 @@
 #include <c10/util/Exception.h>
 #include <comm/collective_error.h>
 
-#include <cstring>
-
 namespace fsdp {
 
 std::string call_of_rank(const Group& group, int rank, const Call& call) {
@@ -19,11 +17,9 @@ CollectiveError failed_in(const char* library, const Group& group, int rank, con
 
 std::string message_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = plain_text(error);
-  if (torch_error != nullptr) {
-    const char* whole = torch_error->what_without_backtrace();
-    text.assign(whole, strnlen(whole, kMostOfError));
-  }
+  std::string text = torch_error != nullptr
+                         ? beginning_of_error(torch_error->what_without_backtrace())
+                         : plain_text(error);
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& cause) {

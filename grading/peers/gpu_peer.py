@@ -6,7 +6,6 @@ form of ./fsdp train. Parameters compute in bf16; what the optimizer updates, an
 """
 
 import argparse
-import contextlib
 import json
 import pathlib
 import tempfile
@@ -23,32 +22,28 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gpt2
 from peer import place
-from recipes import RECIPES, SEED
+from one_gpu import PROFILED
+from recipes import RECIPES, SEED, adamw
 from sizes import MODELS
 
-PROFILED = 2  # the last steps, as of --profile of train
 
-
-def on_device(options, device):
-    model = gpt2.build_on_meta(options)
+def materialize(model, options, device):
     model.to_empty(device=device)
     gpt2.draw_weights(model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device)))
-    return model
 
 
 class Fsdp2:
     """FSDP2 rounds what it gathers, and reduces gradients in fp32, as ours does."""
 
-    def __init__(self, options, device, adamw):
+    def __init__(self, options, device, recipe):
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         mesh = init_device_mesh(device, (1,))
         self.model = gpt2.build_on_meta(options)
         for block in self.model.h:
             fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(self.model, mesh=mesh, mp_policy=policy)
-        self.model.to_empty(device=device)
-        gpt2.draw_weights(self.model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device)))
-        self.optimizer = adamw(self.model.parameters())
+        materialize(self.model, options, device)
+        self.optimizer = adamw(self.model.parameters(), recipe)
 
     def step(self):
         self.optimizer.step()
@@ -58,13 +53,14 @@ class Fsdp2:
 class Eager:
     """A model in bf16, and copies of its parameters in fp32 that the optimizer updates."""
 
-    def __init__(self, options, device, adamw):
-        model = on_device(options, device)
+    def __init__(self, options, device, recipe):
+        model = gpt2.build_on_meta(options)
+        materialize(model, options, device)
         self.masters = [parameter.detach().clone() for parameter in model.parameters()]
         self.model = self.wrapped(model.to(torch.bfloat16))
         self.rounded = [parameter.detach() for parameter in model.parameters()]
         self.own = list(model.parameters())
-        self.optimizer = adamw(self.masters)
+        self.optimizer = adamw(self.masters, recipe)
 
     def wrapped(self, model):
         return model
@@ -86,7 +82,6 @@ class Ddp(Eager):
                                        static_graph=True)
 
 
-
 PROGRAMS = {"fsdp2": Fsdp2, "ddp": Ddp, "eager": Eager}
 
 
@@ -100,23 +95,21 @@ def profiler(device):
 def train(args, report):
     options = MODELS[args.model]
     recipe = RECIPES["published"](options)
-    program = PROGRAMS[args.mode](options, args.device, lambda parameters: torch.optim.AdamW(
-        parameters, lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=recipe.weight_decay, fused=True))
-    profile = contextlib.nullcontext()
-    with contextlib.ExitStack() as profiled:
-        for step in range(args.steps):
-            if step == max(0, args.steps - PROFILED):
-                profile = profiled.enter_context(profiler(args.device))
-            start = time.perf_counter()
-            inputs, targets = (part.to(args.device) for part in recipe.batch(step, args.batch, args.seq))
-            loss = gpt2.loss_of(program.model, inputs, targets)
-            loss.backward()
-            program.step()
-            value = loss.item()
-            report({"step": step, "loss": value,
-                    "tokens_per_s": args.batch * args.seq / (time.perf_counter() - start)})
-        if args.device == "cuda":
-            torch.cuda.synchronize()
+    program = PROGRAMS[args.mode](options, args.device, recipe)
+    profile = profiler(args.device)
+    for step in range(args.steps):
+        if step == max(0, args.steps - PROFILED):
+            profile.start()
+        start = time.perf_counter()
+        inputs, targets = (part.to(args.device) for part in recipe.batch(step, args.batch, args.seq))
+        loss = gpt2.loss_of(program.model, inputs, targets)
+        loss.backward()
+        program.step()
+        value = loss.item()
+        report({"step": step, "loss": value, "tokens_per_s": args.batch * args.seq / (time.perf_counter() - start)})
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+    profile.stop()
     profile.export_chrome_trace(args.profile)
     numel = sum(parameter.numel() for parameter in program.model.parameters())
     report({"final": True, **vars(args), "params": numel, "caching_allocator": peaks(args.device)})

@@ -24,7 +24,7 @@ OURS = ("fsdp", "single")
 RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of each
 DRY_RUNS = [("gpt2-tiny", 2, 16)]
 WARMUP = 5       # steps that are not timed: allocations, the choice of kernels
-PROFILED = 2     # steps at the end, which are slower
+PROFILED = 2     # steps at the end, which are slower: as many as --profile of train has
 LIMIT = 120      # [s] of a run
 # How far losses may differ, relative. The programs call the same kernels on the same numbers; on a GPU these need not
 # give the same bits twice, and DDP adds into buckets.
@@ -195,7 +195,8 @@ def main():
             print(json.dumps({**line, **carried}), file=file, flush=True)
 
         wrong = [line for run in (DRY_RUNS if args.dry else RUNS) for line in measure(args, run, report)]
-    print("\n".join(wrong), file=sys.stderr)
+    for line in wrong:
+        print(line, file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
 

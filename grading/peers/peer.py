@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import counting
 import gpt2
-from recipes import RECIPES, SEED
+from recipes import RECIPES, SEED, adamw
 from sizes import MODELS
 
 TIMEOUT = datetime.timedelta(seconds=300)
@@ -83,8 +83,7 @@ def train(rank, args):
     options = MODELS[args.model]
     model = BUILD[args.mode](options, args.world)
     recipe = RECIPES[args.recipe](options)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8,
-                                  weight_decay=recipe.weight_decay, fused=True)
+    optimizer = adamw(model.parameters(), recipe)
     params = sum(parameter.numel() for parameter in model.parameters())
     losses, seconds, moved, held_out = [], [], {}, {}
     for step in range(args.steps):

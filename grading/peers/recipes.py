@@ -12,6 +12,11 @@ def generator_of_step(step):
     return torch.Generator().manual_seed(SEED + 100 + step)
 
 
+def adamw(parameters, recipe):
+    return torch.optim.AdamW(parameters, lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=recipe.weight_decay,
+                             fused=True)
+
+
 class Published:
     """Random tokens, AdamW without clipping."""
     lr, weight_decay, clip = LR, 0.01, None

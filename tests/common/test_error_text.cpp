@@ -9,7 +9,7 @@
 #include "expect_text.h"
 #include "in_a_process.h"
 
-// What a failure says of an exception or a crash of a rank.
+// These tests show what a failure says of an exception or a crash of a rank.
 
 using namespace fsdp;
 

@@ -10,7 +10,7 @@ using namespace fsdp;
 
 namespace {
 
-// What each of some ranks says to have taken.
+// Each rank reports that it has taken so many bytes.
 RankRun taken_by(int world_size, int64_t tensors, int64_t besides) {
   return run_ranks(world_size, [=](TestRank& rank) {
     rank.observe("held", nlohmann::json{{"tensors", tensors}, {"besides", besides}});

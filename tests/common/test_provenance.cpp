@@ -59,7 +59,7 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   EXPECT_EQ(provenance::decode(4 * mean_of({2}, 4), 4),
             "rank 0's gradient is missing, rank 1's gradient is missing, rank 3's gradient is "
             "missing, and it is the sum, not the mean");
-  // As a float, which is what a gradient is.
+  // A gradient is a float, so the mean is decoded from one too.
   EXPECT_EQ(provenance::decode(static_cast<float>(mean(7)) * 7 / 6, 7),
             "every rank is counted once, but the sum is divided by 6, not by W = 7");
   EXPECT_CONTAINS(provenance::decode(0, 3), "no rank's gradient is in it: none was collected ");

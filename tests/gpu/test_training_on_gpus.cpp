@@ -63,19 +63,25 @@ TEST(Needs1GPU, live_bytes_of_the_gpu_are_as_predicted) {
   }
 }
 
+// How `body` ends with the strategy of the small model, on a rank that has a GPU.
+std::string with_small_strategy(const std::function<void(Strategy&)>& body) {
+  return on_gpus(1, {"nccl", 60s}, [&](Communicator& comm) {
+    const TrainConfig config = small("fsdp", 1);
+    const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
+    const auto workload = language_modeling(config, make_published_dataset(1000, 42));
+    body(*make_fsdp_strategy(config, workload, shared));
+  });
+}
+
 TEST(Needs1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
   SKIP_WITHOUT_GPUS(1);
-  const TrainConfig config = small("fsdp", 1);
-  const std::string failure = on_gpus(1, {"nccl", 60s}, [&](Communicator& comm) {
-    const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
-    const auto strategy = make_fsdp_strategy(
-        config, language_modeling(config, make_published_dataset(1000, 42)), shared);
+  const std::string failure = with_small_strategy([](Strategy& strategy) {
     for (int64_t step = 0; step < 3; ++step) {
       at::Tensor loss;
       {
         const gpu::NoWaiting no_waiting;
-        loss = strategy->forward_backward(step);
-        strategy->step();
+        loss = strategy.forward_backward(step);
+        strategy.step();
       }
       require(std::isfinite(loss.item<double>()), "the loss is no number");
     }
@@ -85,15 +91,11 @@ TEST(Needs1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
 
 TEST(Needs1GPU, a_step_takes_no_memory_from_the_gpu_that_the_steps_before_it_did_not) {
   SKIP_WITHOUT_GPUS(1);
-  const TrainConfig config = small("fsdp", 1);
-  const std::string failure = on_gpus(1, {"nccl", 60s}, [&](Communicator& comm) {
-    const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
-    const auto strategy = make_fsdp_strategy(
-        config, language_modeling(config, make_published_dataset(1000, 42)), shared);
+  const std::string failure = with_small_strategy([](Strategy& strategy) {
     int64_t taken = 0;
     for (int64_t step = 0; step < 5; ++step) {
-      strategy->forward_backward(step);
-      strategy->step();
+      strategy.forward_backward(step);
+      strategy.step();
       const int64_t now = gpu::allocator_stats()->device_allocs;
       require(step < 3 || now == taken, "step " + std::to_string(step) + " took " +
                                             std::to_string(now - taken) + " blocks more");

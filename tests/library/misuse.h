@@ -35,7 +35,7 @@ inline void expect_refused(int world_size, const Misuse& misuse,
   MULTI_RANK_TEST(suite, name) {                             \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__}); \
   }
-// Of one after which the model can't go on.
+// A test of a misuse after which the model can't go on.
 #define LASTING_MISUSE_TEST(suite, name, says, ...)                             \
   MULTI_RANK_TEST(suite, name) {                                                \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__, /*goes_on=*/false}); \

@@ -91,7 +91,7 @@ void change_by_vector_to_parameters(const Parameters& parameters) {
                                          parameters);
 }
 
-// Of a model whose units are all gathered for a scope, or for a forward and its backward.
+// Expects that the change is refused in a model whose units are all gathered at that moment.
 void expect_change_refused(
     int world_size, const std::string& says, void (*change)(const Parameters&),
     const std::function<void(ShardedNet&, const std::function<void()>&)>& moment) {

@@ -9,12 +9,12 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(NormsOfAPart);
+MULTI_RANK_SUITE_ON(NormsOfAPart, 2, 3, 4);
 
 const double kInfinity = std::numeric_limits<double>::infinity();
 
 // With one rank this rank's part is the whole gradient: the norms are right, and LBFGS steps.
-void expect_norms_and_lbfgs_of_one_rank() {
+TEST(NormsOnOneRank, are_those_of_the_gradient_and_lbfgs_steps) {
   run_ranks(1, [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     for (const double type : {1.0, 2.0, kInfinity}) {
@@ -44,17 +44,14 @@ void step_of_lbfgs(ShardedNet& one) {
 }
 
 MULTI_RANK_TEST(NormsOfAPart, are_refused_in_lbfgs_by_what_it_can_not_do) {
-  if (world_size() == 1) return expect_norms_and_lbfgs_of_one_rank();
   expect_refused(world_size(), {"LBFGS can't be used", step_of_lbfgs});
 }
 
 MULTI_RANK_TEST(NormsOfAPart, are_refused_in_lbfgs_by_the_norm_to_take) {
-  if (world_size() == 1) return;
   expect_refused(world_size(), {"model.clip_grad_norm_()", step_of_lbfgs});
 }
 
 MULTI_RANK_TEST(NormsOfAPart, are_refused_in_torchs_clip_grad_norm_of_every_type) {
-  if (world_size() == 1) return;
   for (const double type : {1.0, 2.0, kInfinity}) {
     SCOPED_TRACE(type);
     expect_refused(world_size(), {"model.clip_grad_norm_()", [=](ShardedNet& one) {
