@@ -1,5 +1,8 @@
 // Four ranks, three collectives, and the log of what they cost.
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 
 #include <iostream>
 

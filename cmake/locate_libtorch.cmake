@@ -6,7 +6,7 @@
 # torch of a Python is passed over when this project was not tested with it. Read by FindLibTorch.cmake
 # and, in script mode, by scripts/setup.sh.
 
-# common/comm/gloo_transport.cpp and common/memory/storage_guard.cpp refuse other versions.
+# common/transports/gloo_transport.cpp and common/memory/storage_guard.cpp refuse other versions.
 set(LibTorch_OLDEST 2.11)
 set(LibTorch_NEWEST 2.15)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH _project)

@@ -24,7 +24,7 @@ endfunction()
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
-program(transport_bench fsdp_given programs/transport_bench.cpp)
+program(transport_bench "fsdp_given;fsdp_ranks" programs/transport_bench.cpp)
 # What runs cost that no machine at hand could make.
 program_with_library(plan reference_strategy fsdp_options)
 # Written questions, whose answers are plans.
@@ -46,7 +46,7 @@ if(FSDP_FUZZ)
   compile_tests_together(fuzz ${fuzz_sources})
   set(fuzz_sources)
 endif()
-tests_in(common/*.cpp common "fsdp_given;fsdp_trace")
+tests_in(common/*.cpp common "fsdp_given;fsdp_ranks;fsdp_trace")
 tests_in(trainer/*.cpp trainer fsdp_options ${fuzz_sources})
 tests_in(programs/plan/*.cpp plan fsdp_plan)
 tests_in(programs/quiz/*.cpp quiz fsdp_quiz)

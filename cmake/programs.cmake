@@ -8,7 +8,7 @@ function(program name library source)
   target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
-program(hello fsdp_trace programs/hello.cpp)
+program(hello "fsdp_ranks;fsdp_trace" programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)

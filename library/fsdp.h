@@ -4,11 +4,12 @@
 // include are installed.
 
 // Ranks, the collectives between them, and the order in which these add.
-#include <comm/collect.h>
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
-#include <comm/launcher.h>
 #include <comm/tree_sum.h>
+#include <hosts/start.h>
+#include <launch/collect.h>
+#include <launch/launcher.h>
 
 // Modules, and the way to build one without memory.
 #include <adapted.h>

@@ -1,7 +1,9 @@
+#include <base/mapping.h>
 #include <base/whole_file.h>
 #include <comm/communicator.h>
-#include <comm/mapping.h>
+#include <comm/communicator_options.h>
 #include <command_line/command_line.h>
+#include <launch/rank_context.h>
 #include <memory/counting_allocator.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>

@@ -1,7 +1,9 @@
 #include <base/median.h>
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <command_line/command_line.h>
 #include <command_line/usage.h>
+#include <launch/rank_context.h>
 
 #include <cstdio>
 #include <cstring>

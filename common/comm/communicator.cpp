@@ -1,143 +1,37 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/util/ScopeExit.h>
-#include <comm/backends.h>
 #include <comm/call_observer.h>
+#include <comm/check_tensors.h>
 #include <comm/communicator.h>
-#include <comm/recording.h>
-#include <comm/remote_ledger.h>
-#include <memory/storage.h>
+#include <comm/communicator_state.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <csignal>
 #include <exception>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
 namespace fsdp {
-
-// The calls of this rank in one group.
-struct Connection {
-  std::string backend;
-  Compare compare{};
-  std::shared_ptr<Ledger> ledger;
-  std::shared_ptr<Transport> transport;
-  uint64_t sequence{};  // of the next call
-  // By sequence, modulo their number.
-  std::array<std::weak_ptr<IssuedCall>, Ledger::kRing> latest{};
-
-  const Group& group() const { return ledger->group(); }
-};
-
-struct CommunicatorState {
-  CallRings::Place place{};
-  std::shared_ptr<void> gives_place_back;  // destroyed last, when the transports are
-  int global_rank{};
-  c10::DeviceType device{};
-  bool in_first_iteration{true};
-  std::optional<Fault> fault;
-  std::shared_ptr<Clock> clock;
-  Connection ranks;                    // of the world, or of one replica
-  std::optional<Connection> replicas;  // that hold the same shard; nothing if there is one
-  bool keep_log{};
-  std::vector<Call> log;
-  std::exception_ptr failure;  // the first, if a call has failed
-  std::atomic<bool> busy{};    // whether a thread calls or waits
-
-  bool compares(const Connection& connection) const {
-    return connection.compare == Compare::always ||
-           (connection.compare == Compare::first_iteration && in_first_iteration);
-  }
-
-  std::vector<const Connection*> connections() const {
-    if (!replicas) return {&ranks};
-    return {&ranks, &*replicas};
-  }
-
-  // Does `body`, which calls or waits, unless that has failed before. After the first failure the
-  // ranks' calls no longer match, and to wait again would only delay its report.
-  template <class Body>
-  void attempt(const Body& body) {
-    if (busy.exchange(true)) {
-      throw std::logic_error("rank " + std::to_string(global_rank) +
-                             ": two threads use one Communicator at the same time; create one for "
-                             "each thread, on all ranks in the same order");
-    }
-    const auto leave = c10::make_scope_exit([&] { busy = false; });
-    if (failure) std::rethrow_exception(failure);
-    try {
-      body();
-    } catch (...) {
-      failure = std::current_exception();
-      throw;
-    }
-  }
-};
-
-struct IssuedCall {
-  std::shared_ptr<CommunicatorState> comm;
-  Connection* connection;  // of comm
-  Call call;
-  bool compared;
-  std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
-  at::Tensor of_replicas{};            // to be summed over the replicas too
-  bool complete{};                     // then its tensors are free
-  bool done{};                         // a wait() of its handle has returned
-};
-
 namespace {
 
-std::string describe(const at::Tensor& tensor) {
-  std::ostringstream out;
-  out << tensor.sizes() << ' ' << c10::toString(tensor.scalar_type());
-  if (!tensor.is_contiguous()) out << " (not contiguous)";
-  return out.str();
-}
-
-bool has_memory(const at::Tensor& tensor) {
-  const int64_t end = tensor.storage_offset() + tensor.numel();
-  return end * tensor.element_size() <= static_cast<int64_t>(tensor.storage().nbytes());
-}
-
-// What is wrong with the tensors of a call, or nothing.
-std::string fault_of(Operation operation, const at::Tensor& output, const at::Tensor& input,
-                     int root, int world_size, c10::DeviceType device) {
-  if (operation == Operation::barrier) return {};
-  if (!output.defined() || !input.defined()) return "needs defined tensors";
-  if (!output.is_contiguous() || !input.is_contiguous()) return "needs contiguous tensors";
-  if (output.device().type() != device || input.device().type() != device) {
-    return device == c10::kCPU ? "needs tensors on the CPU" : "needs tensors on CUDA";
+// Does `body`, which calls or waits, unless a call has failed before: after the first failure the
+// ranks' calls no longer match, and to wait again would only delay its report.
+template <class Body>
+void attempt(CommunicatorState& comm, const Body& body) {
+  if (comm.busy.exchange(true)) {
+    throw std::logic_error("rank " + std::to_string(comm.global_rank) +
+                           ": two threads use one Communicator at the same time; create one for "
+                           "each thread, on all ranks in the same order");
   }
-  const bool widens = operation == Operation::reduce_scatter &&
-                      output.scalar_type() == at::kFloat &&
-                      at::isReducedFloatingType(input.scalar_type());
-  if (output.scalar_type() != input.scalar_type() && !widens) return "needs tensors of one dtype";
-  if (!has_memory(output) || !has_memory(input)) return "needs tensors with memory";
-  const std::string world = std::to_string(world_size);
-  if (operation == Operation::all_gather && output.numel() != world_size * input.numel())
-    return "needs an output of " + world + " times the input's elements";
-  if (operation == Operation::reduce_scatter && input.numel() != world_size * output.numel())
-    return "needs an input of " + world + " times the output's elements";
-  if (operation == Operation::reduce_scatter && overlap(output, input))
-    return "needs an output that is no part of the input";
-  if (operation == Operation::broadcast && (root < 0 || root >= world_size))
-    return "has no root " + std::to_string(root) + " among " + world + " ranks";
-  return {};
-}
-
-void require_fit(const CommunicatorState& comm, int ranks, Operation operation,
-                 const at::Tensor& output, const at::Tensor& input, int root,
-                 const std::string& unit) {
-  const std::string fault = fault_of(operation, output, input, root, ranks, comm.device);
-  if (fault.empty()) return;
-  std::ostringstream out;
-  out << "rank " << comm.global_rank << ": " << to_string(operation) << ' ' << unit << ' ' << fault;
-  if (output.defined() && input.defined()) {
-    out << ": output " << describe(output) << ", input " << describe(input);
+  const auto leave = c10::make_scope_exit([&] { comm.busy = false; });
+  if (comm.failure) std::rethrow_exception(comm.failure);
+  try {
+    body();
+  } catch (...) {
+    comm.failure = std::current_exception();
+    throw;
   }
-  throw std::invalid_argument(out.str());
 }
 
 // Whether the fault of the options leaves out the call that is about to be made.
@@ -163,48 +57,53 @@ void publish(const IssuedCall& issued) {
 
 void finish(IssuedCall& issued);
 
-// Null if the call was left out.
-std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
-                                  Connection& connection, Operation operation,
-                                  const at::Tensor& output, const at::Tensor& input, int root,
-                                  const std::string& unit) {
+// This rank's next call in the group of `connection`, as the other ranks will see it.
+Call next_call(const CommunicatorState& comm, const Connection& connection,
+               const TensorsOfCall& given) {
   const Group& group = connection.group();
-  require_fit(*comm, group.size, operation, output, input, root, unit);
-  std::weak_ptr<IssuedCall>& latest = connection.latest[connection.sequence % Ledger::kRing];
-  if (const auto oldest = latest.lock()) finish(*oldest);
-  if (leaves_out_next_call(*comm)) return nullptr;
   Call call;
   call.sequence = connection.sequence;
   call.level = group.level;
-  call.operation = operation;
-  call.root = group.world_rank(root);
-  call.unit = UnitName(unit);
+  call.operation = given.operation;
+  call.root = group.world_rank(given.root);
+  call.unit = UnitName(given.unit);
   call.purpose = Purpose::current();
   call.communicator = static_cast<uint8_t>(group.communicator);
-  if (comm->device == c10::kCPU) call.thread = gettid() - getpid();
-  if (output.defined()) {
-    call.dtype = input.scalar_type();
-    call.numel = std::max(output.numel(), input.numel());
+  if (comm.device == c10::kCPU) call.thread = gettid() - getpid();
+  if (given.output.defined()) {
+    call.dtype = given.input.scalar_type();
+    call.numel = std::max(given.output.numel(), given.input.numel());
   }
   call.bytes = textbook_bytes(call, group.size);
+  return call;
+}
+
+// Issues the collective: checks its tensors, lets the other ranks see the call, and starts the
+// transfer. Null if the options' fault leaves it out.
+std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
+                                  Connection& connection, const TensorsOfCall& given) {
+  check_tensors(given, connection.group().size, comm->device, comm->global_rank);
+  std::weak_ptr<IssuedCall>& latest = connection.latest[connection.sequence % Ledger::kRing];
+  if (const auto oldest = latest.lock()) finish(*oldest);
+  if (leaves_out_next_call(*comm)) return nullptr;
+  const Call call = next_call(*comm, connection, given);
   // A barrier is a comparison.
-  const bool compared = comm->compares(connection) || operation == Operation::barrier;
+  const bool compared = comm->compares(connection) || given.operation == Operation::barrier;
   const auto issued =
       std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
-  comm->attempt([&] {
-    const Collective collective{call, output, input};
-    issued->transfer = recorded(connection.transport->begin(collective), collective);
+  attempt(*comm, [&] {
+    issued->transfer = connection.transport->begin({call, given.output, given.input});
     publish(*issued);
     issued->transfer->start();
   });
   latest = issued;
   if (comm->keep_log) comm->log.push_back(call);
-  call_observers::issued(call, output);
+  call_observers::issued(call, given.output);
   return issued;
 }
 
 void complete(IssuedCall& issued) {
-  issued.comm->attempt([&] {
+  attempt(*issued.comm, [&] {
     call_observers::waits(issued.call);
     if (issued.compared) issued.connection->ledger->check(issued.call.sequence);
     issued.transfer->complete();
@@ -219,44 +118,12 @@ void finish(IssuedCall& issued) {
   // The tensors of the call are free by now.
   if (issued.of_replicas.defined()) {
     const at::Tensor& sum = issued.of_replicas;
-    Handle(issue(issued.comm, *issued.comm->replicas, Operation::all_reduce, sum, sum, 0,
-                 issued.call.unit.str()))
+    Handle(issue(issued.comm, *issued.comm->replicas,
+                 {Operation::all_reduce, sum, sum, 0, issued.call.unit.str()}))
         .wait();
     issued.of_replicas.reset();
   }
   issued.complete = true;
-}
-
-std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
-                                              const CommunicatorOptions& options) {
-  if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
-  context.shared->wait_at_most(options.timeout);
-  CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
-  // Another process has forked each of the others, and may be killed itself.
-  if (context.hosts) rings.watch(context.rank, getpid());
-  const auto state = std::make_shared<CommunicatorState>();
-  state->global_rank = context.rank;
-  state->device = options.device;
-  state->fault = options.fault;
-  state->clock = options.clock;
-  state->keep_log = options.keep_log;
-  state->place = rings.take_set(context.rank, options.timeout);
-  state->gives_place_back = std::shared_ptr<void>(
-      nullptr, [rings, rank = context.rank, set = state->place.set,
-                shared = context.shared](void*) mutable { rings.give_back(rank, set); });
-  return state;
-}
-
-Connection connect(const RankContext& context, const CommunicatorOptions& options,
-                   const CommunicatorState& state, Group group) {
-  group.communicator = state.place.communicator;
-  Connection connection;
-  connection.backend = choose_backend(context, options, group);
-  connection.compare = comparison_over(connection.backend, context, options);
-  connection.ledger = make_ledger(
-      context, CallRings(context.shared->call_rings(), group, state.place.set), options.timeout);
-  connection.transport = make_transport(connection.backend, context, connection.ledger, options);
-  return connection;
 }
 
 }  // namespace
@@ -269,33 +136,6 @@ void Handle::wait() {
   if (!pending()) return;
   finish(*call_);
   call_->done = true;
-}
-
-std::shared_ptr<Communicator> Communicator::create(const RankContext& context,
-                                                   const CommunicatorOptions& options) {
-  const auto state = make_state(context, options);
-  state->ranks = connect(context, options, *state, Group::world(context.world_size));
-  return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
-}
-
-std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& context,
-                                                          const CommunicatorOptions& options,
-                                                          int shard_size) {
-  const int world = context.world_size;
-  if (shard_size < 1 || world % shard_size != 0) {
-    throw std::invalid_argument("shards of " + std::to_string(shard_size) +
-                                " ranks do not divide " + std::to_string(world) + " ranks");
-  }
-  if (options.link && shard_size < world) {
-    throw std::invalid_argument("a simulated link takes one replica");
-  }
-  const auto state = make_state(context, options);
-  state->ranks = connect(context, options, *state, Group::shards(context.rank, world, shard_size));
-  if (shard_size < world) {
-    state->replicas =
-        connect(context, options, *state, Group::replicas(context.rank, world, shard_size));
-  }
-  return std::shared_ptr<Communicator>(new Communicator(state, state->ranks));
 }
 
 int Communicator::rank() const {
@@ -320,26 +160,26 @@ c10::DeviceType Communicator::device() const {
 
 Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor& input,
                                      const std::string& unit) {
-  return Handle(issue(state_, *ranks_, Operation::all_gather, output, input, 0, unit));
+  return Handle(issue(state_, *ranks_, {Operation::all_gather, output, input, 0, unit}));
 }
 
 Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                                          const std::string& unit) {
-  const auto issued = issue(state_, *ranks_, Operation::reduce_scatter, output, input, 0, unit);
+  const auto issued = issue(state_, *ranks_, {Operation::reduce_scatter, output, input, 0, unit});
   if (issued && summed_ranks() > world_size()) issued->of_replicas = output;
   return Handle(issued);
 }
 
 Handle Communicator::all_reduce(const at::Tensor& tensor, const std::string& unit) {
-  return Handle(issue(state_, *ranks_, Operation::all_reduce, tensor, tensor, 0, unit));
+  return Handle(issue(state_, *ranks_, {Operation::all_reduce, tensor, tensor, 0, unit}));
 }
 
 Handle Communicator::broadcast(const at::Tensor& tensor, int root, const std::string& unit) {
-  return Handle(issue(state_, *ranks_, Operation::broadcast, tensor, tensor, root, unit));
+  return Handle(issue(state_, *ranks_, {Operation::broadcast, tensor, tensor, root, unit}));
 }
 
 Handle Communicator::barrier(const std::string& unit) {
-  return Handle(issue(state_, *ranks_, Operation::barrier, {}, {}, 0, unit));
+  return Handle(issue(state_, *ranks_, {Operation::barrier, at::Tensor(), at::Tensor(), 0, unit}));
 }
 
 at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
@@ -353,8 +193,8 @@ void Communicator::end_first_iteration() {
   // Until the others have compared what they called, no record may be written over.
   for (const Connection* connection : state_->connections()) {
     if (connection->compare != Compare::first_iteration || connection->sequence == 0) continue;
-    state_->attempt(
-        [&] { connection->ledger->wait_for_all(connection->sequence - 1, Stage::waited_for); });
+    attempt(*state_,
+            [&] { connection->ledger->wait_for_all(connection->sequence - 1, Stage::waited_for); });
   }
   state_->in_first_iteration = false;
 }
@@ -366,7 +206,7 @@ void Communicator::wait_for_readers() {
     for (const auto& latest : connection->latest)
       if (const auto one = latest.lock(); one && one->call.operation == Operation::all_gather)
         finish(*one);
-  state_->attempt([&] {
+  attempt(*state_, [&] {
     for (const Connection* connection : state_->connections())
       connection->transport->wait_for_readers();
   });

@@ -2,14 +2,18 @@
 
 #include <base/torch.h>
 #include <comm/call.h>
-#include <comm/communicator_options.h>
 #include <comm/handle.h>
-#include <comm/launcher.h>
+
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace fsdp {
 
+struct CommunicatorOptions;
 struct CommunicatorState;
 struct Connection;
+struct RankContext;
 
 // The collectives between W ranks. All ranks call the same collectives in the same order, each with
 // the name of the unit it serves; every call is compared with the other ranks' calls. A call
@@ -24,8 +28,10 @@ class Communicator {
   // destroy theirs in the same order. Throws std::logic_error if there are more. Throws
   // std::invalid_argument if the backend is unknown or unavailable, or if not every call over shm
   // or a simulated link is to be compared: both read what the comparison brings.
+  // Defined in transports/create_communicator.cpp.
   static std::shared_ptr<Communicator> create(const RankContext& context,
-                                              const CommunicatorOptions& options = {});
+                                              const CommunicatorOptions& options);
+  static std::shared_ptr<Communicator> create(const RankContext& context);  // by default options
   // The same for replicas of a model, which are sharded over `shard_size` neighbours each: rank =
   // replica * shard_size + shard. Every function is about the ranks of one replica, with one
   // exception: reduce_scatter_into sums over all ranks. The wait() of its handle also makes an

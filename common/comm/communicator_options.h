@@ -2,8 +2,8 @@
 
 #include <c10/core/DeviceType.h>
 #include <comm/clock.h>
+#include <comm/default_timeout.h>
 #include <comm/link.h>
-#include <comm/shared_region.h>
 
 #include <chrono>
 #include <cstdint>

@@ -32,8 +32,9 @@ bool replays();  // whether this process runs such a rank
 void rank_begins();
 void rank_stands();
 
-// `inner`, or a transfer that passes all to it, and records or replays the collective.
-std::unique_ptr<Transfer> recorded(std::unique_ptr<Transfer> inner, const Collective& collective);
+// `inner`, if this process is no such rank; else a transport that passes all to it, and records or
+// replays each collective.
+std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner);
 // For a rank that is replayed: every other rank has always called what this one calls.
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout);

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <comm/mapping.h>
+#include <base/mapping.h>
+#include <base/memory_file.h>
 
 #include <mutex>
 #include <nlohmann/json.hpp>

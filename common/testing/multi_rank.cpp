@@ -1,8 +1,11 @@
+#include <base/mapping.h>
 #include <base/processes.h>
 #include <base/refused_call.h>
 #include <base/todo.h>
-#include <comm/mapping.h>
 #include <comm/recording.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/launcher.h>
+#include <launch/rank_exit.h>
 #include <testing/channel.h>
 #include <trace/event.h>
 

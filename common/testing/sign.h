@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/mapping.h>
+#include <base/mapping.h>
 #include <unistd.h>
 
 #include <atomic>

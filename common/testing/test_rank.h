@@ -1,6 +1,8 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <launch/rank_context.h>
 #include <testing/error_text.h>
 #include <testing/places.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/mapping.h>
+#include <base/mapping.h>
 #include <trace/event.h>
 
 #include <cstddef>

@@ -1,5 +1,6 @@
+#include <base/mapping.h>
+#include <base/memory_file.h>
 #include <base/whole_file.h>
-#include <comm/mapping.h>
 #include <command_line/child.h>
 #include <fcntl.h>
 #include <reproduce/long_run.h>

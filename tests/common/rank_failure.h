@@ -1,6 +1,10 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 
 #include <functional>
 #include <stdexcept>

@@ -1,6 +1,6 @@
 #include <base/torch.h>
-#include <comm/collect.h>
 #include <comm/communicator.h>
+#include <launch/collect.h>
 #include <testing/multi_rank.h>
 
 #include <stdexcept>

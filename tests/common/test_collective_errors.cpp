@@ -1,7 +1,11 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <comm/ledger.h>
-#include <comm/rendezvous.h>
 #include <gtest/gtest.h>
+#include <hosts/rendezvous.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
 #include <memory/storage.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <comm/diagnosis.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <comm/tree_sum.h>
 #include <testing/multi_rank.h>
 #include <testing/tensor_bits.h>

@@ -1,5 +1,10 @@
 #include <comm/communicator.h>
-#include <comm/join.h>
+#include <comm/communicator_options.h>
+#include <hosts/join.h>
+#include <hosts/start.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

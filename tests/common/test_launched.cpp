@@ -1,5 +1,5 @@
-#include <comm/launched.h>
 #include <gtest/gtest.h>
+#include <launch/launched.h>
 
 #include <stdexcept>
 #include <vector>

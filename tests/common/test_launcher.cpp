@@ -1,5 +1,6 @@
-#include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <hosts/start.h>
+#include <launch/launcher.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

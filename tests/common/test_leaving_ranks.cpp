@@ -1,5 +1,6 @@
-#include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/shared_region.h>
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <launch/shared_region.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <nn/gpt2.h>

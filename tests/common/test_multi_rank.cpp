@@ -1,5 +1,6 @@
 #include <base/todo.h>
 #include <base/torch.h>
+#include <launch/rank_exit.h>
 #include <poll.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>

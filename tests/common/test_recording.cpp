@@ -1,5 +1,8 @@
 #include <base/whole_file.h>
 #include <comm/communicator.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 #include <base/refused_call.h>
 #include <base/todo.h>
+#include <comm/communicator_options.h>
 #include <testing/judge/remote_ranks.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>

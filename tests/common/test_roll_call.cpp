@@ -1,5 +1,6 @@
-#include <comm/roll_call.h>
 #include <gtest/gtest.h>
+#include <hosts/roll_call.h>
+#include <launch/hosts.h>
 
 namespace fsdp {
 namespace {

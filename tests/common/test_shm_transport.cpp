@@ -1,5 +1,7 @@
+#include <base/mapping.h>
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
+#include <launch/shared_region.h>
 #include <memory/live_bytes.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,8 +1,11 @@
 #include <base/torch.h>
-#include <comm/backends.h>
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
 #include <memory/live_bytes.h>
+#include <transports/backends.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,5 @@
-#include <comm/store_talk.h>
 #include <gtest/gtest.h>
+#include <hosts/store_talk.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

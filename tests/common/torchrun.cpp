@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 #include <base/torch.h>
 #include <fcntl.h>
+#include <hosts/start.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-#include <comm/join.h>
+#include <launch/launched.h>
 
 #include "fuzz_target.h"
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <cuda/gpu.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 
 #include <functional>
 #include <string>

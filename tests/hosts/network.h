@@ -1,5 +1,6 @@
 #pragma once
 
+#include <hosts/start.h>
 #include <poll.h>
 #include <sys/types.h>
 

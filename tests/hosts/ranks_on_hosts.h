@@ -1,10 +1,11 @@
 #pragma once
 
-#include <comm/launcher.h>
-#include <comm/mapping.h>
+#include <base/mapping.h>
+#include <base/memory_file.h>
 #include <common/expect_text.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <launch/rank_context.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,10 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <common/collectives.h>
 #include <common/expect_text.h>
 #include <common/shared_words.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 #include <testing/channel.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>

@@ -1,8 +1,10 @@
 #include <comm/collective_error.h>
 #include <comm/communicator.h>
-#include <comm/handover.h>
-#include <comm/store_talk.h>
+#include <comm/communicator_options.h>
 #include <common/shared_words.h>
+#include <hosts/handover.h>
+#include <hosts/store_talk.h>
+#include <launch/rank_context.h>
 
 #include <csignal>
 

@@ -1,6 +1,6 @@
-#include <comm/rendezvous.h>
 #include <common/shared_words.h>
 #include <gtest/gtest.h>
+#include <hosts/rendezvous.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/wait.h>

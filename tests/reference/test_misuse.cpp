@@ -1,4 +1,10 @@
+#include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <fully_shard.h>
+#include <launch/collect.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 #include <memory/counting_allocator.h>
 #include <optim/mixed_precision.h>
 #include <testing/multi_rank.h>

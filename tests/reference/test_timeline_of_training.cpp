@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
 #include <strategies/fsdp/fsdp_strategy.h>

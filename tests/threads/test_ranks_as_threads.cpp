@@ -1,6 +1,8 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <fully_shard.h>
 #include <gtest/gtest.h>
+#include <launch/shared_region.h>
 #include <sharded_optimizer.h>
 #include <testing/toy_model.h>
 

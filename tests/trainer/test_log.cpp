@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <config/arrangement.h>
 #include <optim/loss_scaler.h>
 #include <optim/mixed_precision.h>

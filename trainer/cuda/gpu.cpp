@@ -2,11 +2,11 @@
 #include <base/torch.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <comm/backends.h>
 #include <cuda/gpu.h>
 #include <cuda/nccl_transport.h>
 #include <memory/device_blocks.h>
 #include <sys/wait.h>
+#include <transports/backends.h>
 #include <unistd.h>
 
 #include <algorithm>

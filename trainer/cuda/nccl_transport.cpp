@@ -1,8 +1,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <comm/ledger.h>
-#include <comm/rendezvous.h>
 #include <cuda/nccl_transport.h>
 #include <cuda/process_group_transport.h>
+#include <hosts/rendezvous.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <comm/backends.h>
+#include <launch/rank_context.h>
+#include <transports/backends.h>
 
 namespace fsdp {
 

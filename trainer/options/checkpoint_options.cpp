@@ -1,9 +1,9 @@
 #include <base/plain_error.h>
 #include <base/text.h>
 #include <base/whole_file.h>
-#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <command_line/usage.h>
+#include <launch/launched.h>
 #include <options/groups.h>
 #include <train/checkpoints.h>
 

@@ -1,11 +1,12 @@
 #include <base/text.h>
-#include <comm/join.h>
+#include <comm/communicator_options.h>
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
 #include <command_line/config_file.h>
 #include <command_line/usage.h>
 #include <cuda/gpu.h>
 #include <data/dataset.h>
+#include <launch/launched.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/groups.h>

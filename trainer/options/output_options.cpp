@@ -1,8 +1,8 @@
 #include <base/whole_file.h>
-#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <command_line/config_file.h>
 #include <diff/run_hashes.h>
+#include <launch/launched.h>
 #include <options/groups.h>
 #include <report/log_file.h>
 #include <report/telemetry.h>

@@ -1,6 +1,6 @@
-#include <comm/launched.h>
 #include <command_line/command_line.h>
 #include <command_line/usage.h>
+#include <launch/launched.h>
 #include <options/groups.h>
 #include <train/going_on.h>
 

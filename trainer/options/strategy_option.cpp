@@ -1,5 +1,5 @@
-#include <comm/launched.h>
 #include <command_line/command_line.h>
+#include <launch/launched.h>
 #include <options/groups.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-// A run that goes on when a host was lost (comm/handover.h).
+// A run that goes on when a host was lost (hosts/handover.h).
 namespace fsdp {
 
 // The settings by which so many ranks go on with the parts of `config`, and with the bits of their

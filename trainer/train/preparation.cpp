@@ -1,6 +1,7 @@
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>
+#include <comm/communicator.h>
 #include <report/telemetry.h>
 #include <strategies/workload.h>
 #include <sys/sysinfo.h>

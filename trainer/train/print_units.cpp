@@ -1,4 +1,4 @@
-#include <comm/join.h>
+#include <launch/launched.h>
 #include <report/telemetry.h>
 #include <train/print_units.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <comm/launcher.h>
 #include <data/dataset.h>
+#include <launch/rank_context.h>
 #include <prediction/prediction.h>
 #include <strategies/strategy.h>
 

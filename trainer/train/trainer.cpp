@@ -1,8 +1,10 @@
 #include <base/text.h>
 #include <base/whole_file.h>
-#include <comm/handover.h>
-#include <comm/join.h>
 #include <cuda/gpu.h>
+#include <hosts/handover.h>
+#include <hosts/start.h>
+#include <launch/launched.h>
+#include <launch/rank_context.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>

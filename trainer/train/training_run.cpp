@@ -1,8 +1,8 @@
 #include <base/text.h>
-#include <comm/call_rings.h>
 #include <comm/collective_error.h>
-#include <comm/handover.h>
+#include <comm/communicator.h>
 #include <diff/hash_recorder.h>
+#include <hosts/handover.h>
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
 #include <report/telemetry.h>
@@ -88,8 +88,7 @@ class TrainingRun {
       // Who leaves knows that all others are done, and needs nobody any more.
       if (Handover::current) comm_->barrier(kMetrics).wait();
     } catch (const std::exception&) {
-      const CallRings rings(context_.shared->call_rings(), Group::world(context_.world_size));
-      if (Handover::current && rings.lost(context_.rank)) leave();
+      if (Handover::current && has_lost_a_rank(context_)) leave();
       throw;
     }
   }

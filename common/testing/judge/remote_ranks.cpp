@@ -2,6 +2,7 @@
 #include <base/write_all.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <launch/rank_exit.h>
 #include <testing/frames.h>
 #include <testing/judge/lost_time.h>
 #include <testing/judge/remote_ranks.h>

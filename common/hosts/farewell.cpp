@@ -1,0 +1,315 @@
+#include <base/whole_file.h>
+#include <comm/call_rings.h>
+#include <comm/ledger.h>
+#include <hosts/farewell.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTalk = 2s;    // for all that is said at an end
+constexpr auto kMoment = 1s;  // in which the process of a rank that was lost tells how
+constexpr std::chrono::hours kAnyTime{24 * 365};
+
+const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
+                  kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
+                  kCaller = "caller", kVerdict = "verdict";
+
+// One rank's end, as it is appended to the others': a line, then so many bytes.
+std::string framed(int rank, RankStatus status, const std::string& pages) {
+  std::ostringstream line;
+  line << rank << ' ' << static_cast<int>(status.kind) << ' ' << status.number << ' '
+       << pages.size() << '\n';
+  return line.str() + pages;
+}
+
+// Enters the ends of other ranks into the rings, as if they had shared them. Those of which there
+// is none do not answer.
+void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
+  std::vector<bool> has_said(hosts.of_rank.size());
+  for (size_t at = 0; at < ends.size();) {
+    const size_t end = ends.find('\n', at);
+    if (end == std::string::npos) break;
+    std::istringstream line(ends.substr(at, end - at));
+    int rank = -1, kind = 0, number = 0;
+    size_t bytes = 0;
+    line >> rank >> kind >> number >> bytes;
+    at = end + 1 + bytes;
+    if (!line || rank < 0 || static_cast<size_t>(rank) >= has_said.size() || at > ends.size())
+      break;
+    has_said[static_cast<size_t>(rank)] = true;
+    if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.here()) continue;
+    rings.set_status(rank, {static_cast<RankStatus::Kind>(kind), number});
+    rings.take_pages(rank, ends.substr(end + 1, bytes));
+  }
+  for (size_t rank = 0; rank < has_said.size(); ++rank)
+    if (!has_said[rank] && hosts.of_rank[rank] != hosts.here())
+      rings.set_status(static_cast<int>(rank), {RankStatus::Kind::silent, 0});
+}
+
+// The rank of the group that has kept the others from call `sequence`, if it is known.
+std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) {
+  const auto first = [&](const auto& is_it) -> std::optional<int> {
+    for (int rank = 0; rank < rings.group().size; ++rank)
+      if (rank != self && is_it(rank)) return rank;
+    return std::nullopt;
+  };
+  const auto gone = first([&](int rank) {
+    const RankStatus status = rings.status(rank);
+    return status.gone() && rings.published(rank) <= sequence && !rings.lost(rank);
+  });
+  return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
+}
+
+// What the talker returns; nothing if there is no store, or if a signal comes first that ends this
+// process.
+std::optional<std::string> answer_of(Talker& talker, HeldSignals& held) {
+  try {
+    for (;;) {
+      if (auto answer = talker.answer_so_far()) return answer;
+      const int signal = held.next(HeldSignals::Time::clock::now() + Farewell::kLook);
+      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
+        return std::nullopt;
+    }
+  } catch (const std::runtime_error&) {
+    return std::nullopt;
+  }
+}
+
+std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
+  const std::string who = "rank " + std::to_string(rank);
+  const bool begins = text.rfind(who, 0) == 0;
+  const std::string named = who + " on " + hosts.name_of(rank);
+  const bool needs_name = begins && text.rfind(named, 0) != 0;
+  return (needs_name ? named + text.substr(who.size()) : text) + "\n  " + hosts.text();
+}
+
+}  // namespace
+
+std::unique_ptr<Farewell> Farewell::listen(const Joined& joined, bool goes_on) {
+  if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
+  return std::unique_ptr<Farewell>(new Farewell(joined, goes_on));
+}
+
+Farewell::Farewell(const Joined& joined, bool goes_on)
+    : hosts_(joined.hosts),
+      shared_(joined.shared),
+      listener_(joined.hosts->self, [this, goes_on](StoreTalk& talk) {
+        talk.comes(kFailed, kAnyTime);
+        if (!goes_on) return std::string();
+        talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
+        if (hosts_->self.rank == 0) talk.set(kCaller, "1");
+        const auto time = time_to_end(shared_->longest_wait());
+        const bool given = talk.comes(kVerdict, time);
+        if (given && Verdict::of(talk.get(kVerdict, "no verdict")).kind == Verdict::Kind::is_done)
+          talk.comes(kAllEnded, time);
+        return std::string();
+      }) {}
+
+bool Farewell::others_failed() {
+  try {
+    return shared_->one_has_failed() || listener_.answer_so_far().has_value();
+  } catch (const std::runtime_error&) {
+    return true;
+  }
+}
+
+std::string Farewell::say(const RankExit& exit) {
+  if (exit.stopped && shared_->one_has_failed()) return "";  // another of this host has tried
+  StartedRank self = hosts_->self;
+  self.timeout = kTalk;
+  CallRings rings(shared_->call_rings(), Group::world(self.world_size));
+  RankStatus status = exit.status();
+  if (exit.stopped) status = {};
+  if (exit.frozen_by != 0) status = {RankStatus::Kind::stopped, exit.frozen_by};
+  const bool failed = !exit.ok() && !exit.stopped;
+  const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
+  if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
+  const std::string end = framed(exit.rank, status, rings.pages(exit.rank));
+  Talker talker(self, [&](StoreTalk& talk) -> std::string {
+    talk.append(kEnds, end);
+    if (failed) talk.set(kFailed, "1");
+    std::string ends;
+    if (failed && !(lost && talk.comes(kIsTold, kMoment)) && talk.add(kTeller, 1) == 1) {
+      ends = talk.get(kEnds, "no end of a rank");
+      talk.set(kIsTold, "1");
+    }
+    try {
+      const bool all_ended = talk.add(kEnded, 1) == self.world_size;
+      if (all_ended || failed) talk.set(kOver, "1");
+      if (all_ended) talk.set(kAllEnded, "1");
+    } catch (const std::runtime_error&) {
+      return ends;  // when all have ended, the store does
+    }
+    return ends;
+  });
+  try {
+    const std::string ends = talker.answer();
+    if (ends.empty()) return "";
+    return with_host(*hosts_, exit.rank, lost ? story_of_the_lost(ends, exit) : exit.text());
+  } catch (const std::runtime_error&) {
+    if (exit.ok() || !shared_->first_to_fail()) return "";
+    return of_one_host(exit);
+  }
+}
+
+Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& offered,
+                            const AfterLoss& after_loss, HeldSignals& held,
+                            const Talker::Tell& tell) {
+  CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
+  const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
+  std::string word = exit.ok() ? "done" : "out";
+  if (lost && !offered.empty())
+    word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
+  StartedRank self = hosts_->self;
+  self.timeout = kTalk;
+  Talker talker(self, [&](StoreTalk& talk) { return call_roll(talk, exit, word, after_loss); });
+  const auto answer = answer_of(talker, held);
+  if (!answer) return {};
+  const size_t middle = answer->find('\n');
+  const std::string ends = answer->substr(middle + 1);
+  if (!ends.empty()) tell(story_of_a_host(ends, exit));
+  return Verdict::of(answer->substr(0, middle));
+}
+
+// The verdict, a newline and, for who has to tell of them, the ends.
+std::string Farewell::call_roll(StoreTalk& talk, const RankExit& exit, const std::string& word,
+                                const AfterLoss& after_loss) const {
+  const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  const auto limit = shared_->longest_wait();
+  const RankStatus status = word.rfind("left", 0) == 0 ? RankStatus() : exit.status();
+  talk.append(kEnds, framed(exit.rank, status, rings.pages(exit.rank)));
+  talk.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
+  if (!exit.ok()) talk.set(kFailed, "1");
+  if (exit.rank != 0) {
+    if (word == "done") return Verdict{.kind = Verdict::Kind::is_done}.text() + '\n';
+    const bool waits = word != "out" && talk.comes(kCaller, kToAnswer) &&
+                       talk.comes(kVerdict, 2 * time_to_end(limit));
+    return (waits ? talk.get(kVerdict, "no verdict") : Verdict().text()) + '\n';
+  }
+  talk.set(kCaller, "1");
+  const auto began = HeldSignals::Time::clock::now();
+  std::optional<Verdict> found;
+  while (!found) {
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
+        HeldSignals::Time::clock::now() - began);
+    found = verdict(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
+    if (!found) std::this_thread::sleep_for(50ms);
+  }
+  talk.set(kVerdict, found->text());
+  const bool tells = found->kind != Verdict::Kind::ends && !exit.ok() && talk.add(kTeller, 1) == 1;
+  if (tells) talk.set(kIsTold, "1");
+  return found->text() + '\n' + (tells ? talk.get(kEnds, "no end of a rank") : "");
+}
+
+std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
+  CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  enter(ends, *hosts_, world);
+  const auto lost = *world.lost(exit.rank);
+  const CallRings rings(shared_->call_rings(), lost.group, lost.set);
+  const int self = lost.group.rank_of(exit.rank);
+  if (!lost.sequence) {
+    const auto silent = world.absent(0ms);
+    if (!silent) return exit.text();
+    return exit.text() + ": rank " + std::to_string(*silent) + ' ' + world.status(*silent).text();
+  }
+  const auto rank = culprit(rings, self, *lost.sequence);
+  if (!rank) return exit.text();
+  return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
+}
+
+// Of a host that other hosts survive.
+std::string Farewell::story_of_a_host(const std::string& ends, const RankExit& exit) const {
+  CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
+  enter(ends, *hosts_, world);
+  std::optional<int> lost;
+  for (int rank = 0; rank < hosts_->self.world_size; ++rank) {
+    const auto kind = world.status(rank).kind;
+    const bool elsewhere = hosts_->name_of(rank) != hosts_->name_of(exit.rank);
+    const bool is_first = !lost && kind == RankStatus::Kind::silent;
+    if (elsewhere && (is_first || kind == RankStatus::Kind::killed)) lost = rank;
+  }
+  const int rank = lost.value_or(exit.rank);
+  const std::string last = world.last_call(rank);
+  return hosts_->name_of(rank) + " is lost: rank " + std::to_string(rank) + ' ' +
+         world.status(rank).text() + (last.empty() ? "" : " after collective " + last) +
+         "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call +
+         "\n  " + hosts_->text();
+}
+
+std::string Farewell::of_one_host(const RankExit& exit) const {
+  const StartedRank& self = hosts_->self;
+  const std::string store = self.host + ':' + std::to_string(self.port);
+  std::string text = hosts_->name_of(exit.rank) + " can't reach the store at " + store +
+                     (self.hosted ? "" : " on " + hosts_->names[0]) +
+                     ": that host is down, or the network to it is cut";
+  if (exit.stopped) {
+    text += "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call;
+  } else {
+    text = exit.text() + '\n' + text;
+  }
+  return with_host(*hosts_, exit.rank, text);
+}
+
+void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
+  Talker talker(hosts_->self, [&](StoreTalk& talk) {
+    talk.comes(kAllEnded, limit);
+    return std::string();
+  });
+  answer_of(talker, held);
+}
+
+bool Farewell::all_succeed(const StartedRank& self) {
+  return Talker(self,
+                [&](StoreTalk& talk) -> std::string {
+                  talk.comes(kOver, kAnyTime);
+                  return talk.comes(kFailed, 1ms) ? "failed" : "";
+                })
+      .answer()
+      .empty();
+}
+
+StartedRank Farewell::of_spares(StartedRank self) {
+  self.group += "/spares";
+  return self;
+}
+
+void Farewell::end_spares(const StartedRank& self, bool succeeded) {
+  StartedRank brief = of_spares(self);
+  brief.timeout = kTalk;
+  try {
+    Talker(brief, [&](StoreTalk& talk) {
+      if (!succeeded) talk.set(kFailed, "1");
+      talk.set(kOver, "1");
+      return std::string();
+    }).answer();
+  } catch (const std::runtime_error&) {
+    return;  // there is no store at which they could wait
+  }
+}
+
+void write_error_file(const std::string& text) {
+  const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (file == nullptr) return;
+  const nlohmann::json content{
+      {"message",
+       {{"message", text}, {"extraInfo", {{"timestamp", std::to_string(std::time(nullptr))}}}}}};
+  try {
+    write_whole_file(file, content.dump());
+  } catch (const std::exception&) {
+    return;  // the text is on stderr
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <launch/hosts.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What processes of one host have in common, and no process of another: a line of text.
+std::string host_identity();
+
+// On which hosts the ranks are. `identities` has the host_identity() of each rank, by rank.
+Hosts find_hosts(const StartedRank& self, const std::vector<std::string>& identities);
+
+// The local address from which packets to `host` are sent: the one by which that host, too, reaches
+// this one. Throws std::runtime_error if the name is unknown or there is no route.
+std::string address_towards(const std::string& host);
+
+}  // namespace fsdp

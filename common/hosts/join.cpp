@@ -1,0 +1,114 @@
+#include <base/text.h>
+#include <comm/call_rings.h>
+#include <hosts/find_hosts.h>
+#include <hosts/join.h>
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+// "rank 1 has not come", "ranks 1, 2 and 3 have not come", "ranks 1 to 7 and 9 have not come"
+std::string have_not_come(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1)
+      ++last;
+    if (last < i + 2) last = i;
+    const std::string first = std::to_string(ranks[i]);
+    parts.push_back(last == i ? first : first + " to " + std::to_string(ranks[last]));
+    i = last + 1;
+  }
+  return (ranks.size() == 1 ? "rank " : "ranks ") + in_a_row(parts, "and") +
+         (ranks.size() == 1 ? " has not come" : " have not come");
+}
+std::string has_not_come(int rank) {
+  return have_not_come({rank});
+}
+
+std::string key(const char* what, int number) {
+  return std::string(what) + '/' + std::to_string(number);
+}
+
+// Gives the other ranks this one's identity. Returns all, a line each, by rank.
+std::string exchange_identities(StoreTalk& talk, const StartedRank& self) {
+  talk.set(key("identity", self.rank), host_identity());
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < self.world_size; ++rank)
+    keys.push_back(key("identity", rank));
+  std::string lines;
+  for (const std::string& identity : talk.get_all(keys, have_not_come))
+    lines += identity + '\n';
+  return lines;
+}
+
+// The lowest rank of a host makes the memory that its ranks share, and waits until they have opened
+// it: the name that it gives them is gone when its process ends.
+std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tell& tell) {
+  const StartedRank& self = hosts.self;
+  const auto ranks = hosts.ranks_of(hosts.here());
+  const std::string where = key("region", hosts.here());
+  if (self.rank == ranks[0]) {
+    auto region = SharedRegion::create_for_started(self.world_size);
+    CallRings(region->call_rings(), Group::world(self.world_size)).set_ranks_here(ranks);
+    Talker(self, [&](StoreTalk& talk) {
+      talk.set(where, region->name());
+      std::vector<std::string> keys;
+      for (size_t i = 1; i < ranks.size(); ++i)
+        keys.push_back(key("opened", ranks[i]));
+      talk.get_all(keys, [&](std::vector<int> missing) {
+        for (int& one : missing)
+          one = ranks[static_cast<size_t>(one) + 1];
+        return have_not_come(missing);
+      });
+      return std::string();
+    }).answer(tell);
+    return region;
+  }
+  auto region =
+      SharedRegion::open(self.world_size, Talker(self, [&](StoreTalk& talk) {
+                                            return talk.get(where, has_not_come(ranks[0]));
+                                          }).answer(tell));
+  Talker(self, [&](StoreTalk& talk) {
+    talk.set(key("opened", self.rank), "1");
+    return std::string();
+  }).answer(tell);
+  return region;
+}
+
+}  // namespace
+
+Joined join(const StartedRank& self, const Talker::Tell& tell) {
+  Joined joined;
+  if (self.rank == 0 && !self.hosted) joined.store = std::make_unique<StoreServer>(self);
+  std::istringstream lines(
+      Talker(self, [&](StoreTalk& talk) { return exchange_identities(talk, self); }).answer(tell));
+  std::vector<std::string> identities;
+  for (std::string line; std::getline(lines, line);)
+    identities.push_back(line);
+  joined.hosts = std::make_shared<Hosts>(find_hosts(self, identities));
+  joined.shared = share_memory(*joined.hosts, tell);
+  return joined;
+}
+
+std::string join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell) {
+  StartedRank self = joined.hosts->self;
+  const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
+  self.rank = static_cast<int>(place - ranks.begin());
+  self.world_size = static_cast<int>(ranks.size());
+  self.has_spares = false;
+  self.group += "/after a loss";
+  joined.hosts = std::make_shared<Hosts>(joined.hosts->without_others(ranks, self));
+  try {
+    joined.shared = share_memory(*joined.hosts, tell);
+  } catch (const std::runtime_error& error) {
+    joined.shared = SharedRegion::create(self.world_size, 1);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace fsdp

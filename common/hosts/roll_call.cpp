@@ -1,0 +1,90 @@
+#include <hosts/roll_call.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Word {
+  std::string word;
+  int64_t first{}, last{};
+
+  bool left(int64_t steps) const { return first == steps || last == steps; }
+};
+
+// The last word of each rank; "here" may come late.
+std::vector<Word> words_in(const std::string& said, size_t ranks) {
+  std::vector<Word> words(ranks);
+  std::istringstream lines(said);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream parts(line);
+    size_t rank = 0;
+    Word word;
+    parts >> rank >> word.word >> word.first >> word.last;
+    if (rank < ranks && (word.word != "here" || words[rank].word.empty())) words[rank] = word;
+  }
+  return words;
+}
+
+// Nothing: they may yet survive.
+std::optional<bool> has_survived(const std::vector<int>& ranks, const std::vector<Word>& words,
+                                 std::chrono::milliseconds since, std::chrono::milliseconds limit) {
+  const auto count = [&](const std::string& word) {
+    return std::count_if(ranks.begin(), ranks.end(),
+                         [&](int rank) { return words[static_cast<size_t>(rank)].word == word; });
+  };
+  if (count("out") > 0) return false;
+  const auto all = static_cast<std::ptrdiff_t>(ranks.size());
+  if (count("left") == all) return true;
+  const std::chrono::milliseconds patience = count("") > 0 ? kToAnswer : time_to_end(limit);
+  if (since < patience) return std::nullopt;
+  return false;
+}
+
+}  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, kind, steps, ranks, spares)
+
+std::string Verdict::text() const {
+  return nlohmann::json(*this).dump();
+}
+
+Verdict Verdict::of(const std::string& text) {
+  return nlohmann::json::parse(text).get<Verdict>();
+}
+
+std::optional<Verdict> verdict(const std::string& said, const Hosts& hosts,
+                               std::chrono::milliseconds since, std::chrono::milliseconds limit,
+                               const AfterLoss& after_loss) {
+  const auto words = words_in(said, hosts.of_rank.size());
+  // A rank that is done has seen that all others are.
+  for (const Word& word : words)
+    if (word.word == "done") return Verdict{.kind = Verdict::Kind::is_done};
+  std::vector<int> survivors;
+  for (size_t host = 0; host < hosts.names.size(); ++host) {
+    const auto ranks = hosts.ranks_of(static_cast<int>(host));
+    const auto survived = has_survived(ranks, words, since, limit);
+    if (!survived) return std::nullopt;
+    if (host == 0 && !*survived) return Verdict();  // rank 0's, whose process gives the verdict
+    if (*survived) survivors.insert(survivors.end(), ranks.begin(), ranks.end());
+  }
+  std::sort(survivors.begin(), survivors.end());
+  Verdict result;
+  for (const int rank : survivors)
+    result.steps = std::max(result.steps, words[static_cast<size_t>(rank)].first);
+  for (const int rank : survivors)
+    if (!words[static_cast<size_t>(rank)].left(result.steps)) return Verdict();
+  if (survivors.size() == words.size()) return Verdict();  // it was no host that failed
+  const int count = after_loss(static_cast<int>(survivors.size()));
+  if (count == 0) return Verdict();
+  result.kind = Verdict::Kind::goes_on;
+  result.ranks.assign(survivors.begin(), survivors.begin() + count);
+  result.spares.assign(survivors.begin() + count, survivors.end());
+  return result;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,157 @@
+#include <base/processes.h>
+#include <base/text.h>
+#include <comm/call_rings.h>
+#include <comm/collective_error.h>
+#include <comm/recording.h>
+#include <hosts/farewell.h>
+#include <hosts/handover.h>
+#include <hosts/join.h>
+#include <hosts/start.h>
+#include <launch/launched.h>
+#include <launch/rank_exit.h>
+#include <launch/rank_process.h>
+#include <launch/run_ranks.h>
+#include <launch/shared_region.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using Body = std::function<int(const RankContext&)>;
+using Say = std::function<void(const std::string&)>;
+
+void say(const std::string& program, const std::string& text) {
+  const char* name = program.empty() ? program_invocation_short_name : program.c_str();
+  std::fprintf(stderr, "%s: %s\n", name, text.c_str());
+}
+
+std::function<void()> if_interrupted(const AtEnd& at_end) {
+  return [&at_end] { at_end("the run was interrupted"); };
+}
+
+// The failure of one rank makes others fail: one process prints it, once, and before a signal can
+// end this process. A killed rank is always printed: others may have noticed it first. Returns the
+// story, or nothing if another process prints it.
+std::string story_of(const RankExit& failed, SharedRegion& shared) {
+  const bool first = shared.first_to_fail();
+  // For ranks that other processes have forked.
+  CallRings(shared.call_rings(), Group::world(shared.world_size()))
+      .set_status(failed.rank, failed.status());
+  return first || failed.signal != 0 ? failed.text() : "";
+}
+
+// Tells how they have ended. Returns the exit status.
+int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
+             Farewell* farewell, const Say& say) {
+  const int told = result.ok() ? share.first : result.first_failure;
+  const RankExit& end = result.ranks[static_cast<size_t>(told)];
+  const std::string own = farewell || result.ok() ? "" : story_of(end, *share.shared);
+  const std::string story = farewell ? farewell->say(end) : own;
+  if (!story.empty()) say(story);
+  if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
+  if (result.ok()) return at_end("") ? 0 : 1;
+  const std::string text = end.text();
+  write_error_file(story.empty() ? text.substr(0, text.find('\n')) : story);
+  at_end(text);
+  return 1;
+}
+
+// A rank that the run does not take waits with it, so that its launcher has it for another try.
+int wait_spare(const StartedRank& self, int world_size, const Say& say) {
+  say("rank " + std::to_string(self.rank) + " is spare: this run takes " +
+      std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
+  try {
+    return Farewell::all_succeed(self) ? 0 : 1;
+  } catch (const std::runtime_error&) {
+    return 1;  // the store has gone; the ranks that train print why
+  }
+}
+
+int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
+                const AfterLoss& after_loss) {
+  Joined joined = join(self, say);
+  HeldSignals held;
+  const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
+  Body runs = body;
+  for (;;) {  // once, and again after each loss of a host
+    const int rank = joined.hosts->self.rank;
+    const Share share{rank, rank + 1, joined.shared, joined.hosts,
+                      [&handover] { Handover::current = handover.get(); }};
+    const auto farewell = Farewell::listen(joined, handover != nullptr);
+    const FailuresElsewhere elsewhere{[&farewell] { return farewell->others_failed(); },
+                                      Farewell::kLook};
+    LaunchResult result =
+        run_ranks(share, held, runs, if_interrupted(at_end), farewell ? &elsewhere : nullptr);
+    RankExit& end = result.ranks[static_cast<size_t>(rank)];
+    Verdict verdict;
+    if (handover && farewell)
+      verdict = farewell->call_roll(end, handover->offered(), after_loss, held, say);
+    const auto has = [rank](const std::vector<int>& ranks) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    };
+    if (has(verdict.ranks)) {
+      handover->choose(verdict.steps);
+      const std::string failure = join_again(joined, verdict.ranks, say);
+      if (!failure.empty())
+        runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };
+      continue;
+    }
+    if (has(verdict.spares)) {
+      handover->free();
+      return wait_spare(Farewell::of_spares(self), static_cast<int>(verdict.ranks.size()), say);
+    }
+    if (verdict.kind == Verdict::Kind::is_done) {
+      end = RankExit();
+      end.rank = rank;
+      result.first_failure = -1;
+    }
+    const int status = conclude(share, result, at_end, farewell.get(), say);
+    if (handover && rank == 0) Farewell::end_spares(self, status == 0);
+    constexpr std::chrono::seconds kForOthersToEnd{2};
+    if (farewell && joined.store)
+      farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
+    return status;
+  }
+}
+
+}  // namespace
+
+int start(int world_size, const Body& body, const std::string& program, const AtEnd& given,
+          std::chrono::milliseconds timeout, const AfterLoss& after_loss) {
+  const Say tell_user = [&](const std::string& text) { say(program, text); };
+  const AtEnd at_end = given ? given : [](const std::string&) { return true; };
+  try {
+    require_one_thread("start()");
+    if (auto self = started_rank()) {
+      if (self->world_size < world_size)
+        throw std::invalid_argument(
+            self->launcher + " has started " + counted(self->world_size, "rank") +
+            ", but this program is to run on " + std::to_string(world_size));
+      static int times = 0;  // that this process has begun to run ranks
+      self->group += '/' + std::to_string(times++);
+      self->timeout = timeout;
+      if (self->rank >= world_size)
+        return wait_spare(after_loss ? Farewell::of_spares(*self) : *self, world_size, tell_user);
+      self->has_spares = self->world_size > world_size;
+      self->world_size = world_size;
+      return run_started(*self, body, at_end, tell_user, after_loss);
+    }
+    replay_rank(world_size, body);
+    const Share share{0, world_size, SharedRegion::create(world_size)};
+    HeldSignals held;
+    return conclude(share, run_ranks(share, held, body, if_interrupted(at_end)), at_end, nullptr,
+                    tell_user);
+  } catch (const std::invalid_argument& error) {
+    tell_user(message_of(error));
+    return 2;
+  } catch (const std::exception& error) {
+    tell_user(message_of(error));
+    return 1;
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,130 @@
+#include <base/text.h>
+#include <launch/launched.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+#include <system_error>
+
+namespace fsdp {
+namespace {
+
+constexpr int kManyRanks = 100'000;
+constexpr uint16_t kUsualPort = 29500;  // torchrun's, and of torch's env:// in every example
+
+// The variables in which a launcher says which rank a process is.
+struct Launcher {
+  std::string name;
+  const char* rank;
+  const char* world_size;
+  const char* local_world_size;  // null: it has none
+  const char* hosts;             // their number; null: it has none
+  const char* job;               // differs between jobs; null: it has none
+};
+
+// Of several that have set theirs, the first has started this process: srun starts the agents of
+// mpirun, and either may start torchrun. SLURM's number of tasks is that of a step: a batch script
+// has none, though it has a SLURM_PROCID.
+const std::array<Launcher, 4> kLaunchers{{
+    {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     nullptr, "PMIX_NAMESPACE"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID"},
+    {"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "SLURM_STEP_NUM_NODES",
+     "SLURM_JOB_ID"},
+}};
+
+std::string variable(const char* name) {
+  const char* value = name != nullptr ? std::getenv(name) : nullptr;
+  return value != nullptr ? one_line(value) : "";
+}
+
+int number_in(const char* name, int least, int most, const std::string& reason = "") {
+  const std::string text = variable(name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
+    return value;
+  }
+  throw std::invalid_argument(std::string(name) + "=" + text + " is no number from " +
+                              std::to_string(least) + " to " + std::to_string(most) + reason);
+}
+
+void require_set(const char* name, const std::string& why) {
+  if (variable(name).empty())
+    throw std::invalid_argument(std::string(name) + " is not set: " + why);
+}
+
+bool has_started_this(const Launcher& launcher) {
+  if (&launcher == kLaunchers.data())
+    return !variable(launcher.rank).empty() || !variable(launcher.world_size).empty();
+  // One process that mpirun or srun has started may be a shell, or start ranks itself.
+  return !variable(launcher.rank).empty() && !variable(launcher.world_size).empty() &&
+         variable(launcher.world_size) != "1";
+}
+
+// RANK that was exported by hand is the same in every process that mpirun starts: each would be
+// rank 0. Variables of torchrun itself are right inside of anything.
+void require_no_contradiction(const Launcher& launcher) {
+  if (&launcher != kLaunchers.data() || !variable(launcher.job).empty()) return;
+  for (const Launcher& other : kLaunchers) {
+    if (&other == &launcher || !has_started_this(other)) continue;
+    for (const auto& [mine, its] :
+         {std::pair{launcher.rank, other.rank}, {launcher.world_size, other.world_size}}) {
+      if (variable(mine) == variable(its)) continue;
+      throw std::invalid_argument(std::string(mine) + "=" + variable(mine) + " contradicts " + its +
+                                  "=" + variable(its) + " of " + other.name +
+                                  ": unset RANK and WORLD_SIZE, or start without " + other.name);
+    }
+  }
+}
+
+// The address of the store. Only what is known is taken: where ranks may be on several hosts, there
+// is no address that is right by itself.
+std::string master_address(const Launcher& launcher, const StartedRank& self) {
+  std::string given = variable("MASTER_ADDR");
+  if (!given.empty()) return given;
+  const bool all_here = self.local_world_size == self.world_size;
+  if (all_here && &launcher != kLaunchers.data()) return "127.0.0.1";
+  require_set("MASTER_ADDR", "the " + std::to_string(self.world_size) + " ranks that " +
+                                 launcher.name +
+                                 " has started find one another at the address of "
+                                 "the host of rank 0; give all of them MASTER_ADDR=ADDRESS");
+  return "";
+}
+
+}  // namespace
+
+std::optional<StartedRank> started_rank() {
+  const Launcher* launcher = nullptr;
+  for (const Launcher& one : kLaunchers)
+    if (launcher == nullptr && has_started_this(one)) launcher = &one;
+  if (launcher == nullptr) return {};
+  const bool plain = launcher == kLaunchers.data();
+  for (const char* name : {launcher->rank, launcher->world_size})
+    require_set(name,
+                "a rank that another program has started needs RANK, WORLD_SIZE, MASTER_ADDR "
+                "and MASTER_PORT");
+  require_no_contradiction(*launcher);
+  StartedRank self;
+  self.launcher = plain && !variable(launcher->job).empty() ? "torchrun" : launcher->name;
+  self.world_size = number_in(launcher->world_size, 1, kManyRanks);
+  self.rank = number_in(
+      launcher->rank, 0, self.world_size - 1,
+      std::string(", for ") + launcher->world_size + "=" + variable(launcher->world_size));
+  if (!variable(launcher->local_world_size).empty())
+    self.local_world_size = number_in(launcher->local_world_size, 1, self.world_size);
+  if (variable(launcher->hosts) == "1") self.local_world_size = self.world_size;
+  self.host = master_address(*launcher, self);
+  if (plain) require_set("MASTER_PORT", "the ranks find one another at MASTER_ADDR:MASTER_PORT");
+  self.port = variable("MASTER_PORT").empty()
+                  ? kUsualPort
+                  : static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535));
+  self.hosted = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  self.group = variable(launcher->job) + '/' +
+               variable(plain ? "TORCHELASTIC_RESTART_COUNT" : "SLURM_STEP_ID");
+  return self;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,123 @@
+#include <ATen/Parallel.h>
+#include <base/processes.h>
+#include <base/standard_output.h>
+#include <comm/call_rings.h>
+#include <comm/collective_error.h>
+#include <comm/recording.h>
+#include <launch/rank_process.h>
+#include <launch/shared_region.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+extern "C" void __cxa_finalize(void*);  // NOLINT: the C++ ABI's name
+
+namespace fsdp {
+namespace {
+
+void keep_message(const RankContext& context, const std::string& message) {
+  char* page = context.shared->message(context.rank);
+  size_t length = std::min(message.size(), SharedRegion::kMessageBytes - 1);
+  std::memcpy(page, message.data(), length);
+  page[length] = 0;
+}
+
+int run_body(const RankContext& context, const std::function<int(const RankContext&)>& body) {
+  std::string failure;
+  int status = 1;
+  try {
+    record_rank(context.rank);
+    const int code = body(context);
+    if (code == 0) flush_output();
+    if (code != 0) failure = "exit status " + std::to_string(code);
+    status = code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
+  } catch (const std::exception& error) {
+    keep_message(context, failure = message_of(error));
+  } catch (...) {
+    keep_message(context, failure = "an exception that is no std::exception");
+  }
+  end_recording(failure);
+  return status;
+}
+
+RankContext this_rank;  // of a process that is one
+int returned = -1;      // the status by which its function has returned
+
+[[noreturn]] void end_rank(int status) {
+  std::cout.flush();
+  std::cerr.flush();
+  const std::string lost = status == 0 ? lost_output() : "";
+  if (status == 0) keep_message(this_rank, lost);
+  std::fflush(nullptr);
+  _exit(lost.empty() ? status : 1);
+}
+
+// exit() first destroys the thread-local objects, the latest first: this one when those are gone
+// that the rank has made. Then its static objects and handlers have their turn, and inherited ones
+// never.
+struct BeforeInheritedObjects {
+  ~BeforeInheritedObjects() {
+    if (returned >= 0) __cxa_finalize(nullptr);
+  }
+};
+
+// Must be called before the rank makes an object: the last one that exit() comes to ends it.
+void end_by_exit(const RankContext& context) {
+  this_rank = context;
+  std::atexit([] { end_rank(returned); });
+  // If the rank calls exit() itself. __cxa_finalize() passes over this kind of handler.
+  on_exit([](int status, void*) { end_rank(status); }, nullptr);
+  [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
+}
+
+// Leaves by exit(), which may take as long as a rank may wait for another; a rank that has failed
+// and is waited for, 5 s.
+[[noreturn]] void leave(int status) {
+  returned = status;
+  int64_t limit = this_rank.shared->longest_wait().count();  // [ms]
+  if (status == 0) keep_message(this_rank, "the destructor of a static object has not returned");
+  if (status != 0) limit = std::min<int64_t>(limit, 5'000);
+  signal(SIGALRM, [](int) { _exit(returned == 0 ? 1 : returned); });
+  const itimerval timer{{}, {limit / 1000, limit % 1000 * 1000}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  std::exit(status);
+}
+
+void use_one_thread() {
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
+}
+
+}  // namespace
+
+void run_rank(const RankContext& context, pid_t parent,
+              const std::function<int(const RankContext&)>& body) {
+  end_by_exit(context);
+  setpgid(0, 0);
+  end_with(parent);
+  // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
+  signal(SIGTTOU, SIG_IGN);
+  use_one_thread();
+  leave(run_body(context, body));
+}
+
+void replay_rank(int world_size, const std::function<int(const RankContext&)>& body) {
+  const auto rank = take_replay();
+  if (!rank) return;
+  const RankContext context{*rank, world_size, SharedRegion::create(world_size)};
+  CallRings(context.shared->call_rings(), Group::world(world_size)).set_ranks_here({*rank});
+  use_one_thread();
+  rank_begins();
+  const int status = run_body(context, body);
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,87 @@
+#include <launch/shared_region.h>
+#include <transports/backends.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+std::shared_ptr<Transport> make_nccl(const RankContext& context,
+                                     const std::shared_ptr<Ledger>& ledger,
+                                     const CommunicatorOptions& options) {
+  if (cuda_backend.make_nccl == nullptr || options.device != cuda_backend.device) {
+    throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
+  }
+  const size_t ranks = context.ranks_here().size();
+  if (ranks > static_cast<size_t>(cuda_backend.gpus)) {
+    throw std::invalid_argument("backend nccl needs " + std::to_string(ranks) +
+                                " GPUs, one for each rank of this host; it has " +
+                                std::to_string(cuda_backend.gpus));
+  }
+  return cuda_backend.make_nccl(context, ledger, options.timeout);
+}
+
+// Over shm or gloo, for tensors of the options' device.
+std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankContext& context,
+                                        const std::shared_ptr<Ledger>& ledger,
+                                        const CommunicatorOptions& options) {
+  const bool shm = backend == "shm";
+  auto transport = shm ? make_shm_transport(context, ledger)
+                       : make_gloo_transport(context, ledger, options.timeout);
+  if (options.device == c10::kCPU) return transport;
+  if (cuda_backend.gpus == 0) {
+    throw std::invalid_argument("device cuda needs a GPU: call gpu::use_gpu_of() first");
+  }
+  if (shm) context.shared->stop_counting(context.rank);
+  // The GPU copies by itself to and from pinned memory; that of the arenas is not.
+  c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
+  return make_staged_transport(std::move(transport), options.device, staging);
+}
+
+}  // namespace
+
+std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
+                           const Group& group) {
+  if (options.backend == "shm" && !context.on_one_host(group)) {
+    throw std::invalid_argument("backend shm: the ranks are on several hosts (" +
+                                context.hosts->text() + "); take auto, which is shm inside a host");
+  }
+  if (options.link && !context.on_one_host(group))
+    throw std::invalid_argument("a simulated link takes ranks of one host");
+  if (options.backend != "auto") return options.backend;
+  const auto gpus = static_cast<size_t>(cuda_backend.gpus);
+  if (options.device == c10::kCUDA && context.ranks_here().size() <= gpus) return "nccl";
+  return context.on_one_host(group) && context.shared->has_arenas() ? "shm" : "gloo";
+}
+
+Compare comparison_over(const std::string& backend, const RankContext& context,
+                        const CommunicatorOptions& options) {
+  const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
+  const Compare wanted = options.compare.value_or(usual);
+  if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
+  // Of ranks that a launcher has started the option is about the calls between hosts.
+  if (!options.link && context.hosts) return Compare::always;
+  throw std::invalid_argument("calls over " +
+                              std::string(options.link ? "a simulated link" : "backend shm") +
+                              " have to be compared always");
+}
+
+std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,
+                                          const std::shared_ptr<Ledger>& ledger,
+                                          const CommunicatorOptions& options) {
+  std::shared_ptr<Transport> transport;
+  if (backend == "nccl") {
+    transport = make_nccl(context, ledger, options);
+  } else if (backend == "shm" || backend == "gloo") {
+    transport = make_on_host(backend, context, ledger, options);
+  } else {
+    throw std::invalid_argument("unknown backend '" + backend +
+                                "': allowed are auto, shm, gloo and nccl");
+  }
+  if (options.link)
+    transport = make_link_transport(std::move(transport), *options.link, ledger, options.clock);
+  return transport;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,83 @@
+#include <base/torch.h>
+#include <comm/recording.h>
+#include <transports/gloo_group.h>
+#include <transports/remote_ledger.h>
+
+#include <cstring>
+#include <type_traits>
+
+namespace fsdp {
+
+static_assert(std::is_trivially_copyable_v<PublishedCall>);
+
+// Each rank's call in one collective of a group that does nothing else, so that calls of other
+// kinds can't come in between. Its memory is no tensor's that is counted.
+struct RemoteLedger::Exchange {
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::vector<PublishedCall> sent, received;  // [W]
+
+  static at::Tensor bytes(std::vector<PublishedCall>& calls) {
+    return at::from_blob(calls.data(), static_cast<int64_t>(calls.size() * sizeof(PublishedCall)),
+                         at::kByte);
+  }
+  void operator()(const PublishedCall& mine) {
+    std::fill(sent.begin(), sent.end(), mine);
+    at::Tensor from = bytes(sent), to = bytes(received);
+    std::vector<int64_t> equal_parts;
+    gloo->alltoall_base(to, from, equal_parts, equal_parts)->wait();
+  }
+};
+
+RemoteLedger::RemoteLedger(const RankContext& context, const CallRings& rings, int rank,
+                           std::chrono::milliseconds timeout)
+    : Ledger(rings, rank, timeout) {
+  const auto size = static_cast<size_t>(group().size);
+  histories_.resize(size);
+  exchange_.reset(new Exchange{connect_gloo(context, *this, "calls", timeout),
+                               std::vector<PublishedCall>(size), std::vector<PublishedCall>(size)});
+}
+
+// As of every gloo group: to destroy it is to wait for its calls.
+RemoteLedger::~RemoteLedger() {
+  if (rings_.lost(rank())) exchange_.release()->gloo.release();
+}
+
+void RemoteLedger::publish(const PublishedCall& call) {
+  const uint64_t sequence = call.call.sequence;
+  require_waited_for(sequence);
+  note(call);
+  try {
+    (*exchange_)(call);
+  } catch (const std::exception& error) {
+    throw failed_in("gloo", sequence, error);
+  }
+  bool all_agree = true;
+  for (size_t other = 0; other < histories_.size(); ++other) {
+    auto& calls = histories_[other].calls;
+    if (calls.size() == kRing) calls.erase(calls.begin());
+    calls.push_back(exchange_->received[other].call);
+    all_agree = all_agree && agree(call.call, calls.back());
+  }
+  if (!all_agree) throw CollectiveError(tell_difference(sequence, group(), histories_));
+}
+
+CollectiveError RemoteLedger::failed_in(const char* library, uint64_t sequence,
+                                        const std::exception& error) {
+  const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
+  // Only of a rank of this host it is known here how it ended; see farewell.h for the others.
+  constexpr std::chrono::milliseconds kMoment{300};
+  if (const auto absent = rings_.absent(kMoment)) return missing(reason, *absent, sequence);
+  rings_.note_lost(rank(), sequence);
+  return fsdp::failed_in(library, group(), rank(), at(rank(), sequence).call, error);
+}
+
+std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
+                                    std::chrono::milliseconds timeout) {
+  const Group& group = rings.group();
+  const int rank = group.rank_of(context.rank);
+  if (replays()) return make_replayed_ledger(rings, rank, timeout);
+  if (context.on_one_host(group)) return std::make_shared<Ledger>(rings, rank, timeout);
+  return std::make_shared<RemoteLedger>(context, rings, rank, timeout);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,238 @@
+#include <base/torch.h>
+#include <comm/ledger.h>
+#include <comm/tree_sum.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
+#include <memory/live_bytes.h>
+#include <transports/backends.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+// What a call needs to know of its rank.
+struct Peers {
+  int rank;  // in the group
+  int size;  // of the group
+  std::shared_ptr<SharedRegion> shared;
+  std::shared_ptr<Ledger> ledger;
+
+  c10::Allocator* allocator() const { return shared->allocator(ledger->group().world_rank(rank)); }
+
+  // The ranks in turn, beginning with this one, so that not all read the same memory at once.
+  int after(int i) const { return (rank + i) % size; }
+};
+
+void copy_bytes(void* to, const void* from, size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A tensor where the other ranks can read it: in place if it lies in an arena, else a copy in this
+// rank's arena.
+class Readable {
+ public:
+  Readable(const Peers& peers, const at::Tensor& tensor)
+      : address_(peers.shared->address_of(tensor.const_data_ptr())) {
+    if (address_ != 0 || tensor.nbytes() == 0) return;
+    MemoryScope scope(MemoryClass::communication);
+    staging_ = peers.allocator()->allocate(tensor.nbytes());
+    std::memcpy(staging_.mutable_get(), tensor.const_data_ptr(), tensor.nbytes());
+    address_ = peers.shared->address_of(staging_.get());
+  }
+
+  uint64_t address() const { return address_; }
+  bool staged() const { return static_cast<bool>(staging_); }
+
+ private:
+  c10::DataPtr staging_;  // owned, until every rank has read it
+  uint64_t address_;
+};
+
+// The calling rank itself moves the bytes, in complete().
+class ShmTransfer final : public Transfer {
+ public:
+  ShmTransfer(const Peers& peers, const Collective& collective)
+      : peers_(peers), collective_(collective) {
+    const Operation operation = collective.call.operation;
+    const bool sends = operation != Operation::barrier &&
+                       (operation != Operation::broadcast || peers.rank == root());
+    if (sends) source_.emplace(peers, collective.input);
+  }
+
+  uint64_t address() const override { return source_ ? source_->address() : 0; }
+
+  // Whether the other ranks read the input in place until they have waited for the call.
+  bool lends() const {
+    return collective_.call.operation == Operation::all_gather && collective_.input.numel() > 0 &&
+           !source_->staged();
+  }
+
+  void complete() override {
+    switch (collective_.call.operation) {
+      case Operation::all_gather:
+        return all_gather();
+      case Operation::reduce_scatter:
+        return reduce_scatter();
+      case Operation::all_reduce:
+        return all_reduce();
+      case Operation::broadcast:
+        return broadcast();
+      case Operation::barrier:  // every rank was seen to have called it
+        return reach(Stage::waited_for);
+    }
+  }
+
+ private:
+  void all_gather() {
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
+    const size_t bytes = collective_.input.nbytes();
+    for (int i = 0; i < peers_.size; ++i) {
+      const int peer = peers_.after(i);
+      copy_bytes(output + peer * bytes, data(peer), bytes);
+    }
+    reach(Stage::waited_for);
+    if (source_->staged()) wait_for_all(Stage::waited_for);
+  }
+
+  void reduce_scatter() {
+    const at::Tensor& output = collective_.output;
+    const size_t offset = peers_.rank * (collective_.input.nbytes() / peers_.size);
+    sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), all_data(offset), output.numel(),
+                collective_.input.scalar_type());
+    meet(Stage::waited_for);  // the input may be changed or freed after wait()
+  }
+
+  // Rank r sums part r of all tensors into part r of its own readable one, which no other rank
+  // reads before. When all ranks have done so, each copies the other parts.
+  void all_reduce() {
+    const auto element = static_cast<int64_t>(collective_.output.element_size());
+    const auto [begin, end] = part(peers_.rank);
+    char* readable = peers_.shared->data_at(address());
+    const at::ScalarType dtype = collective_.output.scalar_type();
+    sum_as_tree(readable + begin * element, dtype, all_data(begin * element), end - begin, dtype);
+    meet(Stage::waited_for);
+
+    char* output = static_cast<char*>(collective_.output.mutable_data_ptr());
+    for (int i = 0; i < peers_.size; ++i) {
+      const int peer = peers_.after(i);
+      const auto [from, to] = part(peer);
+      copy_bytes(output + from * element, data(peer) + from * element, (to - from) * element);
+    }
+    meet(Stage::finished);
+  }
+
+  void broadcast() {
+    if (!source_)
+      copy_bytes(collective_.output.mutable_data_ptr(), data(root()), collective_.output.nbytes());
+    reach(Stage::waited_for);
+    if (source_) wait_for_all(Stage::waited_for);
+  }
+
+  // What `peer` has published for the others to read.
+  const char* data(int peer) const {
+    return peers_.shared->data_at(peers_.ledger->at(peer, sequence()).address);
+  }
+  std::vector<const void*> all_data(size_t offset) const {
+    std::vector<const void*> all;
+    for (int peer = 0; peer < peers_.size; ++peer)
+      all.push_back(data(peer) + offset);
+    return all;
+  }
+
+  std::pair<int64_t, int64_t> part(int peer) const {
+    constexpr int64_t kAligned = 16;  // elements
+    const int64_t numel = collective_.output.numel();
+    int64_t each = (numel + peers_.size - 1) / peers_.size;
+    each = (each + kAligned - 1) / kAligned * kAligned;
+    return {std::min(numel, peer * each), std::min(numel, (peer + 1) * each)};
+  }
+
+  int root() const { return peers_.ledger->group().rank_of(collective_.call.root); }
+  uint64_t sequence() const { return collective_.call.sequence; }
+  void reach(Stage stage) { peers_.ledger->reach(sequence(), stage); }
+  void wait_for_all(Stage stage) { peers_.ledger->wait_for_all(sequence(), stage); }
+  void meet(Stage stage) {
+    reach(stage);
+    wait_for_all(stage);
+  }
+
+  Peers peers_;
+  Collective collective_;
+  std::optional<Readable> source_;  // what the others read of this rank
+};
+
+// Keeps tensors alive that the other ranks read in place until they have, whatever the caller does.
+class Lent {
+ public:
+  explicit Lent(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  // A rank that leaves does not wait for the others: what they still read stays as it is, to the
+  // end of the process.
+  ~Lent() {
+    give_back();
+    for (auto& [sequence, tensor] : tensors_)
+      tensor.unsafeReleaseTensorImpl();
+  }
+
+  void add(uint64_t sequence, const at::Tensor& tensor) {
+    give_back();
+    tensors_.emplace_back(sequence, tensor);
+  }
+
+  void wait_for_readers() {
+    for (; !tensors_.empty(); tensors_.pop_front())
+      ledger_->wait_for_all(tensors_.front().first, Stage::waited_for);
+  }
+
+ private:
+  void give_back() {
+    while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, Stage::waited_for))
+      tensors_.pop_front();
+  }
+
+  std::shared_ptr<Ledger> ledger_;
+  std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
+};
+
+// There is no thread besides, so every run does the same.
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}
+
+  std::unique_ptr<Transfer> begin(const Collective& collective) override {
+    auto transfer = std::make_unique<ShmTransfer>(peers_, collective);
+    if (transfer->lends()) lent_.add(collective.call.sequence, collective.input);
+    return transfer;
+  }
+
+  c10::Allocator* allocator() override { return peers_.allocator(); }
+  void wait_for_readers() override { lent_.wait_for_readers(); }
+
+ private:
+  Peers peers_;
+  Lent lent_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
+                                              std::shared_ptr<Ledger> ledger) {
+  if (!context.shared->has_arenas()) {
+    throw std::invalid_argument(
+        "backend shm: ulimit -f does not let this process make the memory that ranks share; raise "
+        "it, or take gloo");
+  }
+  return std::make_shared<ShmTransport>(
+      Peers{ledger->rank(), ledger->group().size, context.shared, ledger});
+}
+
+}  // namespace fsdp
