@@ -13,7 +13,7 @@ set(public_headers
     comm/communicator_options.h comm/default_timeout.h comm/group.h comm/handle.h comm/link.h
     comm/rank_status.h comm/tree_sum.h hosts/start.h launch/collect.h launch/hosts.h
     launch/launched.h launch/launcher.h launch/rank_context.h launch/rank_exit.h
-    memory/live_bytes.h memory/memory_class.h nn/module.h nn/unit_policy.h optim/exact_sum.h
+    memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h nn/unit_policy.h optim/exact_sum.h
     optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
     optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
     state/model_state.h state/whole_state.h)

@@ -1,5 +1,4 @@
-#include <fsdp/fully_shard.h>
-#include <fsdp/sharded_optimizer.h>
+#include <fsdp/fsdp.h>
 
 #include <cstdio>
 

@@ -1,7 +1,4 @@
-#include <fsdp/fully_shard.h>
-#include <fsdp/memory/counting_allocator.h>
-#include <fsdp/plan_step.h>
-#include <fsdp/sharded_optimizer.h>
+#include <fsdp/fsdp.h>
 
 #include <cstdio>
 

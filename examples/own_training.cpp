@@ -1,5 +1,4 @@
-#include <fsdp/fully_sharded_data_parallel.h>
-#include <fsdp/module_of.h>
+#include <fsdp/fsdp.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
 

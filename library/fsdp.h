@@ -57,5 +57,6 @@
 #include <state/whole_state.h>
 
 // What a run takes, and what one would take.
+#include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <plan_step.h>

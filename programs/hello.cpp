@@ -3,6 +3,7 @@
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <command_line/command_line.h>
+#include <hosts/start.h>
 #include <launch/rank_context.h>
 #include <memory/counting_allocator.h>
 #include <trace/recorder.h>

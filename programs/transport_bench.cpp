@@ -3,7 +3,7 @@
 #include <comm/communicator_options.h>
 #include <command_line/command_line.h>
 #include <command_line/usage.h>
-#include <launch/rank_context.h>
+#include <launch/launcher.h>
 
 #include <cstdio>
 #include <cstring>

@@ -51,22 +51,16 @@ std::string in_short_lines(const std::string& text) {
 
 }  // namespace
 
-Printed::Printed() : file_(memfd_create("fsdp-printed", MFD_CLOEXEC)) {
-  if (file_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
-}
-
-Printed::~Printed() {
-  close(file_);
-}
+Printed::Printed() : file_(memory_file("fsdp-printed")) {}
 
 int64_t Printed::size() const {
   struct stat status {};
-  return fstat(file_, &status) == 0 ? status.st_size : 0;
+  return fstat(number(), &status) == 0 ? status.st_size : 0;
 }
 
 std::string Printed::text(int64_t begin, int64_t end) const {
   std::string text(static_cast<size_t>(std::clamp(end - begin, int64_t{0}, kRead)), '\0');
-  const ssize_t count = pread(file_, text.data(), text.size(), begin);
+  const ssize_t count = pread(number(), text.data(), text.size(), begin);
   text.resize(static_cast<size_t>(std::max(count, ssize_t{0})));
   return text;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <base/memory_file.h>
+
 #include <cstdint>
 #include <string>
 
@@ -8,11 +10,9 @@ namespace fsdp {
 // What a test program prints: a file in memory, to which its processes write.
 class Printed {
  public:
-  Printed();  // throws std::system_error if there is no such file
-  ~Printed();
-  Printed(const Printed&) = delete;  // it owns the file
+  Printed();  // throws std::system_error if the system makes no file in memory
 
-  int number() const { return file_; }
+  int number() const { return file_.descriptor; }
   int64_t size() const;  // [bytes]
 
   // For a report, bytes [begin, end) in whole lines, the last one ended. Of more than 60 lines only
@@ -27,7 +27,7 @@ class Printed {
  private:
   std::string text(int64_t begin, int64_t end) const;  // at most 64 KiB of it
 
-  int file_;
+  OpenFile file_;
 };
 
 }  // namespace fsdp

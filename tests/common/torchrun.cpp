@@ -1,9 +1,9 @@
 #include <arpa/inet.h>
+#include <base/memory_file.h>
 #include <base/torch.h>
 #include <fcntl.h>
 #include <hosts/start.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,8 +105,8 @@ using Body = std::function<int(const RankContext&)>;
 
 Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables& changes,
                OfFailure others) {
-  const int said = memfd_create("said", MFD_CLOEXEC);
-  require(said >= 0 && fcntl(said, F_SETFL, O_APPEND) == 0, "memfd_create");
+  const OpenFile said = memory_file("said");
+  require(fcntl(said.descriptor, F_SETFL, O_APPEND) == 0, "fcntl");
   std::fflush(nullptr);
   std::vector<pid_t> processes;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -117,7 +117,7 @@ Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables&
     require(process >= 0, "fork");
     if (process == 0) {
       setpgid(0, processes.empty() ? 0 : processes[0]);
-      run_rank(environment, world_size, body, said);
+      run_rank(environment, world_size, body, said.descriptor);
     }
     processes.push_back(process);
     setpgid(process, processes[0]);
@@ -132,10 +132,8 @@ Ended torchrun(int world_size, uint16_t port, const Body& body, const Variables&
     ended.statuses[static_cast<size_t>(rank)] = status;
     if (status != 0 && others == OfFailure::told) kill(-processes[0], SIGTERM);
   }
-  ended.said.resize(static_cast<size_t>(lseek(said, 0, SEEK_END)));
-  require(pread(said, ended.said.data(), ended.said.size(), 0) >= 0, "pread");
-  close(said);
-  ended.said = std::regex_replace(ended.said, std::regex("program: rank [0-9]+ waits: .*\n"), "");
+  ended.said = std::regex_replace(content_of(said, "what ranks print"),
+                                  std::regex("program: rank [0-9]+ waits: .*\n"), "");
   return ended;
 }
 

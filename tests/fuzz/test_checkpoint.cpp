@@ -1,6 +1,7 @@
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <exchange/export.h>
+#include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <state/checkpoint.h>
 #include <task5_sharded_optimizer/each_element.h>

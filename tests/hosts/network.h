@@ -1,6 +1,5 @@
 #pragma once
 
-#include <hosts/start.h>
 #include <poll.h>
 #include <sys/types.h>
 

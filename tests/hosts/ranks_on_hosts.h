@@ -5,7 +5,7 @@
 #include <common/expect_text.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <launch/rank_context.h>
+#include <hosts/start.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

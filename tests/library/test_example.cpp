@@ -1,5 +1,6 @@
 #include <base/child_program.h>
 #include <gtest/gtest.h>
+#include <hosts/start.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

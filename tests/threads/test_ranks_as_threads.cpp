@@ -2,6 +2,7 @@
 #include <comm/communicator_options.h>
 #include <fully_shard.h>
 #include <gtest/gtest.h>
+#include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <sharded_optimizer.h>
 #include <testing/toy_model.h>

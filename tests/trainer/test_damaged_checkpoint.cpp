@@ -1,5 +1,6 @@
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
+#include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <signal.h>
 #include <state/checkpoint.h>
