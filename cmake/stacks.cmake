@@ -14,14 +14,14 @@ endforeach()
 target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
 
 # Compiles the tests that follow as few files: half of the time of a file goes into what it includes. So up
-# to five tests are one file, but there are at least two, for two cores.
+# to seven tests are one file, but there are at least two, for two cores.
 function(compile_tests_together target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)
   list(LENGTH ARGN tests)
   math(EXPR batch "(${tests} + 1) / 2")
-  if(batch GREATER 5)
-    set(batch 5)
+  if(batch GREATER 7)
+    set(batch 7)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON
                                              UNITY_BUILD_BATCH_SIZE ${batch})

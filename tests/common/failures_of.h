@@ -3,6 +3,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace fsdp {
@@ -23,6 +24,18 @@ std::vector<testing::TestPartResult> result_of(Test test) {
   for (int i = 0; i < parts.size(); ++i)
     result.push_back(parts.GetTestPartResult(i));
   return result;
+}
+
+// The text of the one failure in `test`, which names a line of the file of the running test.
+template <class Test>
+std::string failure_of(Test test) {
+  const auto result = result_of(test);
+  EXPECT_EQ(result.size(), 1U);
+  if (result.size() != 1) return "";
+  EXPECT_TRUE(result[0].failed());
+  EXPECT_STREQ(result[0].file_name(),
+               testing::UnitTest::GetInstance()->current_test_info()->file());
+  return result[0].message();
 }
 
 // The text of all of it.

@@ -7,8 +7,6 @@
 #include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <memory/storage.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <functional>
@@ -17,7 +15,6 @@
 
 #include "collectives.h"
 #include "expect_text.h"
-#include "in_a_process.h"
 #include "rank_failure.h"
 #include "shared_words.h"
 
@@ -86,50 +83,6 @@ TEST_P(CollectiveErrors, a_rank_that_leaves_early_is_named_at_once) {
         "barrier end (collective #1): rank 2 has ended with status 0 after collective #0 "
         "all_gather layers.4\nlikely cause: rank 2 left its function, or called exit()");
   }
-}
-
-TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
-  const auto result = launch(2, [](const RankContext& context) {
-    const std::chrono::milliseconds timeout(context.rank == 0 ? 500 : 60'000);
-    auto comm = Communicator::create(context, {"gloo", timeout, {}});
-    Handle call = comm->all_reduce(at::ones({4}), "norm");
-    if (context.rank == 1) raise(SIGSTOP);
-    call.wait();
-    return 0;
-  });
-  const std::string text = result.ranks[0].text();
-  EXPECT_CONTAINS(text, "rank 0: all_reduce norm (collective #0) failed in gloo (");
-  EXPECT_CONTAINS(text, "): rank 1 called it but has not waited for it\n");
-  EXPECT_CONTAINS(text,
-                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
-}
-
-TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
-  const auto with_limit = [](rlim_t files) {
-    return failure(launch(4, [&](const RankContext& context) {
-      const rlimit limit{files, files};
-      setrlimit(RLIMIT_NOFILE, &limit);
-      all_gather(*Communicator::create(context, {"gloo", 5000ms, {}}), "layers.0");
-      return 0;
-    }));
-  };
-  const std::string text = with_limit(12);
-  EXPECT_CONTAINS(text, ": backend gloo needs ");
-  EXPECT_CONTAINS(text,
-                  " open files to connect 4 ranks, and this process may have 12; raise the limit");
-  // Nothing lies between: with what it asks for it connects.
-  const rlim_t needed = std::stoul(text.substr(text.find("needs ") + 6));
-  EXPECT_EQ(with_limit(needed), "");
-}
-
-TEST_IN_A_PROCESS(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
-  const auto shared = SharedRegion::create_for_started(2);
-  const std::string path = shared->rendezvous_path();
-  close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
-  EXPECT_EQ(error_of([&] {
-              rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
-            }),
-            "cannot open " + path + ": is /proc mounted?");
 }
 
 TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
@@ -218,15 +171,6 @@ TEST_P(CollectiveErrors, tensors_of_wrong_sizes_or_dtypes_or_without_memory_are_
                   "needs tensors of one dtype: output [4] Double, input [8] Half");
   EXPECT_CONTAINS(refusal(16, at::kFloat, at::kFloat, true, /*bytes=*/32),
                   "all_gather unit needs tensors with memory: output [16] Float, input [8] Float");
-}
-
-TEST(Communicator, refuses_an_unknown_backend_and_nccl_without_cuda) {
-  const auto refusal = [](const std::string& backend) {
-    return failure(1, {backend, 1000ms, {}}, [](Communicator&) {});
-  };
-  EXPECT_CONTAINS(refusal("smoke"),
-                  "unknown backend 'smoke': allowed are auto, shm, gloo and nccl");
-  EXPECT_CONTAINS(refusal("nccl"), "backend nccl needs a CUDA build");
 }
 
 }  // namespace

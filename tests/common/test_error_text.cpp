@@ -1,6 +1,5 @@
 #include <base/torch.h>
 #include <testing/error_text.h>
-#include <testing/memory_limit.h>
 #include <testing/multi_rank.h>
 
 #include <memory>
@@ -68,19 +67,6 @@ TEST(ErrorText, says_what_bad_weak_ptr_means) {
   const RankRun run = try_ranks(1, [](TestRank&) { Object().shared_from_this(); });
   EXPECT_CONTAINS(run.failure(), "shared_from_this() was called on an object that no shared_ptr ");
   EXPECT_CONTAINS(run.failure(), "(it says: bad_weak_ptr)");
-}
-
-TEST(Crash, runaway_allocation_is_reported_as_such) {
-  const RankRun run = try_ranks(1, [](TestRank&) {
-    ASSERT_TRUE(limit_memory(int64_t{1} << 30)) << "not under a sanitizer";
-    std::vector<at::Tensor> all;
-    for (;;)
-      all.push_back(at::zeros({int64_t{1} << 26}));
-  });
-  if (run.failure().find("not under a sanitizer") != std::string::npos) {
-    GTEST_SKIP() << "a sanitizer's memory has no limit";
-  }
-  EXPECT_CONTAINS(run.failure(), "it exceeded the limit of memory of a test");
 }
 
 }  // namespace

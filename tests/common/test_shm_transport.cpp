@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 #include <launch/shared_region.h>
 #include <memory/live_bytes.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <functional>
-#include <stdexcept>
 
 #include "expect_text.h"
-#include "in_a_process.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -105,47 +102,6 @@ TEST(ShmTransport, names_a_rank_that_called_but_does_not_wait) {
   EXPECT_CONTAINS(failure(2, {.timeout = 500ms}, body),
                   "rank 0: reduce_scatter layers.0 (collective #0) timed out after 0.5 s: "
                   "rank 1 called it but has not waited for it\nlikely cause: a handle that");
-}
-
-// What this process has mapped, and so many more bytes, are all that it may map from now on.
-void leave_addresses(size_t bytes) {
-  size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t limit = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + bytes;
-  const rlimit limits{limit, limit};
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &limits), 0);
-}
-
-TEST_IN_A_PROCESS(SharedRegion, has_smaller_arenas_where_addresses_are_few) {
-  leave_addresses(size_t{2} << 30);
-  const auto region = SharedRegion::create(4);
-  const auto some = region->allocator(3)->allocate(200 << 20);
-  const Mapping for_all_else("the rest", size_t{900} << 20);
-  const std::string error =
-      error_of<std::runtime_error>([&] { region->allocator(0)->allocate(300 << 20); });
-  EXPECT_CONTAINS(error, "has no room for 314572800 bytes; there are no more addresses for it, ");
-}
-
-TEST_IN_A_PROCESS(SharedRegion, is_not_written_into_core_files_and_is_small_under_valgrind) {
-  setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
-  const auto region = SharedRegion::create(1);
-  EXPECT_CONTAINS(error_of([&] { region->allocator(0)->allocate(100 << 20); }), "has no room");
-  const auto data = region->allocator(0)->allocate(64);
-  const auto place = reinterpret_cast<uintptr_t>(data.get());
-  std::ifstream maps("/proc/self/smaps");
-  std::string line;
-  for (uintptr_t begin = 1, end = 0; place < begin || place >= end;) {
-    ASSERT_TRUE(std::getline(maps, line));
-    std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end);
-  }
-  while (line.rfind("VmFlags:", 0) != 0)
-    ASSERT_TRUE(std::getline(maps, line));
-  EXPECT_CONTAINS(line, " dd");
-}
-
-TEST(SharedRegion, has_smaller_arenas_where_ranks_are_many) {
-  const auto region = SharedRegion::create(64, size_t{4} << 40);
-  EXPECT_TRUE(region->has_arenas());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <memory/counting_allocator.h>
-#include <memory/device_blocks.h>
 #include <memory/live_bytes.h>
 #include <memory/storage.h>
 
@@ -8,10 +7,6 @@
 
 namespace fsdp {
 namespace {
-
-const void* address(int64_t number) {
-  return reinterpret_cast<const void*>(number * 512);
-}
 
 TEST_IN_A_PROCESS(Storage, is_regrown_under_its_existing_views) {
   counting_allocator::install();
@@ -30,30 +25,6 @@ TEST_IN_A_PROCESS(Storage, is_regrown_under_its_existing_views) {
     EXPECT_EQ(storage.nbytes(), 0);
     EXPECT_EQ(part.sizes(), at::IntArrayRef({2, 2}));
   }
-}
-
-TEST_IN_A_PROCESS(DeviceBlocks, are_live_bytes_of_a_class_and_may_move_to_another) {
-  {
-    const MemoryScope scope(MemoryClass::shards);
-    device_blocks::allocated(address(1), 100);
-  }
-  device_blocks::allocated(address(2), 30);
-  EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 100);
-  EXPECT_EQ(live_bytes::now()[MemoryClass::rest], 30);
-  device_blocks::reclassify(address(1), MemoryClass::gradients);
-  EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 0);
-  EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 100);
-  device_blocks::freed(address(1));
-  EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 0);
-  EXPECT_EQ(live_bytes::now().total, 30);
-  EXPECT_EQ(live_bytes::peak_total(), 130) << "a move raises no peak";
-}
-
-TEST_IN_A_PROCESS(DeviceBlocks, of_negative_sizes_or_without_a_report_are_not_counted) {
-  EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
-  device_blocks::freed(address(1));
-  device_blocks::reclassify(address(2), MemoryClass::gradients);
-  EXPECT_EQ(live_bytes::now().total, 0);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "expect_text.h"
 #include "in_a_process.h"
 
 namespace fsdp {
@@ -149,22 +148,6 @@ TEST_IN_A_PROCESS(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) 
       EXPECT_TRUE(torch::equal(result, results[0]));
     EXPECT_FALSE(torch::equal(start, results[0]));
   }
-}
-
-TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_matches) {
-  const std::vector<ParameterGroup> groups{{"ln|bias$", {}}, {"^h\\.0\\.", {}}, {"", {}}};
-  EXPECT_EQ(group_of("h.0.ln_1.weight", groups), 0u);
-  EXPECT_EQ(group_of("h.3.attn.c_attn.bias", groups), 0u);
-  EXPECT_EQ(group_of("h.0.attn.c_attn.weight", groups), 1u);
-  EXPECT_EQ(group_of("wte.weight", groups), 2u);
-}
-
-TEST(ParameterGroups, an_error_names_the_parameter_or_the_pattern) {
-  const auto refusal = [](const std::string& pattern) {
-    return error_of<std::invalid_argument>([&] { group_of("wte.weight", {{pattern, {}}}); });
-  };
-  EXPECT_CONTAINS(refusal("ln"), "wte.weight");
-  EXPECT_CONTAINS(refusal("("), "'('");
 }
 
 }  // namespace

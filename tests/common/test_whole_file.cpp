@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <iterator>
 #include <stdexcept>
 
 #include "expect_text.h"
+#include "files_in.h"
 #include "in_a_process.h"
 #include "limit_file_size.h"
 #include "temporary_folder.h"
@@ -24,10 +24,6 @@ mode_t mode_of(const std::string& path) {
   struct stat status {};
   lstat(path.c_str(), &status);
   return status.st_mode;
-}
-
-auto files_in(const std::string& folder) {
-  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
 }
 
 std::string refusal(const std::string& path, const std::string& content = "text") {
@@ -74,39 +70,6 @@ TEST(WholeFile, that_can_not_be_written_is_reported_before_and_at_the_write) {
   }
   EXPECT_EQ(reason_not_to_write(folder.path() + '/' + std::string(255, 'x')), "");
   EXPECT_EQ(files_in(folder.path()), 2);
-}
-
-TEST(OutputFolder, that_can_not_be_written_is_reported_before) {
-  const TemporaryFolder folder;
-  const std::string file = folder.write("file", "x"), link = folder.path() + "/link";
-  fs::create_symlink("nowhere", link);
-  for (const auto& [path, reason] : std::vector<std::pair<std::string, std::string>>{
-           {folder.path(), ""},
-           {folder.path() + "/new/one/", ""},
-           {file, "Not a directory"},
-           {file + "/run", "Not a directory"},
-           {link + "/run", "No such file or directory"},
-           {"/proc/run", "No such file or directory"},
-           {folder.path() + '/' + std::string(300, 'x') + "/run", "File name too long"}})
-    EXPECT_EQ(reason_not_to_fill(path), reason) << path;
-  EXPECT_EQ(files_in(folder.path()), 2) << "nothing is left behind";
-}
-
-TEST(InputFile, that_can_not_be_read_is_reported) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(reason_not_to_read(folder.write("file", "x")), "");
-  EXPECT_EQ(reason_not_to_read("/dev/null"), "");
-  EXPECT_EQ(reason_not_to_read(folder.path() + "/none"), "No such file or directory");
-  EXPECT_EQ(reason_not_to_read(folder.path() + "/file/none"), "Not a directory");
-  EXPECT_EQ(reason_not_to_read(folder.path()), "Is a directory");
-}
-
-TEST(PlainFile, holds_something_unless_it_is_empty_or_open_in_a_process) {
-  const TemporaryFolder folder;
-  EXPECT_TRUE(holds_something(folder.write("file", "x")));
-  for (const std::string& path : {folder.write("empty", ""), folder.path() + "/none", folder.path(),
-                                  std::string("/dev/stdout"), std::string("/dev/null")})
-    EXPECT_FALSE(holds_something(path)) << path;
 }
 
 TEST(WholeFile, comes_in_pieces_too) {

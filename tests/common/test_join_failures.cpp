@@ -6,13 +6,8 @@
 #include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <testing/channel.h>
-#include <testing/multi_rank.h>
 #include <unistd.h>
-
-#include <sstream>
 
 #include "collectives.h"
 #include "expect_text.h"
@@ -26,39 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
-
-Body collectives(std::vector<Channel>& channels, const std::string& backend = "auto") {
-  return [&channels, backend](const RankContext& context) {
-    const auto comm = Communicator::create(context, {.backend = backend, .timeout = 10s});
-    if (backend == "auto" && comm->backend() != "shm")
-      throw std::logic_error("auto is " + comm->backend());
-    send_collectives(*comm, context.rank, channels[context.rank]);
-    return 0;
-  };
-}
-
-MULTI_RANK_SUITE_ON(JoinedRanks, 1, 2, 3);
-
-// In a store that torchrun hosts, and in one that rank 0 does.
-MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
-  std::vector<Channel> forked(world_size());
-  ASSERT_TRUE(launch(world_size(), collectives(forked)).ok());
-  const HostedStore store;
-  const ReservedPort port;
-  for (const auto& [backend, hosted] :
-       {std::pair<std::string, bool>("auto", true), {"gloo", false}}) {
-    std::vector<Channel> joined(world_size());
-    const Ended ended =
-        torchrun(world_size(), hosted ? store.port() : port.number(), collectives(joined, backend),
-                 {{"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"}});
-    EXPECT_EQ(ended.said, "");
-    EXPECT_EQ(ended.statuses, std::vector<int>(world_size(), 0));
-    for (int rank = 0; rank < world_size(); ++rank) {
-      ASSERT_EQ(forked[rank].frames().size(), 4u);
-      EXPECT_EQ(joined[rank].frames(), forked[rank].frames()) << "rank " << rank;
-    }
-  }
-}
 
 // For ranks that something else has to end; if nothing does, the limit of torchrun() does.
 void wait_for_the_end() {
@@ -257,22 +219,6 @@ TEST(JoinFailures, a_store_whose_address_nobody_knows_is_named) {
   const ReservedPort silent;
   EXPECT_CONTAINS(refusal({1, 2, "127.0.0.1", silent.number(), true, "a", 200ms}),
                   "can't reach the store (store at 127.0.0.1:" + std::to_string(silent.number()));
-}
-
-TEST(SharedRegion, can_be_opened_by_its_user_alone) {
-  const auto made = SharedRegion::create_for_started(2);
-  std::istringstream names(made->name());
-  for (std::string name; names >> name;) {
-    struct stat status {};
-    ASSERT_EQ(stat(name.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0600u) << name;
-  }
-}
-
-TEST(SharedRegion, cannot_be_opened_by_ranks_of_another_program) {
-  const auto made = SharedRegion::create_for_started(2);
-  EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
-  EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+// How a process ends.
+namespace fsdp {
+
+inline int status_of(pid_t process) {
+  int status = 0;
+  waitpid(process, &status, 0);
+  return status;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+// Counts the files of a folder.
+namespace fsdp {
+
+inline auto files_in(const std::string& folder) {
+  using Entries = std::filesystem::directory_iterator;
+  return std::distance(Entries(folder), Entries());
+}
+
+}  // namespace fsdp

@@ -1,0 +1,63 @@
+#include <comm/communicator.h>
+#include <comm/rendezvous.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "collectives.h"
+#include "expect_text.h"
+#include "in_a_process.h"
+#include "rank_failure.h"
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
+  const auto result = launch(2, [](const RankContext& context) {
+    const std::chrono::milliseconds timeout(context.rank == 0 ? 500 : 60'000);
+    auto comm = Communicator::create(context, {"gloo", timeout, {}});
+    Handle call = comm->all_reduce(at::ones({4}), "norm");
+    if (context.rank == 1) raise(SIGSTOP);
+    call.wait();
+    return 0;
+  });
+  const std::string text = result.ranks[0].text();
+  EXPECT_CONTAINS(text, "rank 0: all_reduce norm (collective #0) failed in gloo (");
+  EXPECT_CONTAINS(text, "): rank 1 called it but has not waited for it\n");
+  EXPECT_CONTAINS(text,
+                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
+}
+
+TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
+  const auto with_limit = [](rlim_t files) {
+    return failure(launch(4, [&](const RankContext& context) {
+      const rlimit limit{files, files};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      all_gather(*Communicator::create(context, {"gloo", 5000ms, {}}), "layers.0");
+      return 0;
+    }));
+  };
+  const std::string text = with_limit(12);
+  EXPECT_CONTAINS(text, ": backend gloo needs ");
+  EXPECT_CONTAINS(text,
+                  " open files to connect 4 ranks, and this process may have 12; raise the limit");
+  // Nothing lies between: with what it asks for it connects.
+  const rlim_t needed = std::stoul(text.substr(text.find("needs ") + 6));
+  EXPECT_EQ(with_limit(needed), "");
+}
+
+TEST_IN_A_PROCESS(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
+  const auto shared = SharedRegion::create_for_started(2);
+  const std::string path = shared->rendezvous_path();
+  close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
+  EXPECT_EQ(error_of([&] {
+              rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
+            }),
+            "cannot open " + path + ": is /proc mounted?");
+}
+
+}  // namespace
+}  // namespace fsdp
