@@ -1,13 +1,7 @@
-#include <comm/communicator.h>
-#include <comm/communicator_options.h>
-#include <launch/rank_context.h>
-#include <launch/shared_region.h>
-#include <signal.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
@@ -16,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <random>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -257,41 +250,6 @@ MULTI_RANK_TEST(DamagedCheckpoint, that_can_not_be_read_to_its_end_is_refused) {
   EXPECT_EQ(texts[0], copies.copies[0] + "/checkpoint.json: is no plain file");
   EXPECT_EQ(texts[1], copies.copies[1] + "/rank-0001-of-0002.safetensors: is no plain file");
   EXPECT_EQ(texts[2], copies.copies[2] + "/checkpoint.json: is JSON that is nested too deep");
-}
-
-// Saves one checkpoint after the other until it is killed.
-[[noreturn]] void save_for_ever(const std::string& folder, int64_t step) {
-  at::set_num_threads(1);
-  const auto comm = Communicator::create({0, 1, SharedRegion::create(1, size_t{1} << 20)});
-  for (;; ++step) {
-    const auto format = step % 2 == 0 ? CheckpointFormat::full : CheckpointFormat::sharded;
-    save_checkpoint(folder, format, step, {}, whole_state(), *comm);
-    remove_old_checkpoints(folder, 1);
-  }
-}
-
-TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
-  constexpr int kKills = 5;
-  const TemporaryFolder folder;
-  std::mt19937 random(1);  // NOLINT: the same moments in every run
-  for (int i = 0; i < kKills; ++i) {
-    const int64_t before = latest_step(folder.path()).value_or(0);
-    const pid_t child = fork();
-    ASSERT_NE(child, -1);
-    if (child == 0) save_for_ever(folder.path(), before + 1);
-    // It saves at least one; where it is after so many looks is a matter of chance.
-    while (latest_step(folder.path()).value_or(0) == before)
-      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "it ended by itself";
-    for (auto looks = random() % 200; looks > 0; --looks)
-      latest_step(folder.path());
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    run_ranks(1, [&](TestRank& rank) {
-      const ModelState state = whole_state(true);
-      load_checkpoint(find_checkpoint(folder.path()).folder, state, nullptr, *rank.communicator());
-      EXPECT_TRUE(equal(state, whole_state()));
-    });
-  }
 }
 
 }  // namespace

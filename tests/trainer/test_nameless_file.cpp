@@ -10,74 +10,8 @@
 
 #include <filesystem>
 
-// Where the optimizer's moments lie in files.
 namespace fsdp {
 namespace {
-
-// Five updates of `n` elements, with moments in memory or in `file`: parameter and moments.
-std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<StateFile> file) {
-  OptimizerOptions options;
-  options.moments = std::move(file);
-  const auto parameter = torch::sin(torch::arange(n)), gradient = torch::empty({n});
-  std::vector<Piece> pieces;
-  int64_t begin = 0;
-  for (const int64_t size : {int64_t{16}, n - 32, int64_t{16}}) {
-    pieces.push_back(
-        {parameter.narrow(0, begin, size), gradient.narrow(0, begin, size), {}, {}, {}});
-    begin += size;
-  }
-  for (int step = 0; step < 5; ++step) {
-    gradient.copy_(torch::cos(torch::arange(n) * (step + 1.0)));
-    update(options, pieces);
-  }
-  std::vector<at::Tensor> result{parameter};
-  for (const Piece& piece : pieces) {
-    result.push_back(piece.exp_avg.clone());
-    result.push_back(piece.exp_avg_sq.clone());
-    result.push_back(piece.step);
-  }
-  return result;
-}
-
-TEST(StateFile, gives_moments_the_same_bits_as_memory_does) {
-  const TemporaryFolder folder;
-  in_a_process([&] {
-    const int64_t n = (int64_t{1} << 22) + 4800;  // more than the part that is updated at a time
-    const int64_t bytes = 2 * 4 * n;
-    const auto expected = after_updates(n, nullptr);
-    for (const int64_t pinned : {int64_t{0}, int64_t{1} << 20, bytes}) {
-      const auto file = std::make_shared<StateFile>(folder.path(), bytes, pinned);
-      const auto result = after_updates(n, file);
-      ASSERT_EQ(result.size(), expected.size());
-      for (size_t i = 0; i < result.size(); ++i)
-        EXPECT_TRUE(at::equal(result[i], expected[i])) << i << ", " << pinned << " pinned";
-    }
-  });
-}
-
-TEST(StateFile, counts_the_pages_that_stay_in_memory_and_no_other) {
-  const TemporaryFolder folder;
-  in_a_process([&] {
-    const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
-    {
-      const StateFile file(folder.path(), 1 << 20, 5000);
-      EXPECT_EQ(live(), 8192);  // whole pages
-    }
-    EXPECT_EQ(live(), 0);
-    const StateFile all_pinned(folder.path(), 5000, 1 << 20);
-    EXPECT_EQ(live(), 5000);
-  });
-}
-
-TEST(StateFile, refuses_more_than_was_reserved) {
-  const TemporaryFolder folder;
-  in_a_process([&] {
-    StateFile file(folder.path(), 64, 0);
-    file.zeros(16);
-    EXPECT_EQ(error_of<std::logic_error>([&] { file.zeros(1); }),
-              folder.path() + ": 64 bytes are reserved for optimizer state, and more is wanted");
-  });
-}
 
 constexpr int64_t kMiB = 1 << 20;
 

@@ -1,14 +1,10 @@
-#include <base/whole_file.h>
 #include <diff/run_hashes.h>
-#include <state/checkpoint.h>
-#include <train/checkpoints.h>
 
 #include <common/expect_text.h>
-#include <common/temporary_folder.h>
 
 #include "untrained_strategy.h"
 
-// The settings of a run: those on which its numbers depend, and the options that it was given.
+// The settings on which the numbers of a run depend.
 namespace fsdp {
 namespace {
 
@@ -40,33 +36,6 @@ TEST(RunSettings, are_printed_without_a_rank_or_a_model) {
   const auto printed = nlohmann::json::parse(run.output);
   EXPECT_EQ(printed.at("model"), "gpt2-tiny");
   EXPECT_EQ(printed.at("steps"), 4);
-}
-
-TEST(RunOptions, with_which_a_run_began_stay_when_it_goes_on) {
-  const TemporaryFolder folder;
-  TrainConfig config = small_run();
-  config.checkpoint_dir = folder.path();
-  config.save_every = 4;
-  config.given = "steps = 4\n";
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  go_on_from(find_checkpoint(folder.path()), config);
-  config.steps = 8;
-  config.given = "steps = 8\n";
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  EXPECT_EQ(content_of(folder.path() + "/run.toml"), "steps = 4\n");
-  EXPECT_EQ(content_of(folder.path() + "/run-from-000004.toml"), "steps = 8\n");
-}
-
-// A save of step 2 that was broken off.
-TEST(CheckpointsOfRun, lose_what_a_broken_save_has_left_when_the_run_begins) {
-  const TemporaryFolder folder;
-  folder.write("step-000002.part/rank-0000-of-0002.safetensors", "half");
-  TrainConfig config = small_run();
-  config.checkpoint_dir = folder.path();
-  config.save_every = 4;
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-000002.part"));
-  EXPECT_EQ(latest_step(folder.path()), 4);
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+#include <common/expect_text.h>
+
+#include "untrained_strategy.h"
+
+namespace fsdp {
+namespace {
+
+// A run ends where its model is built, or where the activations of its blocks are checkpointed.
+TEST(ActivationsOfTraining, are_checkpointed_in_every_mode_if_the_config_says_so) {
+  FsdpImplementation fsdp;
+  fsdp.make_strategy = [](const TrainConfig&, Workload workload,
+                          std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {
+    workload.build();
+    throw std::logic_error("the model is built");
+  };
+  fsdp.shard_layout = [](const TrainConfig&, const Workload& workload) -> ShardLayout {
+    workload.build();
+    throw std::logic_error("the model is built");
+  };
+  fsdp.checkpoint_blocks = [](Module&, int every) {
+    throw std::logic_error("every block of " + std::to_string(every) + " is checkpointed");
+  };
+  for (const char* mode : {"single", "ddp", "fsdp"}) {
+    TrainConfig config;
+    config.mode = mode;
+    config.model = "gpt2-tiny";
+    config.data = "published";
+    config.steps = 0;
+    EXPECT_CONTAINS(train(fsdp, config).errors, "the model is built");
+    config.checkpoint_every = 3;
+    EXPECT_CONTAINS(train(fsdp, config).errors, "every block of 3 is checkpointed");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,36 @@
+#include <state/checkpoint.h>
+
+#include <filesystem>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(CheckpointFolder, keeps_the_latest_and_removes_what_a_broken_run_has_left) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"step-000001", "step-000002", "step-000010", "step-1000000",
+                                 "step-000011.part", "step-7", "notes"})
+    folder.write(name + "/file", "");
+  EXPECT_EQ(latest_step(folder.path()), 1000000);
+  remove_old_checkpoints(folder.path(), 2);
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"step-000010", "step-1000000", "step-7", "notes"}));
+}
+
+TEST(CheckpointFolder, that_has_no_checkpoint_is_refused) {
+  const TemporaryFolder folder;
+  folder.write("step-000001.part/checkpoint.json", "{}");
+  EXPECT_EQ(latest_step(folder.path()), std::nullopt);
+  for (const std::string& path : {folder.path(), folder.path() + "/nowhere"})
+    EXPECT_EQ(error_of<std::runtime_error>([&] { find_checkpoint(path); }),
+              path + ": is no checkpoint, and has none (step-000001, ...)");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,16 @@
+#include "untrained_strategy.h"
+
+namespace fsdp {
+namespace {
+
+TEST(FaultOfTraining, that_is_not_reached_is_told) {
+  TrainConfig config = small_run();
+  config.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
+  const Outcome run = train(with<UntrainedStrategy>(), config);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.errors,
+            "fsdp train: --fault was not reached: rank 1 made fewer than 100000 calls\n");
+}
+
+}  // namespace
+}  // namespace fsdp

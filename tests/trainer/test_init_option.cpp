@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <common/temporary_folder.h>
+#include <trainer/hugging_face_files.h>
+
+#include "parsed.h"
+
+namespace fsdp {
+namespace {
+
+class InitOption : public testing::Test {
+ protected:
+  InitOption() { files_.write(folder_.path()); }
+  std::string option() const { return "hf:" + folder_.path(); }
+
+  TemporaryFolder folder_;
+  HuggingFaceFiles files_ = files_of(*tiny_gpt2());
+};
+
+TEST_F(InitOption, names_a_folder) {
+  EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
+  EXPECT_EQ(parse({"--model", "gpt2-tiny"}).init, "");
+  EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
+}
+
+TEST_F(InitOption, of_a_model_of_another_size_is_refused) {
+  EXPECT_EQ(refusal({"--model", "gpt2-36m", "--init", option()}),
+            "--init " + option() + ": config.json has vocab_size 61, and gpt2-36m has 20000");
+  files_.config["n_layer"] = 2;
+  files_.write(folder_.path());
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
+            "--init " + option() + ": config.json has n_layer 2, and gpt2-tiny has 3");
+  EXPECT_EQ(refusal({"--model", "small", "--init", option()}),
+            "--init " + option() + ": config.json has model_type gpt2, and small is a llama");
+}
+
+TEST_F(InitOption, says_which_model_it_is_unless_that_is_given) {
+  EXPECT_EQ(parse({"--init", option()}).model, "gpt2-tiny");
+  EXPECT_EQ(
+      refused({"--init", option(), "--seq", "19"}),
+      "--init " + option() + ": config.json has vocab_size 61, and gpt2-tiny on text has 256");
+  files_.config["vocab_size"] = 256;
+  files_.at("transformer.wte.weight") = at::zeros({256, 35});
+  files_.write(folder_.path());
+  const std::string model = "gpt2:vocabulary=256,context=19,d_model=35,layers=3,heads=5,d_ff=121";
+  EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model, model);
+}
+
+TEST_F(InitOption, with_a_wrong_file_is_refused_before_any_rank_starts) {
+  files_.remove("transformer.ln_f.bias");
+  files_.write(folder_.path());
+  EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),
+            "--init " + option() + ": " + folder_.path() +
+                "/model.safetensors: has no tensor transformer.ln_f.bias");
+}
+
+}  // namespace
+}  // namespace fsdp

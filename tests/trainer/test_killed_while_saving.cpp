@@ -1,0 +1,51 @@
+#include <signal.h>
+#include <state/checkpoint.h>
+#include <sys/wait.h>
+#include <testing/multi_rank.h>
+#include <unistd.h>
+
+#include <random>
+
+#include <common/temporary_folder.h>
+#include "saved_state.h"
+
+namespace fsdp {
+namespace {
+
+// Saves one checkpoint after the other until it is killed.
+[[noreturn]] void save_for_ever(const std::string& folder, int64_t step) {
+  at::set_num_threads(1);
+  const auto comm = Communicator::create({0, 1, SharedRegion::create(1, size_t{1} << 20)});
+  for (;; ++step) {
+    const auto format = step % 2 == 0 ? CheckpointFormat::full : CheckpointFormat::sharded;
+    save_checkpoint(folder, format, step, {}, whole_state(), *comm);
+    remove_old_checkpoints(folder, 1);
+  }
+}
+
+TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
+  constexpr int kKills = 5;
+  const TemporaryFolder folder;
+  std::mt19937 random(1);  // NOLINT: the same moments in every run
+  for (int i = 0; i < kKills; ++i) {
+    const int64_t before = latest_step(folder.path()).value_or(0);
+    const pid_t child = fork();
+    ASSERT_NE(child, -1);
+    if (child == 0) save_for_ever(folder.path(), before + 1);
+    // It saves at least one; where it is after so many looks is a matter of chance.
+    while (latest_step(folder.path()).value_or(0) == before)
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "it ended by itself";
+    for (auto looks = random() % 200; looks > 0; --looks)
+      latest_step(folder.path());
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    run_ranks(1, [&](TestRank& rank) {
+      const ModelState state = whole_state(true);
+      load_checkpoint(find_checkpoint(folder.path()).folder, state, nullptr, *rank.communicator());
+      EXPECT_TRUE(equal(state, whole_state()));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,68 @@
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "untrained_strategy.h"
+
+namespace fsdp {
+namespace {
+
+std::string path_of_log;  // of the run under way
+
+// Its loss is the number of lines that the log has when rank 0, which writes it, begins the step.
+class LogReader : public UntrainedStrategy {
+ public:
+  using UntrainedStrategy::UntrainedStrategy;
+  at::Tensor forward_backward(int64_t step) override {
+    if (comm_->rank() != 0) return at::full({1}, static_cast<double>(step));
+    return at::full({1}, static_cast<double>(lines_of(path_of_log).size()));
+  }
+};
+
+class LossIsInfinite : public UntrainedStrategy {
+ public:
+  using UntrainedStrategy::UntrainedStrategy;
+  at::Tensor forward_backward(int64_t) override {
+    return at::full({1}, std::numeric_limits<double>::infinity());
+  }
+};
+
+Outcome train_with_log(const FsdpImplementation& fsdp, const std::string& log) {
+  TrainConfig config = small_run();
+  config.log = path_of_log = log;
+  return train(fsdp, config);
+}
+
+TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
+  const TemporaryFolder folder;
+  const Outcome run = train_with_log(with<LogReader>(), folder.path() + "/log");
+  EXPECT_EQ(run.status, 0) << run.errors;
+  const auto lines = lines_of(path_of_log);
+  ASSERT_EQ(lines.size(), 4U);
+  for (size_t step = 0; step < lines.size(); ++step) {
+    const auto line = nlohmann::json::parse(lines[step]);
+    EXPECT_EQ(line["step"], step);
+    EXPECT_EQ(line["loss"], step) << "so many lines were there when the step began";
+  }
+}
+
+TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(train_with_log(with<LossIsInfinite>(), folder.path() + "/log").status, 1);
+  const auto lines = lines_of(path_of_log);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_TRUE(nlohmann::json::parse(lines[0])["loss"].is_null());
+  const std::string failure = nlohmann::json::parse(lines[1])["failure"];
+  EXPECT_CONTAINS(failure, "the loss is inf");
+}
+
+TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
+  const Outcome run = train_with_log(with<UntrainedStrategy>(), "/dev/full");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.errors, "--log /dev/full: No space left on device; training goes on without it\n");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,45 @@
+#include <gtest/gtest.h>
+
+#include <common/temporary_folder.h>
+
+#include <filesystem>
+
+#include "parsed.h"
+
+namespace fsdp {
+namespace {
+
+TEST(OffloadOption, needs_a_folder_that_can_be_written) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "x");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", file}),
+            "--offload-dir " + file + ": Not a directory");
+}
+
+TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
+  const std::string folder = "/";
+  const TrainConfig config =
+      parse({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
+  EXPECT_EQ(config.offload_dir, folder);
+  EXPECT_EQ(config.pinned, 3'000'000'000);
+  EXPECT_EQ(parse({"--offload", "none"}).offload_dir, "");
+}
+
+TEST(OffloadOption, refuses_what_cannot_be_meant) {
+  EXPECT_EQ(refusal({"--offload", "optimizer"}), "--offload optimizer: needs --offload-dir");
+  EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}), "--pinned: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/missing"}),
+            "--offload-dir /missing: no such folder");
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),
+            "--offload optimizer: sgd has no state; give --optimizer adamw");
+}
+
+TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
+  EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
+            "--offload-dir /dev/shm: lies in memory; give one on a disk");
+}
+
+}  // namespace
+}  // namespace fsdp

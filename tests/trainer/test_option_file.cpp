@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include <common/temporary_folder.h>
+
+#include "parsed.h"
+
+namespace fsdp {
+namespace {
+
+TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
+  const std::vector<std::string> options{
+      "--mode",  "fsdp", "--world",    "2",    "--steps",  "7",
+      "--limit", "all",  "--prefetch", "on",   "--link",   "9us,2GB/s",
+      "--lr",    "0.25", "--no-decay", "a|b$", "--poison", "on"};
+  const TrainConfig config = parsed(options);
+  const TemporaryFolder folder;
+  const auto file = folder.write("run.toml", config.given);
+  const TrainConfig same = parsed({"--config", file});
+  EXPECT_EQ(same.given, config.given);
+  EXPECT_EQ(same.limit, kAllUnits);
+  EXPECT_EQ(same.optimizer.lr, 0.25);
+  EXPECT_EQ(same.no_decay, "a|b$");
+  EXPECT_TRUE(same.poison);
+  EXPECT_EQ(parsed({"--config", file, "--steps", "9"}).steps, 9) << "the command line counts";
+}
+
+}  // namespace
+}  // namespace fsdp

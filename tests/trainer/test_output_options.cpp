@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <common/temporary_folder.h>
+
+#include <filesystem>
+
+#include "parsed.h"
+
+namespace fsdp {
+namespace {
+
+TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.path() + "/no/such/file.txt";
+  const std::string taken = folder.path() + "/folder.txt";
+  std::filesystem::create_directory(taken);
+  for (const std::string option : {"--log", "--json", "--trace", "--profile"}) {
+    EXPECT_EQ(refused({option, missing}), option + ' ' + missing + ": No such file or directory");
+    EXPECT_EQ(refused({option, taken}), option + ' ' + taken + ": Is a directory");
+    const std::string path = folder.path() + "/file.txt";
+    EXPECT_EQ(refused({option, path}), "accepted");
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+}
+
+TEST(OutputOptions, a_file_may_be_one_of_the_system) {
+  EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).json, "/dev/null");
+  EXPECT_EQ(refused({"--json", "-"}), "--json -: names no file; give /dev/stdout");
+  EXPECT_EQ(refused({"--log", "-"}), "--log -: names no file; give /dev/stdout");
+}
+
+TEST(OutputOptions, two_of_them_are_two_files) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file.txt";
+  const std::string link = folder.path() + "/link.txt";
+  std::filesystem::create_symlink("file.txt", link);
+  const auto name_one = [&](const std::string& a, const std::string& b) {
+    return a + " and " + b + " name one file, " + path + ": one would replace the other";
+  };
+  EXPECT_EQ(refused({"--json", path, "--trace", path}), name_one("--json", "--trace"));
+  EXPECT_EQ(refused({"--json", path, "--trace", link}), name_one("--json", "--trace"));
+  EXPECT_EQ(refused({"--json", path, "--log", path}), name_one("--json", "--log"));
+  EXPECT_EQ(refused({"--log", path, "--checkpoint-dir", path}),
+            name_one("--log", "--checkpoint-dir"));
+  EXPECT_EQ(refused({"--json", path, "--trace", folder.path() + "/other.txt"}), "accepted");
+  folder.write("file.txt", "a text that is worth more than a log");
+  EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
+}
+
+TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
+  const TemporaryFolder folder;
+  const std::string log = folder.write("log", "{\"step\":0}\n{\"step\":199}\n");
+  EXPECT_EQ(refused({"--log", log}),
+            "--log " + log +
+                ": has a run up to step 200 already; give another file, or "
+                "go on with that run (--resume)");
+  EXPECT_EQ(refused({"--log", log, "--resume", "auto", "--checkpoint-dir", folder.path() + "/run"}),
+            "accepted");
+  const std::string text = folder.write("text", "a text that is worth more\n");
+  EXPECT_EQ(refused({"--log", text}), "--log " + text + ": is no log of a run; give another file");
+  EXPECT_EQ(refused({"--log", folder.write("empty", "")}), "accepted");
+}
+
+TEST(OutputOptions, a_file_of_options_replaces_no_results) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"json", "trace", "profile"}) {
+    const std::string path = folder.write(name + ".txt", "results");
+    const std::string file = folder.write("o.toml", name + " = \"" + path + "\"\n");
+    const std::string option = "--" + name, other = folder.path() + "/other.txt";
+    EXPECT_EQ(refused({"--config", file}),
+              option + ' ' + path + ": has the results of a run, which would be replaced; give " +
+                  option + " another file (line 1 of " + file + ")");
+    EXPECT_EQ(refused({"--config", file, option, other}), "accepted");
+    EXPECT_EQ(refused({"--config", file, option, path}), "accepted") << "it was said by name";
+  }
+}
+
+TEST(OutputOptions, the_hashes_and_the_recording_of_a_run_are_not_written_over) {
+  const TemporaryFolder folder;
+  folder.write("hashes/rank.0", "{}");
+  const std::string hashes = folder.path() + "/hashes", file = hashes + "/rank.0";
+  EXPECT_EQ(refused({"--hashes", hashes}),
+            "--hashes " + hashes + ": has the hashes of a run already; give another folder");
+  EXPECT_EQ(refused({"--hashes", file}), "--hashes " + file + ": is no folder");
+  EXPECT_EQ(refused({"--hashes", file + "/x"}), "--hashes " + file + "/x: Not a directory");
+  EXPECT_EQ(refused({"--record", hashes}),
+            "--record " + hashes + ": is there already; name a new folder");
+  EXPECT_EQ(refused({"--record", file + "/x"}), "--record " + file + "/x: Not a directory");
+  unsetenv("FSDP_RECORD");
+}
+
+}  // namespace
+}  // namespace fsdp

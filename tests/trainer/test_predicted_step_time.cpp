@@ -1,0 +1,22 @@
+#include <config/train_config.h>
+#include <gtest/gtest.h>
+#include <prediction/step_time.h>
+
+namespace fsdp {
+namespace {
+
+TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
+  // The pictures of the handout of task 6: 34 or 26 ms in forward, 64 or 48 ms in backward.
+  const std::vector<UnitTime> units{{0, 0}, {6, 12}, {6, 12}, {6, 12}};
+  const auto total = [&](int forward, int backward) {
+    TrainConfig config;
+    config.forward_limit = forward;
+    config.backward_limit = backward;
+    return predict_step_time(config, units, [](const auto&) { return 4; }).total();
+  };
+  EXPECT_EQ(total(1, 2), 34 + 48);
+  EXPECT_EQ(total(2, 1), 26 + 64);
+}
+
+}  // namespace
+}  // namespace fsdp

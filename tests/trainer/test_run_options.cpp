@@ -1,0 +1,28 @@
+#include <base/whole_file.h>
+#include <state/checkpoint.h>
+#include <train/checkpoints.h>
+
+#include <common/temporary_folder.h>
+
+#include "untrained_strategy.h"
+
+namespace fsdp {
+namespace {
+
+TEST(RunOptions, with_which_a_run_began_stay_when_it_goes_on) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_run();
+  config.checkpoint_dir = folder.path();
+  config.save_every = 4;
+  config.given = "steps = 4\n";
+  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
+  go_on_from(find_checkpoint(folder.path()), config);
+  config.steps = 8;
+  config.given = "steps = 8\n";
+  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
+  EXPECT_EQ(content_of(folder.path() + "/run.toml"), "steps = 4\n");
+  EXPECT_EQ(content_of(folder.path() + "/run-from-000004.toml"), "steps = 8\n");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,43 @@
+#include <data/dataset.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(TextFiles, what_is_neither_a_plain_file_nor_a_folder_is_refused) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path() + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/dev/zero")})
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { read_text_files({path}); }),
+              "text '" + path + "' is neither a plain file nor a folder");
+}
+
+TEST(TextFiles, a_link_that_leads_nowhere_or_in_a_circle_is_left_out) {
+  const TemporaryFolder folder;
+  folder.write("a", "text");
+  fs::create_symlink("circle", folder.path() + "/circle");
+  fs::create_symlink("nowhere", folder.path() + "/link");
+  ASSERT_EQ(mkfifo((folder.path() + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(*read_text_files({folder.path()}), "text");
+}
+
+TEST(TextFiles, a_file_with_a_nul_far_from_its_begin_is_no_text) {
+  const TemporaryFolder folder;
+  const std::string long_text(3 << 20, 'x');
+  folder.write("a", long_text);
+  folder.write("b", long_text + '\0' + long_text);
+  EXPECT_EQ(*read_text_files({folder.path()}), long_text);
+}
+
+}  // namespace
+}  // namespace fsdp

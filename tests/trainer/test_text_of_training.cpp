@@ -1,0 +1,25 @@
+#include <common/temporary_folder.h>
+
+#include "untrained_strategy.h"
+
+namespace fsdp {
+namespace {
+
+TEST(TextOfTraining, is_read_once_before_the_ranks_are_there) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_run();
+  config.data = "text";
+  config.text = {folder.write("text", std::string(1000, 'x'))};
+  FsdpImplementation fsdp = with<UntrainedStrategy>();
+  fsdp.make_strategy = [](const TrainConfig& of_rank, Workload,
+                          std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
+    if (of_rank.text_content == nullptr || of_rank.text_content->size() != 1000)
+      throw std::logic_error("the text was not read before");
+    return std::make_unique<UntrainedStrategy>(std::move(comm));
+  };
+  const Outcome run = train(fsdp, config);
+  EXPECT_EQ(run.status, 0) << run.errors;
+}
+
+}  // namespace
+}  // namespace fsdp

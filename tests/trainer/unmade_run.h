@@ -1,0 +1,27 @@
+#pragma once
+
+#include <config/train_config.h>
+#include <optim/shard_layout.h>
+
+#include <string>
+
+// The options and the layout of a run that is never made.
+namespace fsdp {
+
+inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
+  TrainConfig config;
+  config.mode = mode;
+  config.steps = steps;
+  return config;
+}
+
+// One parameter of 1,600 elements, in a unit of its own on so many ranks.
+inline ShardLayout layout_on(int ranks) {
+  ShardLayout layout;
+  layout.world_size = ranks;
+  layout.units = {{"block", 1600, /*root=*/false, /*trainable=*/true}};
+  layout.parameters = {{"block.weight", 0, 0, 1600, /*trainable=*/true}};
+  return layout;
+}
+
+}  // namespace fsdp
