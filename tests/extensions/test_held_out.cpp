@@ -4,7 +4,7 @@
 #include <testing/multi_rank.h>
 #include <train/held_out.h>
 
-#include "trained.h"
+#include "two_steps.h"
 
 // Evaluation of what is held out, while a model learns addition modulo 7. Of the 49 pairs, 9 are
 // held out, which no number of parts here divides.

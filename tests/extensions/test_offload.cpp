@@ -2,8 +2,8 @@
 #include <common/limit_file_size.h>
 #include <common/temporary_folder.h>
 
-#include "models.h"
-#include "trained.h"
+#include "language_models.h"
+#include "two_steps.h"
 
 namespace fsdp {
 namespace {

@@ -1,5 +1,5 @@
-#include "models.h"
-#include "trained.h"
+#include "language_models.h"
+#include "two_steps.h"
 
 namespace fsdp {
 namespace {

@@ -1,4 +1,4 @@
-#include "one_process.h"
+#include "training_on_shards.h"
 
 // Parameters that are frozen, or made trainable, after the optimizer was made.
 namespace fsdp {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "one_process.h"
+#include "training_on_shards.h"
 
 namespace fsdp {
 namespace {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "one_process.h"
+#include "training_on_shards.h"
 
 namespace fsdp {
 namespace {

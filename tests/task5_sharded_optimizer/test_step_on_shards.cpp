@@ -2,7 +2,7 @@
 #include <testing/kernel_calls.h>
 #include <testing/sign.h>
 
-#include "one_process.h"
+#include "training_on_shards.h"
 
 namespace fsdp {
 namespace {

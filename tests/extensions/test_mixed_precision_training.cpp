@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "models.h"
-#include "trained.h"
+#include "language_models.h"
+#include "two_steps.h"
 
 // Training in 16 bits.
 namespace fsdp {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "one_process.h"
+#include "training_on_shards.h"
 
 namespace fsdp {
 namespace {

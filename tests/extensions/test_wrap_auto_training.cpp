@@ -1,0 +1,37 @@
+#include "language_models.h"
+#include "two_steps.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(WrapAutoTraining);
+
+MULTI_RANK_TEST(WrapAutoTraining, gathers_an_embedding_for_forward_alone) {
+  const Workload workload = workload_of(language_models().at(1));
+  TrainConfig config = extension_config("fsdp", world_size());
+  config.parts = world_size();  // one part of each rank
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto strategy = strategy_of(rank, config, workload);
+    rank.communicator()->take_log();
+    train_step(*strategy, config, 0);
+    std::map<std::string, int> gathers;
+    for (const Call& call : rank.communicator()->take_log())
+      if (call.operation == Operation::all_gather) ++gathers[call.unit.str()];
+    rank.observe("all-gathers of the embedding", gathers["token_embeddings"]);
+    rank.observe("all-gathers of the head", gathers["lm_head"]);
+  });
+  expect_on_all_ranks(run, "all-gathers of the embedding", 1);
+  expect_on_all_ranks(run, "all-gathers of the head", 2);
+}
+
+MULTI_RANK_TEST(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
+  for (const NamedModel& model : language_models()) {
+    SCOPED_TRACE(model.name);
+    const Workload workload = workload_of(model);
+    const TrainConfig config = extension_config("fsdp", world_size());
+    expect_as_predicted(config, workload, hash_of_single(config, workload));
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
