@@ -1,0 +1,56 @@
+#include <fully_shard.h>
+#include <gtest/gtest.h>
+#include <memory/counting_allocator.h>
+#include <testing/toy_model.h>
+#include <trace/recorder.h>
+#include <unistd.h>
+
+#include <common/expect_text.h>
+
+namespace fsdp {
+namespace {
+
+// Rank 1 stops in its second forward, so an all-gather of rank 0 fails there while others, issued
+// ahead of their use, are still pending. On its way out rank 0's hooks reshard every unit.
+void play(const RankContext& context) {
+  CommunicatorOptions with_time_limit;
+  with_time_limit.timeout = std::chrono::milliseconds(500);
+  ToyModel model(8);
+  FullyShardOptions options;
+  options.wrap = wrap_by_type("ToyBlock");
+  options.limit = 3;
+  const auto sharded = fully_shard(model, Communicator::create(context, with_time_limit), options);
+  model(toy_tokens(context.rank)).sum().backward();
+  if (context.rank == 1) {
+    model.blocks[1]->register_forward_pre_hook([](Module&, const at::Tensor&) -> at::Tensor {
+      for (;;)
+        pause();
+    });
+  }
+  model(toy_tokens(context.rank));
+}
+
+TEST(FailedStep, waits_once_for_the_rank_that_does_not_come) {
+  const auto log = EventLog::create(2);
+  const LaunchResult result = launch(2, [&](const RankContext& context) {
+    counting_allocator::install();
+    at::set_num_threads(1);
+    const Recorder recorder(log, context.rank, monotonic_clock());
+    play(context);
+    return 0;
+  });
+  ASSERT_EQ(result.first_failure, 0);
+  EXPECT_CONTAINS(result.ranks[0].text(), "timed out after 0.5 s: rank 1 has not called it");
+
+  std::vector<std::string> issued, waited, unended;
+  for (const Event& event : log->events(0)) {
+    if (event.kind == EventKind::issue) issued.push_back(event.name());
+    if (event.kind != EventKind::wait) continue;
+    (event.ended() ? waited : unended).push_back(event.name());
+  }
+  EXPECT_EQ(unended, std::vector<std::string>{"blocks4"});
+  EXPECT_EQ(issued.back(), "blocks5") << "no all-gather was pending behind the one that failed";
+}
+
+}  // namespace
+}  // namespace fsdp
