@@ -1,0 +1,246 @@
+#include <check/check_course.h>
+#include <check/print.h>
+#include <check/score.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <common/expect_text.h>
+
+namespace fsdp {
+namespace {
+
+std::string printed(const std::function<void()>& print) {
+  testing::internal::CaptureStdout();
+  print();
+  return testing::internal::GetCapturedStdout();
+}
+
+// What `check` prints of tasks whose tests do not run.
+std::string check_without_tests(Settings settings) {
+  settings.stacks.assign(course().size(), "mine");
+  return printed([&] { EXPECT_EQ(check_course(settings), 1); });
+}
+
+TEST(Check, shows_a_blank_task_as_not_started_without_running_a_program) {
+  EXPECT_EQ(check_without_tests({.what = "2", .blank = {2}}),
+            "2.1 layout               ................   0.0 of   4   not started\n"
+            "2.2 shard                ................   0.0 of   4   not started\n"
+            "2.3 unshard              ................   0.0 of   4   not started\n"
+            "2.4 reshard              ................   0.0 of   4   not started\n"
+            "2.5 flat_gradient        ................   0.0 of   4   not started\n"
+            "+ 2.6 mixed_precision    ................   0.0 of   4   not started\n"
+            "task 2 flat_parameter    ................   0.0 of  20   not started\n"
+            "\n"
+            "Nothing of this is written yet, so this is how it should look.\n"
+            "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 2.1\n");
+}
+
+TEST(Check, shows_why_the_tests_of_a_task_do_not_run) {
+  const std::string text =
+      check_without_tests({.broken = {2}, .rejected = {3}, .blank = {1, 4, 5, 6, 7}});
+  EXPECT_CONTAINS(text, "0.0 of  20   does not compile\n");
+  EXPECT_CONTAINS(text, "rejected\n");
+  EXPECT_CONTAINS(text, "all                      ................   0.0 of 120   not started\n");
+  EXPECT_CONTAINS(text, "Next: problem 1.1 ");
+}
+
+TaskResult result_of(int task, std::vector<TestResult> tests) {
+  TaskResult result;
+  result.task = &course().at(static_cast<size_t>(task) - 1);
+  result.tests = std::move(tests);
+  for (const Problem& problem : result.task->problems) {
+    const Tally of_problem = tally(problem, result.tests);
+    if (of_problem.tests() > 0) result.add(problem, of_problem);  // else it was not wanted
+  }
+  return result;
+}
+
+TEST(Check, says_of_points_that_are_held_back_when_they_count) {
+  TaskResult result;
+  result.task = &course()[1];
+  result.held = true;
+  const std::string text = printed([&] { print_task(Settings(), result); });
+  EXPECT_CONTAINS(text, "This task has no points until the following test passes");
+  EXPECT_CONTAINS(text, "    " + course()[1].sentinel + "\n");
+}
+
+TEST(Check, says_of_each_task_what_it_was_tested_over) {
+  Settings settings;
+  settings.stacks = {"mine",      "mine_on_1", "mine_on_2", "mine",
+                     "mine_on_3", "mine_on_3", "mine_on_6"};
+  std::vector<TaskResult> results;
+  for (const Task& task : course())
+    results.push_back(result_of(task.number, {{task.problems[0].suites[0], "a", Outcome::passed}}));
+  EXPECT_EQ(printed([&] { print_bases(settings, results); }),
+            "Task 2 was tested over the reference solution of task 1.\n"
+            "Task 3 was tested over the reference solutions of tasks 1 and 2.\n"
+            "Task 4 was tested over your own tasks 1 to 3.\n"
+            "Task 5 was tested over the reference solutions of tasks 1 to 3 and your own task 4.\n"
+            "Task 6 was tested over the reference solutions of tasks 1 to 3 and your own tasks 4 "
+            "and 5.\n"
+            "Task 7 was tested over the reference solutions of tasks 1 to 6.\n");
+  settings.stacks.assign(course().size(), "second");
+  EXPECT_EQ(printed([&] { print_bases(settings, results); }),
+            "Tested the stack second, not tasks/.\n");
+}
+
+// What `check` prints of the results of one task.
+std::string report(const std::string& what, const TaskResult& task) {
+  Settings settings;
+  settings.what = what;
+  settings.stacks.assign(course().size(), "mine");
+  return printed([&] {
+    print_task(settings, task);
+    std::printf("%s", next_step(settings, {task}).second.c_str());
+  });
+}
+
+TEST(Check, names_no_next_step_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
+  TaskResult task;
+  task.task = &course().at(1);
+  for (const Problem& problem : task.task->problems)
+    task.add(problem, tally(problem, {}));
+  const std::string text = report("2", task);
+  EXPECT_CONTAINS(text, "no test on these numbers of ranks");
+  EXPECT_LACKS(text, "Next");
+  EXPECT_LACKS(text, "Nothing of this is written");
+}
+
+TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
+  const TaskResult task =
+      result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
+                    {"T5_2_padding", "b", Outcome::not_started, "flat_layout (problem 2.1)"}});
+  EXPECT_EQ(
+      report("5", task),
+      "5.1 step_on_shards       ................   0.0 of   7   needs flat_layout (problem 2.1)\n"
+      "5.2 padding              ................   0.0 of   3   needs flat_layout (problem 2.1)\n"
+      "task 5 sharded_optimizer ................   0.0 of  10   needs flat_layout (problem 2.1)\n"
+      "\n"
+      "The tests of problem 5.1 need a function that is still to be written: flat_layout "
+      "(problem 2.1)\n"
+      "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
+}
+
+TEST(Check, shows_an_extension_beside_the_task_and_does_not_ask_for_it) {
+  std::vector<TestResult> tests;
+  for (const char* suite :
+       {"T4_1_pre_backward", "T4_2_reduce_scatter", "T4_3_exactly_once", "T4_4_finish"})
+    tests.push_back({suite, "a", Outcome::passed});
+  tests.push_back({"T4_5_accumulate", "b", Outcome::failed});
+  const TaskResult task = result_of(4, tests);
+  EXPECT_TRUE((CourseResult{{task}, task.sum, task.extensions}).complete());
+  EXPECT_EQ(report("4", task),
+            "4.1 pre_backward         ################   4.0 of   4   complete, 1 tests\n"
+            "4.2 reduce_scatter       ################   6.0 of   6   complete, 1 tests\n"
+            "4.3 exactly_once         ################   6.0 of   6   complete, 1 tests\n"
+            "4.4 finish               ################   4.0 of   4   complete, 1 tests\n"
+            "+ 4.5 accumulate         ................   0.0 of   5   0 passed, 1 failed, 0 not "
+            "started\n"
+            "task 4 backward_hooks    ################  20.0 of  20   complete, 4 tests\n");
+}
+
+TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
+  const auto next = [](const std::string& problem, const std::vector<TestResult>& tests) {
+    const TaskResult task = result_of(problem[0] - '0', tests);
+    EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
+    const std::string text = report(problem, task);
+    EXPECT_LACKS(text, "Nothing of this is written yet");
+    return text.substr(std::min(text.find("\nNext: "), text.size()));
+  };
+  // An extension, if nothing else was wanted; one without functions is written in the task.
+  EXPECT_CONTAINS(next("4.6", {{"T4_6_checkpointed_units", "a", Outcome::failed}}),
+                  "Next: problem 4.6 checkpoint_activations, in tasks/extensions/task4_*/; ");
+  EXPECT_CONTAINS(next("7.7", {{"T7_7_hybrid", "a", Outcome::failed}}),
+                  "Next: problem 7.7 hybrid, in tasks/task7_*/; ");
+  // A problem that fails, before one that it needs.
+  EXPECT_CONTAINS(next("6.2", {{"T6_2_forward", "a", Outcome::failed},
+                               {"T6_2_forward", "b", Outcome::not_started,
+                                "Prefetcher::pre_backward (problem 6.3)"}}),
+                  "Next: problem 6.2 forward,");
+}
+
+TEST(Check, sends_to_task_1_last_if_it_is_not_begun_and_its_solution_is_here) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine");
+  settings.stacks[1] = "mine_on_1";
+  const auto outcome = [](int task, Outcome value) {
+    return result_of(task, {{course().at(task - 1).problems[0].suites[0], "a", value}});
+  };
+  const auto next = [&](Outcome one, Outcome two) {
+    return next_step(settings, {outcome(1, one), outcome(2, two)}).second;
+  };
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::not_started), "Next: problem 2.1 ");
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::passed), "Next: problem 1.1 ");
+  EXPECT_CONTAINS(next(Outcome::failed, Outcome::not_started), "Next: problem 1.1 ");
+  settings.stacks[1] = "mine";
+  EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
+}
+
+TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine_on_1");
+  CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
+                       result_of(2, {{"T2_1_layout", "a", Outcome::passed}}),
+                       result_of(3, {{"T3_1_pre_forward", "a", Outcome::failed}}),
+                       result_of(4, {{"T4_1_pre_backward", "a", Outcome::not_started, "f<T>"}})},
+                      {},
+                      {}};
+  const std::string page = html_map(settings, course);
+  for (const char* part :
+       {"<p>Next: problem 3.1 pre_forward, in tasks/task3_*/; then ./fsdp check 3.1\n</p>",
+        "task ready'><b>1<", "task complete'><b>&#10003;<", "task begun'><b>3<",
+        "task waits'><b>4<", ">can begin<",
+        ">complete; stands on the reference solution of task 1<",
+        ">begins after task 3; stands on the reference solution of task 1 and your own tasks",
+        ">2.1 layout</span><span>4.0 of 4<", ">not started<", ">needs f&lt;T><",
+        ">next; 0 of 1 tests passed<"})
+    EXPECT_CONTAINS(page, part);
+  EXPECT_LACKS(page, "http");
+}
+
+TEST(Check, names_the_test_whose_timeline_the_file_has) {
+  std::vector<TestResult> tests{{"T2_3_unshard", "a/W2", Outcome::passed},
+                                {"T2_3_unshard", "b/W2", Outcome::failed},
+                                {"T2_3_unshard", "c/W2", Outcome::passed}};
+  EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }), "");
+  tests[0].timeline = tests[1].timeline = true;  // the second was written over the first
+  EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }),
+            "timeline of T2_3_unshard.b/W2: t.txt\n");
+}
+
+TEST(Check, counts_the_tests_that_were_not_run_and_shows_the_one_that_hangs) {
+  TestResult hangs{"T2_4_reshard", "b/W2", Outcome::failed, "was still running"};
+  TestResult left{"T2_4_reshard", "a/W2", Outcome::failed,
+                  "not run: T2_4_reshard.b/W2 did not end\n"};
+  left.not_run = true;
+  TestResult more = left;
+  more.name = "c/W2";
+  EXPECT_EQ(telling_failure({left, hangs, more})->name, "b/W2");
+  EXPECT_EQ(telling_failure({left, more})->name, "a/W2");
+  const std::string text = printed([&] { print_failures({left, hangs, more}); });
+  EXPECT_CONTAINS(text,
+                  "failed: T2_4_reshard.b W2\n"
+                  "not run: T2_4_reshard.b/W2 did not end; so 2 more tests count as failed\n");
+  EXPECT_LACKS(text, "failed: T2_4_reshard.a");
+}
+
+TEST(Check, tells_the_grader_the_score_of_each_problem) {
+  const TaskResult result =
+      result_of(2, {{"T2_1_layout", "a/W1", Outcome::passed},
+                    {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},
+                    {"T2_2_shard", "c/W1", Outcome::not_started, "shard (problem 2.2)"}});
+  const auto json = nlohmann::json::parse(to_json({{result}, result.sum, result.extensions}));
+  EXPECT_EQ(json["points"], 2);
+  EXPECT_EQ(json["sentinel_fails"], nlohmann::json::array());
+  EXPECT_EQ(json["problems"][0]["share"], 0.5);
+  EXPECT_EQ(json["problems"][0]["explanation"], "T2_1_layout.b/W1\nis 3");
+  EXPECT_EQ(json["problems"][1]["explanation"], "not started: shard (problem 2.2)");
+  EXPECT_EQ(json["problems"][1]["not_started"], 1);
+  EXPECT_EQ(json["tests"][1]["test"], "T2_1_layout.b");
+  EXPECT_EQ(json["tests"][1]["ranks"], "W1");
+  EXPECT_EQ(json["tests"][2]["outcome"], "not started");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,72 @@
+#include <command_line/command_line.h>
+#include <plan/settings.h>
+
+#include <gtest/gtest.h>
+
+#include <common/expect_text.h>
+#include <common/temporary_folder.h>
+
+namespace fsdp {
+namespace {
+
+TEST(PlanOptions, say_what_is_wrong) {
+  const auto error = [](const std::vector<std::string>& options) {
+    return error_of<UsageError>([&] { parse_plan_options(options); });
+  };
+  EXPECT_EQ(error({"--search"}), "--search: needs --memory");
+  EXPECT_EQ(error({"--search", "--memory", "much"}), "--memory much: takes a number such as 80GB");
+  EXPECT_EQ(error({"--world", "0..8"}), "--world must be at least 1, not 0");
+  EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows: takes the place of --batch");
+}
+
+// The run.toml of a run says what is planned, but for the ranks.
+TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
+  const TemporaryFolder folder;
+  folder.write("run/step-000009/checkpoint.json", "{}");
+  const std::string tokens = folder.write("t.bin", std::string(400, 'a'));
+  const std::string file = folder.write(
+      "run.toml",
+      "mode = \"ddp\"\nworld = 4\nmodel = \"gpt2-tiny\"\ndata = \"tokens\"\ntokens = \"" + tokens +
+          "\"\nvocabulary = 25000\nseq = 8\nbatch = 8\nparts = 8\nsteps = 9\n" +
+          "checkpoint-dir = \"" + folder.path() + "/run\"\nsave-every = 3\nresume = \"auto\"\n" +
+          "log = \"/no/log\"\njson = \"/no/json\"\nwarmup = 20\n");
+  const auto plans = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--config", file});
+    return parse_plan_options(options).configs;
+  };
+  testing::internal::CaptureStderr();
+  const TrainConfig own = plans({}).front();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(own.mode, "ddp");
+  EXPECT_EQ(own.world, 4);
+  EXPECT_EQ(own.model, "gpt2-tiny");
+  EXPECT_EQ(own.data, "tokens");
+  EXPECT_EQ(own.batch, 8);
+  EXPECT_EQ(own.parts, 8);
+  EXPECT_EQ(own.steps, 9);
+  EXPECT_EQ(own.first_step, 0);
+  EXPECT_EQ(own.checkpoint_dir + own.log + own.json + own.resume, "");
+  const auto more = plans({"--world", "4..16", "--rows", "2", "--mode", "fsdp"});
+  ASSERT_EQ(more.size(), 3U);
+  EXPECT_EQ(more[0].parts, 8);
+  EXPECT_EQ(more[2].parts, 16);
+  EXPECT_EQ(more[2].batch, 32);
+  EXPECT_EQ(more[2].mode, "fsdp");
+  EXPECT_EQ(parse_plan_options({"--model", "small"}).configs.front().data, "pattern");
+  const std::vector<std::string> of_tokens{"--tokens", tokens,      "--vocabulary", "25000",
+                                           "--model",  "gpt2-tiny", "--seq",        "8"};
+  EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data, "tokens");
+}
+
+TEST(PlanOptions, that_are_unknown_may_be_meant_as_those_of_plan_or_of_train) {
+  const auto error = [](const std::vector<std::string>& options) {
+    return error_of<UsageError>([&] { parse_plan_options(options); });
+  };
+  EXPECT_EQ(error({"--flop", "1T"}), "there is no option --flop; the nearest one is --flops");
+  EXPECT_EQ(error({"--modle", "small"}), "there is no option --modle; the nearest one is --model");
+  EXPECT_EQ(error({"--memory", "8GB"}), "--memory: needs --search");
+  EXPECT_EQ(error({"--svg", "/no/such.svg"}), "--svg /no/such.svg: No such file or directory");
+}
+
+}  // namespace
+}  // namespace fsdp
