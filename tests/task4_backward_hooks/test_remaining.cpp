@@ -1,0 +1,124 @@
+#include "sharded_model.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T4_4_remaining);
+
+// Each unit once, the root too: those that give no sign at the end of the pass.
+void expect_reduced_by_the_end(int world_size, const Loss& loss, const std::string& expected,
+                               const std::string& or_this = "") {
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    Sharded sharded(rank);
+    loss(*sharded.model, rank.rank()).backward();
+    rank.observe("units reduced, in order", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+    rank.observe("units still gathered", sharded.gathered());
+  });
+  const std::string order = "units reduced, in order";
+  expect_on_all_ranks(run, order, run.at(0, order) == or_this ? or_this : expected);
+  expect_on_all_ranks(run, "units still gathered", "");
+  expect_gradients_of_one_process(run, loss);
+}
+
+MULTI_RANK_TEST(T4_4_remaining, an_unused_unit_is_reduced_once) {
+  expect_reduced_by_the_end(world_size(), kBlockUnused, "blocks2; blocks0; blocks1; root; ");
+}
+
+MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
+  // Whether a call that can no longer come back is waited for until the end of the pass is open.
+  expect_reduced_by_the_end(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ",
+                            "blocks2; blocks1; blocks0; root; ");
+}
+
+// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
+// first, so that its gradient comes last, after the other call's hook.
+const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
+  const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
+  return plain_loss(model, rank) + on_constant.sum();
+};
+
+MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_input_without_gradient_is_reduced_once) {
+  expect_reduced_by_the_end(world_size(), kOneInputNeedsNoGradient,
+                            "blocks2; blocks0; blocks1; root; ");
+}
+
+MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_new_forward_is_like_the_first) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    int ends = 0;
+    sharded.hooks->on_end([&] { ++ends; });
+    plain_loss(*sharded.model, rank.rank()).backward();
+    const auto loss = plain_loss(*sharded.model, rank.rank());
+    take_calls(*rank.communicator());
+    rank.observe("the second pass begins, over a new forward that called each block once", true);
+    loss.backward();
+    rank.observe("calls of the second pass", take_calls(*rank.communicator()));
+    rank.observe("calls of on_end() in two passes", ends);
+  });
+  expect_on_all_ranks(run, "calls of on_end() in two passes", 2);
+  expect_on_all_ranks(run, "calls of the second pass", kBackward);
+}
+
+// Where backward runs several times over one graph, all passes see the same calls come back.
+MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
+    const auto loss = kBlockUsedTwice(*sharded.model, rank.rank());
+    loss.backward({}, /*retain_graph=*/true);
+    seen->clear();
+    for (const std::string pass : {"second", "third"}) {
+      rank.communicator()->take_log();
+      rank.observe("the " + pass + " pass begins; both calls of blocks0 come back again", true);
+      loss.backward({}, /*retain_graph=*/pass == "second");
+      rank.observe("units reduced in the " + pass + " pass",
+                   reductions(take_calls(*rank.communicator())));
+      rank.observe("units gathered as each block's gradient arrives in the " + pass + " pass",
+                   std::exchange(*seen, ""));
+    }
+    sharded.observe_gradients(rank);
+  });
+  for (const std::string pass : {"second", "third"}) {
+    expect_on_all_ranks(run, "units reduced in the " + pass + " pass",
+                        "blocks2; blocks1; blocks0; root; ");
+    // blocks0 stays from its second use to its first.
+    expect_on_all_ranks(run,
+                        "units gathered as each block's gradient arrives in the " + pass + " pass",
+                        "root blocks2 | root blocks0 | root blocks0 blocks1 | root blocks0 | ");
+  }
+  // The first two add up exactly to twice the gradient; the third rounds like twice plus once.
+  const auto expected = run_oracle([&](TestRank& rank) {
+    const auto model = toy_model(3);
+    auto means =
+        mean_gradients(*model, run.world_size(), [&](int r) { return kBlockUsedTwice(*model, r); });
+    for (auto& unit : means) {
+      for (auto& mean : unit)
+        mean = mean * 2 + mean;
+    }
+    observe_means(rank, *model, means, run.world_size());
+  });
+  expect_gradients(run, expected);
+}
+
+// The calls of a graph that is kept come back beside those of the next forward.
+MULTI_RANK_TEST(T4_4_remaining, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    Sharded sharded(rank);
+    const auto first = plain_loss(*sharded.model, rank.rank());
+    first.backward({}, /*retain_graph=*/true);
+    sharded.drop_gradients();
+    const auto second = plain_loss(*sharded.model, rank.rank());
+    rank.communicator()->take_log();
+    rank.observe("the second pass begins, over both graphs", true);
+    (first + second).backward();
+    rank.observe("units reduced in the second pass", reductions(take_calls(*rank.communicator())));
+    sharded.observe_gradients(rank);
+  });
+  expect_on_all_ranks(run, "units reduced in the second pass", "blocks2; blocks1; blocks0; root; ");
+  expect_gradients_of_one_process(
+      run, [](ToyModel& model, int rank) { return plain_loss(model, rank) * 2; });
+}
+
+}  // namespace
+}  // namespace fsdp
