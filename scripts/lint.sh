@@ -69,7 +69,7 @@ python_tests() {
 # The first examples in docs/library.md and docs/checkpoints.md have to be what is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
-    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' tests/library/test_state.cpp | sed '1d;$d;s/^  //')
+    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' tests/library/test_library_checkpoint.cpp | sed '1d;$d;s/^  //')
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/library.md | sed '1d;$d') examples/own_model.cpp
 }
 

@@ -1,17 +1,15 @@
 #include <optim/p_norm.h>
 
 #include <common/expect_text.h>
+#include <library/infinity.h>
 #include <library/models.h>
 #include <library/one_process.h>
 
-#include <limits>
 #include <utility>
 
 // Norms by parameter, guards against NaN, and what programs make of them.
 namespace fsdp {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // What a program asks a model for, on ranks or in one process.
 struct ModelNumbers {

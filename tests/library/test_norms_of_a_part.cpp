@@ -1,17 +1,14 @@
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/lbfgs.h>
 
+#include <library/infinity.h>
 #include <library/misuse.h>
-
-#include <limits>
 
 // What would take the norm of this rank's part of a gradient for that of the gradient.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE_ON(NormsOfAPart, 2, 3, 4);
-
-const double kInfinity = std::numeric_limits<double>::infinity();
 
 // With one rank this rank's part is the whole gradient: the norms are right, and LBFGS steps.
 TEST(NormsOnOneRank, are_those_of_the_gradient_and_lbfgs_steps) {

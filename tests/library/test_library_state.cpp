@@ -1,10 +1,6 @@
 #include <caffe2/serialize/inline_container.h>
-#include <locate.h>
 #include <memory/live_bytes.h>
-#include <sharded_optimizer.h>
-#include <state/checkpoint.h>
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/serialize.h>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
@@ -192,52 +188,6 @@ MULTI_RANK_TEST(LibraryState, of_buffers_is_rank_0s_with_broadcast_buffers) {
     }
   });
   expect_as(run, one);
-}
-
-MULTI_RANK_SUITE(LibraryCheckpoint);
-
-// Trains a step from where `run` has left off, or from the start, and saves. The step after it.
-StateDict train(TestRank& rank, const std::shared_ptr<Communicator>& comm, uint64_t seed,
-                const std::string& run, CheckpointFormat format) {
-  const auto net = buffered_block(seed);
-  for (const at::Tensor& parameter : net->rest->parameters())
-    at::Tensor(parameter).set_requires_grad(false);
-  FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
-  int64_t step = 0;
-  const auto loss = [&] { return loss_of(*net, rank, static_cast<int>(step)); };
-  // What docs/checkpoints.md shows.
-  const auto optimizer = make_sharded_optimizer(model.units(), {{"", {.lr = 1e-3}}}, comm);
-  if (latest_step(run)) {
-    const Checkpoint saved = find_checkpoint(run);
-    load_checkpoint(saved.folder, model.checkpoint_state(*optimizer), locate, *comm);
-    step = saved.step;
-  }
-  loss().backward();
-  optimizer->step();
-  optimizer->zero_grad();
-  net->mean.add_(3.5);
-  net->count.add_(1);
-  save_checkpoint(run, format, ++step, {}, model.checkpoint_state(*optimizer), *comm);
-  // Its end.
-  return model.state_dict();
-}
-
-MULTI_RANK_TEST(LibraryCheckpoint, has_buffers_and_ignored_modules_and_goes_on) {
-  const TemporaryFolder folder;
-  in_each_strategy(world_size(), [&](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
-    for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
-      const std::string run = folder.path() + "/" + std::to_string(comm->world_size()) +
-                              (format == CheckpointFormat::full ? "full" : "");
-      train(rank, comm, 1, run, format);
-      const StateDict second = train(rank, comm, 9, run, format);  // built with other values
-      EXPECT_TRUE(at::equal(second.at("mean"), at::full({2}, 7)));
-      EXPECT_EQ(second.at("count").item<int64_t>(), 2);
-      const auto begun = buffered_block();
-      EXPECT_TRUE(at::equal(second.at("rest.linear.weight"), begun->rest->linear->weight));
-      const auto moved = (second.at("linear.weight") - begun->linear->weight).abs().max();
-      EXPECT_TRUE(moved.item<float>() > 0 && moved.item<float>() < 2.1e-3);  // two steps of AdamW
-    }
-  });
 }
 
 }  // namespace

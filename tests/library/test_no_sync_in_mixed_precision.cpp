@@ -190,29 +190,5 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision, a_pass_that_was_dropped_leaves_nothing) 
   });
 }
 
-TEST(NoSyncScope, a_scope_can_be_moved_and_ends_once) {
-  std::vector<bool> set;
-  const auto make = [&] { return NoSync([&](bool sync) { set.push_back(sync); }); };
-  {
-    std::optional<NoSync> held;
-    held = make();
-    NoSync other = std::move(*held);
-    EXPECT_EQ(set, std::vector<bool>{false});
-    held.reset();  // which holds nothing any more
-    EXPECT_EQ(set, std::vector<bool>{false});
-  }
-  EXPECT_EQ(set, (std::vector<bool>{false, true}));
-  set.clear();
-  {
-    NoSync one = make();
-    one = make();  // the second begins before the first ends
-    EXPECT_FALSE(set.back());
-    NoSync& same = one;
-    one = std::move(same);
-    EXPECT_FALSE(set.back());
-  }
-  EXPECT_TRUE(set.back());
-}
-
 }  // namespace
 }  // namespace fsdp

@@ -7,46 +7,15 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
+#include "replicated_net.h"
+
 // What is peculiar to replicas; one_process.h trains each kind of model with either class.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(Replicas);
+MULTI_RANK_SUITE(DdpReplicas);
 
-// A net that leaves out all of its parameters.
-struct LazyNet : BlockNet {
-  explicit LazyNet(int layers) : BlockNet(layers) {}
-  at::Tensor forward(at::Tensor x) override { return lazy ? x * 1 : BlockNet::forward(x); }
-  bool lazy{};
-};
-
-// On a rank.
-struct ReplicatedNet {
-  explicit ReplicatedNet(TestRank& rank, double cap = 25, int layers = 3)
-      : rank(rank),
-        net((torch::manual_seed(1), std::make_shared<LazyNet>(layers))),
-        model(*net, rank.communicator(), {.bucket_cap_mb = cap}),
-        optimizer(momentum(net->parameters())) {}
-  void backward(int number = 0) { loss_of(*net, rank, number).backward(); }
-  void step(int number = 0) {
-    backward(number);
-    optimizer->step();
-    optimizer->zero_grad();
-  }
-  void backward_of_nothing() {
-    net->lazy = true;
-    model(at::ones({2, 7}).requires_grad_()).sum().backward();
-    net->lazy = false;
-  }
-
-  TestRank& rank;
-  std::shared_ptr<LazyNet> net;
-  DistributedDataParallel<LazyNet> model;
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  at::Tensor weight = net->blocks[0]->linear->weight;
-};
-
-MULTI_RANK_TEST(Replicas, go_on_from_the_state_of_shards_and_the_reverse) {
+MULTI_RANK_TEST(DdpReplicas, go_on_from_the_state_of_shards_and_the_reverse) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet shards(rank, momentum, block_net(3, 5));
     ReplicatedNet replicas(rank);
@@ -66,7 +35,7 @@ MULTI_RANK_TEST(Replicas, go_on_from_the_state_of_shards_and_the_reverse) {
   });
 }
 
-MULTI_RANK_TEST(Replicas, may_use_no_parameter_on_some_ranks) {
+MULTI_RANK_TEST(DdpReplicas, may_use_no_parameter_on_some_ranks) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
@@ -82,7 +51,7 @@ MULTI_RANK_TEST(Replicas, may_use_no_parameter_on_some_ranks) {
   expect_same_on_all_ranks(run, "gradient");
 }
 
-MULTI_RANK_TEST(Replicas, have_any_number_of_buckets_and_hooks_of_others) {
+MULTI_RANK_TEST(DdpReplicas, have_any_number_of_buckets_and_hooks_of_others) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet one(rank), many(rank, 0, 50);
     int calls = 0;
@@ -111,12 +80,12 @@ at::Tensor penalized(Module& model, int part, int parts, int step) {
   return y + gradient[0].norm();
 }
 
-MULTI_RANK_TEST(Replicas, may_penalize_gradients) {
+MULTI_RANK_TEST(DdpReplicas, may_penalize_gradients) {
   expect_equal_to_one_process(world_size(), {{.name = "penalized", .loss = penalized}},
                               {train_replicated});
 }
 
-MULTI_RANK_TEST(Replicas, may_search_with_lbfgs_for_the_least_mean_loss) {
+MULTI_RANK_TEST(DdpReplicas, may_search_with_lbfgs_for_the_least_mean_loss) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     torch::optim::LBFGS optimizer(replicas.net->parameters(),
@@ -140,7 +109,7 @@ struct SparseNet : Module {
       "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
 };
 
-MULTI_RANK_TEST(Replicas, refuse_what_would_not_be_reduced) {
+MULTI_RANK_TEST(DdpReplicas, refuse_what_would_not_be_reduced) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const auto expect = [&](const auto& call, const char* says) {
@@ -179,50 +148,6 @@ MULTI_RANK_TEST(Replicas, refuse_what_would_not_be_reduced) {
     DistributedDataParallel model(sparse, comm);
     expect([&] { model(at::tensor({1, 2})).sum().backward(); }, "table.weight is sparse");
   });
-}
-
-MULTI_RANK_SUITE_ON(ReplicasThatPart, 2, 3, 4);
-
-MULTI_RANK_TEST(ReplicasThatPart, are_named_by_the_next_backward_and_by_a_save) {
-  const std::vector<void (*)(ReplicatedNet&)> changes{
-      [](ReplicatedNet& one) {
-        one.optimizer->param_groups()[0].options().set_lr(0.1 * (1 + one.rank.rank()));
-        one.step();
-      },
-      [](ReplicatedNet& one) { one.net->scale.data().add_(one.rank.rank()); },
-      [](ReplicatedNet& one) { one.net->scale.set_data(at::full({7}, 1.0 * one.rank.rank())); },
-      [](ReplicatedNet& one) {
-        const auto loss = loss_of(*one.net, one.rank);
-        one.net->scale.mutable_grad() = torch::autograd::grad({loss}, {one.net->scale})[0];
-        one.optimizer->step();
-      }};
-  run_ranks(world_size(), [&](TestRank& rank) {
-    for (const auto& change : changes) {
-      ReplicatedNet replicas(rank);
-      replicas.step();
-      const StateDict before = replicas.model.state_dict();
-      change(replicas);
-      const char* const says = "ranks differ in the values of parameter ";
-      EXPECT_CONTAINS(error_of([&] { replicas.backward(); }), says);
-      EXPECT_CONTAINS(error_of([&] { replicas.model.state_dict(); }), says);
-      replicas.model.load_state_dict(before);
-      replicas.model.zero_grad();
-      replicas.backward();
-    }
-    ReplicatedNet replicas(rank);
-    replicas.weight.set_requires_grad(rank.rank() == 1);
-    EXPECT_CONTAINS(error_of([&] { replicas.backward(); }),
-                    "parameter b0.linear.weight: frozen on rank");
-  });
-}
-
-MULTI_RANK_TEST(ReplicasThatPart, are_told_if_some_ranks_alone_run_backward) {
-  const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
-    ReplicatedNet replicas(rank);
-    if (rank.rank() > 0) replicas.backward();
-    replicas.model.state_dict();
-  });
-  expect_error_says(run.failure(), "what they call: state_dict on rank 0, backward on rank");
 }
 
 }  // namespace

@@ -1,7 +1,3 @@
-#include <comm/communicator.h>
-#include <launch/launcher.h>
-#include <launch/rank_context.h>
-#include <malloc.h>
 #include <memory/live_bytes.h>
 #include <module_of.h>
 #include <plan_step.h>
@@ -9,92 +5,14 @@
 #include <testing/multi_rank.h>
 
 #include <common/expect_text.h>
-#include <common/rank_failure.h>
-#include <library/models.h>
 #include <library/one_process.h>
 
 #include <array>
 #include <set>
 
-// What a step costs: the library adds nothing to fully_shard(), and plan_step() plans it.
+// plan_step() plans what a step costs.
 namespace fsdp {
 namespace {
-
-MULTI_RANK_SUITE(LibraryCosts);
-
-using Bytes = decltype(LiveBytes::by_class);
-
-// The collectives of the second of two steps, by an optimizer of our own, and the peaks of its
-// forward and backward.
-std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
-    TestRank& rank, Module& net, const std::vector<std::shared_ptr<FlatParameter>>& units) {
-  const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());
-  for (int step = 0; step < 2; ++step) {
-    live_bytes::reset(Phase::forward);
-    live_bytes::reset(Phase::backward);
-    rank.communicator()->take_log();
-    live_bytes::enter(Phase::forward);
-    const at::Tensor loss = loss_of(net, rank, step);
-    live_bytes::enter(Phase::backward);
-    loss.backward();
-    live_bytes::enter(Phase::optimizer);
-    optimizer->step();
-    optimizer->zero_grad();
-  }
-  std::string calls;
-  for (const Call& call : rank.communicator()->take_log())
-    calls += std::string(to_string(call.operation)) + ' ' + call.unit.str() + '\n';
-  live_bytes::enter(Phase::init);
-  return {calls,
-          {live_bytes::peak(Phase::forward).by_class, live_bytes::peak(Phase::backward).by_class}};
-}
-
-MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_shard) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto plain = [&] {
-      const auto net = block_net();
-      const auto sharded = fully_shard(*net, rank.communicator());
-      return costs_of_two_steps(rank, *net, sharded->units());
-    }();
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    EXPECT_EQ(costs_of_two_steps(rank, *net, model.units()), plain);
-  });
-}
-
-MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto before = live_bytes::now().total;
-    {
-      ShardedNet sharded(rank);
-      sharded.step();
-      sharded.model.state_dict();
-    }
-    EXPECT_EQ(live_bytes::now().total, before);
-  });
-}
-
-// [bytes] of 100,000 in 10,000 steps. Without the harness, which keeps records for its stories.
-TEST(LibraryMemory, does_not_grow_with_the_steps) {
-  const auto result = launch(2, [](const RankContext& context) {
-    const auto allocated = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
-    const auto net = block_net(1);
-    FullyShardedDataParallel model(*net, Communicator::create(context));
-    const auto optimizer = adamw(model.parameters());
-    size_t before = 0;
-    for (int step = 0; step < 3000; ++step) {
-      if (step == 1000) before = allocated();
-      (*net)(at::ones({1, 7})).sum().backward();
-      model.clip_grad_norm_(1);
-      optimizer->step();
-      optimizer->zero_grad();
-    }
-    const size_t after = allocated();
-    require(after < before + 20'000, std::to_string(after - before) + " bytes more");
-    return 0;
-  });
-  EXPECT_EQ(failure(result), "");
-}
 
 using TwoInputs = ModuleOf<at::Tensor(at::Tensor x, at::Tensor condition)>;
 
@@ -134,7 +52,7 @@ std::shared_ptr<Net> large() {
   return std::make_shared<Net>(100'000);  // 3 x 40 GB
 }
 
-// That a step then costs as much, test_example.cpp shows.
+// That a step then costs as much, test_own_plan.cpp shows.
 TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
   run_ranks(1, [](TestRank&) {
     PlanOptions options;

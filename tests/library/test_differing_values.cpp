@@ -1,11 +1,10 @@
-#include <ATen/autocast_mode.h>
 #include <same_on_all_ranks.h>
 
 #include <common/expect_text.h>
 #include <library/models.h>
 #include <library/one_process.h>
 
-// What a message says if ranks differ, and what autocast keeps from one forward to the next.
+// What a message says if ranks differ.
 namespace fsdp {
 namespace {
 
@@ -94,91 +93,6 @@ MULTI_RANK_TEST(DifferingValues, replicas_that_part_are_told_by_an_element) {
     const std::string error = error_of([&] { loss_of(*net, rank).backward(); });
     EXPECT_CONTAINS(error, "the values of parameter b0.linear.weight: element [3, 5] is ");
     EXPECT_CONTAINS(error, rank.rank() == 1 ? "9 on rank 1" : weight);
-  });
-}
-
-MULTI_RANK_SUITE_ON(FrozenOnSomeRanks, 2, 3, 4);
-
-// On the ranks of the last replica, or on the last rank if there is one replica alone.
-MULTI_RANK_TEST(FrozenOnSomeRanks, the_parameter_and_the_ranks_are_named_in_each_strategy) {
-  for (int shards = 1; shards <= world_size(); ++shards) {
-    if (world_size() % shards != 0) continue;
-    for (const bool unfreezes : {false, true}) {
-      const RankRun run = try_ranks(world_size(), [&](TestRank& rank) {
-        const auto net = block_net();
-        const at::Tensor bias = net->blocks[1]->linear->bias;
-        bias.set_requires_grad(!unfreezes);
-        FullyShardedDataParallel model(*net, rank.hybrid(shards));
-        loss_of(*net, rank).backward();
-        const int first = shards == rank.world_size() ? shards - 1 : rank.world_size() - shards;
-        if (rank.rank() >= first) bias.set_requires_grad(unfreezes);
-        loss_of(*net, rank).backward();
-      });
-      EXPECT_CONTAINS(run.failure(), "set_requires_grad() of b1.linear.bias");
-      EXPECT_CONTAINS(run.failure(), "likely cause: rank");
-    }
-  }
-}
-
-MULTI_RANK_TEST(FrozenOnSomeRanks, a_change_that_is_taken_back_is_none) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    const auto step = [&] { loss_of(*net, rank).backward(); };
-    step();
-    const at::Tensor bias = net->blocks[1]->linear->bias;
-    if (rank.rank() == 0) {
-      bias.set_requires_grad(false);
-      model.parameters();  // which sees it
-      bias.set_requires_grad(true);
-    }
-    step();
-    bias.set_requires_grad(rank.rank() == 0);
-    model.parameters();
-    bias.set_requires_grad(false);
-    step();
-  });
-}
-
-MULTI_RANK_SUITE(AutocastCache);
-
-// Each kind of forward that leaves casts behind, and then a step, without clear_cache() between.
-MULTI_RANK_TEST(AutocastCache, casts_of_an_earlier_forward_are_not_used_again) {
-  const std::vector<std::pair<std::string, std::function<void(ShardedNet&)>>> kinds{
-      {"nothing", [](ShardedNet&) {}},
-      {"a forward without gradients",
-       [](ShardedNet& sharded) {
-         const at::NoGradGuard no_grad;
-         loss_of(*sharded.net, sharded.rank, 7);
-       }},
-      {"a call of one unit without gradients",
-       [](ShardedNet& sharded) {
-         const at::NoGradGuard no_grad;
-         (*sharded.net->blocks[1])(at::ones({2, 7}));
-       }},
-      {"a forward whose loss is dropped",
-       [](ShardedNet& sharded) { loss_of(*sharded.net, sharded.rank, 7); }},
-      {"a step and dropped gradients", [](ShardedNet& sharded) {
-         loss_of(*sharded.net, sharded.rank, 7).backward();
-         sharded.model.zero_grad();
-       }}};
-  run_ranks(world_size(), [&](TestRank& rank) {
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::Tensor expected;
-    for (const auto& [name, leave_casts] : kinds) {
-      ShardedNet sharded(rank, momentum);
-      for (int step = 0; step < kSteps; ++step) {
-        if (name == "nothing") at::autocast::clear_cache();
-        leave_casts(sharded);
-        sharded.step(step);
-      }
-      const at::Tensor found = sharded.all_parameters();
-      at::autocast::clear_cache();
-      if (!expected.defined()) expected = found;
-      EXPECT_TRUE(at::equal(found, expected)) << name;
-    }
-    at::autocast::set_autocast_enabled(at::kCPU, false);
   });
 }
 

@@ -1,0 +1,50 @@
+#include <check_hookable.h>
+#include <gtest/gtest.h>
+#include <sequential.h>
+
+#include <string>
+#include <vector>
+
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
+
+#include "kept_block.h"
+
+namespace fsdp {
+namespace {
+
+// A block in each kind of container.
+struct ContainersNet : Module {
+  struct Around : torch::nn::Module {
+    Around() { block = register_module("block", KeptBlock(3)); }
+    at::Tensor forward(at::Tensor x) { return block(x); }
+    KeptBlock block{nullptr};
+  };
+  ContainersNet() {
+    list = register_module("list", torch::nn::ModuleList(KeptBlock(3)));
+    chain = register_module("chain", std::make_shared<Sequential>(KeptBlock(3)));
+    // The block is called by the module around it.
+    theirs = register_module("theirs", torch::nn::Sequential(std::make_shared<Around>()));
+  }
+  at::Tensor forward(at::Tensor x) override { return x; }
+  torch::nn::ModuleList list{nullptr};
+  std::shared_ptr<Sequential> chain;
+  torch::nn::Sequential theirs{nullptr};
+};
+
+TEST_IN_A_PROCESS(CheckHookable, names_the_one_block_whose_hooks_a_container_passes_by) {
+  ContainersNet net;
+  check_hookable(net);  // throws nothing
+  KeptBlock passed_by(3);
+  net.theirs->push_back(passed_by);
+  const std::string says =
+      "theirs.1 (fsdp::(anonymous namespace)::KeptBlock) lies in a torch::nn::Sequential, which "
+      "calls forward() and so runs no hooks; use an fsdp::Sequential";
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net); }), says);
+  const std::vector<Module*> units{passed_by.get()};
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net, units); }), says);
+  check_hookable(net, {});  // it need not be a unit
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,52 @@
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE_ON(FrozenOnSomeRanks, 2, 3, 4);
+
+// On the ranks of the last replica, or on the last rank if there is one replica alone.
+MULTI_RANK_TEST(FrozenOnSomeRanks, the_parameter_and_the_ranks_are_named_in_each_strategy) {
+  for (int shards = 1; shards <= world_size(); ++shards) {
+    if (world_size() % shards != 0) continue;
+    for (const bool unfreezes : {false, true}) {
+      const RankRun run = try_ranks(world_size(), [&](TestRank& rank) {
+        const auto net = block_net();
+        const at::Tensor bias = net->blocks[1]->linear->bias;
+        bias.set_requires_grad(!unfreezes);
+        FullyShardedDataParallel model(*net, rank.hybrid(shards));
+        loss_of(*net, rank).backward();
+        const int first = shards == rank.world_size() ? shards - 1 : rank.world_size() - shards;
+        if (rank.rank() >= first) bias.set_requires_grad(unfreezes);
+        loss_of(*net, rank).backward();
+      });
+      EXPECT_CONTAINS(run.failure(), "set_requires_grad() of b1.linear.bias");
+      EXPECT_CONTAINS(run.failure(), "likely cause: rank");
+    }
+  }
+}
+
+MULTI_RANK_TEST(FrozenOnSomeRanks, a_change_that_is_taken_back_is_none) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto step = [&] { loss_of(*net, rank).backward(); };
+    step();
+    const at::Tensor bias = net->blocks[1]->linear->bias;
+    if (rank.rank() == 0) {
+      bias.set_requires_grad(false);
+      model.parameters();  // which sees it
+      bias.set_requires_grad(true);
+    }
+    step();
+    bias.set_requires_grad(rank.rank() == 0);
+    model.parameters();
+    bias.set_requires_grad(false);
+    step();
+  });
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <common/shared_words.h>
+#include <common/temporary_folder.h>
+#include <library/one_process.h>
+
+#include <csignal>
+#include <filesystem>
+
+namespace fsdp {
+namespace {
+
+volatile std::sig_atomic_t asked_to_end = 0;
+
+// As docs/checkpoints.md shows it, but never at its end by itself. `steps`: of each rank so far.
+int train_until_asked(const std::string& file, SharedWords& steps) {
+  for (const int signal : {SIGUSR1, SIGTERM})
+    std::signal(signal, [](int) { asked_to_end = 1; });
+  return start(2, [&](const RankContext& context) {
+    const auto comm = Communicator::create(context);
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, comm);
+    for (;;) {
+      model(at::ones({1, 7})).sum().backward();
+      ++steps[context.rank];
+      const at::Tensor ends = at::full({1}, static_cast<float>(asked_to_end));
+      comm->all_reduce(ends, "asked to end").wait();
+      if (ends.item<float>() == 0) continue;
+      save_state_dict(model.state_dict(), file, *comm);
+      return 0;
+    }
+  });
+}
+
+TEST(Preemption, lets_ranks_save_and_end_after_the_same_step) {
+  for (const int signal : {SIGUSR1, SIGTERM}) {
+    const TemporaryFolder folder;
+    SharedWords steps;
+    const pid_t launcher = fork();
+    if (launcher == 0) {
+      alarm(30);
+      _exit(train_until_asked(folder.path() + "/model.pt", steps));
+    }
+    while (steps[0] < 3 || steps[1] < 3)
+      sched_yield();
+    kill(launcher, signal);
+    int status = 0;
+    waitpid(launcher, &status, 0);
+    EXPECT_EQ(status, 0) << "signal " << signal;
+    EXPECT_EQ(steps[0], steps[1]);
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/model.pt"));
+  }
+}
+
+}  // namespace
+}  // namespace fsdp
