@@ -136,27 +136,74 @@ at::Tensor loss_of_drop_out(Module& model, int part, int parts, int step) {
   return mean_square(model, part, parts, step);
 }
 
-MULTI_RANK_TEST(AnyModel, ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, units_chosen_by_hand_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(), {{.name = "units by hand", .options = {.wrap = first_and_last_block()}}});
+}
+
+MULTI_RANK_TEST(AnyModel, tiny_odd_and_shared_parameters_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(), {{.name = "tiny, odd and shared parameters", .build = built<TinyNet>}});
+}
+
+MULTI_RANK_TEST(AnyModel,
+                a_model_called_by_other_methods_than_forward_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(),
-      {{.name = "units by hand", .options = {.wrap = first_and_last_block()}},
-       {.name = "tiny, odd and shared parameters", .build = built<TinyNet>},
-       {.name = "other methods than forward", .build = built<CodingNet>, .loss = loss_of_encode},
-       {.name = "other parameters on each rank",
-        .build = built<SkippingNet>,
-        .loss = loss_of_some_blocks},
-       {.name = "side outputs", .build = built<RowOf<SideBlock>>, .loss = loss_with_side_outputs},
-       {.name = "an exception of an inner hook", .build = built<CatchingNet>},
-       {.name = "changes in place", .build = built<InPlaceNet<LayerBlock>>},
-       {.name = "changes of views in place", .build = built<InPlaceNet<ViewBlock>>},
-       {.name = "convolutions", .build = convolutions, .loss = mean_square_of({2, 3, 8, 8})},
-       {.name = "layers of torch with layers inside",
-        .build = built<RowOf<EncoderBlock>>,
-        .loss = mean_square_of({2, 3, 6})},
-       {.name = "dropout", .build = built<RowOf<DropBlock>>, .loss = loss_of_drop_out},
-       {.name = "dropout, computed again",
-        .build = checkpointed_drop_out,
-        .loss = loss_of_drop_out}});
+      {{.name = "other methods than forward", .build = built<CodingNet>, .loss = loss_of_encode}});
+}
+
+MULTI_RANK_TEST(AnyModel, parameters_that_some_ranks_do_not_use_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(world_size(), {{.name = "other parameters on each rank",
+                                              .build = built<SkippingNet>,
+                                              .loss = loss_of_some_blocks}});
+}
+
+MULTI_RANK_TEST(AnyModel, a_loss_with_side_outputs_of_blocks_ends_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(),
+      {{.name = "side outputs", .build = built<RowOf<SideBlock>>, .loss = loss_with_side_outputs}});
+}
+
+MULTI_RANK_TEST(
+    AnyModel,
+    a_model_that_catches_an_exception_of_an_inner_hook_ends_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(), {{.name = "an exception of an inner hook", .build = built<CatchingNet>}});
+}
+
+MULTI_RANK_TEST(AnyModel, outputs_that_are_changed_in_place_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(), {{.name = "changes in place", .build = built<InPlaceNet<LayerBlock>>}});
+}
+
+MULTI_RANK_TEST(AnyModel, views_that_are_changed_in_place_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(), {{.name = "changes of views in place", .build = built<InPlaceNet<ViewBlock>>}});
+}
+
+MULTI_RANK_TEST(AnyModel, convolutions_with_batch_norm_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(),
+      {{.name = "convolutions", .build = convolutions, .loss = mean_square_of({2, 3, 8, 8})}});
+}
+
+MULTI_RANK_TEST(AnyModel, layers_of_torch_with_layers_inside_end_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(world_size(), {{.name = "layers of torch with layers inside",
+                                              .build = built<RowOf<EncoderBlock>>,
+                                              .loss = mean_square_of({2, 3, 6})}});
+}
+
+MULTI_RANK_TEST(AnyModel, dropout_ends_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(
+      world_size(),
+      {{.name = "dropout", .build = built<RowOf<DropBlock>>, .loss = loss_of_drop_out}});
+}
+
+MULTI_RANK_TEST(AnyModel, dropout_that_is_computed_again_ends_with_the_bits_of_one_process) {
+  expect_equal_to_one_process(world_size(), {{.name = "dropout, computed again",
+                                              .build = checkpointed_drop_out,
+                                              .loss = loss_of_drop_out}});
 }
 
 // Units inside units.
