@@ -22,8 +22,8 @@ inline std::string missing_gpus(int needed) {
          (gpu::built() ? "this machine has " + std::to_string(gpus) : "this build has no CUDA");
 }
 
-// Skips the running test where GPUs are missing. Its suite is named after what it needs: Needs1GPU,
-// Needs2GPUs, Needs8GPUs.
+// Skips the running test where GPUs are missing. Its suite is named after what it needs, as
+// TrainingOn8GPUs.
 #define SKIP_WITHOUT_GPUS(needed) \
   if (const std::string missing = missing_gpus(needed); !missing.empty()) GTEST_SKIP() << missing
 

@@ -61,12 +61,12 @@ void reuse_memory_at_once(Communicator& comm) {
   }
 }
 
-TEST(Needs1GPU, collectives_of_one_rank_work_over_nccl) {
+TEST(CollectivesOn1GPU, collectives_of_one_rank_work_over_nccl) {
   SKIP_WITHOUT_GPUS(1);
   EXPECT_EQ(on_gpus(1, {"nccl", 60s}, gather_reduce_and_broadcast), "");
 }
 
-TEST(Needs1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
+TEST(CollectivesOn1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
   SKIP_WITHOUT_GPUS(1);
   for (const char* backend : {"shm", "gloo"}) {
     for (const int world_size : {1, 2, 3}) {
@@ -76,12 +76,12 @@ TEST(Needs1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
   }
 }
 
-TEST(Needs1GPU, memory_is_reused_only_after_the_collective_is_done) {
+TEST(CollectivesOn1GPU, memory_is_reused_only_after_the_collective_is_done) {
   SKIP_WITHOUT_GPUS(1);
   EXPECT_EQ(on_gpus(1, {"nccl", 60s}, reuse_memory_at_once), "");
 }
 
-TEST(Needs1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
+TEST(CollectivesOn1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
   SKIP_WITHOUT_GPUS(1);
   const int gpus = gpu::count_gpus_before_fork();
   EXPECT_EQ(
@@ -92,7 +92,7 @@ TEST(Needs1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
             "");
 }
 
-TEST(Needs2GPUs, collectives_over_nccl_equal_a_local_sum) {
+TEST(CollectivesOn2GPUs, collectives_over_nccl_equal_a_local_sum) {
   SKIP_WITHOUT_GPUS(2);
   for (int world_size = 2; world_size <= gpu::count_gpus_before_fork(); world_size *= 2) {
     EXPECT_EQ(on_gpus(world_size, {"nccl", 60s}, gather_reduce_and_broadcast), "")
@@ -101,7 +101,7 @@ TEST(Needs2GPUs, collectives_over_nccl_equal_a_local_sum) {
   }
 }
 
-TEST(Needs2GPUs, a_call_that_differs_in_the_first_iteration_is_named) {
+TEST(CollectivesOn2GPUs, a_call_that_differs_in_the_first_iteration_is_named) {
   SKIP_WITHOUT_GPUS(2);
   const std::string failure = on_gpus(2, {"nccl", 20s}, [](Communicator& comm) {
     const at::Tensor all = comm.empty(2 * kNumel);

@@ -15,12 +15,12 @@ void are_right_or_refused(uint64_t first, uint64_t count) {
   }
 }
 
-TEST(Needs1GPU, users_programs_are_right_or_refused) {
+TEST(ProgramsOn1GPU, users_programs_are_right_or_refused) {
   SKIP_WITHOUT_GPUS(1);
   are_right_or_refused(1, 40);
 }
 
-TEST(Needs2GPUs, users_programs_are_right_or_refused_over_nccl) {
+TEST(ProgramsOn2GPUs, users_programs_are_right_or_refused_over_nccl) {
   SKIP_WITHOUT_GPUS(2);
   are_right_or_refused(41, 40);
 }

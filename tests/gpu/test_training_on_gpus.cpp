@@ -24,7 +24,7 @@ void expect_published(const TrainResult& run, const std::string& name) {
   EXPECT_NEAR(run.last.at("param_sum").get<double>() / 2286.522773, 1, kTolerance) << name;
 }
 
-TEST(Needs1GPU, the_small_model_reaches_the_published_losses_in_every_mode) {
+TEST(TrainingOn1GPU, the_small_model_reaches_the_published_losses_in_every_mode) {
   SKIP_WITHOUT_GPUS(1);
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     expect_published(train(small(mode, 1)), mode);
@@ -34,7 +34,7 @@ TEST(Needs1GPU, the_small_model_reaches_the_published_losses_in_every_mode) {
 // The ranks' sums are taken on the host in the order in which single takes them on the GPU, so the
 // same bits come out where the GPU's kernels give the same bits twice. That is not promised of all
 // of them: how far the modes differ is in the test's properties, what is required is a tolerance.
-TEST(Needs1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
+TEST(TrainingOn1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
   SKIP_WITHOUT_GPUS(1);
   for (const int world_size : {2, 4}) {
     const TrainResult single = train(small("single", world_size));
@@ -51,7 +51,7 @@ TEST(Needs1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
   }
 }
 
-TEST(Needs1GPU, live_bytes_of_the_gpu_are_as_predicted) {
+TEST(TrainingOn1GPU, live_bytes_of_the_gpu_are_as_predicted) {
   SKIP_WITHOUT_GPUS(1);
   for (const auto& [world_size, backend] : {std::pair(1, "nccl"), std::pair(2, "shm")}) {
     const TrainResult run = train(small("fsdp", world_size, backend));
@@ -73,7 +73,7 @@ std::string with_small_strategy(const std::function<void(Strategy&)>& body) {
   });
 }
 
-TEST(Needs1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
+TEST(TrainingOn1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = with_small_strategy([](Strategy& strategy) {
     for (int64_t step = 0; step < 3; ++step) {
@@ -89,7 +89,7 @@ TEST(Needs1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
   EXPECT_EQ(failure, "");
 }
 
-TEST(Needs1GPU, a_step_takes_no_memory_from_the_gpu_that_the_steps_before_it_did_not) {
+TEST(TrainingOn1GPU, a_step_takes_no_memory_from_the_gpu_that_the_steps_before_it_did_not) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = with_small_strategy([](Strategy& strategy) {
     int64_t taken = 0;
@@ -105,7 +105,7 @@ TEST(Needs1GPU, a_step_takes_no_memory_from_the_gpu_that_the_steps_before_it_did
   EXPECT_EQ(failure, "");
 }
 
-TEST(Needs1GPU, a_forbidden_wait_is_detected) {
+TEST(TrainingOn1GPU, a_forbidden_wait_is_detected) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = on_gpus(1, {"nccl", 60s}, [](Communicator& comm) {
     const at::Tensor number = at::ones({1}, at::TensorOptions(comm.device()));
@@ -115,7 +115,7 @@ TEST(Needs1GPU, a_forbidden_wait_is_detected) {
   EXPECT_NE(failure, "");
 }
 
-TEST(Needs2GPUs, the_small_model_trains_over_nccl) {
+TEST(TrainingOn2GPUs, the_small_model_trains_over_nccl) {
   SKIP_WITHOUT_GPUS(2);
   for (int world_size = 2; world_size <= gpu::count_gpus_before_fork(); world_size *= 2) {
     for (const char* mode : {"ddp", "fsdp"}) {
@@ -128,7 +128,7 @@ TEST(Needs2GPUs, the_small_model_trains_over_nccl) {
 
 // The culmination: 2.1e9 parameters, ten steps. About 34 GB on the GPU of single, and 9 GB on the
 // host for each rank of ddp, which draws the whole model there.
-TEST(Needs8GPUs, gpt2xl_reaches_the_published_losses_in_every_mode) {
+TEST(TrainingOn8GPUs, gpt2xl_reaches_the_published_losses_in_every_mode) {
   SKIP_WITHOUT_GPUS(8);
   std::vector<int64_t> peaks;
   for (const std::string mode : {"single", "ddp", "fsdp"}) {
