@@ -31,10 +31,13 @@ broken_scripts() {
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
-# `check` shows the failures of a suite in the order of its file: of two files, the linker chooses.
+# A name of a file says what it tests: no two files under tests/ share one.
+repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
+# Suites with tests in two files. `check` shows the failures of a suite in the order of its file: of two
+# files, the linker chooses.
 torn_suites() {
-  grep -oE '^(MULTI_RANK_)?TEST(_[FP])?\(T[1-7]_\w+' /dev/null tests/task*/*.cpp | sed 's/:.*(/ /' | sort -u |
-    awk '{ print $2 }' | sort | uniq -d
+  grep -rzoP --include='*.cpp' '\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])' tests | tr '\n\0' ' \n' |
+    sed -E 's/:.*\(\s*/ /' | sort -u | awk '{ print $2 }' | sort | uniq -d
 }
 
 # A rank observes, and the test's own process compares: what a rank asserts, its own code could answer.
@@ -96,6 +99,7 @@ rule "files of at most 1 MB" large_files
 rule "shell scripts are sound" broken_scripts
 rule "Python is sound" broken_python
 rule "course.toml lists every suite" unlisted_suites
+rule "names of test files are unique" repeated_test_files
 rule "a suite lies in one file" torn_suites
 rule "test names are snake_case" odd_test_names
 rule "tests of tasks assert outside of ranks" asserts_in_ranks
