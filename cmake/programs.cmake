@@ -8,7 +8,22 @@ function(program name library source)
   target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
-program(hello "fsdp_ranks;fsdp_trace" programs/hello.cpp)
+# Builds the text of a file into `library`, as fsdp::NAME. If the file changes, CMake runs again.
+function(embed_text library file name)
+  file(READ ${file} text)
+  set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} @ONLY CONTENT [[
+namespace fsdp {
+extern const char* const @name@;
+const char* const @name@ = R"text(@text@)text";
+}  // namespace fsdp
+]])
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  target_sources(${library} PRIVATE ${source})
+endfunction()
+
+program(hello fsdp_trace programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)
@@ -23,15 +38,7 @@ set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZ
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_command_line)
-file(READ course.toml course_text)
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/course_text.cpp @ONLY CONTENT [[
-namespace fsdp {
-extern const char* const kCourseText;
-const char* const kCourseText = R"toml(@course_text@)toml";
-}  // namespace fsdp
-]])
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS course.toml)
-target_sources(fsdp_check PRIVATE ${PROJECT_BINARY_DIR}/course_text.cpp)
+embed_text(fsdp_check course.toml kCourseText)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
 

@@ -1,67 +1,38 @@
 #include <check/course.h>
-
-#include <sstream>
-#include <string_view>
+#include <command_line/toml.h>
 
 namespace fsdp {
 
-extern const char* const kCourseText;  // course.toml: cmake/programs.cmake makes its source
+extern const char* const kCourseText;  // course.toml: cmake/programs.cmake builds it in
 
 namespace {
 
-// What stands between quotes, one after the other: a string is a list of one.
-std::vector<std::string> strings_in(std::string_view value) {
-  std::vector<std::string> strings;
-  for (size_t begin = value.find('"'); begin != value.npos; begin = value.find('"', begin)) {
-    const size_t end = value.find('"', begin + 1);
-    strings.emplace_back(value.substr(begin + 1, end - begin - 1));
-    begin = end + 1;
-  }
-  return strings;
+Problem read_problem(const TomlTable& toml) {
+  toml.allow_only({"number", "name", "points", "suites", "extension", "in_task"});
+  Problem problem{toml.text("number"), toml.text("name"), static_cast<int>(toml.number("points")),
+                  toml.texts("suites")};
+  problem.extension = toml.flag("extension");
+  problem.in_extensions = problem.extension && !toml.flag("in_task");
+  return problem;
 }
 
-void set(Task& task, std::string_view key, const std::string& value) {
-  if (key == "number") task.number = std::stoi(value);
-  if (key == "name") task.name = strings_in(value).at(0);
-  if (key == "sentinel") task.sentinel = strings_in(value).at(0);
-}
-
-void set(Problem& problem, std::string_view key, const std::string& value) {
-  if (key == "number") problem.number = strings_in(value).at(0);
-  if (key == "name") problem.name = strings_in(value).at(0);
-  if (key == "points") problem.points = std::stoi(value);
-  if (key == "suites") problem.suites = strings_in(value);
-  if (key == "extension") problem.extension = problem.in_extensions = value == "true";
-  if (key == "in_task" && value == "true") problem.in_extensions = false;
-}
-
-// Of TOML what course.toml needs: a key and its value on one line, under [[task]] or
-// [[task.problem]].
-std::vector<Task> parse(const std::string& text) {
-  std::vector<Task> tasks;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find(" = ");
-    if (line == "[[task]]") {
-      tasks.emplace_back();
-    } else if (line == "[[task.problem]]") {
-      tasks.back().problems.emplace_back();
-    } else if (!line.starts_with('#') && at != line.npos) {
-      const std::string_view key = std::string_view(line).substr(0, at);
-      Task& task = tasks.back();
-      if (task.problems.empty())
-        set(task, key, line.substr(at + 3));
-      else
-        set(task.problems.back(), key, line.substr(at + 3));
-    }
-  }
-  return tasks;
+Task read_task(const TomlTable& toml) {
+  toml.allow_only({"number", "name", "sentinel", "problem"});
+  Task task{static_cast<int>(toml.number("number")), toml.text("name"), toml.text("sentinel"), {}};
+  for (const TomlTable& problem : toml.tables("problem"))
+    task.problems.push_back(read_problem(problem));
+  return task;
 }
 
 }  // namespace
 
 const std::vector<Task>& course() {
-  static const std::vector<Task> tasks = parse(kCourseText);
+  static const std::vector<Task> tasks = [] {
+    std::vector<Task> read;
+    for (const TomlTable& task : parse_toml(kCourseText, "course.toml").tables("task"))
+      read.push_back(read_task(task));
+    return read;
+  }();
   return tasks;
 }
 
