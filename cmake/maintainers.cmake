@@ -31,6 +31,7 @@ program_with_library(plan reference_strategy fsdp_options)
 program_with_library(quiz fsdp_plan fsdp_digest)
 # It trains through the train program, but runs the strict test itself, with the reference solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
+embed_text(fsdp_reproduce programs/reproduce/tables.toml kTablesText)
 # What the site's page of a step runs as WebAssembly (grading/site/step/build.py).
 add_library(step OBJECT EXCLUDE_FROM_ALL grading/site/step/step.cpp)
 target_link_libraries(step PRIVATE fsdp_prediction)
@@ -51,6 +52,7 @@ tests_in(trainer/*.cpp trainer fsdp_options ${fuzz_sources})
 tests_in(programs/plan/*.cpp plan fsdp_plan)
 tests_in(programs/quiz/*.cpp quiz fsdp_quiz)
 tests_in(programs/reproduce/*.cpp reproduce "fsdp_reproduce;fsdp_options")
+add_dependencies(reproduce_tests reproduce)  # a test runs it
 tests_in(programs/check/*.cpp check fsdp_check)
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.

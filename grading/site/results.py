@@ -1,20 +1,30 @@
-"""Pages of what ./fsdp reproduce wrote to writeup/: one for each row, and the list of the rows."""
+"""Pages of what ./fsdp reproduce --write wrote to writeup/: one for each row, and the list of the rows."""
 
 import collections
 import json
+import pathlib
 import re
+import sys
 
-Row = collections.namedtuple("Row", "name source kind minutes set command")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from course.skeletons import tomllib  # noqa: E402
+
+# `shown`: the row whose tables show this one; `when` is None if that is another row.
+Row = collections.namedtuple("Row", "name source kind minutes when shown command")
 OURS = ("planned", "all", "speedup", "GB")  # what a table compares with its column `published`
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
+def described(files):
+    """What programs/reproduce/tables.toml says; no rows in a handout, which lacks it."""
+    return tomllib.loads(files.get("programs/reproduce/tables.toml", b"row = []").decode())
+
+
 def rows(files):
-    """What programs/reproduce/rows.cpp describes; nothing in a handout, which lacks it."""
-    text = re.sub(r"\n (?=\S)", " ", files.get("programs/reproduce/rows.cpp", b"").decode())
-    for line in re.findall(r"^# \d+ (.*)$", text, re.MULTILINE):
-        name, source, kind, minutes, when, *command = re.split(r" +\| ", line)
-        yield Row(name, source, kind, minutes, when, *(command or [f"./fsdp reproduce --only {name}"]))
+    for row in described(files)["row"]:
+        shown = row.get("same_as", row["name"])
+        yield Row(row["name"], row["source"], row["kind"], row["minutes"], row.get("when"), shown,
+                  row.get("command", f"./fsdp reproduce --only {shown}"))
 
 
 def lines(files, name):
@@ -55,7 +65,7 @@ def shown(found):
 
 
 def said(minutes):
-    return {"0": "seconds", "1": "a minute"}.get(minutes, f"{minutes} minutes")
+    return {0: "seconds", 1: "a minute"}.get(minutes, f"{minutes} minutes")
 
 
 def page(row, text, drawn):
@@ -70,18 +80,15 @@ def page(row, text, drawn):
 
 def overview(files):
     """The list of the rows."""
-    registry = files["programs/reproduce/registry.cpp"].decode()
-    documents = "".join(re.findall('"(.*?)"', re.search(r"kDocuments =\n(.*?);$", registry, re.DOTALL | re.MULTILINE)[1]))
     found = []
     for row in rows(files):
-        at = row.set.removeprefix("as ") if row.set.startswith("as ") else row.name
-        has = f"writeup/{at}.md" in files
-        verdict = ("tests" if row.kind == "test" else "-" if row.set == "never" else
-                   lines(files, at)[0]["verdict"] if has else "not run")
-        found.append({"": verdict, "row": f"[{row.name}]({at}.md)" if has else row.name, "verdict": "", "published in": row.source,
-                      "kind": row.kind, "minutes": row.minutes, "command": f"`{row.command}`"})
+        has = f"writeup/{row.shown}.md" in files
+        verdict = ("tests" if row.kind == "test" else "-" if row.when == "never" else
+                   lines(files, row.shown)[0]["verdict"] if has else "not run")
+        found.append({"": verdict, "row": f"[{row.name}]({row.shown}.md)" if has else row.name, "verdict": "", "published in": row.source,
+                      "kind": row.kind, "minutes": str(row.minutes), "command": f"`{row.command}`"})
     return ("# Published, and reproduced\n\nEach published table, figure and claim, with the command that shows it here, and the "
-            f"verdict of its last run.\n\n{shown(found)}\n{documents}\n")
+            f"verdict of its last run.\n\n{shown(found)}\n{' '.join(described(files)['legend'].split())}\n")
 
 
 def pages(files, drawn):

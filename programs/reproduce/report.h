@@ -17,16 +17,14 @@ struct Report {
   std::string verdict() const;  // "ok" or "NOT OK"
   std::string markdown() const;
 
-  // Writes NAME.md, and NAME.json: a line of JSON with verdict, machine, versions and commit, and
-  // then a line for each of `runs`. Makes `folder` if it does not exist. Throws std::runtime_error
-  // naming a file that can't be written.
+  // Writes NAME.md; and NAME.json: a line of JSON with verdict, machine, versions and commit, and
+  // then a line for each of `runs`. Creates `folder` if it does not exist. Throws
+  // std::runtime_error that names the file if one can't be written.
   void write(const std::filesystem::path& folder, const nlohmann::ordered_json& runs) const;
 };
 
-// What follows `key` and a separator in the first line of a file that starts with it.
-std::string field(const std::filesystem::path& file, const std::string& key);
-
-// The verdict in NAME.json; "not run" if there is no such file.
-std::string last_verdict(const std::filesystem::path& folder, const std::string& name);
+// The verdict in NAME.json of the first of these folders that has this file; "not run" if none has.
+std::string last_verdict(const std::vector<std::filesystem::path>& folders,
+                         const std::string& name);
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,9 +8,7 @@
 
 namespace fsdp {
 
-constexpr size_t kColumns = 100;  // of notes
-constexpr double kGiB = 1 << 30;
-constexpr double kTolerance = 1e-6;  // relative: of losses and sums, from published ones
+constexpr size_t kColumns = 100;  // width of a note
 
 // One line of a table. `ok` has no value where there is nothing to be right or wrong.
 struct Line {
@@ -33,14 +31,5 @@ struct Table {
   bool ok() const;               // no line is not ok
   std::string markdown() const;  // aligned, so that it is plain text as well; notes in 100 columns
 };
-
-// "7.11157274": with `digits` decimals.
-std::string fixed(double value, int digits);
-
-// "1e-08", or "0".
-std::string scientific(double value);
-
-// |value - expected| / |expected|
-double relative_difference(double value, double expected);
 
 }  // namespace fsdp

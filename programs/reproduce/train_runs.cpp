@@ -1,7 +1,7 @@
-#include <base/median.h>
 #include <base/whole_file.h>
 #include <command_line/child.h>
 #include <command_line/commit.h>
+#include <reproduce/last_line.h>
 #include <reproduce/train_runs.h>
 #include <state/checkpoint_folder.h>
 #include <unistd.h>
@@ -10,70 +10,35 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 namespace fsdp {
 
-nlohmann::ordered_json Fields::kept() const {
-  nlohmann::ordered_json fields = nlohmann::ordered_json::object();
-  for (const auto& [key, value] : items())
-    if (read.contains(key)) fields[key] = value;
-  return fields;
-}
+namespace {
 
-double TrainResult::tokens_per_s() const {
-  std::vector<double> all;
-  for (size_t step = 1; step < steps.size(); ++step)
-    all.push_back(steps[step].at("tokens_per_s"));
-  return median(all);
-}
-
-double TrainResult::seconds_of(const std::string& what) const {
-  const auto length = [](const Fields& step) {
-    return step.at("seconds").at("step").get<double>();
-  };
-  return std::ranges::min_element(steps.begin() + 1, steps.end(), {}, length)
-      ->at("seconds")
-      .at(what);
-}
-
-std::string joined(const TrainOptions& options) {
-  std::string text;
-  for (const std::string& option : options)
-    text += (text.empty() ? "" : " ") + option;
-  return text;
-}
-
-TrainOptions words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
-
-std::string last_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line, last;
-  while (std::getline(lines, line)) {
-    if (!line.empty()) last = line;
-  }
-  return last;
-}
-
-TrainResult parse_train_result(const std::string& text) {
-  TrainResult result;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    result.steps.emplace_back(nlohmann::json::parse(line));
-  const auto final = [](const Fields& line) { return line.value("final", false); };
-  const auto last = std::ranges::find_if(result.steps, final);
-  if (last == result.steps.end() || last + 1 != result.steps.end())
-    throw std::runtime_error("the last line that train wrote is not the only final one");
-  result.last = std::move(*last);
-  result.steps.pop_back();
+// What train wrote to FILE.json and FILE.log.
+TrainResult result_in(const std::string& file) {
+  TrainResult result = parse_train_result(content_of(file + ".json"));
+  std::istringstream log(content_of(file + ".log"));
+  std::string line;
+  for (size_t step = 0; std::getline(log, line) && step < result.steps.size(); ++step)
+    result.steps[step].update(nlohmann::json::parse(line));
   return result;
 }
+
+// Adds what the latest checkpoint in `folder` takes.
+void add_checkpoint(Fields& last, const std::filesystem::path& folder) {
+  const Description saved = read_description(step_folders(folder).rbegin()->second);
+  int64_t bytes = 0;
+  for (const SavedFile& one : saved.files)
+    bytes += one.bytes;
+  last["checkpoint_files"] = saved.files.size();
+  last["checkpoint_bytes"] = bytes;
+}
+
+}  // namespace
 
 const TrainResult& TrainRuns::operator()(const TrainOptions& options) {
   return run_once(options, &TrainRuns::train).result;
@@ -92,7 +57,7 @@ TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns
   return known;
 }
 
-// Whether the program ended well; if not, run.error says why.
+// Returns whether the program ended well; if not, run.error says why.
 bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
@@ -122,21 +87,10 @@ void TrainRuns::train(Run& run) {
   if (!child(run, train_, arguments)) return;
   try {
     const double seconds = run.result.seconds;
-    run.result = parse_train_result(content_of(file + ".json"));
+    run.result = result_in(file);
     run.result.seconds = seconds;
-    std::istringstream log(content_of(file + ".log"));
-    std::string line;
-    for (size_t step = 0; std::getline(log, line) && step < run.result.steps.size(); ++step)
-      run.result.steps[step].update(nlohmann::json::parse(line));
-    const auto option = std::ranges::find(arguments, "--checkpoint-dir");
-    if (option != arguments.end()) {
-      const Description saved = read_description(step_folders(option[1]).rbegin()->second);
-      int64_t bytes = 0;
-      for (const SavedFile& one : saved.files)
-        bytes += one.bytes;
-      run.result.last["checkpoint_files"] = saved.files.size();
-      run.result.last["checkpoint_bytes"] = bytes;
-    }
+    const std::string checkpoints = value_of(arguments, "--checkpoint-dir");
+    if (!checkpoints.empty()) add_checkpoint(run.result.last, checkpoints);
   } catch (const std::exception& error) {
     run.error = error.what();
   }

@@ -1,6 +1,6 @@
 #include <base/whole_file.h>
 #include <gtest/gtest.h>
-#include <reproduce/full.h>
+#include <reproduce/long_run.h>
 #include <state/checkpoint_folder.h>
 
 #include <common/expect_text.h>
@@ -64,7 +64,7 @@ TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
   ASSERT_EQ(result.result.steps.size(), 4U);
   EXPECT_EQ(result.result.loss(1), 1);
   EXPECT_EQ(result.result.loss(2), 22) << "step 2 ran twice, and the second time counts";
-  EXPECT_FALSE(fs::exists(of_run() + "/checkpoints")) << "nobody needs them any more";
+  EXPECT_FALSE(fs::exists(of_run() + "/checkpoints")) << "the run has ended";
 }
 
 TEST_F(LongRuns, pass_over_a_line_that_a_kill_has_cut_off_and_keep_what_was_measured_before) {
@@ -97,46 +97,6 @@ TEST_F(LongRuns, offload_into_their_folder_which_is_no_part_of_what_they_are) {
   run({"--offload", "optimizer"});
   EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());
   EXPECT_EQ(content_of(of_run() + "/options"), "--offload optimizer");
-}
-
-// Both runs as they should be.
-Full expected() {
-  Full full;
-  for (LongResult* run : {&full.fsdp, &full.single}) {
-    for (int step = 0; step < 10; ++step)
-      run->result.steps.push_back({{"loss", step == 0 ? 10.8519035578 : 10.8702620}});
-    run->result.last = {{"param_sum", 161786.335}, {"param_sha256", "96e67427a6eb6d55"}};
-    run->peak = int64_t{19} << 30;
-    run->result.seconds = 1800;
-  }
-  return full;
-}
-
-Table table_of(const Full& full) {
-  return full_table({"train", "folder"}, full);
-}
-
-TEST(FullTable, is_ok_if_losses_sums_memory_and_time_are) {
-  EXPECT_TRUE(table_of(expected()).ok()) << table_of(expected()).markdown();
-}
-
-TEST(FullTable, is_not_ok_if_anything_is_amiss) {
-  const auto is_ok = [](const std::function<void(Full&)>& spoil) {
-    Full full = expected();
-    spoil(full);
-    return table_of(full).ok();
-  };
-  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.result.steps[4]["loss"] = 10.87028; }));
-  EXPECT_FALSE(is_ok([](Full& f) {
-    for (LongResult* run : {&f.fsdp, &f.single})
-      run->result.steps[9]["loss"] = 10.87028;
-  })) << "far from the published loss";
-  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.steps[4]["loss"] = 10.8702620001; }));
-  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sha256"] = "another"; }));
-  EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sum"] = 161787; }));
-  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.peak = int64_t{21} << 30; }));
-  EXPECT_FALSE(is_ok([](Full& f) { f.single.swapped = 4096; }));
-  EXPECT_FALSE(is_ok([](Full& f) { f.fsdp.result.seconds = 3601; }));
 }
 
 }  // namespace

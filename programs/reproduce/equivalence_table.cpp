@@ -1,4 +1,5 @@
-#include <reproduce/tables.h>
+#include <reproduce/equivalence_table.h>
+#include <reproduce/number_text.h>
 
 #include <algorithm>
 

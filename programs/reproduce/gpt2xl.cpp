@@ -1,4 +1,5 @@
-#include <reproduce/full.h>
+#include <reproduce/gpt2xl.h>
+#include <reproduce/number_text.h>
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +43,7 @@ Line line_of(const std::string& mode, int world, const LongResult& run, const Lo
       std::max({relative_difference(run.result.loss(0), kPublishedFirst),
                 relative_difference(run.result.loss(kSteps - 1), kPublishedLast),
                 relative_difference(sum_of(run), kPublishedSum)});
-  const double memory = static_cast<double>(run.peak) / kGiB;
+  const double memory = static_cast<double>(run.peak) / (1 << 30);
   bool ok = from_published <= kTolerance && same_bits(run, other);
   if (on_cpu) ok = ok && memory <= kMostMemory && run.swapped == 0;
   if (on_cpu && mode == "fsdp") ok = ok && run.result.seconds <= 60 * kMostMinutes;

@@ -1,14 +1,13 @@
 #include <comm/communicator.h>
 #include <fully_shard.h>
-#include <launch/launcher.h>
-#include <launch/rank_context.h>
-#include <launch/rank_exit.h>
-#include <reproduce/tables.h>
+#include <reproduce/number_text.h>
+#include <reproduce/strict_table.h>
 #include <sharded_optimizer.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace fsdp {
 namespace {

@@ -1,4 +1,4 @@
-#include <reproduce/pairwise.h>
+#include <reproduce/pairwise_cover.h>
 
 #include <optional>
 #include <set>

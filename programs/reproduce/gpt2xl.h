@@ -3,13 +3,15 @@
 #include <reproduce/long_run.h>
 #include <reproduce/table.h>
 
+#include <string>
+
 namespace fsdp {
 
 // The long part of the report: GPT-2 XL as it was published, as FSDP and as one process.
 struct FullSettings {
-  std::string train;          // program
-  std::string folder;         // of state, checkpoints and results
-  std::string device{"cpu"};  // there with the optimizer's state on the disk; or cuda
+  std::string train;          // the program
+  std::string folder;         // for state, checkpoints and results
+  std::string device{"cpu"};  // or cuda; on the CPU, the optimizer's state lies on the disk
   int world{8};               // ranks of FSDP
 };
 
@@ -17,7 +19,7 @@ struct Full {
   LongResult fsdp, single;
 };
 
-// Runs what has not been run yet. Throws std::runtime_error.
+// Runs whatever has not been run yet; what has, is read. Throws what run_or_go_on() throws.
 Full run_full(const FullSettings& settings);
 
 // Losses, parameter sums, memory and time beside the published ones.

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <reproduce/train_result.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What a table can demand of a line's cells with the key `check` in tables.toml:
+// - "solved": `solved at` is a step;
+// - "within bound": `off / on` is at most 5 % above `bound`;
+// - "below DDP if it saves more": `peak` is below `DDP` exactly if `saves` is larger than `needs`.
+std::vector<std::string> names_of_checks();
+std::vector<std::string> columns_of_check(const std::string& check);  // none of ""
+
+using Cells = std::map<std::string, std::string>;  // column -> cell
+
+// Returns whether the cells pass this check; nothing if they don't allow a verdict, because
+// something else disturbed the measurement. Throws std::out_of_range if a column is missing.
+std::optional<bool> passes(const std::string& check, const Cells& cells);
+
+// Returns whether live bytes and traffic are as predicted, to the byte.
+bool is_as_predicted(const TrainResult& run);
+
+}  // namespace fsdp

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <reproduce/read_rows.h>
+
+#include <string>
+
+namespace fsdp {
+
+// A file with one row, "row", whose table has the title "Title" and these lines of TOML. The first
+// of them is line 11.
+inline std::string file_of_table(const std::string& table) {
+  return "legend = \"Documents\"\n\n[[row]]\nname = \"row\"\nsource = \"Writeup 1\"\n"
+         "kind = \"measured\"\nminutes = 1\nwhen = \"all\"\n[[row.table]]\ntitle = \"Title\"\n" +
+         table;
+}
+
+inline TableOfRow table_of_text(const std::string& table) {
+  return read_rows(file_of_table(table), "tables.toml").rows.at(0).tables.at(0);
+}
+
+}  // namespace fsdp

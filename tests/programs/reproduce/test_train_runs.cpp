@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+#include <reproduce/train_runs.h>
+
+#include <common/expect_text.h>
+
+#include <fstream>
+
+namespace fsdp {
+namespace {
+
+// A shell script in the place of the train program.
+std::filesystem::path script(const std::string& body) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "fake_train";
+  std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(TrainRuns, run_each_set_of_options_once_and_read_its_file) {
+  const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
+  std::filesystem::remove(count);
+  TrainRuns runs(script("echo run >> '" + count.string() +
+                        "'; for file; do :; done\n"
+                        "echo '{\"final\":true,\"param_sha256\":\"'$2'\"}' > \"$file\""));
+  EXPECT_EQ(runs({"--world", "3"}).hash(), "3");
+  EXPECT_EQ(runs({"--world", "4"}).hash(), "4");
+  EXPECT_EQ(runs({"--world", "3"}).hash(), "3");
+  EXPECT_EQ(std::filesystem::file_size(count), 2 * std::string("run\n").size());
+  EXPECT_EQ(runs.take_json().size(), 2U);
+}
+
+TEST(TrainRuns, report_the_last_line_of_a_program_that_fails_and_leave_no_files) {
+  std::filesystem::path folder;
+  {
+    TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
+    folder = runs.folder();
+    for (int attempt = 0; attempt < 2; ++attempt)
+      EXPECT_EQ(error_of<std::runtime_error>([&] {
+                  runs({"--world", "2"});
+                }),
+                "fsdp train: rank 1 was lost");
+    EXPECT_TRUE(std::filesystem::exists(folder));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+}  // namespace
+}  // namespace fsdp
