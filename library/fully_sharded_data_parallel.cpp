@@ -87,11 +87,11 @@ const std::vector<std::shared_ptr<FlatParameter>>& ShardedModel::units() const {
 
 torch::OrderedDict<std::string, at::Tensor> ShardedModel::named_parameters() {
   sharding_->check_parameters();
-  sharding_->tensors().compare_requires_grad();
-  sharding_->tensors().give_gradients();
+  sharding_->leaves().compare_requires_grad();
+  sharding_->gradients()->give_gradients();
   torch::OrderedDict<std::string, at::Tensor> named;
-  for (const auto& entry : sharding_->tensors().entries())
-    named.insert(entry.name, entry.own);
+  for (const auto& entry : sharding_->leaves().entries())
+    named.insert(entry.name, entry.leaf);
   return named;
 }
 
@@ -100,24 +100,24 @@ std::vector<at::Tensor> ShardedModel::parameters() {
 }
 
 void ShardedModel::zero_grad() {
-  sharding_->tensors().zero_grad();
+  sharding_->gradients()->zero_grad();
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
   const Purpose purpose("clip_grad_norm_()");
   const at::NoGradGuard no_grad;
-  sharding_->tensors().check_complete();
+  sharding_->gradients()->check_complete();
   const PartsAsTensors inside;
   std::vector<at::Tensor> gradients;
-  for (const auto& entry : sharding_->tensors().entries())
-    if (entry.own.grad().defined()) gradients.push_back(entry.own.grad());
+  for (const auto& entry : sharding_->leaves().entries())
+    if (entry.leaf.grad().defined()) gradients.push_back(entry.leaf.grad());
   for (const auto& unit : units())
     if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
   return clip_gradients(gradients, sharding_->comm(), max_norm, norm_type);
 }
 
 NoSync ShardedModel::no_sync() {
-  return NoSync([tensors = sharding_->shared_tensors()](bool sync) { tensors->set_sync(sync); });
+  return NoSync([gradients = sharding_->gradients()](bool sync) { gradients->set_sync(sync); });
 }
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,
@@ -131,7 +131,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
     before.push_back(values_digest(unit->shard()));
   body();
   sharding_->check_views();
-  const bool data_was_given = sharding_->tensors().data_was_given();
+  const bool data_was_given = sharding_->leaves().data_was_given();
   for (size_t i = 0; i < units().size(); ++i) {
     if (values_digest(units()[i]->shard()) == before[i] && !data_was_given) continue;
     throw std::logic_error("summon_full_params: model.parameters() of unit " + units()[i]->unit() +

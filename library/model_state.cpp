@@ -107,7 +107,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   std::vector<Trait> traits;  // of replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
-    for (const auto& entry : sharding_->tensors().entries()) {
+    for (const auto& entry : sharding_->leaves().entries()) {
       if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
@@ -132,10 +132,10 @@ void ShardedModel::load_state_dict(const StateDict& state) {
 
   const at::NoGradGuard no_grad;
   auto own = named_tensors(sharding_->net());
-  for (const auto& entry : sharding_->tensors().entries()) {
+  for (const auto& entry : sharding_->leaves().entries()) {
     const at::Tensor given = state.at(entry.name).flatten();
-    at::Tensor(entry.own).copy_(
-        given.narrow(0, entry.begin, entry.own.numel()).view(entry.own.sizes()));
+    at::Tensor(entry.leaf)
+        .copy_(given.narrow(0, entry.begin, entry.leaf.numel()).view(entry.leaf.sizes()));
     std::erase_if(own, [&](const auto& named) { return named.second.is_same(entry.whole); });
   }
   for (auto& [name, tensor] : own)  // buffers, and parameters of ignored modules

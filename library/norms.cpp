@@ -38,12 +38,12 @@ at::Tensor largest_over_ranks(const std::vector<NamedPart>& parts, Communicator&
 
 std::vector<NamedPart> own_gradients(const Sharding& sharding) {
   std::vector<NamedPart> gradients;
-  for (const auto& entry : sharding.tensors().entries()) {
-    at::Tensor gradient = entry.own.grad();
+  for (const auto& entry : sharding.leaves().entries()) {
+    at::Tensor gradient = entry.leaf.grad();
     const FlatParameter& unit = *sharding.sharded().units()[entry.unit];
     const at::Tensor& of_unit = unit.sharded_gradient();  // before model.parameters() is called
     if (!gradient.defined() && of_unit.defined() && entry.requires_grad)
-      gradient = of_unit.narrow(0, entry.offset, entry.own.numel());
+      gradient = of_unit.narrow(0, entry.offset, entry.leaf.numel());
     gradients.push_back({entry.name, gradient});
   }
   return gradients;
@@ -110,8 +110,8 @@ Norms ShardedModel::param_norms(double norm_type) {
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;
   std::vector<NamedPart> parts;
-  for (const auto& entry : sharding_->tensors().entries())
-    parts.push_back({entry.name, entry.own});
+  for (const auto& entry : sharding_->leaves().entries())
+    parts.push_back({entry.name, entry.leaf});
   return norms_over_ranks(parts, sharding_->comm(), norm_type);
 }
 

@@ -29,7 +29,7 @@ using Json = nlohmann::json;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 using Values = std::map<std::string, c10::IValue>;
-using Entries = std::vector<ShardTensors::Entry>;
+using Entries = std::vector<ShardedParameter>;
 using Tensors = std::map<std::string, at::Tensor>;
 
 const char* const kManifest = "param_groups";  // its name in a StateDict
@@ -110,7 +110,7 @@ Json manifest_of(const Optimizer& optimizer, const Entries& entries) {
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       const auto entry = std::ranges::find_if(
-          entries, [&](const auto& one) { return one.own.is_same(parameter); });
+          entries, [&](const auto& one) { return one.leaf.is_same(parameter); });
       if (entry == entries.end()) {
         throw std::invalid_argument(
             "optim_state_dict: the optimizer holds a tensor that is none of model.parameters(); "
@@ -156,13 +156,13 @@ std::vector<Trait> traits_of(const Json& manifest, const Entries& entries, bool 
 }
 
 // "exp_avg step=3": what a rank has of a parameter, but for the elements.
-std::string shape_of(const Values& values, const ShardTensors::Entry& entry) {
+std::string shape_of(const Values& values, const ShardedParameter& entry) {
   std::string text;
   for (const auto& [key, value] : values) {
     text += (text.empty() ? "" : " ") + key;
     if (value.isInt()) {
       text += "=" + std::to_string(value.toInt());
-    } else if (!value.isTensor() || value.toTensor().sizes() != entry.own.sizes()) {
+    } else if (!value.isTensor() || value.toTensor().sizes() != entry.leaf.sizes()) {
       throw std::invalid_argument("optim_state_dict: " + entry.name + "/" + key +
                                   " is no tensor of the parameter's shape");
     }
@@ -181,7 +181,7 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
     manifest = manifest_of(optimizer, entries);
     traits = traits_of(manifest, entries, /*with_options=*/true);
     for (size_t i = 0; i < entries.size(); ++i) {
-      const auto found = optimizer.state().find(entries[i].own.unsafeGetTensorImpl());
+      const auto found = optimizer.state().find(entries[i].leaf.unsafeGetTensorImpl());
       if (found != optimizer.state().end()) states[i] = values_of(*found->second);
       traits.push_back({"the optimizer's state of " + entries[i].name,
                         states.contains(i) ? shape_of(states[i], entries[i]) : "none",
@@ -248,7 +248,7 @@ void check_complete(const StateDict& state, const Json& manifest) {
 }
 
 // What `state` has of the entry under these keys, as values of this rank.
-Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const Json& keys) {
+Values values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
   Values values;
   for (const std::string key : keys) {
     const std::string name = entry.name + "/" + key;
@@ -256,8 +256,8 @@ Values values_in(const StateDict& state, const ShardTensors::Entry& entry, const
     if (whole.dim() == 0 && whole.scalar_type() == at::kLong) {
       values[key] = whole.item<int64_t>();
     } else if (whole.sizes() == entry.whole.sizes() && whole.is_floating_point()) {
-      const at::Tensor own = whole.flatten().narrow(0, entry.begin, entry.own.numel());
-      values[key] = own.view(entry.own.sizes()).to(entry.own.options()).clone();
+      const at::Tensor own = whole.flatten().narrow(0, entry.begin, entry.leaf.numel());
+      values[key] = own.view(entry.leaf.sizes()).to(entry.leaf.options()).clone();
     } else {
       refuse(name + " is " + dtype_and_sizes(whole) + ", and the parameter is " +
              dtype_and_sizes(entry.whole));
@@ -314,7 +314,7 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
       for (auto& [key, value] : options.at(own["params"][entry.name]["group"]))
         value = option_like(value, saved.at("groups").at(from.at("group").get<size_t>()).at(key));
       if (from.at("state").empty()) continue;
-      auto& loaded = states[entry.own.unsafeGetTensorImpl()] = class_of(optimizer).new_state();
+      auto& loaded = states[entry.leaf.unsafeGetTensorImpl()] = class_of(optimizer).new_state();
       set_values(*loaded, values_in(state, entry, from["state"]));
     }
     traits = traits_of(saved, entries, /*with_options=*/true);
@@ -333,9 +333,9 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
 Entries entries_of(const Module& net) {
   Entries entries;
   for (const auto& [name, parameter] : distinct_parameters(net)) {
-    ShardTensors::Entry& entry = entries.emplace_back();
+    ShardedParameter& entry = entries.emplace_back();
     entry.name = name;
-    entry.own = entry.whole = parameter;
+    entry.leaf = entry.whole = parameter;
   }
   return entries;
 }
@@ -355,20 +355,20 @@ void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
 
 void ShardedModel::check_optimizer(Optimizer& optimizer) {
   warn_if_a_group_is_empty(optimizer, sharding_->comm());
-  agreed(optimizer, sharding_->comm(), sharding_->tensors().entries(), "check_optimizer");
+  agreed(optimizer, sharding_->comm(), sharding_->leaves().entries(), "check_optimizer");
 }
 
 StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
   sharding_->begin(kSave);
   Communicator& comm = sharding_->comm();
   warn_if_a_group_is_empty(optimizer, comm);
-  return save(optimizer, comm, sharding_->tensors().entries(), comm.replicas() != nullptr,
+  return save(optimizer, comm, sharding_->leaves().entries(), comm.replicas() != nullptr,
               [&](const auto& own) { return gather(*sharding_, own); });
 }
 
 void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
   sharding_->begin(kLoad);
-  load(optimizer, sharding_->comm(), sharding_->tensors().entries(), state);
+  load(optimizer, sharding_->comm(), sharding_->leaves().entries(), state);
 }
 
 void ReplicatedModel::check_optimizer(Optimizer& optimizer) {

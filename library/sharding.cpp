@@ -137,10 +137,9 @@ void Sharding::shard(const std::vector<UnitPlan>& plan) {
       watched_[i]->unit->set_mixed_precision(options_.mixed_precision);
   }
   guard_units();
-  tensors_ = std::make_shared<ShardTensors>(*sharded_, comm_->world_size());
-  tensors_->register_hooks();
-  tensors_->set_traps();
-  agreed_ = tensors_->requires_grad();
+  leaves_ = std::make_shared<ShardedLeaves>(*sharded_, comm_->world_size());
+  gradients_ = ShardedGradients::create(*sharded_, leaves_);
+  agreed_ = leaves_->requires_grad();
   register_last_hooks();
 }
 
@@ -213,7 +212,7 @@ void Sharding::before_forward(Watched& watched) {
     throw std::logic_error(watched.module->name() +
                            ": called inside summon_full_params(); call the module outside of it");
   }
-  if (calls_.size() == 1 && !tensors_->pass_is_under_way()) begin_forward();
+  if (calls_.size() == 1 && !gradients_->pass_is_under_way()) begin_forward();
   if (!watched.unit) return;
   ++watched.calls;
   say_what_to_do(watched, Situation::called);
@@ -232,12 +231,12 @@ void Sharding::begin_forward() {
         watched->unrecorded.forget();
   }
   drop_old_casts();
-  tensors_->take_data();
+  leaves_->take_data();
   for (const auto& unit : sharded_->units())
     unit->reshard();
   check_parameters();
   check_frozen();
-  tensors_->expect_drop();
+  gradients_->expect_drop();
   if (options_.broadcast_buffers) broadcast_buffers();
   // The warning waits for the first training forward, because an ignored module may be replicated
   // after the rest is sharded.
@@ -258,8 +257,8 @@ void Sharding::after_forward(Watched& watched, bool returned) {
     if (watched.calls == 0) say_what_to_do(watched, Situation::not_called);
   }
   if (watched.unit && at::GradMode::is_enabled()) watched.in_forward = version_of(*watched.unit);
-  if (returned && watched.unrecorded.run_again()) tensors_->in_pass();
-  if (calls_.empty() && !tensors_->pass_is_under_way()) end_forward(returned);
+  if (returned && watched.unrecorded.run_again()) gradients_->on_backward_begin();
+  if (calls_.empty() && !gradients_->pass_is_under_way()) end_forward(returned);
   if (returned && watched.unit) check_unwritten(watched);
 }
 
@@ -268,7 +267,7 @@ void Sharding::after_forward(Watched& watched, bool returned) {
 void Sharding::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
-  tensors_->set_traps();
+  gradients_->set_traps();
   if (!at::GradMode::is_enabled()) casts_may_be_old_ = true;
   if (returned) comm_->wait_for_readers();
 }
@@ -292,7 +291,7 @@ void Sharding::before_backward(const Watched& watched) {
                            " is sharded, so backward cannot be differentiated: create_graph "
                            "has to be off");
   }
-  tensors_->in_pass();
+  gradients_->on_backward_begin();
   const uint32_t version = version_of(*watched.unit);
   if (watched.in_forward.value_or(version) != version || !is_current(*watched.unit)) {
     throw std::logic_error(unit +
@@ -303,16 +302,16 @@ void Sharding::before_backward(const Watched& watched) {
     say_what_to_do(watched, Situation::in_backward);
 }
 
-// Also called when a forward or a later pass notices that a pass threw. Then `tensors_` has broken
-// it off already, and nothing is left to do.
+// Also called when a forward or a later pass notices that a pass threw. Then `gradients_` has
+// broken it off already, and nothing is left to do.
 void Sharding::end_pass() {
-  if (!tensors_->pass_is_under_way()) return;
+  if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;
   for (const auto& watched : watched_)
     if (!watched->module->reads_parameters_in_backward() && watched->calls == 0)
       say_what_to_do(*watched, Situation::not_called);
   comm_->wait_for_readers();  // hooks on the leaves may write to the shards
-  tensors_->end_pass();
+  gradients_->end_pass();
 }
 
 void Sharding::check_views(const Watched& watched) const {
@@ -342,16 +341,16 @@ void Sharding::check_unwritten(Watched& watched) {
 
 // A parameter that some ranks alone train would get a part of its gradient.
 void Sharding::check_frozen() {
-  tensors_->compare_requires_grad();
-  const std::vector<bool> now = tensors_->requires_grad();
+  leaves_->compare_requires_grad();
+  const std::vector<bool> now = leaves_->requires_grad();
   if (now == agreed_) return;
   const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
   // Other ranks may make another call: then the message says by this name what this one is for.
   const std::string call =
-      "set_requires_grad() of " + tensors_->entries()[static_cast<size_t>(changed)].name;
+      "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
   const Purpose purpose(call.c_str());
   std::vector<Trait> traits;
-  for (const auto& entry : tensors_->entries())
+  for (const auto& entry : leaves_->entries())
     traits.push_back(
         {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});
   check_same_on_all_ranks(*comm_, traits, kName);
@@ -386,7 +385,7 @@ void Sharding::begin(const std::string& function) {
   for (const auto& unit : sharded_->units())
     unit->reshard();
   comm_->wait_for_readers();
-  tensors_->take_data();
+  leaves_->take_data();
 }
 
 void Sharding::summon() {
@@ -410,7 +409,7 @@ std::map<std::string, at::Tensor> gather(
     const Sharding& sharding, const std::map<size_t, std::map<std::string, at::Tensor>>& own) {
   const PartsAsTensors inside;
   Communicator& comm = sharding.comm();
-  const auto& entries = sharding.tensors().entries();
+  const auto& entries = sharding.leaves().entries();
   std::map<std::string, at::Tensor> whole;
   for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
     const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
@@ -421,7 +420,7 @@ std::map<std::string, at::Tensor> gather(
       for (const auto& [key, tensor] : tensors) {
         at::Tensor& shard = shards[key];
         if (!shard.defined()) shard = comm.empty(flat_parameter.shard_numel()).zero_();
-        shard.narrow(0, entry.offset, entry.own.numel()).copy_(tensor.flatten());
+        shard.narrow(0, entry.offset, entry.leaf.numel()).copy_(tensor.flatten());
       }
     }
     for (const auto& [key, shard] : shards) {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <fully_sharded_data_parallel.h>
-#include <shard_tensors.h>
+#include <sharded_gradients.h>
+#include <sharded_leaves.h>
 #include <unrecorded_calls.h>
 
 #include <c10/core/Storage.h>
@@ -29,8 +30,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   FullySharded& sharded() const { return *sharded_; }
   Communicator& comm() const { return *comm_; }
   Module& net() const { return net_; }
-  ShardTensors& tensors() const { return *tensors_; }
-  const std::shared_ptr<ShardTensors>& shared_tensors() const { return tensors_; }
+  ShardedLeaves& leaves() const { return *leaves_; }
+  const std::shared_ptr<ShardedGradients>& gradients() const { return gradients_; }
   const FullyShardedDataParallelOptions& options() const { return options_; }
 
   // Throws std::logic_error naming a parameter that was registered after the model was sharded.
@@ -94,7 +95,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::shared_ptr<Communicator> comm_;
   FullyShardedDataParallelOptions options_;
   std::shared_ptr<FullySharded> sharded_;
-  std::shared_ptr<ShardTensors> tensors_;
+  std::shared_ptr<ShardedLeaves> leaves_;
+  std::shared_ptr<ShardedGradients> gradients_;
   std::vector<std::shared_ptr<Watched>> watched_;  // shared with the hooks
   std::vector<Module::HookHandle> first_hooks_;
   std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too

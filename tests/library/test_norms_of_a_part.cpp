@@ -10,11 +10,13 @@ namespace {
 
 MULTI_RANK_SUITE_ON(NormsOfAPart, 2, 3, 4);
 
+const double kInfiniteNorm = std::numeric_limits<double>::infinity();
+
 // With one rank this rank's part is the whole gradient: the norms are right, and LBFGS steps.
 TEST(NormsOnOneRank, are_those_of_the_gradient_and_lbfgs_steps) {
   run_ranks(1, [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
-    for (const double type : {1.0, 2.0, kInfinity}) {
+    for (const double type : {1.0, 2.0, kInfiniteNorm}) {
       backward(sharded);
       const double norm = sharded.model.clip_grad_norm_(1e9, type);
       EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(sharded.model.parameters(), 1e9, type), norm,
@@ -49,7 +51,7 @@ MULTI_RANK_TEST(NormsOfAPart, are_refused_in_lbfgs_by_the_norm_to_take) {
 }
 
 MULTI_RANK_TEST(NormsOfAPart, are_refused_in_torchs_clip_grad_norm_of_every_type) {
-  for (const double type : {1.0, 2.0, kInfinity}) {
+  for (const double type : {1.0, 2.0, kInfiniteNorm}) {
     SCOPED_TRACE(type);
     expect_refused(world_size(), {"model.clip_grad_norm_()", [=](ShardedNet& one) {
                                     backward(one);

@@ -1,0 +1,301 @@
+#include <backward_pass.h>
+#include <memory/storage.h>
+#include <part_mark.h>
+#include <sharded_gradients.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+const char* const kNotReduced =
+    " have not been reduced: run the last backward before a step outside of no_sync(); after a "
+    "backward that threw, call zero_grad()";
+
+const char* const kMisplaced =
+    " were put into the module's parameters, where they are not reduced: put those of this rank's "
+    "elements, of all ranks together, into model.parameters()";
+
+// A copy, because other leaves may get the same tensor.
+at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
+  if (!gradient.defined() || is_part(gradient) || !entry.part_of_gradient) return gradient;
+  const at::Tensor copy = gradient.clone();
+  mark_part(copy, entry.part_of_gradient);
+  return copy;
+}
+
+}  // namespace
+
+std::shared_ptr<ShardedGradients> ShardedGradients::create(const FullySharded& sharded,
+                                                           std::shared_ptr<ShardedLeaves> leaves) {
+  const std::shared_ptr<ShardedGradients> gradients(
+      new ShardedGradients(sharded, std::move(leaves)));
+  gradients->register_hooks();
+  gradients->set_traps();
+  return gradients;
+}
+
+ShardedGradients::ShardedGradients(const FullySharded& sharded,
+                                   std::shared_ptr<ShardedLeaves> leaves)
+    : backward_hooks_(sharded.backward_hooks()),
+      units_(sharded.units()),
+      leaves_(std::move(leaves)),
+      traps_(std::make_shared<ParameterTraps>(
+          *leaves_, units_,
+          [this](size_t parameter, bool replaced) { trap_is_gone(parameter, replaced); })) {
+  std::vector<c10::Storage> not_reduced, misplaced;
+  for (const auto& unit : units_) {
+    not_reduced.push_back(trap_storage(*unit, kNotReduced));
+    misplaced.push_back(trap_storage(*unit, kMisplaced));
+  }
+  for (const auto& entry : leaves_->entries())
+    gradients_.emplace_back(entry.leaf, entry.whole,
+                            view_of_storage(not_reduced[entry.unit], 0, entry.sizes),
+                            view_of_storage(misplaced[entry.unit], 0, entry.sizes));
+}
+
+const FlatParameter& ShardedGradients::unit_of(size_t parameter) const {
+  return *units_[leaves_->entries()[parameter].unit];
+}
+
+// Registers hooks on the parameters and the leaves that run before a gradient is added up.
+void ShardedGradients::register_hooks() {
+  const auto hook = [this](at::Tensor tensor, auto function) {
+    const bool trainable = tensor.requires_grad();
+    tensor.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
+    tensor.register_hook([weak = weak_from_this(), function](const at::Tensor& gradient) {
+      const auto alive = weak.lock();
+      return alive ? function(*alive, gradient) : gradient;
+    });
+    tensor.set_requires_grad(trainable);
+  };
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const ShardedParameter& entry = leaves_->entries()[i];
+    hook(entry.whole, [i](ShardedGradients& self, const at::Tensor& gradient) {
+      self.gradient_of_parameter(i, gradient);
+      return gradient;
+    });
+    hook(entry.leaf, [i](ShardedGradients& self, const at::Tensor& gradient) {
+      return self.gradient_of_leaf(i, gradient);
+    });
+  }
+}
+
+void ShardedGradients::set_sync(bool sync) {
+  sync_ = sync;
+  backward_hooks_->set_requires_gradient_sync(sync);
+}
+
+void ShardedGradients::give_gradients() {
+  if (std::exchange(gives_gradients_, true)) return;
+  for (ParameterGradient& gradient : gradients_)
+    gradient.give();
+  if (!under_way_) end_pass();
+}
+
+void ShardedGradients::gradient_of_parameter(size_t parameter, const at::Tensor& gradient) {
+  const ShardedParameter& entry = leaves_->entries()[parameter];
+  if (at::GradMode::is_enabled()) {
+    throw std::logic_error("backward: parameter " + entry.name +
+                           " is sharded, so backward cannot be differentiated: create_graph has to "
+                           "be off");
+  }
+  on_backward_begin();
+  if (idle_) check_not_added(entry);
+  if (gradient.defined() && gradient.layout() != at::kStrided) {
+    throw std::logic_error(
+        "backward: the gradient of parameter " + entry.name +
+        " is sparse, which can't be sharded; make its layer without .sparse(true)");
+  }
+  traps_->make_room(parameter);
+}
+
+// A leaf may be part of the loss. What comes is added to .grad, so that has to be no trap.
+at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor& gradient) {
+  gradients_[parameter].gradient_of_leaf();
+  return marked(leaves_->entries()[parameter], gradient);
+}
+
+// autograd::grad() reduces nothing, so what a backward() inside it adds to .grad would stay this
+// rank's.
+void ShardedGradients::check_not_added(const ShardedParameter& entry) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
+  if (!destination_at(accumulator.get()).grad) return;
+  throw std::logic_error(
+      "autograd::grad(): a backward() inside it, as of a checkpoint, has a "
+      "gradient for parameter " +
+      entry.name +
+      ", which is sharded, and nothing would reduce it; run backward() in place of "
+      "grad(), or checkpoint the module by checkpoint_activations()");
+}
+
+// A pass inside a pass, as checkpointed modules run one, is a part of that one.
+void ShardedGradients::on_backward_begin() {
+  if (under_way_) return;
+  const bool idle = !adds_up();
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    see_users_changes(i);
+  expect_drop();
+  begin_pass();
+  when_pass_ends([] {},  // the units call end_pass()
+                 [weak = weak_from_this()] {
+                   const auto alive = weak.lock();
+                   if (alive && alive->under_way_) alive->break_off();
+                 });
+  if (idle) backward_hooks_->set_requires_gradient_sync(false);
+  under_way_ = true;
+  idle_ = idle;
+}
+
+void ShardedGradients::begin_pass() {
+  std::vector<bool> has_local_sum(units_.size());
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    if (gradients_[i].local_sum() == LocalSum::kept)
+      has_local_sum[leaves_->entries()[i].unit] = true;
+  for (size_t unit = 0; unit < units_.size(); ++unit)
+    if (!has_local_sum[unit]) units_[unit]->abandon_gradient();
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    gradients_[i].begin_pass(leaves_->entries()[i].requires_grad, unit_of(i).has_gradient());
+}
+
+void ShardedGradients::leave_pass() {
+  under_way_ = false;
+  if (std::exchange(idle_, false)) backward_hooks_->set_requires_gradient_sync(sync_);
+}
+
+// Whether a gradient of this pass is added to .grad: not in a pass of autograd::grad(), which gives
+// gradients to its caller.
+bool ShardedGradients::adds_up() const {
+  bool adds_up = destination_at(nullptr).grad;
+  for (const ShardedParameter& entry : leaves_->entries()) {
+    const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
+    const Destination at = destination_at(accumulator.get());
+    if (at.caller) refuse_gradient_by_name(entry.name);
+    adds_up |= at.grad;
+  }
+  return adds_up;
+}
+
+// What the user has done since the last pass.
+void ShardedGradients::see_users_changes(size_t parameter) {
+  const ShardedParameter& entry = leaves_->entries()[parameter];
+  traps_->check_in_place(parameter);
+  if (entry.whole.grad().defined() && !traps_->is_trap(parameter)) {
+    throw std::logic_error("backward: a gradient was put into .grad of the module's parameter " +
+                           entry.name +
+                           ", where it is not reduced; drop it by model.zero_grad(), and put what "
+                           "this rank owns of it into .grad of model.parameters()");
+  }
+  if (leaves_->data_was_given(entry)) {
+    throw std::logic_error("backward: parameter " + entry.name +
+                           " was changed since its forward, by set_data() of model.parameters(); "
+                           "run backward before the change, or forward anew");
+  }
+  gradients_[parameter].see_users_changes();
+}
+
+// Waits for the collectives of the broken pass, because other models may share the communicator.
+void ShardedGradients::break_off() {
+  leave_pass();
+  expect_drop();
+  try {
+    for (const auto& unit : units_) {
+      unit->reshard();
+      unit->abandon_gradient();
+      if (gives_gradients_) unit->drop_gradient();
+    }
+  } catch (const std::exception&) {  // a collective has failed, and every later one will say so
+  }
+  for (ParameterGradient& gradient : gradients_)
+    gradient.break_off();
+  set_traps();
+}
+
+void ShardedGradients::end_pass() {
+  const at::NoGradGuard no_grad;
+  leave_pass();
+  any_unit_waits_ =
+      std::ranges::any_of(units_, [](const auto& unit) { return unit->has_gradient(); });
+  std::vector<at::Tensor> of_units(units_.size());
+  for (size_t unit = 0; gives_gradients_ && unit < units_.size(); ++unit) {
+    of_units[unit] = units_[unit]->sharded_gradient();
+    units_[unit]->drop_gradient();
+  }
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    end_pass(i, of_units[leaves_->entries()[i].unit]);
+  set_traps();
+}
+
+void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
+  const ShardedParameter& entry = leaves_->entries()[parameter];
+  ParameterGradient& gradient = gradients_[parameter];
+  const bool unit_waits = unit_of(parameter).has_gradient();
+  if (unit_waits && entry.whole.grad().defined() && !traps_->is_trap(parameter))
+    gradient.keep_local_sum();
+  if (!gradient.show_for_pass(entry.requires_grad)) return;
+  if (of_unit.defined()) add(parameter, of_unit);
+  // One unit that waits makes the gradients of all units incomplete.
+  if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
+}
+
+// Calls the hooks that the user has registered on the leaf, as the engine would.
+void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
+  const ShardedParameter& entry = leaves_->entries()[parameter];
+  // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
+  at::Tensor part = view_of_storage(of_unit.storage(), of_unit.storage_offset() + entry.offset,
+                                    entry.leaf.sizes(), of_unit.scalar_type());
+  mark_part(part, entry.part_of_gradient);
+  for (const auto& hook : torch::autograd::impl::hooks(entry.leaf))
+    part = (*hook)({part}).at(0);
+  at::Tensor& gradient = entry.leaf.mutable_grad();
+  if (gradient.defined()) {
+    gradient.add_(part);
+  } else {
+    gradient = std::move(part);
+  }
+  mark_part(gradient, entry.part_of_gradient);
+  if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.leaf))
+    (*hook)(entry.leaf);
+}
+
+// The user has dropped the trap, or put another gradient in its place.
+void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
+  if (replaced) {
+    gradients_[parameter].misplace();
+  } else {
+    gradients_[parameter].drop();
+  }
+  drop_in_unit(parameter);
+}
+
+// What the unit has reduced of a gradient that was dropped is zero.
+void ShardedGradients::drop_in_unit(size_t parameter) {
+  const at::NoGradGuard no_grad;
+  const ShardedParameter& entry = leaves_->entries()[parameter];
+  const at::Tensor& of_unit = unit_of(parameter).sharded_gradient();
+  if (of_unit.defined()) of_unit.narrow(0, entry.offset, entry.leaf.numel()).zero_();
+}
+
+void ShardedGradients::zero_grad() {
+  settle_broken_passes();
+  expect_drop();
+  for (const auto& unit : units_) {
+    unit->abandon_gradient();
+    unit->drop_gradient();
+  }
+  for (ParameterGradient& gradient : gradients_)
+    gradient.zero_grad();
+  set_traps();
+}
+
+void ShardedGradients::check_complete() const {
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    if (gradients_[i].is_hidden())
+      throw std::logic_error("the gradients of unit " + unit_of(i).unit() + kNotReduced);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <fully_shard.h>
+#include <leaf_gradients.h>
+#include <part_mark.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What this rank owns of one parameter.
+struct ShardedParameter {
+  std::string name;
+  at::Tensor whole;  // the module's Variable, a view of its unit's flat tensor
+  size_t unit;       // index into units()
+  int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
+  int64_t begin;     // [elements] of `leaf` in the parameter
+  int64_t offset;    // [elements] of `leaf` in the unit's shard
+  // [1, ..., 1, n], a view of the shard, with the shard's version counter and as many dimensions as
+  // `whole`, but at least one
+  at::Tensor leaf;
+  std::vector<int64_t> sizes;  // of `leaf`
+  bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
+  // The marks of `leaf` and of its gradient; null if one rank has the whole parameter.
+  c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
+  std::shared_ptr<NoGradientByName> no_gradient_by_name{};
+};
+
+// For each distinct parameter of a sharded model, a leaf tensor with the elements that this rank
+// owns, for optimizers: to the user, the module's parameter and its leaf are one parameter. What
+// lies in .grad of the two is the topic of sharded_gradients.h.
+class ShardedLeaves {
+ public:
+  // Entries in the order of first registration.
+  ShardedLeaves(const FullySharded& sharded, int world_size);
+  ShardedLeaves(const ShardedLeaves&) = delete;
+
+  const std::vector<ShardedParameter>& entries() const { return entries_; }
+
+  // Whether the user has given a leaf other data by set_data(). take_data() puts it into the shard,
+  // and throws std::logic_error if it has another shape, dtype or device.
+  bool data_was_given() const;
+  bool data_was_given(const ShardedParameter& entry) const;
+  void take_data();
+
+  // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
+  void compare_requires_grad();
+  // Of each entry, when they were compared last.
+  std::vector<bool> requires_grad() const;
+
+ private:
+  std::vector<std::shared_ptr<FlatParameter>> units_;
+  std::vector<ShardedParameter> entries_;
+};
+
+}  // namespace fsdp

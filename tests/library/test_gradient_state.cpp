@@ -1,0 +1,302 @@
+#include <gradient_state.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
+
+// The table of gradient_state.h, without ranks: what each event does to the gradient of one
+// parameter.
+namespace fsdp {
+namespace {
+
+using enum GradientState;
+
+// The gradient of a parameter [2, 3], of which this rank owns [4].
+struct Parameter {
+  at::Tensor leaf{at::zeros({4}).set_requires_grad(true)};
+  at::Tensor whole{at::zeros({2, 3}).set_requires_grad(true)};
+  at::Tensor not_reduced{at::zeros({4})}, misplaced{at::zeros({4})};
+  ParameterGradient gradient{leaf, whole, not_reduced, misplaced};
+
+  at::Tensor& of_leaf() const { return leaf.mutable_grad(); }
+  at::Tensor& of_whole() const { return whole.mutable_grad(); }
+};
+
+// A parameter whose gradient, of 1, is in the given state.
+Parameter parameter_in(GradientState state) {
+  Parameter one;
+  if (state == in_unit) return one;
+  one.gradient.give();
+  one.of_leaf() = at::ones({4});
+  if (state == incomplete || state == broken) one.gradient.hide();
+  if (state == broken) one.gradient.break_off();
+  if (state == GradientState::misplaced) one.gradient.misplace();
+  return one;
+}
+
+// A parameter whose gradient is incomplete, with a local sum of 2.
+Parameter parameter_with_local_sum() {
+  Parameter one = parameter_in(complete);
+  one.of_whole() = at::full({2, 3}, 2.0);
+  one.gradient.keep_local_sum();
+  one.gradient.hide();
+  return one;
+}
+
+const char* name_of(std::optional<GradientState> state) {
+  static const std::map<GradientState, const char*> names{{in_unit, "in_unit"},
+                                                          {complete, "complete"},
+                                                          {incomplete, "incomplete"},
+                                                          {broken, "broken"},
+                                                          {GradientState::misplaced, "misplaced"}};
+  return state ? names.at(*state) : "internal error";
+}
+
+using Event = std::function<void(Parameter&)>;
+
+// The state after the event, by the state before it; or that the event is refused.
+std::map<std::string, std::string> row_of(const Event& event) {
+  std::map<std::string, std::string> row;
+  for (const auto state : {in_unit, complete, incomplete, broken, GradientState::misplaced}) {
+    Parameter one = parameter_in(state);
+    EXPECT_STREQ(name_of(one.gradient.state()), name_of(state));
+    std::optional<GradientState> after;
+    try {
+      event(one);
+      after = one.gradient.state();
+    } catch (const std::logic_error& error) {
+      EXPECT_CONTAINS(error.what(), "internal error: ");
+      EXPECT_CONTAINS(error.what(), std::string("of a gradient that is ") + name_of(state));
+    }
+    row[name_of(state)] = name_of(after);
+  }
+  return row;
+}
+
+// In the order of the table's columns.
+std::map<std::string, std::string> row(const std::vector<std::string>& states) {
+  return {{"in_unit", states[0]},
+          {"complete", states[1]},
+          {"incomplete", states[2]},
+          {"broken", states[3]},
+          {"misplaced", states[4]}};
+}
+
+const std::string kError = "internal error";
+
+TEST(GradientState, each_event_leads_to_the_states_of_the_table) {
+  in_a_process([] {
+    const auto event = [](auto function) {
+      return row_of([=](Parameter& one) { function(one.gradient); });
+    };
+    EXPECT_EQ(event([](auto& g) { g.give(); }), row({"complete", kError, kError, kError, kError}));
+    EXPECT_EQ(event([](auto& g) { g.see_users_changes(); }),
+              row({"in_unit", "complete", "incomplete", "broken", "complete"}));
+    EXPECT_EQ(event([](auto& g) { g.begin_pass(true, false); }),
+              row({"in_unit", "incomplete", "incomplete", "broken", kError}));
+    EXPECT_EQ(event([](auto& g) { g.gradient_of_leaf(); }),
+              row({"in_unit", "complete", "complete", "broken", "misplaced"}));
+    EXPECT_EQ(event([](auto& g) { g.show_for_pass(true); }),
+              row({"in_unit", "complete", "complete", "broken", "misplaced"}));
+    EXPECT_EQ(event([](auto& g) { g.hide(); }),
+              row({kError, "incomplete", kError, kError, kError}));
+    EXPECT_EQ(event([](auto& g) { g.break_off(); }),
+              row({"in_unit", "complete", "broken", "broken", "misplaced"}));
+    EXPECT_EQ(event([](auto& g) { g.drop(); }),
+              row({"in_unit", "complete", "complete", "broken", "complete"}));
+    EXPECT_EQ(event([](auto& g) { g.misplace(); }),
+              row({"in_unit", "misplaced", "misplaced", "misplaced", "misplaced"}));
+  });
+}
+
+TEST(GradientState, a_drop_by_the_user_is_seen_when_a_pass_begins_or_breaks_off) {
+  in_a_process([] {
+    const auto event = [](auto function) {
+      return row_of([=](Parameter& one) {
+        one.of_leaf().reset();
+        function(one.gradient);
+      });
+    };
+    const auto seen = row({"in_unit", "complete", "complete", "complete", "complete"});
+    EXPECT_EQ(event([](auto& g) { g.see_users_changes(); }), seen);
+    EXPECT_EQ(event([](auto& g) { g.drop(), g.see_users_changes(); }), seen);
+    EXPECT_EQ(event([](auto& g) { g.break_off(); }),
+              row({"in_unit", "complete", "complete", "complete", "misplaced"}));
+  });
+}
+
+TEST(GradientState, a_trap_that_the_user_puts_back_hides_the_gradient_again) {
+  in_a_process([] {
+    Parameter one = parameter_in(complete);
+    one.of_leaf() = one.not_reduced;
+    one.gradient.see_users_changes();
+    EXPECT_EQ(one.gradient.state(), incomplete);
+    EXPECT_TRUE(one.gradient.show_for_pass(true));
+    EXPECT_FALSE(one.of_leaf().defined());
+  });
+}
+
+TEST(GradientState, the_leaf_has_the_gradient_or_a_trap_as_its_state_says) {
+  in_a_process([] {
+    const Parameter shown = parameter_in(complete), hidden = parameter_in(incomplete),
+                    lost = parameter_in(broken), put = parameter_in(GradientState::misplaced);
+    EXPECT_TRUE(at::equal(shown.of_leaf(), at::ones({4})));
+    EXPECT_FALSE(shown.gradient.is_hidden());
+    EXPECT_TRUE(hidden.of_leaf().is_same(hidden.not_reduced));
+    EXPECT_TRUE(hidden.gradient.is_hidden());
+    EXPECT_TRUE(lost.of_leaf().is_same(lost.not_reduced));
+    EXPECT_TRUE(lost.gradient.is_hidden());
+    EXPECT_TRUE(put.of_leaf().is_same(put.misplaced));
+    EXPECT_FALSE(put.gradient.is_hidden());
+  });
+}
+
+TEST(GradientState, a_pass_hides_the_gradient_and_shows_it_at_its_end) {
+  in_a_process([] {
+    Parameter one = parameter_in(complete);
+    one.gradient.begin_pass(/*trainable=*/true, /*unit_waits=*/false);
+    EXPECT_TRUE(one.gradient.is_hidden());
+    EXPECT_TRUE(one.gradient.show_for_pass(true));
+    EXPECT_TRUE(at::equal(one.of_leaf(), at::ones({4})));
+  });
+}
+
+TEST(GradientState, a_frozen_parameter_is_hidden_only_if_it_has_a_gradient) {
+  in_a_process([] {
+    Parameter with = parameter_in(complete), without = parameter_in(complete);
+    without.of_leaf().reset();
+    with.gradient.begin_pass(/*trainable=*/false, false);
+    without.gradient.begin_pass(/*trainable=*/false, false);
+    EXPECT_TRUE(with.gradient.is_hidden());
+    EXPECT_EQ(without.gradient.state(), complete);
+    EXPECT_TRUE(with.gradient.show_for_pass(false));
+    EXPECT_FALSE(without.gradient.show_for_pass(false));
+  });
+}
+
+TEST(GradientState, what_the_user_puts_into_the_leaf_during_a_pass_stays) {
+  in_a_process([] {
+    Parameter one = parameter_in(incomplete);
+    one.of_leaf() = at::full({4}, 5.0);
+    one.gradient.gradient_of_leaf();
+    EXPECT_TRUE(one.gradient.show_for_pass(true));
+    EXPECT_TRUE(at::equal(one.of_leaf(), at::full({4}, 5.0)));
+    one.gradient.hide();
+    one.gradient.show_for_pass(true);
+    EXPECT_TRUE(at::equal(one.of_leaf(), at::full({4}, 5.0)));
+  });
+}
+
+TEST(GradientState, a_broken_gradient_gets_nothing_from_later_passes_until_it_is_dropped) {
+  in_a_process([] {
+    Parameter one = parameter_in(broken);
+    one.gradient.see_users_changes();
+    one.gradient.begin_pass(true, false);
+    EXPECT_FALSE(one.gradient.show_for_pass(true));
+    EXPECT_TRUE(one.gradient.is_hidden());
+    one.gradient.zero_grad();
+    EXPECT_FALSE(one.of_leaf().defined());
+    EXPECT_FALSE(one.gradient.show_for_pass(true)) << "the pass under way has lost a part";
+    one.gradient.see_users_changes();
+    EXPECT_TRUE(one.gradient.show_for_pass(true));
+  });
+}
+
+TEST(GradientState, a_pass_that_throws_loses_the_gradients_of_earlier_passes) {
+  in_a_process([] {
+    Parameter one = parameter_with_local_sum();
+    one.gradient.begin_pass(true, true);
+    one.gradient.break_off();
+    EXPECT_FALSE(one.of_whole().defined());
+    one.of_leaf().reset();
+    one.gradient.see_users_changes();
+    EXPECT_TRUE(one.gradient.show_for_pass(true));
+    EXPECT_FALSE(one.of_leaf().defined());
+  });
+}
+
+TEST(GradientState, a_pass_that_throws_frees_what_the_leaf_had_before) {
+  in_a_process([] {
+    const at::Tensor earlier = at::ones({4});
+    Parameter one = parameter_in(complete);
+    one.of_leaf() = earlier;
+    one.gradient.begin_pass(true, false);
+    one.gradient.break_off();
+    EXPECT_EQ(earlier.use_count(), 1);
+  });
+}
+
+TEST(GradientState, the_trap_of_a_misplaced_gradient_is_gone_when_a_pass_may_begin) {
+  in_a_process([] {
+    Parameter one = parameter_in(GradientState::misplaced);
+    one.gradient.see_users_changes();
+    EXPECT_FALSE(one.of_leaf().defined());
+  });
+}
+
+TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_pass) {
+  in_a_process([] {
+    Parameter one = parameter_with_local_sum();
+    EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);
+    EXPECT_FALSE(one.of_whole().defined());
+    one.gradient.see_users_changes();
+    EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);
+    one.gradient.begin_pass(true, true);
+    EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
+    EXPECT_TRUE(at::equal(one.of_whole(), at::full({2, 3}, 2.0)));
+  });
+}
+
+TEST(GradientState, a_local_sum_that_was_dropped_counts_as_zero_if_its_unit_waits) {
+  in_a_process([] {
+    const std::vector<Event> drops{
+        [](Parameter& one) { one.gradient.drop(); },
+        [](Parameter& one) { one.gradient.misplace(); },
+        [](Parameter& one) { one.of_leaf().reset(); },
+    };
+    for (const Event& drop : drops) {
+      for (const bool unit_waits : {true, false}) {
+        Parameter one = parameter_with_local_sum();
+        drop(one);
+        one.gradient.see_users_changes();
+        EXPECT_EQ(one.gradient.local_sum(), LocalSum::dropped);
+        one.of_whole() = at::ones({2, 3});  // as a trap
+        one.gradient.begin_pass(true, unit_waits);
+        EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
+        ASSERT_EQ(one.of_whole().defined(), unit_waits);
+        EXPECT_TRUE(!unit_waits || at::equal(one.of_whole(), at::zeros({2, 3})));
+      }
+    }
+  });
+}
+
+TEST(GradientState, zero_grad_leaves_no_local_sum_that_its_unit_could_wait_for) {
+  in_a_process([] {
+    Parameter one = parameter_with_local_sum();
+    one.gradient.zero_grad();
+    EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
+    EXPECT_EQ(one.gradient.state(), complete);
+    EXPECT_FALSE(one.of_leaf().defined());
+  });
+}
+
+TEST(GradientState, a_local_sum_of_a_leaf_that_was_not_asked_for_stays) {
+  in_a_process([] {
+    Parameter one = parameter_in(in_unit);
+    one.of_whole() = at::ones({2, 3});
+    one.gradient.keep_local_sum();
+    one.gradient.see_users_changes();
+    EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);
+    EXPECT_FALSE(one.gradient.show_for_pass(true));
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
