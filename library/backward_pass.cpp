@@ -1,5 +1,6 @@
 #include <backward_pass.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <memory>
@@ -37,6 +38,10 @@ Destination destination_at(const torch::autograd::Node* node) {
   const auto found = chosen->find(const_cast<torch::autograd::Node*>(node));
   if (found == chosen->end()) return {};
   return {found->second.needed_, found->second.captures_ != nullptr};
+}
+
+bool in_backward() {
+  return torch::autograd::get_current_node() != nullptr;
 }
 
 void when_pass_ends(std::function<void()> ended, std::function<void()> broken) {

@@ -15,6 +15,9 @@ struct Destination {
 };
 Destination destination_at(const torch::autograd::Node* node);
 
+// Whether this thread runs a part of a backward pass. Not at its end, when everything has run.
+bool in_backward();
+
 // At the first sign of a backward pass: from now on calls `ended` when all of it has run, or
 // `broken` when it has thrown, before backward() throws. On a GPU a thread of the engine may still
 // hold the pass then: settle_broken_passes() calls `broken`, before anything else is done.

@@ -1,7 +1,7 @@
-#include <distributed_data_parallel.h>
 #include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
+#include <replicated_model.h>
 #include <wrap_policy.h>
 
 #include <algorithm>

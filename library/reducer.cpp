@@ -1,11 +1,11 @@
 #include <backward_pass.h>
-#include <distributed_data_parallel.h>
 #include <memory/live_bytes.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <nn/gradient_hook.h>
 #include <reducer.h>
+#include <replicated_model.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <fully_sharded_data_parallel.h>
+#include <hooked_module.h>
 #include <sharded_gradients.h>
 #include <sharded_leaves.h>
-#include <unrecorded_calls.h>
+#include <sharded_model.h>
 
-#include <c10/core/Storage.h>
-
-#include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,11 +13,11 @@
 
 namespace fsdp {
 
-// [padded / W] Of a unit that is unsharded: what the others have read of this rank's shard.
-at::Tensor own_part(const FlatParameter& unit);
+inline constexpr const char* kFullyShardedDataParallel = "FullyShardedDataParallel";
 
-// What FullyShardedDataParallel is made of: the sharded model, and the hooks by which nothing that
-// it does is silent. The hooks of the module own it.
+// What ShardedModel is made of: the sharded model, and the hooks that turn misuse into an error,
+// such as a write to a gathered parameter. The hooks of the module own this object; they are in
+// sharding_hooks.cpp, and all else in sharding.cpp.
 class Sharding : public std::enable_shared_from_this<Sharding> {
  public:
   static std::shared_ptr<Sharding> create(Module& net, std::shared_ptr<Communicator> comm,
@@ -58,37 +54,17 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
            const FullyShardedDataParallelOptions& options)
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
-  // A module that has hooks: the root, and those of units.
-  struct Watched {
-    Module* module{};
-    std::shared_ptr<FlatParameter> unit{};  // null: the root, if it has no parameter of its own
-    c10::Storage storage{};                 // of the unit's flat tensor
-    std::optional<uint32_t> in_forward{};   // the shard's version at the end of its last forward
-    // Of its parameters, which nobody may write to; empty: to be read before its next forward.
-    std::vector<uint32_t> versions{};
-    UnrecordedCalls unrecorded{};
-    int64_t calls{};  // under way
-    // What the guard says, by Situation. They are empty if the unit has no elements to guard.
-    std::array<std::string, 3> messages{};
-  };
-
-  // When a parameter of a unit that is sharded is read.
-  enum class Situation { not_called, called, in_backward };
-
   void shard(const std::vector<UnitPlan>& plan);
+
   void register_first_hooks();
   void register_last_hooks();
-  void guard_units();
-  static void say_what_to_do(const Watched& watched, Situation situation);
-  void before_forward(Watched& watched);
+  void before_forward(HookedModule& hooked);
   void begin_forward();
   void end_forward(bool returned);
   void drop_old_casts();
-  void after_forward(Watched& watched, bool returned);
-  void before_backward(const Watched& watched);
+  void after_forward(HookedModule& hooked, bool returned);
+  void before_backward(const HookedModule& hooked);
   void end_pass();
-  void check_views(const Watched& watched) const;
-  static void check_unwritten(Watched& watched);
   void check_frozen();
 
   Module& net_;
@@ -97,19 +73,14 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   std::shared_ptr<FullySharded> sharded_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ShardedGradients> gradients_;
-  std::vector<std::shared_ptr<Watched>> watched_;  // shared with the hooks
+  std::vector<std::shared_ptr<HookedModule>> hooked_;  // shared with the hooks
   std::vector<Module::HookHandle> first_hooks_;
   std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
-  std::vector<const void*> calls_;        // of watched modules, under way
+  std::vector<const void*> calls_;        // of hooked modules, under way
   bool summoned_{};
   bool has_trained_{};        // a forward that records gradients has begun
   std::vector<bool> agreed_;  // requires_grad of each entry, when ranks compared it last
   bool casts_may_be_old_{};   // those of autocast's cache
 };
-
-// Collective. Of the parts `own` of tensors that are cut as their parameters, by entry and key: the
-// whole ones, by "NAME/KEY".
-std::map<std::string, at::Tensor> gather(
-    const Sharding& sharding, const std::map<size_t, std::map<std::string, at::Tensor>>& own);
 
 }  // namespace fsdp

@@ -1,6 +1,5 @@
-#include <distributed_data_parallel.h>
 #include <model_checks.h>
-#include <sharding.h>
+#include <part_mark.h>
 #include <state/agreement.h>
 #include <state/outside_json.h>
 #include <torch/optim/adagrad.h>
@@ -9,13 +8,15 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
+#include <torch_optimizer_state.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 // The options and states of torch's optimizers are known by what they write into an archive:
 // numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A manifest says
@@ -30,10 +31,8 @@ using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 using Values = std::map<std::string, c10::IValue>;
 using Entries = std::vector<ShardedParameter>;
-using Tensors = std::map<std::string, at::Tensor>;
 
 const char* const kManifest = "param_groups";  // its name in a StateDict
-const std::string kSave = "optim_state_dict", kLoad = "load_optim_state_dict";
 const std::string kLoadTheSame = "load the same on every rank", kNoGroup = "no group";
 
 template <class State>
@@ -193,7 +192,7 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
 }
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw std::invalid_argument(kLoad + ": " + why);
+  throw std::invalid_argument(std::string(kLoadOptimizerState) + ": " + why);
 }
 
 Json manifest_in(const StateDict& state) {
@@ -266,17 +265,22 @@ Values values_in(const StateDict& state, const ShardedParameter& entry, const Js
   return values;
 }
 
-// Collective. `gather` makes of `own` the state of all ranks; each rank has it if `replicated`.
-template <class Gather>
-StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& entries,
-               bool replicated, const Gather& gather) {
+}  // namespace
+
+void check_optimizer_on_all_ranks(const Optimizer& optimizer, Communicator& comm,
+                                  const Entries& entries) {
+  agreed(optimizer, comm, entries, "check_optimizer");
+}
+
+StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const Entries& entries,
+                          bool replicated, const GatherStates& gather) {
   const Purpose purpose("optim_state_dict()");
-  const auto [manifest, own] = agreed(optimizer, comm, entries, kSave);
+  const auto [manifest, own] = agreed(optimizer, comm, entries, kSaveOptimizerState);
   const at::NoGradGuard no_grad;
   const std::string text = manifest.dump();
   StateDict state;
   state.insert(kManifest, at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
-  std::map<size_t, Tensors> tensors;
+  std::map<size_t, NamedTensors> tensors;
   for (const auto& [index, values] : own)
     for (const auto& [key, value] : values)
       if (value.isTensor())
@@ -288,17 +292,17 @@ StateDict save(const Optimizer& optimizer, Communicator& comm, const Entries& en
     state.insert(name, tensor);
     if (replicated) traits.push_back(trait_of_values(name, tensor, kReplicasDiffer));
   }
-  if (replicated) check_same_on_all_ranks(comm, traits, kSave);
+  if (replicated) check_same_on_all_ranks(comm, traits, kSaveOptimizerState);
   return state;
 }
 
-// Collective.
-void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
-          const StateDict& state) {
+void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entries& entries,
+                          const StateDict& state) {
   const Purpose purpose("load_optim_state_dict()");
   Json own, saved;
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
-  check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false), kLoad);
+  check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false),
+                          kLoadOptimizerState);
   std::vector<Values> options;  // of each group
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
@@ -321,75 +325,12 @@ void load(Optimizer& optimizer, Communicator& comm, const Entries& entries,
     for (const auto& item : state)
       traits.push_back(trait_of_values(item.key(), item.value(), kLoadTheSame));
   });
-  check_same_on_all_ranks(comm, traits, kLoad, kLoadTheSame);
+  check_same_on_all_ranks(comm, traits, kLoadOptimizerState, kLoadTheSame);
   for (size_t group = 0; group < options.size(); ++group)
     set_values(optimizer.param_groups()[group].options(), options[group]);
   optimizer.state().clear();
   for (auto& [parameter, loaded] : states)
     optimizer.state()[parameter] = std::move(loaded);
-}
-
-// Of a replica, which owns all of each parameter.
-Entries entries_of(const Module& net) {
-  Entries entries;
-  for (const auto& [name, parameter] : distinct_parameters(net)) {
-    ShardedParameter& entry = entries.emplace_back();
-    entry.name = name;
-    entry.leaf = entry.whole = parameter;
-  }
-  return entries;
-}
-
-// A program that chooses groups by sizes or numel() of this rank's parts chooses others than in one
-// process, and some ranks alone may have an empty one.
-void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
-  for (size_t i = 0; i < optimizer.param_groups().size() && comm.global_rank() == 0; ++i)
-    if (optimizer.param_groups()[i].params().empty()) {
-      TORCH_WARN("group ", i,
-                 " of the optimizer has no parameters; choose groups by dim() or by name: the "
-                 "sizes and numel() of model.parameters() are those of this rank's part");
-    }
-}
-
-}  // namespace
-
-void ShardedModel::check_optimizer(Optimizer& optimizer) {
-  warn_if_a_group_is_empty(optimizer, sharding_->comm());
-  agreed(optimizer, sharding_->comm(), sharding_->leaves().entries(), "check_optimizer");
-}
-
-StateDict ShardedModel::optim_state_dict(Optimizer& optimizer) {
-  sharding_->begin(kSave);
-  Communicator& comm = sharding_->comm();
-  warn_if_a_group_is_empty(optimizer, comm);
-  return save(optimizer, comm, sharding_->leaves().entries(), comm.replicas() != nullptr,
-              [&](const auto& own) { return gather(*sharding_, own); });
-}
-
-void ShardedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
-  sharding_->begin(kLoad);
-  load(optimizer, sharding_->comm(), sharding_->leaves().entries(), state);
-}
-
-void ReplicatedModel::check_optimizer(Optimizer& optimizer) {
-  agreed(optimizer, *comm_, entries_of(net_), "check_optimizer");
-}
-
-StateDict ReplicatedModel::optim_state_dict(Optimizer& optimizer) {
-  begin(kSave);
-  const Entries entries = entries_of(net_);
-  return save(optimizer, *comm_, entries, /*replicated=*/true, [&](const auto& own) {
-    Tensors states;
-    for (const auto& [index, tensors] : own)
-      for (const auto& [key, tensor] : tensors)
-        states[entries[index].name + "/" + key] = tensor.cpu().clone(at::MemoryFormat::Contiguous);
-    return states;
-  });
-}
-
-void ReplicatedModel::load_optim_state_dict(Optimizer& optimizer, const StateDict& state) {
-  begin(kLoad);
-  load(optimizer, *comm_, entries_of(net_), state);
 }
 
 }  // namespace fsdp

@@ -1,76 +1,12 @@
 #include <c10/util/ScopeExit.h>
 #include <clip_gradients.h>
 #include <model_checks.h>
+#include <sharded_model.h>
 #include <sharding.h>
 
-#include <atomic>
-#include <map>
-#include <mutex>
 #include <stdexcept>
 
 namespace fsdp {
-namespace {
-
-// A mark says whether a policy has chosen a module. The module's hook owns it.
-using Mark = std::atomic<bool>;
-
-// The marks of all threads, because one thread may mark a module and another one shard the model.
-// A destroyed module leaves an expired mark. A module that is made at its address replaces it.
-class Marks {
- public:
-  // Returns null if the module has a mark already.
-  std::shared_ptr<Mark> add(const Module& module) {
-    const std::scoped_lock lock(mutex_);
-    std::weak_ptr<Mark>& mark = marks_[&module];
-    if (!mark.expired()) return nullptr;
-    const auto added = std::make_shared<Mark>(false);
-    mark = added;
-    return added;
-  }
-
-  // Returns null if the module has no mark.
-  std::shared_ptr<Mark> find(const Module* module) {
-    const std::scoped_lock lock(mutex_);
-    const auto found = marks_.find(module);
-    return found == marks_.end() ? nullptr : found->second.lock();
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const Module*, std::weak_ptr<Mark>> marks_;
-};
-
-Marks& marks() {
-  static auto& all = *new Marks;  // modules of static objects end late
-  return all;
-}
-
-}  // namespace
-
-void fully_shard(Module& module) {
-  const auto chosen = marks().add(module);
-  if (!chosen) return;
-  module.register_forward_pre_hook([chosen](Module& called, const at::Tensor&) {
-    if (*chosen) return at::Tensor();
-    throw std::logic_error(called.name() +
-                           ": fully_shard(module) has marked it as a unit of a model that is not "
-                           "sharded; shard the model before, with .wrap = wrap_marked()");
-  });
-}
-
-WrapPolicy wrap_marked() {
-  return [](Module& root) {
-    std::vector<Module*> units;
-    for (const auto& module : root.modules(/*include_self=*/false)) {
-      auto* marked = dynamic_cast<Module*>(module.get());
-      const auto chosen = marks().find(marked);
-      if (!chosen) continue;
-      *chosen = true;
-      units.push_back(marked);
-    }
-    return units;
-  };
-}
 
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)

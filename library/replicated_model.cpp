@@ -1,10 +1,9 @@
 #include <backward_pass.h>
-#include <distributed_data_parallel.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <optim/p_norm.h>
 #include <reducer.h>
-#include <torch/csrc/autograd/function.h>
+#include <replicated_model.h>
 
 #include <stdexcept>
 
@@ -46,7 +45,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
   reducer_->register_hooks();
   net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,
                                  reducer = reducer_](Module&, const at::Tensor&) {
-    if (torch::autograd::get_current_node()) return at::Tensor();
+    if (in_backward()) return at::Tensor();
     reducer->begin_forward();
     if (broadcast) broadcast_from_rank_0(*comm, distinct_buffers(net));
     return at::Tensor();
@@ -54,7 +53,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
 }
 
 void ReplicatedModel::begin(const std::string& function) {
-  if (torch::autograd::get_current_node())
+  if (in_backward())
     throw std::logic_error(function + "(): called inside a backward pass; call it between steps");
   settle_broken_passes();
   reducer_->check_parameters();

@@ -1,9 +1,9 @@
-#include <distributed_data_parallel.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
+#include <module_state.h>
+#include <sharded_model.h>
 #include <sharded_optimizer.h>
 #include <sharding.h>
-#include <state/agreement.h>
 #include <state/model_state.h>
 #include <state/whole_state.h>
 
@@ -12,44 +12,6 @@
 
 namespace fsdp {
 namespace {
-
-// Under every name: a tied parameter has several.
-std::map<std::string, at::Tensor> named_tensors(const Module& net) {
-  std::map<std::string, at::Tensor> named;
-  for (const auto& parameter : net.named_parameters())
-    named[parameter.key()] = parameter.value();
-  for (const auto& buffer : net.named_buffers())
-    if (buffer.value().defined()) named[buffer.key()] = buffer.value();
-  return named;
-}
-
-void check_fits(const StateDict& state, const Module& net) {
-  const auto own = named_tensors(net);
-  for (const auto& entry : state) {
-    if (!own.contains(entry.key()))
-      throw std::invalid_argument("load_state_dict: the model has no " + entry.key());
-  }
-  std::map<at::TensorImpl*, std::string> first_names;
-  for (const auto& [name, tensor] : own) {
-    if (!state.contains(name)) throw std::invalid_argument("load_state_dict: lacks " + name);
-    const at::Tensor given = state.at(name);
-    if (given.sizes() != tensor.sizes() ||
-        given.is_floating_point() != tensor.is_floating_point()) {
-      throw std::invalid_argument("load_state_dict: " + name + " is " + dtype_and_sizes(given) +
-                                  ", in the model " + dtype_and_sizes(tensor));
-    }
-    const auto [tied, first] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
-    if (!first && !at::equal(given, state.at(tied->second))) {
-      throw std::invalid_argument("load_state_dict: " + name + " and " + tied->second +
-                                  " are one tensor in the model, and have two values");
-    }
-  }
-}
-
-void add_buffers(std::vector<Trait>& traits, const Module& net) {
-  add_values(traits, "buffer", distinct_buffers(net),
-             "call average_buffers() before, or set .broadcast_buffers");
-}
 
 // Collective. Throws unless what each rank has as a whole is the same.
 void check_unsharded(Sharding& sharding, const std::string& where) {
@@ -68,30 +30,6 @@ void check_unsharded(Sharding& sharding, const std::string& where) {
              "replicas by that of replicas() before, and all-reduce its gradient before each step, "
              "or freeze it");
   check_same_on_all_ranks(sharding.comm(), traits, where);
-}
-
-// Collective. Throws on every rank unless all give the same, and it fits.
-void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm) {
-  agree_on(comm, [&] { check_fits(state, net); });
-  std::vector<Trait> traits;
-  for (const auto& entry : state)
-    traits.push_back(trait_of_values(entry.key(), entry.value(), "load the same on every rank"));
-  check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
-}
-
-// Under every name, each as `copy` gives it.
-template <class Copy>
-StateDict state_of(const Module& net, const Copy& copy) {
-  StateDict state;
-  for (const auto& parameter : net.named_parameters())
-    state.insert(parameter.key(), copy(parameter.value()));
-  for (const auto& buffer : net.named_buffers())
-    if (buffer.value().defined()) state.insert(buffer.key(), copy(buffer.value()));
-  return state;
-}
-
-at::Tensor owned(const at::Tensor& tensor) {
-  return tensor.detach().cpu().clone(at::MemoryFormat::Contiguous);
 }
 
 }  // namespace
@@ -121,7 +59,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   if (!keeps) return StateDict();
   return state_of(sharding_->net(), [&](const at::Tensor& tensor) {
     const auto found = whole.find(tensor.unsafeGetTensorImpl());
-    return found != whole.end() ? found->second : owned(tensor);
+    return found != whole.end() ? found->second : owned_copy(tensor);
   });
 }
 
@@ -163,25 +101,6 @@ ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
       state.ranges.push_back({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
   }
   return state;
-}
-
-StateDict ReplicatedModel::state_dict(bool rank0_only) {
-  begin("state_dict");
-  if (broadcast_buffers_) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
-  std::vector<Trait> traits;
-  add_buffers(traits, net_);
-  add_values(traits, "parameter", distinct_parameters(net_), kReplicasDiffer);
-  check_same_on_all_ranks(*comm_, traits, "state_dict");
-  if (rank0_only && comm_->rank() != 0) return StateDict();
-  return state_of(net_, owned);
-}
-
-void ReplicatedModel::load_state_dict(const StateDict& state) {
-  begin("load_state_dict");
-  check_can_be_loaded(state, net_, *comm_);
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : named_tensors(net_))
-    at::Tensor(tensor).copy_(state.at(name));
 }
 
 }  // namespace fsdp

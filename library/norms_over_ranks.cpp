@@ -1,21 +1,10 @@
-#include <distributed_data_parallel.h>
-#include <model_checks.h>
-#include <norms.h>
+#include <norms_over_ranks.h>
 #include <optim/p_norm.h>
-#include <part_mark.h>
-#include <reducer.h>
-#include <sharding.h>
 
 #include <cmath>
 
 namespace fsdp {
 namespace {
-
-// A tensor of which this rank has a part; undefined if it does not exist.
-struct NamedPart {
-  std::string name;
-  at::Tensor part;
-};
 
 constexpr double kAbsent = -1;  // in place of a largest magnitude, which is at least 0
 
@@ -36,18 +25,7 @@ at::Tensor largest_over_ranks(const std::vector<NamedPart>& parts, Communicator&
   return all.view({comm.world_size(), count}).amax(0).cpu();
 }
 
-std::vector<NamedPart> own_gradients(const Sharding& sharding) {
-  std::vector<NamedPart> gradients;
-  for (const auto& entry : sharding.leaves().entries()) {
-    at::Tensor gradient = entry.leaf.grad();
-    const FlatParameter& unit = *sharding.sharded().units()[entry.unit];
-    const at::Tensor& of_unit = unit.sharded_gradient();  // before model.parameters() is called
-    if (!gradient.defined() && of_unit.defined() && entry.requires_grad)
-      gradient = of_unit.narrow(0, entry.offset, entry.leaf.numel());
-    gradients.push_back({entry.name, gradient});
-  }
-  return gradients;
-}
+}  // namespace
 
 std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters) {
   std::vector<NamedPart> gradients;
@@ -56,7 +34,6 @@ std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameter
   return gradients;
 }
 
-// Collective: the p-norm of each tensor that exists on some rank.
 Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type) {
   check_norm_type(norm_type);
   const auto count = static_cast<int64_t>(parts.size());
@@ -82,7 +59,6 @@ Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, 
   return norms;
 }
 
-// Returns the p-norm of each tensor, of which this rank has the whole.
 Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type) {
   check_norm_type(norm_type);
   Norms norms;
@@ -91,7 +67,6 @@ Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type) {
   return norms;
 }
 
-// Collective. Returns whether all elements of all tensors are finite on all ranks.
 bool finite_on_all_ranks(const std::vector<NamedPart>& tensors, Communicator& comm) {
   int64_t broken = 0;
   for (const auto& [name, tensor] : tensors)
@@ -101,56 +76,6 @@ bool finite_on_all_ranks(const std::vector<NamedPart>& tensors, Communicator& co
   comm.all_reduce(all, kNorm).wait();
   if (const auto replicas = comm.replicas()) replicas->all_reduce(all, kNorm).wait();
   return all.item<double>() == 0;
-}
-
-}  // namespace
-
-Norms ShardedModel::param_norms(double norm_type) {
-  const Purpose purpose("param_norms()");
-  const at::NoGradGuard no_grad;
-  const PartsAsTensors inside;
-  std::vector<NamedPart> parts;
-  for (const auto& entry : sharding_->leaves().entries())
-    parts.push_back({entry.name, entry.leaf});
-  return norms_over_ranks(parts, sharding_->comm(), norm_type);
-}
-
-Norms ShardedModel::grad_norms(double norm_type) {
-  const Purpose purpose("grad_norms()");
-  const at::NoGradGuard no_grad;
-  const PartsAsTensors inside;
-  return norms_over_ranks(own_gradients(*sharding_), sharding_->comm(), norm_type);
-}
-
-bool ShardedModel::gradients_are_finite() {
-  const Purpose purpose("gradients_are_finite()");
-  const at::NoGradGuard no_grad;
-  const PartsAsTensors inside;
-  auto gradients = own_gradients(*sharding_);
-  const auto ignored = gradients_of(ignored_parameters(sharding_->net(), sharding_->sharded()));
-  gradients.insert(gradients.end(), ignored.begin(), ignored.end());
-  return finite_on_all_ranks(gradients, sharding_->comm());
-}
-
-Norms ReplicatedModel::param_norms(double norm_type) {
-  const at::NoGradGuard no_grad;
-  std::vector<NamedPart> parameters;
-  for (const auto& entry : reducer_->entries())
-    parameters.push_back({entry.name, entry.tensor});
-  return norms_of(parameters, norm_type);
-}
-
-Norms ReplicatedModel::grad_norms(double norm_type) {
-  const at::NoGradGuard no_grad;
-  return norms_of(gradients_of({reducer_->entries().begin(), reducer_->entries().end()}),
-                  norm_type);
-}
-
-bool ReplicatedModel::gradients_are_finite() {
-  const Purpose purpose("gradients_are_finite()");
-  const at::NoGradGuard no_grad;
-  return finite_on_all_ranks(gradients_of({reducer_->entries().begin(), reducer_->entries().end()}),
-                             *comm_);
 }
 
 }  // namespace fsdp

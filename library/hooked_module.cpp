@@ -1,0 +1,101 @@
+#include <hooked_module.h>
+#include <memory/storage.h>
+#include <memory/storage_guard.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace fsdp {
+namespace {
+
+// Whether a unit that has stayed unsharded still has the values of this rank's shard. A write by
+// data() moves no counter. (On a GPU the comparison would wait for the device: it is left out.)
+bool is_current(const FlatParameter& unit) {
+  if (unit.state() != UnitState::unsharded || !unit.shard().is_cpu()) return true;
+  const at::Tensor gathered = own_part(unit), shard = unit.shard().to(gathered.scalar_type());
+  return std::memcmp(gathered.const_data_ptr(), shard.const_data_ptr(), shard.nbytes()) == 0;
+}
+
+// Returns what an error says of a parameter that is read while its unit is sharded, by
+// HookedModule::Situation. The texts are made once, because each call of a module chooses one.
+std::array<std::string, 3> messages_of(const std::string& are_sharded, const std::string& module) {
+  const std::string others = "; other causes are in docs/what_works.md";
+  return {are_sharded +
+              "now: call the module (module(x), not module.forward(x)), or use "
+              "summon_full_params(); optimizers take model.parameters()" +
+              others,
+          are_sharded + "inside a call of " + module +
+              ": another call of it, inside this one, has ended and resharded the unit; call it "
+              "once and repeat what is inside, or set .reshard_after_forward to false" +
+              others,
+          are_sharded + "in backward, which reads them: reads_parameters_in_backward() of " +
+              module + " returns false; let it return true" + others};
+}
+
+}  // namespace
+
+// A unit whose parameters have no elements is never freed: it has no memory to guard.
+void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
+  unit_ = std::move(unit);
+  const auto& parameters = unit_->parameters();
+  storage_ = parameters.front().tensor.storage();
+  const int64_t bytes = unit_->layout().padded_numel * unit_->shard().element_size();
+  if (bytes == 0) return;
+  const size_t others = parameters.size() - 1;
+  const std::string are_sharded = "parameter " + parameters.front().name +
+                                  (others > 0 ? " and " + std::to_string(others) + " more" : "") +
+                                  " of unit " + unit_->unit() + (others > 0 ? " are" : " is") +
+                                  " sharded ";
+  messages_ = messages_of(are_sharded, module_.name());
+  guard_storage(storage_, messages_[0], bytes);
+}
+
+void HookedModule::say_what_to_do(Situation situation) const {
+  const std::string& message = messages_[static_cast<size_t>(situation)];
+  if (!message.empty()) set_guard_message(storage_, message);
+}
+
+void HookedModule::check_views() const {
+  for (const auto& [name, parameter] : unit_->parameters()) {
+    if (parameter.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl()) continue;
+    throw std::logic_error("parameter " + name + " of unit " + unit_->unit() +
+                           " was replaced after it was sharded, by load(), to() or set_data(); "
+                           "use load_state_dict() or summon_full_params()");
+  }
+}
+
+void HookedModule::check_unwritten() {
+  const auto& parameters = unit_->parameters();
+  std::vector<uint32_t> versions;
+  for (const auto& [name, parameter] : parameters)
+    versions.push_back(parameter._version());
+  const auto before = std::exchange(versions_, versions);
+  if (before.empty() || before == versions) return;
+  const auto first = std::ranges::mismatch(before, versions).in1 - before.begin();
+  throw std::logic_error("parameter " + parameters[static_cast<size_t>(first)].name + " of unit " +
+                         unit_->unit() +
+                         " was written to while it was gathered, which is lost; write to it in "
+                         "summon_full_params(), or to model.parameters()");
+}
+
+void HookedModule::end_forward() {
+  in_forward_ = unit_->shard()._version();
+}
+
+void HookedModule::check_unchanged() const {
+  const uint32_t version = unit_->shard()._version();
+  if (in_forward_.value_or(version) == version && is_current(*unit_)) return;
+  throw std::logic_error("backward: unit " + unit_->unit() +
+                         " was changed since its forward, by an optimizer's step or by "
+                         "hand; run backward before the change, or forward anew");
+}
+
+at::Tensor own_part(const FlatParameter& unit) {
+  const at::Tensor& whole = unit.parameters().front().tensor;
+  return view_of_storage(whole.storage(), unit.shard_offset(), {unit.shard_numel()},
+                         whole.scalar_type());
+}
+
+}  // namespace fsdp

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <norms.h>
+#include <optim/shard_layout.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// A tensor of which this rank has a part; undefined if it does not exist.
+struct NamedPart {
+  std::string name;
+  at::Tensor part;
+};
+
+// The gradients of these parameters, by the names of the parameters.
+std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters);
+
+// Collective. Returns the p-norm of each tensor that exists on some rank, where each rank has a
+// part. Throws what check_norm_type() throws.
+Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type);
+
+// Returns the p-norm of each tensor, of which this rank has the whole. Throws what
+// check_norm_type() throws.
+Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type);
+
+// Collective. Returns whether all elements of all tensors are finite on all ranks.
+bool finite_on_all_ranks(const std::vector<NamedPart>& tensors, Communicator& comm);
+
+}  // namespace fsdp

@@ -1,0 +1,186 @@
+#include <ATen/autocast_mode.h>
+#include <backward_pass.h>
+#include <ignored.h>
+#include <memory/storage_guard.h>
+#include <model_checks.h>
+#include <replicated_model.h>
+#include <sharding.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+// The hooks of Sharding, in the order of a step, and what they check.
+namespace fsdp {
+namespace {
+
+// Does not warn of parameters that another object shards or replicates, since it reduces them.
+void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
+  const auto trains = [](const NamedParameter& one) {
+    return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
+  };
+  const auto first = std::ranges::find_if(ignored, trains);
+  if (first == ignored.end()) return;
+  TORCH_WARN(kFullyShardedDataParallel, ": parameter ", first->name,
+             " of an ignored module is trainable, and each rank gets a gradient of its own; "
+             "replicate it by DistributedDataParallel, all-reduce it before each step, or freeze "
+             "it");
+}
+
+}  // namespace
+
+// Before those of fully_shard(): what was gathered before a change of the shards must not be used.
+void Sharding::register_first_hooks() {
+  const at::ScalarType dtype = options_.mixed_precision.param_dtype;
+  if (options_.cast_forward_inputs && dtype != at::kFloat) {
+    first_hooks_.push_back(
+        net_.register_forward_pre_hook([dtype](Module&, const at::Tensor& input) {
+          const bool fits = input.defined() && input.is_floating_point();
+          return fits ? input.to(dtype) : at::Tensor();
+        }));
+  }
+  for (const auto& hooked : hooked_) {
+    first_hooks_.push_back(hooked->module().register_forward_pre_hook(
+        [self = shared_from_this(), hooked](Module&, const at::Tensor&) {
+          self->before_forward(*hooked);
+          return at::Tensor();
+        }));
+    first_hooks_.push_back(hooked->module().register_full_backward_pre_hook(
+        [self = shared_from_this(), hooked](Module&) { self->before_backward(*hooked); }));
+  }
+}
+
+// After those of fully_shard(): units are resharded and gathers have ended.
+void Sharding::register_last_hooks() {
+  for (const auto& hooked : hooked_) {
+    hooked->module().register_forward_hook(
+        [self = shared_from_this(), hooked](Module&, const at::Tensor& output) {
+          self->after_forward(*hooked, output.defined());
+          return at::Tensor();
+        },
+        /*always_call=*/true);
+  }
+  // Weak: this object owns the hooks of backward.
+  sharded_->backward_hooks()->on_end(
+      [weak = weak_from_this(), prefetcher = sharded_->prefetcher()] {
+        prefetcher->end_backward();
+        if (const auto alive = weak.lock()) alive->end_pass();
+      });
+}
+
+void Sharding::before_forward(HookedModule& hooked) {
+  calls_.push_back(hooked.module().current_call());
+  if (summoned_) {
+    throw std::logic_error(hooked.module().name() +
+                           ": called inside summon_full_params(); call the module outside of it");
+  }
+  if (calls_.size() == 1 && !gradients_->pass_is_under_way()) begin_forward();
+  if (!hooked.unit()) return;
+  ++hooked.calls;
+  hooked.say_what_to_do(HookedModule::Situation::called);
+  hooked.check_views();
+  hooked.check_unwritten();
+}
+
+// What is gathered now was gathered before this call, and may be old: a unit that waits for its
+// backward, or what a pass has left that threw. No counter of this rank tells whether another rank
+// has changed its shard, so all of it is gathered again.
+void Sharding::begin_forward() {
+  if (!in_backward()) {
+    settle_broken_passes();
+    if (at::GradMode::is_enabled())
+      for (const auto& hooked : hooked_)
+        hooked->unrecorded.forget();
+  }
+  drop_old_casts();
+  leaves_->take_data();
+  for (const auto& unit : sharded_->units())
+    unit->reshard();
+  check_parameters();
+  check_frozen();
+  gradients_->expect_drop();
+  if (options_.broadcast_buffers) broadcast_buffers();
+  // The warning waits for the first training forward, because an ignored module may be replicated
+  // after the rest is sharded.
+  if (at::GradMode::is_enabled() && !std::exchange(has_trained_, true) && comm_->global_rank() == 0)
+    warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
+}
+
+// Also of a call that never came to before_forward(), because a hook threw before.
+void Sharding::after_forward(HookedModule& hooked, bool returned) {
+  if (std::erase(calls_, hooked.module().current_call()) == 0) return;
+  if (hooked.calls > 0) {
+    --hooked.calls;
+    if (hooked.calls == 0) hooked.say_what_to_do(HookedModule::Situation::not_called);
+  }
+  if (hooked.unit() && at::GradMode::is_enabled()) hooked.end_forward();
+  if (returned && hooked.unrecorded.run_again()) gradients_->on_backward_begin();
+  if (calls_.empty() && !gradients_->pass_is_under_way()) end_forward(returned);
+  if (returned && hooked.unit()) hooked.check_unwritten();
+}
+
+// To what threw on this rank alone, others do not come. What was called before it, they have
+// called.
+void Sharding::end_forward(bool returned) {
+  for (const auto& unit : sharded_->units())
+    if (unit->state() == UnitState::gathering) unit->reshard();
+  gradients_->set_traps();
+  if (!at::GradMode::is_enabled()) casts_may_be_old_ = true;
+  if (returned) comm_->wait_for_readers();
+}
+
+// Under autocast LibTorch keeps what a parameter was cast to, until somebody calls clear_cache().
+// In a later forward a cast that was made before is another node of the graph, outside of the
+// unit's call, so its gradient would come after the unit is reduced; and it may have the values
+// that the parameter had before an optimizer's step.
+void Sharding::drop_old_casts() {
+  const auto device = comm_->device();
+  if (!casts_may_be_old_ || !at::autocast::is_autocast_enabled(device)) return;
+  at::autocast::clear_cache();
+  casts_may_be_old_ = false;
+}
+
+void Sharding::before_backward(const HookedModule& hooked) {
+  if (!hooked.unit()) return;
+  if (at::GradMode::is_enabled()) {
+    throw std::logic_error("backward: unit " + hooked.unit()->unit() +
+                           " is sharded, so backward cannot be differentiated: create_graph "
+                           "has to be off");
+  }
+  gradients_->on_backward_begin();
+  hooked.check_unchanged();
+  if (!hooked.module().reads_parameters_in_backward())
+    hooked.say_what_to_do(HookedModule::Situation::in_backward);
+}
+
+// Also called when a forward or a later pass notices that a pass threw. Then `gradients_` has
+// broken it off already, and nothing is left to do.
+void Sharding::end_pass() {
+  if (!gradients_->pass_is_under_way()) return;
+  casts_may_be_old_ = true;
+  for (const auto& hooked : hooked_)
+    if (!hooked->module().reads_parameters_in_backward() && hooked->calls == 0)
+      hooked->say_what_to_do(HookedModule::Situation::not_called);
+  comm_->wait_for_readers();  // hooks on the leaves may write to the shards
+  gradients_->end_pass();
+}
+
+// A parameter that some ranks alone train would get a part of its gradient.
+void Sharding::check_frozen() {
+  leaves_->compare_requires_grad();
+  const std::vector<bool> now = leaves_->requires_grad();
+  if (now == agreed_) return;
+  const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
+  // Other ranks may make another call: then the message says by this name what this one is for.
+  const std::string call =
+      "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
+  const Purpose purpose(call.c_str());
+  std::vector<Trait> traits;
+  for (const auto& entry : leaves_->entries())
+    traits.push_back(
+        {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});
+  check_same_on_all_ranks(*comm_, traits, kFullyShardedDataParallel);
+  agreed_ = now;
+}
+
+}  // namespace fsdp
