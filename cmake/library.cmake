@@ -20,9 +20,8 @@ set(public_headers
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-target_include_directories(fsdp_library PUBLIC library
-                           PRIVATE solutions/extensions/task5_sharded_optimizer)
-target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_ranks fsdp_state fsdp_planning)
+target_include_directories(fsdp_library PUBLIC library)
+target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state fsdp_planning)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_memory)
 
 add_library(fsdp STATIC)

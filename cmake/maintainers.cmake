@@ -66,13 +66,11 @@ tests_in(library/*.cpp library fsdp_library)
 add_dependencies(library_tests own_plan own_training)  # tests run them
 # Random models and options, trained on ranks and in one process.
 tests_in(properties/*.cpp properties "reference_strategy;fsdp_library")
-target_include_directories(properties_tests PRIVATE solutions/extensions/task5_sharded_optimizer)
 
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
 # what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/p[lr]*.cpp)
 test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
-target_include_directories(gpu_tests PRIVATE solutions/extensions/task5_sharded_optimizer)
 
 # Several hosts on one machine. What makes them uses no LibTorch.
 add_library(fsdp_network STATIC EXCLUDE_FROM_ALL tests/hosts/network.cpp)

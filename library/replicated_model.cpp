@@ -1,7 +1,7 @@
 #include <backward_pass.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
-#include <optim/p_norm.h>
+#include <optim/clip_grad_norm.h>
 #include <reducer.h>
 #include <replicated_model.h>
 

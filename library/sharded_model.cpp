@@ -1,5 +1,5 @@
 #include <c10/util/ScopeExit.h>
-#include <clip_gradients.h>
+#include <clip_over_ranks.h>
 #include <model_checks.h>
 #include <sharded_model.h>
 #include <sharding.h>
@@ -49,7 +49,7 @@ double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
     if (entry.leaf.grad().defined()) gradients.push_back(entry.leaf.grad());
   for (const auto& unit : units())
     if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
-  return clip_gradients(gradients, sharding_->comm(), max_norm, norm_type);
+  return clip_over_ranks(gradients, sharding_->comm(), max_norm, norm_type);
 }
 
 NoSync ShardedModel::no_sync() {

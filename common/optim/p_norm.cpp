@@ -59,15 +59,4 @@ double p_norm(const std::vector<at::Tensor>& tensors, double norm_type) {
   return p_norm(norm_type, largest, sum);
 }
 
-double clip_grad_norm(const std::vector<at::Tensor>& gradients, double max_norm, double norm_type) {
-  check_norm_type(norm_type);
-  const at::NoGradGuard no_grad;
-  const double norm = p_norm(gradients, norm_type);
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0)
-    for (const at::Tensor& gradient : gradients)
-      gradient.mul_(scale);
-  return norm;
-}
-
 }  // namespace fsdp

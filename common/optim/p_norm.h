@@ -31,9 +31,4 @@ double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers)
 // of the exact sum of all squares.
 double p_norm(const std::vector<at::Tensor>& tensors, double norm_type);
 
-// Scales fp32 `gradients`, which one process holds, so that their p-norm is at most max_norm, as
-// ShardedOptimizer::clip_grad_norm() scales those of all ranks. Returns the norm before. Throws
-// what check_norm_type() throws.
-double clip_grad_norm(const std::vector<at::Tensor>& gradients, double max_norm, double norm_type);
-
 }  // namespace fsdp

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what breaks a rule of the layers: a layer includes only what MAY_INCLUDE lists; a room of ranks
-includes only the rooms before it in ROOMS; files outside the rooms include only the headers that
-common/README.md lists for them; neither modules nor files include one another in a circle; and
-common/README.md says how many headers of common/ a solution includes."""
+"""Prints what breaks a rule of the layers: a layer includes only what MAY_INCLUDE lists, only solutions/
+includes files of solutions/, comm/ does not include trace/, and neither modules nor files include one another
+in a circle."""
 
 import graphlib
 import re
@@ -56,6 +55,10 @@ def broken_rules(includes):
         for target in sorted(targets):
             if layer_of(target) not in allowed:
                 yield f"{path} includes {target}: {module} knows nothing of {layer_of(target)}"
+            elif target.startswith("solutions/") and not path.startswith("solutions/"):
+                yield f"{path} includes {target}: another stack has other files; include a header of tasks/"
+    if "trace" in modules.get("comm", ()):
+        yield "comm/ includes trace/: the arrow points the other way"
     for nodes, what in ((modules, "modules"), (includes, "files")):
         try:
             graphlib.TopologicalSorter(nodes).prepare()

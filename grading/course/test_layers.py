@@ -1,52 +1,49 @@
+"""What breaks a rule of the layers: python3 -m unittest discover grading/course."""
+
 import unittest
 
 import layers
 
-README = """
-Solutions include 1 of its headers, which include 1 others: about 0 lines.
-
-| Room | What it is for | Headers for others |
-|---|---|---|
-| `comm/` | calls | `communicator.h` |
-| `launch/` | ranks of one host | `launcher.h` |
-"""
+CONTRACT = "tasks/task5_sharded_optimizer/sharded_optimizer.h"
+PRIVATE = "solutions/task5_sharded_optimizer/sharded_optimizer_impl.h"
+OF_EXTENSION = "solutions/extensions/task5_sharded_optimizer/clip.h"
 
 
-class Rooms(unittest.TestCase):
-    def broken(self, includes):
-        used = {"library/fsdp.h": {"common/comm/communicator.h", "common/launch/launcher.h"}}
-        return list(layers.broken_rooms({**used, **includes}, README))
-
-    def test_a_room_includes_the_rooms_before_it(self):
-        self.assertEqual(self.broken({"common/launch/launcher.cpp": {"common/comm/ledger.h"}}), [])
-
-    def test_a_room_includes_no_room_after_it(self):
-        self.assertEqual(self.broken({"common/comm/ledger.cpp": {"common/launch/hosts.h"}}),
-                         ["common/comm/ledger.cpp includes common/launch/hosts.h: comm/ knows nothing of launch/"])
-
-    def test_no_room_includes_what_observes_it(self):
-        self.assertEqual(self.broken({"common/launch/run.cpp": {"common/trace/recorder.h"}}),
-                         ["common/launch/run.cpp includes common/trace/recorder.h: launch/ knows nothing of trace/"])
-
-    def test_files_outside_the_rooms_include_the_listed_headers_only(self):
-        self.assertEqual(self.broken({"trainer/train/run.cpp": {"common/comm/ledger.h"}}),
-                         ["trainer/train/run.cpp includes common/comm/ledger.h, which common/README.md does not list "
-                          "for files outside comm/"])
-
-    def test_a_listed_header_is_included_by_somebody(self):
-        self.assertEqual(list(layers.broken_rooms({"library/fsdp.h": {"common/comm/communicator.h"}}, README)),
-                         ["common/README.md lists launch/launcher.h, which no file outside the rooms includes"])
+def broken(includes):
+    """The broken rules, where `includes` has path -> the paths that it includes."""
+    named = {target for targets in includes.values() for target in targets}
+    return list(layers.broken_rules({**{path: set() for path in named}, **includes}))
 
 
-class Counts(unittest.TestCase):
-    def test_headers_that_a_header_includes_are_counted(self):
-        includes = {"tasks/task1_x/x.h": {"common/nn/a.h"}, "common/nn/a.h": {"common/nn/b.h"}, "common/nn/b.h": set()}
-        self.assertEqual(list(layers.wrong_count(dict.fromkeys(includes, ""), includes, README)), [])
-        includes["common/nn/b.h"] = {"common/nn/c.h"}
-        includes["common/nn/c.h"] = set()
-        self.assertEqual(list(layers.wrong_count(dict.fromkeys(includes, ""), includes, README)),
-                         ["common/README.md does not say: Solutions include 1 of its headers, which include 2 others: "
-                          "about 0 lines."])
+class Layers(unittest.TestCase):
+    def test_each_layer_may_include_the_contract_of_a_task_or_not(self):
+        for path, allowed in (("library/a.cpp", True), ("programs/a.cpp", True),
+                              ("trainer/strategies/fsdp/a.cpp", True), ("trainer/train/a.cpp", False),
+                              ("common/nn/a.cpp", False), (PRIVATE, True)):
+            self.assertEqual(not broken({path: {CONTRACT}}), allowed, path)
+
+    def test_a_private_header_of_a_solution_is_for_solutions_alone(self):
+        for private in (PRIVATE, OF_EXTENSION):
+            for path in ("library/a.cpp", "programs/a.cpp", "trainer/strategies/fsdp/a.cpp"):
+                self.assertEqual(broken({path: {private}}),
+                                 [f"{path} includes {private}: another stack has other files; include a header "
+                                  "of tasks/"])
+            for path in ("solutions/task5_sharded_optimizer/a.cpp",
+                         "solutions/extensions/task5_sharded_optimizer/a.cpp"):
+                self.assertEqual(broken({path: {private}}), [])
+
+    def test_comm_does_not_include_trace(self):
+        self.assertEqual(broken({"common/comm/a.cpp": {"common/trace/b.h"}}),
+                         ["comm/ includes trace/: the arrow points the other way"])
+
+    def test_a_circle_of_modules_or_of_files_is_named(self):
+        [modules] = broken({"common/nn/a.cpp": {"common/optim/a.h"}, "common/optim/b.cpp": {"common/nn/b.h"}})
+        self.assertIn("modules in a circle: ", modules)
+        [files] = broken({"common/nn/a.h": {"common/nn/b.h"}, "common/nn/b.h": {"common/nn/a.h"}})
+        self.assertIn("files in a circle: ", files)
+
+    def test_the_repository_breaks_no_rule(self):
+        self.assertEqual(list(layers.broken_rules(layers.included(layers.sources()))), [])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-#include <clip_gradients.h>
+#include <clip_over_ranks.h>
 #include <properties/players.h>
 #include <torch/serialize.h>
 
@@ -119,7 +119,7 @@ class InOneProcess : public Player {
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& leaf : leaves)
       if (leaf.grad().defined()) gradients.push_back(leaf.grad());
-    return clip_gradients(gradients, *rank_.communicator(), 0.1, norm_type);
+    return clip_over_ranks(gradients, *rank_.communicator(), 0.1, norm_type);
   }
   void summon(const std::function<void()>& body) override { body(); }
   StateDict state() override {

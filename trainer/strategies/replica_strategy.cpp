@@ -1,8 +1,8 @@
 #include <config/arrangement.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
+#include <optim/clip_grad_norm.h>
 #include <optim/gradient_buckets.h>
-#include <optim/p_norm.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 

@@ -1,53 +1,29 @@
-#include <clip_gradients.h>
 #include <sharded_optimizer_impl.h>
 
 #include <cmath>
 
 namespace fsdp {
-namespace {
-
-double norm_over_ranks(const std::vector<at::Tensor>& gradients, Communicator& comm,
-                       double norm_type) {
-  const auto options = at::TensorOptions(at::kDouble).device(comm.device());
-  at::Tensor total = at::zeros({kDigits}, options);
-  if (norm_type == 2) {
-    for (const at::Tensor& gradient : gradients)
-      total += sum_of_squares(gradient);
-    comm.all_reduce(total, kNorm).wait();
-    return std::sqrt(value_of_sum(total));
-  }
-  at::Tensor own = at::zeros({1}, options);
-  for (const at::Tensor& gradient : gradients)
-    own = at::maximum(own, largest_magnitude(gradient));
-  const at::Tensor all = at::empty({comm.world_size()}, options);
-  comm.all_gather_into(all, own, kNorm).wait();
-  const auto largest = all.max().item<double>();
-  if (std::isfinite(norm_type)) {
-    for (const at::Tensor& gradient : gradients)
-      total += sum_of_powers(gradient, norm_type, largest);
-    comm.all_reduce(total, kNorm).wait();
-  }
-  return p_norm(norm_type, largest, total);
-}
-
-}  // namespace
-
-double clip_gradients(const std::vector<at::Tensor>& gradients, Communicator& comm, double max_norm,
-                      double norm_type) {
-  check_norm_type(norm_type);
-  const double norm = norm_over_ranks(gradients, comm, norm_type);
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1.0)
-    for (const at::Tensor& gradient : gradients)
-      gradient.mul_(scale);
-  return norm;
-}
 
 double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
+  check_norm_type(norm_type);
+  if (norm_type == 2) return clip_grad_norm(max_norm);
   std::vector<at::Tensor> gradients;
   for (const auto& unit : units_)
     if (unit->sharded_gradient().defined()) gradients.push_back(unit->sharded_gradient());
-  return clip_gradients(gradients, *comm_, max_norm, norm_type);
+  const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
+  at::Tensor own = at::zeros({1}, options);
+  for (const at::Tensor& gradient : gradients)
+    own = at::maximum(own, largest_magnitude(gradient));
+  const at::Tensor all = at::empty({comm_->world_size()}, options);
+  comm_->all_gather_into(all, own, kNorm).wait();
+  const auto largest = all.max().item<double>();
+  at::Tensor total = at::zeros({kDigits}, options);
+  if (std::isfinite(norm_type)) {
+    for (const at::Tensor& gradient : gradients)
+      total += sum_of_powers(gradient, norm_type, largest);
+    comm_->all_reduce(total, kNorm).wait();
+  }
+  return clip(max_norm, p_norm(norm_type, largest, total));
 }
 
 }  // namespace fsdp
