@@ -1,7 +1,7 @@
 #include <part_mark.h>
 #include <sharded_model.h>
 #include <sharding.h>
-#include <state/whole_state.h>
+#include <state/gather_flat.h>
 #include <torch_optimizer_state.h>
 
 #include <map>

@@ -4,8 +4,8 @@
 #include <sharded_model.h>
 #include <sharded_optimizer.h>
 #include <sharding.h>
+#include <state/gather_flat.h>
 #include <state/model_state.h>
-#include <state/whole_state.h>
 
 #include <map>
 #include <stdexcept>

@@ -48,6 +48,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   return sharded;
 }
 
+// Gathers by unshard(): a stack stands on common/ alone, which has no gather of a flat parameter.
 void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   std::vector<size_t> next(units_.size());  // parameter of each unit that has not been visited
   size_t gathered = units_.size();

@@ -1,6 +1,5 @@
-#include <digest/sha256.h>
-#include <memory/memory_class.h>
 #include <state/agreement.h>
+#include <digest/sha256.h>
 #include <state/whole_state.h>
 
 #include <algorithm>
@@ -94,17 +93,6 @@ std::string state_sha256(ModelState state, Communicator& comm) {
     }
   }
   return comm.rank() == 0 ? hash.hex() : "";
-}
-
-at::Tensor gather_flat(Communicator& comm, const at::Tensor& shard, const std::string& unit) {
-  const MemoryScope scope(MemoryClass::gathered);
-  const at::Tensor flat = comm.empty(shard.numel() * comm.world_size(), shard.scalar_type());
-  comm.all_gather_into(flat, shard, unit).wait();
-  return flat;
-}
-
-at::Tensor cut_out(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes) {
-  return flat.narrow(0, offset, c10::multiply_integers(sizes)).view(sizes).cpu().clone();
 }
 
 }  // namespace fsdp

@@ -5,7 +5,7 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
 #include <sharded_optimizer.h>
-#include <state/whole_state.h>
+#include <state/gather_flat.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
 #include <strategies/strategy.h>
@@ -183,7 +183,8 @@ class FsdpStrategy : public PartsStrategy {
             [optimizers = unit_optimizers_](Module&) { optimizers->step(); });
   }
 
-  // What full_parameters() would visit if the units did not round what they gather.
+  // Visits what full_parameters() of the units would visit if they did not round what they gather.
+  // A flat tensor is gathered whenever the next parameter lies in another unit than the last.
   void visit_shards(const ParameterVisitor& visit) const {
     std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
     at::Tensor full;                                     // of unit `gathered`
@@ -195,7 +196,7 @@ class FsdpStrategy : public PartsStrategy {
         gathered = parameter.unit;
       }
       const auto sizes = unit.parameters()[next[gathered]++].tensor.sizes();
-      visit(parameter.name, full.narrow(0, parameter.offset, parameter.numel).view(sizes).cpu());
+      visit(parameter.name, parameter_in(full, parameter.offset, sizes).cpu());
     }
   }
 
