@@ -33,27 +33,25 @@ module(common/optim base memory)
 # What ranks call, and from there on up: how they are started on one host, how they find one another on
 # several, and what moves the bytes between them.
 module(common/comm base memory)
-module(common/launch base comm memory)
-module(common/hosts base comm launch)
-module(common/transports base comm hosts launch memory)
+module(common/digest)
+module(common/agreement base comm digest optim)
 module(common/trace base comm memory nn)
 
 module(trainer/command_line base)
-module(trainer/digest)
 module(trainer/report base digest)
 module(trainer/cuda base comm hosts memory transports)
 module(trainer/data base)
 module(trainer/config comm optim)
 module(trainer/offload base memory optim)
-module(trainer/state base comm digest optim)
+module(trainer/state agreement base comm digest optim)
 module(trainer/prediction base comm config memory offload optim trace)
-module(trainer/exchange comm nn state)
+module(trainer/exchange agreement comm nn state)
 module(trainer/strategies comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
 module(trainer/diff base comm config digest nn optim state strategies)
-module(trainer/train base comm config cuda data diff exchange hosts launch memory optim planning prediction
-       report state strategies trace transports)
-module(trainer/options base command_line config cuda data diff exchange hosts launch nn optim report state
+module(trainer/train agreement base comm config cuda data diff exchange memory optim planning prediction report
+       state strategies trace)
+module(trainer/options base comm command_line config cuda data diff exchange nn optim report
        strategies trace train)
 
 add_library(fsdp_gloo INTERFACE)

@@ -1,3 +1,4 @@
+#include <buffers.h>
 #include <ignored.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>

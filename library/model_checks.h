@@ -1,7 +1,7 @@
 #pragma once
 
+#include <agreement/same_on_all_ranks.h>
 #include <fully_shard.h>
-#include <same_on_all_ranks.h>
 #include <unit_plan.h>
 
 #include <string>

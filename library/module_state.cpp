@@ -1,6 +1,6 @@
+#include <agreement/agreement.h>
 #include <model_checks.h>
 #include <module_state.h>
-#include <state/agreement.h>
 
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <agreement/same_on_all_ranks.h>
 #include <comm/communicator.h>
-#include <same_on_all_ranks.h>
 #include <state_dict.h>
 
 #include <functional>

@@ -1,4 +1,5 @@
 #include <backward_pass.h>
+#include <buffers.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <optim/clip_grad_norm.h>

@@ -1,3 +1,4 @@
+#include <buffers.h>
 #include <model_checks.h>
 #include <module_state.h>
 #include <replicated_model.h>

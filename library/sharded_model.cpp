@@ -1,3 +1,4 @@
+#include <buffers.h>
 #include <c10/util/ScopeExit.h>
 #include <clip_over_ranks.h>
 #include <model_checks.h>

@@ -1,4 +1,5 @@
 #include <backward_pass.h>
+#include <buffers.h>
 #include <check_hookable.h>
 #include <model_checks.h>
 #include <sharding.h>

@@ -1,5 +1,5 @@
+#include <agreement/agreement.h>
 #include <base/whole_file.h>
-#include <state/agreement.h>
 #include <state_dict.h>
 #include <torch/serialize.h>
 

@@ -1,6 +1,6 @@
+#include <agreement/agreement.h>
 #include <model_checks.h>
 #include <part_mark.h>
-#include <state/agreement.h>
 #include <state/outside_json.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>

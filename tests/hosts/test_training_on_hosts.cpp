@@ -123,6 +123,8 @@ TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
   train(network, kShort, "--lr 0.5");
   ended();
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was started with other options");
+  EXPECT_CONTAINS(said_.text(), "than rank 0: --lr: ");
+  EXPECT_CONTAINS(said_.text(), " on rank 0, 0.5 here; all ranks need the same");
   said_.clear();
   train(network, kShort + "--checkpoint-dir /dev/shm/run");  // of each host
   ended();

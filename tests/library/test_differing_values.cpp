@@ -1,4 +1,5 @@
-#include <same_on_all_ranks.h>
+#include <ATen/autocast_mode.h>
+#include <agreement/same_on_all_ranks.h>
 
 #include <common/expect_text.h>
 #include <library/models.h>

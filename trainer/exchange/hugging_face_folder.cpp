@@ -1,7 +1,7 @@
+#include <agreement/agreement.h>
 #include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
-#include <state/agreement.h>
 #include <state/outside_json.h>
 
 #include <algorithm>

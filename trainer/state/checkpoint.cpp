@@ -1,5 +1,5 @@
+#include <agreement/agreement.h>
 #include <c10/util/ScopeExit.h>
-#include <state/agreement.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/safetensors.h>

@@ -1,4 +1,4 @@
-#include <state/agreement.h>
+#include <agreement/agreement.h>
 #include <digest/sha256.h>
 #include <state/whole_state.h>
 

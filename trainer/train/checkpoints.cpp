@@ -1,8 +1,8 @@
+#include <agreement/agreement.h>
 #include <comm/collective_error.h>
 #include <digest/sha256.h>
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
-#include <state/agreement.h>
 #include <state/checkpoint_folder.h>
 #include <strategies/workload.h>
 #include <train/checkpoints.h>

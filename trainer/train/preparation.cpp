@@ -1,3 +1,4 @@
+#include <agreement/same_on_all_ranks.h>
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>
@@ -15,20 +16,46 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
 namespace fsdp {
 namespace {
 
-// Throws if `value` of some rank is another than that of rank 0.
-void require_equal(int64_t value, const RankContext& context, Communicator& comm,
-                   const std::string& complaint) {
-  const auto values = gather_from_ranks(comm, value);
-  for (size_t rank = 1; rank < values.size(); ++rank)
-    if (values[rank] != values[0])
-      throw std::runtime_error("rank " + std::to_string(rank) + " on " +
-                               context.hosts->name_of(static_cast<int>(rank)) + ' ' + complaint);
+// Collective. Throws if ranks differ in a trait: "rank 3 on host-b ", and what `complaint` says of
+// the first rank that has another value than rank 0.
+using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
+                                            const std::string& of_rank)>;
+void require_same(const std::vector<Trait>& traits, const RankContext& context, Communicator& comm,
+                  const Complaint& complaint) {
+  const auto difference = difference_between_ranks(comm, traits, "give every rank the same");
+  if (!difference) return;
+  const auto& values = difference->of_ranks;
+  const auto other = std::ranges::find_if(values, [&](const auto& v) { return v != values[0]; });
+  const auto rank = static_cast<int>(other - values.begin());
+  throw std::runtime_error("rank " + std::to_string(rank) + " on " + context.hosts->name_of(rank) +
+                           ' ' + complaint(difference->what, values[0], *other));
+}
+
+// The settings of the run, by the names of their options, and the steps of its checkpoint.
+std::vector<Trait> traits_of_run(const TrainConfig& config) {
+  const std::map<std::string, std::string> others{
+      {"recipe", "--data"},
+      {"scales_loss", "--loss-scale"},
+      {"text_sha256", "the SHA-256 of the text"},
+      {"text_held_out", "the held-out part of the text"},
+      {"tokens", "the sizes of the files of --tokens"}};
+  std::vector<Trait> traits;
+  for (const auto& [name, value] : settings_of_run(config).items()) {
+    const auto other = others.find(name);
+    std::string option = "--" + name;
+    std::ranges::replace(option, '_', '-');
+    traits.push_back({other != others.end() ? other->second : option, value.dump(), {}});
+  }
+  traits.push_back(
+      {"the number of steps of the checkpoint", std::to_string(config.first_step), {}});
+  return traits;
 }
 
 // What helps a run that needs too much memory of this machine, best first.
@@ -159,10 +186,13 @@ void require_one_run(const TrainConfig& config, const RankContext& context, Comm
     throw std::runtime_error("rank " + std::to_string(context.rank) +
                              ": --on-lost-host continue needs each replica on one host (" +
                              context.hosts->text() + "); give another --shard-size");
-  const std::string settings = settings_of_run(config).dump() + std::to_string(config.first_step);
-  require_equal(static_cast<int64_t>(std::hash<std::string>{}(settings)), context, comm,
-                "was started with other options, another text or another checkpoint than rank 0: "
-                "all ranks need the same");
+  require_same(traits_of_run(config), context, comm,
+               [](const auto& what, const auto& of_rank_0, const auto& of_rank) {
+                 return "was started with other options, another text or another checkpoint than "
+                        "rank 0: " +
+                        what + ": " + of_rank_0 + " on rank 0, " + of_rank +
+                        " here; all ranks need the same";
+               });
   if (config.checkpoint_dir.empty() || !context.hosts->several()) return;
   const auto seen = std::filesystem::path(config.checkpoint_dir) /
                     (".seen-by-all-hosts-" + std::to_string(gather_from_ranks(comm, getpid())[0]));
@@ -175,9 +205,11 @@ void require_one_run(const TrainConfig& config, const RankContext& context, Comm
     write_whole_file(seen, "");
   }
   comm.barrier(kState).wait();
-  require_equal(std::filesystem::exists(seen), context, comm,
-                "does not see --checkpoint-dir " + config.checkpoint_dir +
-                    " of rank 0: it must lie on a file system that all hosts share");
+  require_same({{"whether the rank sees it", std::filesystem::exists(seen) ? "yes" : "no", {}}},
+               context, comm, [&](const auto&, const auto&, const auto&) {
+                 return "does not see --checkpoint-dir " + config.checkpoint_dir +
+                        " of rank 0: it must lie on a file system that all hosts share";
+               });
 }
 
 }  // namespace fsdp

@@ -54,9 +54,10 @@ std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImp
 void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout);
 
 // For ranks that a launcher has started one by one, each with a command line and files of its own:
-// throws std::runtime_error, which names a rank and its host, if their settings, their text or the
-// steps behind them differ, or if one does not see the --checkpoint-dir of rank 0. All ranks call
-// it together; between forked ranks it does nothing.
+// throws std::runtime_error if their settings, their text or the steps behind them differ, or if
+// one does not see the --checkpoint-dir of rank 0. The text names a rank and its host, the option
+// that differs, and the two values. All ranks call it together; between forked ranks it does
+// nothing.
 void require_one_run(const TrainConfig& config, const RankContext& context, Communicator& comm);
 
 }  // namespace fsdp

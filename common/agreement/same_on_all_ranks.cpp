@@ -1,6 +1,6 @@
+#include <agreement/agreement.h>
+#include <agreement/same_on_all_ranks.h>
 #include <digest/sha256.h>
-#include <same_on_all_ranks.h>
-#include <state/agreement.h>
 
 #include <algorithm>
 #include <bit>
@@ -111,29 +111,29 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
   return "element " + index_text(begin, tensor.sizes()) + " is " + found;
 }
 
-// "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on rank 1; ADVICE". Collective.
-std::string first_difference(Communicator& comm, const std::vector<Traits>& of_ranks,
-                             const std::vector<Trait>& own, const std::string& what_differs) {
+// The first place in the ranks' lists of traits where they differ. Collective.
+Difference first_difference(Communicator& comm, const std::vector<Traits>& of_ranks,
+                            const std::vector<Trait>& own, const std::string& what_differs) {
   for (size_t i = 0;; ++i) {
     std::vector<std::string> whats, values;
     for (const Traits& traits : of_ranks) {
       whats.push_back(i < traits.size() ? traits[i].first : "nothing");
       values.push_back(i < traits.size() ? traits[i].second : "nothing");
     }
-    if (differ(whats)) return "what they have: " + tell(whats) + "; " + what_differs;
+    const std::string what = "what they have";
+    if (differ(whats)) return {what, whats, what + ": " + tell(whats) + "; " + what_differs};
     if (!differ(values)) continue;
     const std::string of_values =
         own[i].values.defined() ? first_element_that_differs(comm, own[i].values) : tell(values);
-    return whats[0] + ": " + of_values + "; " + own[i].advice;
+    return {whats[0], values, whats[0] + ": " + of_values + "; " + own[i].advice};
   }
 }
 
 }  // namespace
 
-void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_model,
-                             const std::string& where, const std::string& what_differs) {
-  std::vector<Trait> traits{{"what they call", where, "call the same on every rank"}};
-  traits.insert(traits.end(), of_model.begin(), of_model.end());
+std::optional<Difference> difference_between_ranks(Communicator& comm,
+                                                   const std::vector<Trait>& traits,
+                                                   const std::string& what_differs) {
   auto json = nlohmann::json::array();
   for (const Trait& trait : traits)
     json.push_back({trait.what, trait.value});
@@ -143,12 +143,19 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_mo
   const auto digests = gather_texts(comm, hash.hex());
   std::vector<std::string> of_replicas{differ(digests) ? "" : digests[0]};
   if (const auto replicas = comm.replicas()) of_replicas = gather_texts(*replicas, of_replicas[0]);
-  if (!of_replicas[0].empty() && !differ(of_replicas)) return;
+  if (!of_replicas[0].empty() && !differ(of_replicas)) return std::nullopt;
   std::vector<Traits> of_ranks;
   for (const std::string& text : gather_all_texts(comm, own))
     of_ranks.push_back(nlohmann::json::parse(text).get<Traits>());
-  throw std::invalid_argument(where + ": ranks differ in " +
-                              first_difference(comm, of_ranks, traits, what_differs));
+  return first_difference(comm, of_ranks, traits, what_differs);
+}
+
+void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_model,
+                             const std::string& where, const std::string& what_differs) {
+  std::vector<Trait> traits{{"what they call", where, "call the same on every rank"}};
+  traits.insert(traits.end(), of_model.begin(), of_model.end());
+  if (const auto difference = difference_between_ranks(comm, traits, what_differs))
+    throw std::invalid_argument(where + ": ranks differ in " + difference->text);
 }
 
 Trait trait_of_values(const std::string& what, const at::Tensor& tensor, const std::string& advice,
@@ -160,34 +167,6 @@ void add_values(std::vector<Trait>& traits, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice) {
   for (const auto& [name, tensor] : tensors)
     traits.push_back(trait_of_values(kind + ' ' + name, tensor, advice));
-}
-
-// From replica 0 to the others, and then from rank 0 inside each.
-void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors) {
-  const at::NoGradGuard no_grad;
-  const auto replicas = comm.replicas();
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor.numel() == 0) continue;
-    at::Tensor values = tensor.detach().contiguous();
-    if (replicas) replicas->broadcast(values, 0, kState).wait();
-    comm.broadcast(values, 0, kState).wait();
-    if (!values.is_alias_of(tensor)) at::Tensor(tensor).detach().copy_(values);
-  }
-}
-
-void average_buffers(Communicator& comm, const std::vector<NamedParameter>& buffers) {
-  const auto replicas = comm.replicas();
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, buffer] : buffers) {
-    if (!buffer.is_floating_point()) {
-      broadcast_from_rank_0(comm, {{name, buffer}});
-    } else if (buffer.numel() > 0) {
-      const at::Tensor values = buffer.contiguous().clone();
-      comm.all_reduce(values, kState).wait();
-      if (replicas) replicas->all_reduce(values, kState).wait();
-      at::Tensor(buffer).copy_(values.div_(comm.summed_ranks()));
-    }
-  }
 }
 
 std::string values_digest(const at::Tensor& tensor) {

@@ -1,5 +1,5 @@
+#include <agreement/agreement.h>
 #include <base/plain_error.h>
-#include <state/agreement.h>
 
 #include <algorithm>
 #include <stdexcept>
