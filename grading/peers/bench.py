@@ -26,10 +26,11 @@ TRAIN = ROOT / "build/default/bin/reference_train"
 COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
 
 # Program -> its name in the table. Alone: W processes that train the model at once, each by itself. What is
-# computed in a step can't be had faster on this machine.
-OURS, OUR_DDP, ALONE = "fsdp", "our-ddp", "alone"
-LABELS = {OURS: "ours", "fsdp2": "FSDP2", OUR_DDP: "our DDP", "ddp": "DDP", ALONE: "alone"}
-MODES = {OURS: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
+# computed in a step can't be had faster on this machine. Ours has FSDP2's units, auto those of --wrap auto.
+OURS, AUTO, OUR_DDP, ALONE = "fsdp", "fsdp-auto", "our-ddp", "alone"
+LABELS = {OURS: "ours", AUTO: "auto", "fsdp2": "FSDP2", OUR_DDP: "our DDP", "ddp": "DDP", ALONE: "alone"}
+MODES = {OURS: "fsdp", AUTO: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
+WRAPS = {OURS: "block", AUTO: "auto"}
 
 # The losses of two runs may differ by this much, relative. The programs run the same kernels on the
 # same weights and rows, but from three ranks on they sum gradients in another order: a few units in
@@ -79,6 +80,7 @@ def command(program, args, model, world, out):
         world = 1
     if program in MODES:
         start = [TRAIN, "--mode", MODES[program], "--threads", 1, "--log", f"{out}.log"]
+        start += ["--wrap", WRAPS[program]] if program in WRAPS else []
     else:
         start = [sys.executable, HERE / "peer.py", "--mode", program]
         start += [] if args.torch_allocator else ["--counter", COUNTER]

@@ -1,5 +1,6 @@
 """The code that reads and summarizes the runs; needs no torch."""
 
+import types
 import unittest
 
 import bench
@@ -24,6 +25,19 @@ class ReadRun(unittest.TestCase):
     def test_a_missing_step_is_refused(self):
         with self.assertRaisesRegex(bench.Failure, "every step"):
             bench.read_run(lines([1.0, 2.0, 3.0])[1:])
+
+
+class Command(unittest.TestCase):
+    def words(self, program):
+        args = types.SimpleNamespace(recipe="published", rows=1, seq=16, steps=8, torch_allocator=False)
+        return bench.command(program, args, "gpt2-36m", 2, "out")
+
+    def test_our_fsdp_runs_with_the_units_of_fsdp2_and_with_those_of_the_default(self):
+        for program, wrap in ((bench.OURS, "block"), (bench.AUTO, "auto")):
+            words = self.words(program)
+            self.assertEqual(words[words.index("--wrap") + 1], wrap)
+            self.assertEqual(words[words.index("--mode") + 1], "fsdp")
+        self.assertNotIn("--wrap", self.words(bench.OUR_DDP))
 
 
 class Summary(unittest.TestCase):
