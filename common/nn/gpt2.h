@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nn/module.h>
+#include <nn/reads_in_calls.h>
 
 #include <memory>
 #include <vector>
@@ -16,7 +17,7 @@ struct GPT2Options {
 // the head. Modules: wte; wpe; h.N.{ln_1, attn.{c_attn, c_proj}, ln_2, mlp.{c_fc, c_proj}}; ln_f;
 // lm_head. wte.weight and lm_head.weight are two names of one tensor. Weights are normal with std
 // 0.02, divided by sqrt(2 layers) in both c_proj.
-class GPT2 : public Module {
+class GPT2 : public Module, public ReadsInCalls {
  public:
   explicit GPT2(const GPT2Options& options);
   torch::Tensor forward(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nn/module.h>
+#include <nn/reads_in_calls.h>
 
 #include <memory>
 #include <vector>
@@ -22,7 +23,7 @@ struct TransformerLMOptions {
 // are made in this order, which is the order of their random draws: token_embeddings;
 // layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1, ln2}; ln_final;
 // lm_head. The rotary cache is one buffer shared by the layers.
-class TransformerLM : public Module {
+class TransformerLM : public Module, public ReadsInCalls {
  public:
   explicit TransformerLM(const TransformerLMOptions& options);
   torch::Tensor forward(

@@ -45,7 +45,8 @@ inline Workload workload_of(const NamedModel& model) {
   };
   const auto loss = [](Module& called, int part, int parts, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
-    const auto rows = at::randint(0, 60, {12, kContext}, generator, at::kLong).chunk(parts)[part];
+    const auto batch = at::randint(0, 60, {12, kContext}, generator, at::kLong);
+    const auto rows = to_device_of(called, batch.chunk(parts)[part]);
     return language_model_loss(called, rows.slice(1, 0, -1), rows.slice(1, 1));
   };
   return {build, loss};

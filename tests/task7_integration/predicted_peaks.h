@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory/live_bytes.h>
+#include <meta_init.h>
+#include <planning/rehearsal.h>
 #include <prediction/prediction.h>
 #include <testing/multi_rank.h>
 
@@ -18,6 +20,14 @@ using AllowedPeak = std::function<Allowed(Phase phase, MemoryClass cls, int64_t 
 
 inline Allowed exactly(Phase, MemoryClass, int64_t predicted) {
   return {predicted, predicted};
+}
+
+// A later step of `rank`, in the order in which the workload's model runs, without activations.
+inline Schedule rehearsed_step(const TrainConfig& config, const Workload& workload,
+                               const ShardLayout& layout, int rank) {
+  ModelTraces traces = rehearse(config, workload, layout, construct_on_meta);
+  traces.has_activations = false;
+  return schedule(config, layout, rank, /*first=*/false, traces);
 }
 
 // On a rank: compares the peaks since live_bytes::reset(), in each phase of a step and of each

@@ -6,6 +6,7 @@
 #include <nn/gradient_hook.h>
 #include <planning/meta_kernels.h>
 #include <planning/rehearsal.h>
+#include <strategies/root_readers.h>
 #include <strategies/strategy.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -143,6 +144,7 @@ class Rehearsal {
       module.register_full_backward_hook(
           [this, unit](Module&) { note(Kind::post_backward, unit, --calls_[unit] == 0); });
     }
+    when_root_is_unread(*model_, layout_, [this] { note(Kind::root_unread, 0); });
   }
 
   // The first sign of a pass asks for its end, as that of BackwardHooks does.

@@ -11,8 +11,12 @@ using Kind = ModelTrace::Kind;
 
 class Chain {
  public:
-  Chain(const TrainConfig& config, const ShardLayout& layout, const std::vector<UnitTime>& times)
-      : config_(config), layout_(layout), times_(times) {
+  Chain(const TrainConfig& config, const ShardLayout& layout, const std::vector<UnitTime>& times,
+        std::optional<size_t> units_before_readers)
+      : config_(config),
+        layout_(layout),
+        times_(times),
+        units_before_readers_(units_before_readers) {
     for (size_t unit = 0; unit < layout.units.size(); ++unit)
       (layout.units[unit].root ? roots_ : order_).push_back(unit);
     after_.resize(order_.size() + 1);
@@ -36,12 +40,14 @@ class Chain {
       computing_ += time_of(root).backward;
     }
     add_gradients(after_.back());
+    end_reads_of_root(order_.size());
     for (size_t i = order_.size(); i-- > 0;) {
       if (needs_gradient(i)) add_backward({Kind::pre_backward, order_[i]});
       computing_ += time_of(order_[i]).backward;
       add_gradients(inside_[order_[i]]);
       if (i >= first_with_gradient_) add_backward({Kind::post_backward, order_[i]});
       add_gradients(after_[i]);
+      end_reads_of_root(i);
     }
     add_backward({Kind::end});
     return std::move(trace_);
@@ -74,6 +80,11 @@ class Chain {
     event.time = std::exchange(computing_, 0);
     trace_.backward.push_back(event);
   }
+  // If the units from this place on, which have come back, are all that come after the first module
+  // that reads the root.
+  void end_reads_of_root(size_t place) {
+    if (place > 0 && units_before_readers_ == place) add_backward({Kind::root_unread});
+  }
   void add_gradients(const std::vector<size_t>& parameters) {
     for (const size_t index : parameters) {
       const auto& [name, unit, offset, numel, trainable] = layout_.parameters[index];
@@ -86,6 +97,7 @@ class Chain {
   const TrainConfig& config_;
   const ShardLayout& layout_;
   const std::vector<UnitTime>& times_;
+  const std::optional<size_t> units_before_readers_;
   std::vector<size_t> roots_, order_;
   size_t met_{};  // units
   // Trainable parameters: of the root's, those of layers after so many units; and by unit.
@@ -99,9 +111,10 @@ class Chain {
 }  // namespace
 
 ModelTraces chain_of(const TrainConfig& config, const ShardLayout& layout,
-                     const std::vector<UnitTime>& times) {
+                     const std::vector<UnitTime>& times,
+                     std::optional<size_t> units_before_readers) {
   ModelTraces traces;
-  traces.begins = Chain(config, layout, times).trace();
+  traces.begins = Chain(config, layout, times, units_before_readers).trace();
   traces.adds = traces.begins;
   for (auto& event : traces.adds.backward)
     event.gradient_bytes = 0;

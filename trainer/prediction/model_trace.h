@@ -4,6 +4,7 @@
 #include <optim/shard_layout.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace fsdp {
@@ -18,6 +19,7 @@ struct ModelTrace {
     pre_backward,
     post_backward,  // only if the module's input needs a gradient
     gradient,       // of a parameter: it is complete
+    root_unread,    // backward reads the root's parameters no more
     end,            // of the backward pass
     none            // nothing that a hook sees: the end of the forward, and of the graph
   };
@@ -53,8 +55,11 @@ struct UnitTime {
 
 // The trace of a model that calls the units of `layout` one after another, each once, with the root
 // around them: in forward the root computes after the others, in backward before them. A gradient
-// is complete when its module comes back. `times`: of each unit, or empty.
+// is complete when its module comes back. `times`: of each unit, or empty. `units_before_readers`:
+// how many of the others come before what reads the root's parameters in backward; none: these are
+// kept to its end.
 ModelTraces chain_of(const TrainConfig& config, const ShardLayout& layout,
-                     const std::vector<UnitTime>& times = {});
+                     const std::vector<UnitTime>& times = {},
+                     std::optional<size_t> units_before_readers = {});
 
 }  // namespace fsdp

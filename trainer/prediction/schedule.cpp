@@ -72,6 +72,8 @@ class ShardedStep : public ScheduledStep {
         if (event.last) post_backward(event.index);
         if (config_.step_in_backward && !root(event.index)) step_reduced_units();
         return;
+      case Kind::root_unread:
+        return reshard_root();
       case Kind::end:
         return end_backward();
       case Kind::none:
@@ -134,6 +136,10 @@ class ShardedStep : public ScheduledStep {
     if (arrangement_.turns_first) return widen_gradients(unit);
     reduce(unit);
     units_[unit].reduced = true;
+  }
+  void reshard_root() {
+    for (size_t unit = 0; unit < units_.size(); ++unit)
+      if (root(unit)) reshard(unit);
   }
   void end_backward() {
     for (size_t unit = units_.size(); unit-- > 0;) {

@@ -2,8 +2,9 @@
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>
-#include <comm/communicator.h>
+#include <prediction/model_trace.h>
 #include <report/telemetry.h>
+#include <strategies/root_readers.h>
 #include <strategies/workload.h>
 #include <sys/sysinfo.h>
 #include <train/checkpoints.h>
@@ -98,11 +99,18 @@ Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
   if (config.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};
-  if (config.on_cuda() || fsdp.construct_on_meta == nullptr) return run;
-  try {
-    run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
-  } catch (const c10::NotImplementedError&) {  // its bytes are not predicted
+  if (fsdp.construct_on_meta == nullptr) return run;
+  if (!config.on_cuda()) {
+    try {
+      run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
+      return run;
+    } catch (const c10::NotImplementedError&) {  // the bytes of its activations are not predicted
+    }
   }
+  std::shared_ptr<Module> model;
+  fsdp.construct_on_meta([&] { model = workload.build(); });
+  run.traces =
+      chain_of(config, run.layout, /*times=*/{}, units_before_root_readers(*model, run.layout));
   return run;
 }
 
@@ -123,8 +131,8 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
     ways += (ways.empty() ? "" : ", or ") + way;
   throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
                            with_commas(needed) + " bytes on " + counted(processes, "rank") +
-                           (traces ? "" : ", without activations,") + " and this machine has " +
-                           with_commas(memory) + "; take " + ways);
+                           (traces && traces->has_activations ? "" : ", without activations,") +
+                           " and this machine has " + with_commas(memory) + "; take " + ways);
 }
 
 int64_t room_for_checkpoints(const TrainConfig& config) {

@@ -17,8 +17,9 @@ Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fs
 
 struct Rehearsed {
   ShardLayout layout;
-  // Of rehearse(). None on a GPU, whose kernels take memory of their own, and for a model that
-  // calls an operator without a meta kernel.
+  // Of rehearse(). Of chain_of(), without activations, on a GPU, whose kernels take memory of their
+  // own, and for a model that calls an operator without a meta kernel. None: construct_on_meta is
+  // missing.
   std::optional<ModelTraces> traces;
 };
 

@@ -8,6 +8,7 @@
 #include <state/gather_flat.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
+#include <strategies/root_readers.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 
@@ -88,6 +89,7 @@ class FsdpStrategy : public PartsStrategy {
     }
     layout_ = sharded_->layout();
     note_what_backward_reads(*model_, layout_);
+    reshard_root_early();
     move_buffers(*model_, comm_->device());
     const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
     if (config.step_in_backward) {
@@ -171,6 +173,18 @@ class FsdpStrategy : public PartsStrategy {
   }
   std::vector<StateRange> ranges() override {
     return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
+  }
+
+  // From now on backward frees the root's parameters when nothing reads them any more, and not only
+  // at its end. Registers hooks that run after those of fully_shard().
+  void reshard_root_early() const {
+    std::vector<std::shared_ptr<FlatParameter>> of_root;
+    for (size_t i = 0; i < layout_.units.size(); ++i)
+      if (layout_.units[i].root) of_root.push_back(sharded_->units()[i]);
+    when_root_is_unread(*model_, layout_, [of_root] {
+      for (const auto& unit : of_root)
+        unit->reshard();
+    });
   }
 
   // From now on backward steps whenever a unit's module has come back. By then the reduction of the

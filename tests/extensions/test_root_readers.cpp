@@ -1,0 +1,324 @@
+#include <checkpoint_activations.h>
+#include <nn/reads_in_calls.h>
+#include <strategies/root_readers.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <gtest/gtest.h>
+
+#include "models.h"
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+at::Tensor drawn(at::IntArrayRef sizes) {
+  return at::randn(sizes) / 8;
+}
+
+// x * weight. It is no unit.
+struct Gain : Module {
+  at::Tensor forward(at::Tensor x) override { return x * weight; }
+  at::Tensor weight = register_parameter("weight", drawn({kWidth}));  // [kWidth]
+};
+
+// A unit.
+struct TanhBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return at::linear(x, weight).tanh(); }
+  at::Tensor weight = register_parameter("weight", drawn({kWidth, kWidth}));
+};
+
+// Rows -> embedding -> block -> gain -> block -> norm -> head. The embedding and the head are tied.
+// The root's parameters are theirs and those of the gain and of the norm.
+struct Ladder : Module {
+  Ladder() {
+    embedding = register_module("embedding", std::make_shared<Embedding>(drawn({10, kWidth})));
+    first = register_module("first", std::make_shared<TanhBlock>());
+    gain = register_module("gain", std::make_shared<Gain>());
+    second = register_module("second", std::make_shared<TanhBlock>());
+    norm = register_module("norm", std::make_shared<Gain>());
+    head = register_module("head", std::make_shared<Linear>(embedding->weight()));
+  }
+  at::Tensor forward(at::Tensor rows) override {
+    return (*head)((*norm)((*second)((*gain)((*first)((*embedding)(rows))))));
+  }
+  std::shared_ptr<Embedding> embedding;
+  std::shared_ptr<Module> first, second, head;
+  std::shared_ptr<Gain> gain, norm;
+};
+
+struct PromisingLadder : Ladder, ReadsInCalls {};
+
+// The head is read by a function, before every reader.
+struct LadderWithFunction : Ladder {
+  at::Tensor forward(at::Tensor rows) override {
+    const at::Tensor x = (*embedding)(rows);
+    return Ladder::forward(rows) + at::linear(at::linear(x, head->parameters()[0]), drawn_once);
+  }
+  at::Tensor drawn_once = register_buffer("drawn_once", drawn({10, 10}));
+};
+
+at::Tensor rows() {
+  return at::arange(6).view({2, 3});
+}
+
+ShardLayout layout_of(Module& model, const WrapPolicy& wrap = wrap_blocks()) {
+  return plan_layout(model, plan_units(model, wrap), /*world_size=*/1);
+}
+
+// The modules of a model in the order in which they come back, and "unread".
+class Backward {
+ public:
+  explicit Backward(const std::shared_ptr<Module>& model, const WrapPolicy& wrap = wrap_blocks())
+      : model_(model) {
+    for (const auto& item : model->named_children())
+      if (auto* module = dynamic_cast<Module*>(item.value().get()))
+        module->register_full_backward_hook([this, name = item.key()](Module&) { note(name); });
+    EXPECT_TRUE(when_root_is_unread(*model, layout_of(*model, wrap), [this] { note("unread"); }));
+  }
+  std::string of(const at::Tensor& loss, bool keeps_graph = false) {
+    said_.clear();
+    loss.backward({}, keeps_graph);
+    return said_;
+  }
+
+ private:
+  void note(const std::string& name) { said_ += (said_.empty() ? "" : " ") + name; }
+
+  std::shared_ptr<Module> model_;
+  std::string said_;
+};
+
+constexpr const char* kWhole = "head norm second gain unread first";
+constexpr const char* kToTheEnd = "head norm second gain first";
+
+TEST(RootReaders, have_read_the_root_when_the_last_of_them_has_come_back) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  for (int step = 0; step < 2; ++step)
+    EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
+  EXPECT_EQ(units_before_root_readers(*model, layout_of(*model)), 1U);
+}
+
+TEST(RootReaders, of_a_language_model_are_its_norm_and_its_head_also_if_that_is_tied) {
+  for (const auto& model : {tied_model(200), untied_model(20)}) {
+    Backward backward(model);
+    const at::Tensor tokens = at::ones({1, 4}, at::kLong);
+    const std::string said = backward.of((*model)(tokens).sum());
+    EXPECT_TRUE(said.starts_with("lm_head ln_f unread") ||
+                said.starts_with("lm_head ln_final unread"))
+        << said;
+    EXPECT_EQ(units_before_root_readers(*model, layout_of(*model)), 3U);
+  }
+}
+
+TEST(RootReaders, that_run_twice_have_to_come_back_twice) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor one = (*model)(rows()).sum();
+  const at::Tensor other = (*model)(rows() + 1).sum();
+  EXPECT_EQ(backward.of(one + other), std::string(kToTheEnd) + " " + kWhole);
+}
+
+TEST(RootReaders, that_are_not_part_of_the_loss_leave_the_root_to_the_end_of_this_pass_alone) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  (*model->head)(at::ones({kWidth}).requires_grad_());
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
+}
+
+TEST(RootReaders, whose_input_needs_no_gradient_leave_the_root_to_the_end) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor beside = (*model->norm)(at::ones({kWidth})).sum();
+  EXPECT_EQ(backward.of((*model)(rows()).sum() + beside), kToTheEnd);
+}
+
+TEST(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor loss = (*model)(rows()).sum();
+  EXPECT_EQ(backward.of(loss, /*keeps_graph=*/true), kWhole);
+  EXPECT_EQ(backward.of(loss), kWhole);
+}
+
+TEST(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_of_the_next_one) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor loss = (*model)(rows()).sum();
+  auto throws =
+      model->norm->register_full_backward_hook([](Module&) { throw std::runtime_error("enough"); });
+  EXPECT_THROW(loss.backward(), std::runtime_error);
+  throws.remove();
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
+}
+
+TEST(RootReaders, that_an_evaluation_calls_do_not_count) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor loss = (*model)(rows()).sum();
+  {
+    const at::NoGradGuard no_grad;
+    (*model)(rows());
+  }
+  EXPECT_EQ(backward.of(loss), kWhole);
+}
+
+// Holds a Gain, whose weight is the root's.
+struct Around : Module {
+  at::Tensor forward(at::Tensor x) override { return (*gain)(x); }
+  std::shared_ptr<Gain> gain = register_module("gain", std::make_shared<Gain>());
+};
+
+struct LadderAround : Module, ReadsInCalls {
+  at::Tensor forward(at::Tensor rows) override {
+    return (*around)((*block)((*around)((*embedding)(rows))));
+  }
+  std::shared_ptr<Embedding> embedding =
+      register_module("embedding", std::make_shared<Embedding>(drawn({10, kWidth})));
+  std::shared_ptr<Around> around = register_module("around", std::make_shared<Around>());
+  std::shared_ptr<TanhBlock> block = register_module("block", std::make_shared<TanhBlock>());
+};
+
+TEST(RootReaders, that_are_checkpointed_are_read_again_before_they_come_back) {
+  const auto model = std::make_shared<PromisingLadder>();
+  checkpoint_activations(*model->gain);
+  Backward backward(model);
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
+}
+
+// Runs its module without gradients, and in backward again.
+struct OwnCheckpoint : torch::autograd::Function<OwnCheckpoint> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            Module* module) {
+    context->save_for_backward({x});
+    context->saved_data["module"] = reinterpret_cast<int64_t>(module);
+    return (*module)(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    auto* module = reinterpret_cast<Module*>(context->saved_data["module"].toInt());
+    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    const at::AutoGradMode enabled(true);
+    (*module)(x).backward(gradients[0]);
+    return {x.grad(), at::Tensor()};
+  }
+};
+
+struct LadderWithOwnCheckpoint : PromisingLadder {
+  at::Tensor forward(at::Tensor rows) override {
+    const at::Tensor x = OwnCheckpoint::apply((*first)((*embedding)(rows)), gain.get());
+    return (*head)((*norm)((*second)(x)));
+  }
+};
+
+TEST(RootReaders, that_a_checkpoint_of_the_users_runs_again_leave_the_root_to_the_end) {
+  const auto model = std::make_shared<LadderWithOwnCheckpoint>();
+  Backward backward(model);
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
+}
+
+TEST(RootReaders, that_come_back_in_a_pass_inside_leave_the_root_to_the_end) {
+  const auto model = std::make_shared<PromisingLadder>();
+  Backward backward(model);
+  const at::Tensor x = at::ones({kWidth}).requires_grad_();
+  const at::Tensor beside = (*model->norm)(x).sum();
+  model->second->register_full_backward_hook([&](Module&) { beside.backward(); });
+  EXPECT_EQ(backward.of((*model)(rows()).sum()), "head norm second norm gain first");
+}
+
+struct LadderWithForeignModule : PromisingLadder {
+  torch::nn::Linear foreign = register_module("foreign", torch::nn::Linear(2, 2));
+};
+struct LadderWithOwnParameter : PromisingLadder {
+  at::Tensor scale = register_parameter("scale", drawn({1}));
+};
+
+TEST(RootReaders, are_known_of_a_model_that_promises_and_whose_own_children_have_hooks) {
+  const auto is_known = [](const std::shared_ptr<Module>& model) {
+    return when_root_is_unread(*model, layout_of(*model), [] {});
+  };
+  EXPECT_TRUE(is_known(std::make_shared<PromisingLadder>()));
+  EXPECT_FALSE(is_known(std::make_shared<Ladder>()));
+  EXPECT_FALSE(is_known(std::make_shared<LadderWithFunction>()));
+  EXPECT_FALSE(is_known(std::make_shared<LadderWithForeignModule>()));
+  EXPECT_FALSE(is_known(std::make_shared<LadderAround>()));
+  const auto with_own = std::make_shared<LadderWithOwnParameter>();
+  Backward backward(with_own);
+  EXPECT_EQ(backward.of((*with_own)(rows()).sum()), kToTheEnd);
+}
+
+Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make) {
+  const auto build = [make] {
+    torch::manual_seed(5);
+    return make();
+  };
+  const auto loss = [](Module& called, int part, int parts, int64_t step) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+    const at::Tensor batch = at::randint(0, 10, {12, 3}, generator, at::kLong);
+    return called(to_device_of(called, batch.chunk(parts)[part])).square().mean();
+  };
+  return {build, loss};
+}
+
+MULTI_RANK_SUITE(RootInBackward);
+
+// Whether it is freed in between or stays, also with units that stay.
+MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
+  const std::vector<std::function<std::shared_ptr<Module>()>> models{
+      [] { return std::make_shared<PromisingLadder>(); },
+      [] { return std::make_shared<Ladder>(); },
+      [] { return std::make_shared<LadderWithFunction>(); },
+      [] { return std::make_shared<LadderAround>(); },
+      [] { return tied_model(200); },
+      [] { return untied_model(20); },
+      [] {
+        auto model = std::make_shared<PromisingLadder>();
+        checkpoint_activations(*model->gain);
+        return model;
+      }};
+  for (size_t i = 0; i < models.size(); ++i) {
+    SCOPED_TRACE("model " + std::to_string(i));
+    const Workload workload = workload_of_ladder(models[i]);
+    TrainConfig config = extension_config("fsdp", world_size());
+    config.wrap = "block";
+    const auto expected = hash_of_single(config, workload);
+    for (const bool reshards : {true, false}) {
+      config.reshard_after_forward = reshards;
+      expect_as_predicted(config, workload, expected);
+    }
+    config.wrap = "none";
+    expect_as_predicted(config, workload, expected);
+    config.wrap = "block";
+    config.reshard_after_forward = true;
+    config.accumulate = "last";
+    expect_as_predicted(config, workload, hash_of_single(config, workload));
+  }
+}
+
+// The root of gpt2-36m takes 43.1 MB, which is all that W ranks have less than with a root that
+// stays: 404.0 MB on two ranks and 270.8 MB on four.
+TEST(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
+  const auto peak = [](int world) {
+    TrainConfig config;
+    config.mode = "fsdp";
+    config.world = world;
+    config.model = "gpt2-36m";
+    config.data = "pattern";
+    config.batch = world;
+    config.seq = 16;
+    config.steps = 2;
+    const Workload workload =
+        language_modeling(config, make_pattern_dataset(/*vocabulary=*/20'000, config.seed));
+    const ShardLayout layout = shard_layout(config, workload);
+    const ModelTraces traces = rehearse(config, workload, layout, construct_on_meta);
+    const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
+    return predict_memory(step, "shm").peak.bytes;
+  };
+  EXPECT_LE(peak(2).total, 361'000'000);
+  EXPECT_LE(peak(4).total, 234'000'000);
+}
+
+}  // namespace
+}  // namespace fsdp

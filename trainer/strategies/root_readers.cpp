@@ -1,0 +1,156 @@
+#include <nn/reads_in_calls.h>
+#include <strategies/root_readers.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+int number_of_pass() {
+  return torch::autograd::get_current_graph_task_id();  // negative outside of passes
+}
+
+std::set<const at::TensorImpl*> parameters_of_root(const Module& root, const ShardLayout& layout) {
+  std::set<std::string> names;
+  for (const auto& parameter : layout.parameters)
+    if (layout.units[parameter.unit].root) names.insert(parameter.name);
+  std::set<const at::TensorImpl*> parameters;
+  for (const auto& [name, tensor] : distinct_parameters(root))
+    if (names.contains(name)) parameters.insert(tensor.unsafeGetTensorImpl());
+  return parameters;
+}
+
+struct Reader {
+  std::string path;
+  Module* module;
+};
+
+// In the order of registration, each once. None at all if the calls do not tell who reads the root.
+std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
+  if (dynamic_cast<const ReadsInCalls*>(&root) == nullptr) return {};
+  const auto of_root = parameters_of_root(root, layout);
+  std::vector<Reader> readers;
+  for (const auto& item : root.named_modules()) {
+    const auto own = item.value()->parameters(/*recurse=*/false);
+    const bool has_one = std::ranges::any_of(own, [&](const at::Tensor& parameter) {
+      return of_root.contains(parameter.unsafeGetTensorImpl());
+    });
+    if (!has_one) continue;
+    auto* module = dynamic_cast<Module*>(item.value().get());
+    const bool is_child = item.key().find('.') == std::string::npos;  // or the root itself
+    if (module == nullptr || !is_child) return {};
+    const bool is_new = std::ranges::find(readers, module, &Reader::module) == readers.end();
+    if (is_new && module->reads_parameters_in_backward()) readers.push_back({item.key(), module});
+  }
+  return readers;
+}
+
+// The graph may outlive everything else: hooks own this object.
+class RootReads : public std::enable_shared_from_this<RootReads> {
+ public:
+  explicit RootReads(std::function<void()> unread) : unread_(std::move(unread)) {}
+
+  void watch_root(Module& root) {
+    root.register_forward_pre_hook([self = shared_from_this()](Module& called, const at::Tensor&) {
+      if (at::GradMode::is_enabled()) self->recorded_.insert(called.current_call());
+      return at::Tensor();
+    });
+    root.register_forward_hook(
+        [self = shared_from_this()](Module& called, const at::Tensor&) {
+          self->recorded_.erase(called.current_call());
+          return at::Tensor();
+        },
+        /*always_call=*/true);
+  }
+
+  void watch_reader(Module& reader) {
+    reader.register_forward_hook([self = shared_from_this()](Module&, const at::Tensor&) {
+      self->end_call();
+      return at::Tensor();
+    });
+    reader.register_full_backward_hook([self = shared_from_this()](Module&) { self->come_back(); });
+  }
+
+ private:
+  // Counts also a call that cannot come back: then the root stays. A call without gradients inside
+  // one that records them runs again in backward, as a checkpoint's, and so does a call in a pass.
+  void end_call() {
+    if (number_of_pass() >= 0) {
+      runs_again_ = true;
+    } else if (at::GradMode::is_enabled()) {
+      ++calls_;
+    } else if (!recorded_.empty()) {
+      runs_again_ = true;
+    }
+  }
+
+  void come_back() {
+    begin_pass();
+    if (++came_back_ == calls_ && !runs_again_ && !has_pass_inside_) unread_();
+  }
+
+  // The engine drops the callbacks of a pass that throws, and with them what they hold.
+  void begin_pass() {
+    if (!pass_.expired()) {
+      has_pass_inside_ |= number_of_pass() != number_;
+      return;
+    }
+    const auto held = std::make_shared<bool>();
+    pass_ = held;
+    number_ = number_of_pass();
+    came_back_ = 0;
+    has_pass_inside_ = false;
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [self = shared_from_this(), held] { self->end_pass(); });
+  }
+
+  // Calls whose output was dropped are forgotten too, else later passes would wait for them.
+  void end_pass() {
+    pass_.reset();
+    runs_again_ = false;
+    if (!torch::autograd::get_current_graph_task_keep_graph()) calls_ = 0;
+  }
+
+  std::function<void()> unread_;
+  std::set<const void*> recorded_;  // calls of the root under way, with gradients recorded
+  int64_t calls_{}, came_back_{};   // of the readers: in forward, and in this pass
+  bool runs_again_{};               // a call of a reader
+  std::weak_ptr<bool> pass_;        // the engine holds it until the pass has ended
+  int number_{};                    // of the pass; a pass inside it has another one
+  bool has_pass_inside_{};
+};
+
+}  // namespace
+
+bool when_root_is_unread(Module& root, const ShardLayout& layout, std::function<void()> unread) {
+  const std::vector<Reader> readers = readers_of_root(root, layout);
+  if (readers.empty()) return false;
+  const auto reads = std::make_shared<RootReads>(std::move(unread));
+  reads->watch_root(root);
+  for (const Reader& reader : readers)
+    reads->watch_reader(*reader.module);
+  return true;
+}
+
+std::optional<size_t> units_before_root_readers(Module& root, const ShardLayout& layout) {
+  const std::vector<Reader> readers = readers_of_root(root, layout);
+  if (readers.empty()) return {};
+  std::vector<std::string> units;  // not the root's
+  for (const auto& unit : layout.units)
+    if (!unit.root) units.push_back(unit.name);
+  size_t before = 0;
+  for (const auto& item : root.named_modules()) {
+    if (item.key() == readers.front().path) break;
+    if (std::ranges::find(units, item.key()) != units.end()) ++before;
+  }
+  return before;
+}
+
+}  // namespace fsdp
