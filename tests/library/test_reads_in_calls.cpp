@@ -1,0 +1,95 @@
+#include <nn/layers.h>
+#include <nn/reads_in_calls.h>
+#include <torch/optim/sgd.h>
+
+#include <common/expect_text.h>
+#include <library/one_process.h>
+
+#include <memory>
+
+// Models that promise to read their parameters in calls of the modules that have them.
+namespace fsdp {
+namespace {
+
+constexpr int64_t kRowWidth = 9;
+
+struct ScalingBlock : Module {
+  at::Tensor forward(at::Tensor x) override { return (x * scale).tanh(); }
+  at::Tensor scale = register_parameter("scale", at::randn({kRowWidth}));  // [kRowWidth]
+};
+
+// Rows -> embedding -> two blocks -> head, tied to the embedding: the root's.
+struct TiedRows : Module {
+  TiedRows() {
+    embedding =
+        register_module("embedding", std::make_shared<Embedding>(at::randn({7, kRowWidth})));
+    for (const char* name : {"first", "second"})
+      blocks.push_back(register_module(name, std::make_shared<ScalingBlock>()));
+    head = register_module("head", std::make_shared<Linear>(embedding->weight()));
+  }
+  at::Tensor forward(at::Tensor rows) override { return run((*embedding)(rows)); }
+  at::Tensor run(at::Tensor x) {
+    for (const auto& block : blocks)
+      x = (*block)(x);
+    return (*head)(x);
+  }
+  std::shared_ptr<Embedding> embedding;
+  std::vector<std::shared_ptr<ScalingBlock>> blocks;
+  std::shared_ptr<Linear> head;
+};
+
+struct PromisingRows : TiedRows, ReadsInCalls {};
+
+// A function reads the tied weight, and backward reads it after all calls have come back.
+struct WithFunction : TiedRows {
+  at::Tensor forward(at::Tensor rows) override {
+    const at::Tensor x = (*embedding)(rows);
+    return run(x * at::linear(x, embedding->weight()).mean());
+  }
+};
+struct WithBrokenPromise : WithFunction, ReadsInCalls {};
+
+template <class Model>
+StateDict trained(TestRank& rank) {
+  torch::manual_seed(1);
+  Model net;
+  FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_by_type("ScalingBlock")});
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  for (int step = 0; step < 3; ++step) {
+    model(at::tensor({rank.rank(), 1, step})).square().mean().backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  return model.state_dict();
+}
+
+void expect_equal(const StateDict& found, const StateDict& expected) {
+  for (const auto& entry : expected)
+    EXPECT_TRUE(at::equal(found.at(entry.key()), entry.value())) << entry.key();
+}
+
+MULTI_RANK_SUITE(ReadsInCallsPromise);
+
+MULTI_RANK_TEST(ReadsInCallsPromise, changes_no_bit_of_a_model_that_keeps_it) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const StateDict expected = trained<TiedRows>(rank), found = trained<PromisingRows>(rank);
+    expect_equal(found, expected);
+  });
+}
+
+MULTI_RANK_TEST(ReadsInCallsPromise, need_not_be_given_by_a_model_whose_function_reads_a_weight) {
+  run_ranks(world_size(), [](TestRank& rank) { EXPECT_NO_THROW(trained<WithFunction>(rank)); });
+}
+
+MULTI_RANK_TEST(ReadsInCallsPromise, that_is_broken_is_named_by_backward) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const std::string error = error_of([&] { trained<WithBrokenPromise>(rank); });
+    EXPECT_CONTAINS(error, "of unit root");
+    EXPECT_CONTAINS(error, "in backward, which reads them");
+    EXPECT_CONTAINS(error, "WithBrokenPromise is a ReadsInCalls");
+    EXPECT_CONTAINS(error, "let it be none");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp
