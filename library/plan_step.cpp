@@ -2,6 +2,7 @@
 #include <plan_step.h>
 #include <planning/plan.h>
 #include <planning/rehearsal.h>
+#include <strategies/model_device.h>
 #include <unit_plan.h>
 
 #include <stdexcept>

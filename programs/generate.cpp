@@ -7,7 +7,8 @@
 #include <options/groups.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
-#include <strategies/workload.h>
+#include <strategies/build_model.h>
+#include <strategies/vocabulary.h>
 
 #include <cstdio>
 

@@ -1,8 +1,9 @@
 #include <meta_init.h>
 #include <plan/stack.h>
 #include <strategies/fsdp/fsdp_strategy.h>
-#include <strategies/workload.h>
-#include <train/preparation.h>
+#include <strategies/language_modeling.h>
+#include <strategies/run_data.h>
+#include <train/run_workload.h>
 
 namespace fsdp {
 

@@ -1,5 +1,7 @@
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
+#include <strategies/build_model.h>
+#include <strategies/language_modeling.h>
 #include <strategies/workload.h>
 #include <testing/multi_rank.h>
 #include <train/held_out.h>

@@ -1,3 +1,4 @@
+#include <strategies/replica_strategy.h>
 #include <testing/multi_rank.h>
 
 #include <cmath>

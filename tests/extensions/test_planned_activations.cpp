@@ -5,6 +5,7 @@
 #include <planning/rehearsal.h>
 #include <prediction/prediction.h>
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/language_modeling.h>
 #include <trainer/strategy_of.h>
 
 #include <gtest/gtest.h>

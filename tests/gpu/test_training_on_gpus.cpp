@@ -1,4 +1,5 @@
 #include <data/dataset.h>
+#include <strategies/language_modeling.h>
 
 #include <cmath>
 

@@ -2,6 +2,7 @@
 #include <checkpoint_activations.h>
 #include <module_of.h>
 #include <properties/random_model.h>
+#include <strategies/model_device.h>
 
 #include <tuple>
 

@@ -1,6 +1,7 @@
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/replica_strategy.h>
 #include <testing/multi_rank.h>
 
 #include "tiny_training.h"

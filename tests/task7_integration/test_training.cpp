@@ -2,6 +2,7 @@
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/replica_strategy.h>
 #include <testing/multi_rank.h>
 
 #include "predicted_peaks.h"

@@ -2,6 +2,7 @@
 
 #include <nn/models.h>
 #include <optim/shard_layout.h>
+#include <strategies/build_model.h>
 #include <strategies/workload.h>
 #include <testing/judge/cases.h>
 

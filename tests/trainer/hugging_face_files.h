@@ -3,7 +3,7 @@
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <state/safetensors.h>
-#include <strategies/strategy.h>
+#include <strategies/state_without_ranges.h>
 
 #include <filesystem>
 #include <fstream>

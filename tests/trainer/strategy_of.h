@@ -1,6 +1,7 @@
 #pragma once
 
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/replica_strategy.h>
 #include <testing/multi_rank.h>
 
 #include <memory>

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
+#include <offload/copies_in_file.h>
+#include <offload/nameless_file.h>
 #include <offload/state_file.h>
 #include <unistd.h>
 

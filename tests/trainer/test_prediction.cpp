@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
+#include <train/checkpoint_room.h>
+#include <train/memory_check.h>
 
 #include "unmade_run.h"
 

@@ -3,6 +3,7 @@
 #include <comm/call_observer.h>
 #include <diff/run_hashes.h>
 #include <strategies/strategy.h>
+#include <strategies/workload.h>
 
 #include <fstream>
 #include <set>

@@ -6,7 +6,8 @@
 #include <nn/models.h>
 #include <options/groups.h>
 #include <state/checkpoint.h>
-#include <strategies/workload.h>
+#include <strategies/run_data.h>
+#include <strategies/vocabulary.h>
 
 namespace fsdp {
 namespace {

@@ -6,8 +6,9 @@
 #include <nn/gradient_hook.h>
 #include <planning/meta_kernels.h>
 #include <planning/rehearsal.h>
-#include <strategies/root_readers.h>
-#include <strategies/strategy.h>
+#include <strategies/scaled_backward.h>
+#include <strategies/unit_modules.h>
+#include <strategies/workload.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <string_view>
@@ -190,7 +191,7 @@ class Rehearsal {
     in_backward_ = true;
     if (training) {
       pass_began_ = false;
-      backward(loss, /*scale=*/1);
+      scaled_backward(loss, /*scale=*/1);
       if (!pass_began_) note(Kind::end, 0);
     }
     loss = loss.detach();

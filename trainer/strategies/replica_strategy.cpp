@@ -3,7 +3,12 @@
 #include <nn/gradient_hook.h>
 #include <optim/clip_grad_norm.h>
 #include <optim/gradient_buckets.h>
-#include <strategies/strategy.h>
+#include <optim/p_norm.h>
+#include <strategies/model_device.h>
+#include <strategies/offloaded_moments.h>
+#include <strategies/parts_strategy.h>
+#include <strategies/replica_strategy.h>
+#include <strategies/scaled_backward.h>
 #include <strategies/workload.h>
 
 #include <map>
@@ -202,7 +207,7 @@ class ReplicaStrategy : public PartsStrategy {
     for (const Slot& slot : slots_)
       if (slot.trainable) ++missing_[slot.place.bucket];
     reductions_.clear();
-    backward(loss, loss_scale_);
+    scaled_backward(loss, loss_scale_);
     const at::NoGradGuard no_grad;
     for (size_t i = 0; begins_ && i < slots_.size(); ++i)
       if (slots_[i].trainable && !collected_[i]) gradient(slots_[i]).zero_();

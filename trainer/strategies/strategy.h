@@ -1,14 +1,13 @@
 #pragma once
 
-#include <comm/communicator.h>
+#include <config/train_config.h>
+#include <nn/module.h>
 #include <optim/read_item.h>
 #include <optim/shard_layout.h>
 #include <state/model_state.h>
-#include <strategies/workload.h>
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,72 +74,5 @@ class Strategy {
 
   virtual const ShardLayout& layout() const = 0;
 };
-
-// Backward from `scale` times the loss.
-void backward(const at::Tensor& loss, int64_t scale);
-
-// The names and sizes of `parameters`, and no ranges.
-ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);
-
-// What the strategies have in common: a process computes its parts of the batch one after another,
-// and adds up their gradients as the arrangement says.
-class PartsStrategy : public Strategy {
- public:
-  at::Tensor forward_backward(int64_t step) final;
-  at::Tensor evaluate(const PartValue& value) final;
-  void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
-  ModelState state() final;
-  const ShardLayout& layout() const final { return layout_; }
-
- protected:
-  // `rank` computes its own parts; none: this process computes those of all ranks.
-  PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
-
-  virtual void begin() {}          // of forward_backward() and of evaluate()
-  virtual void begin_forward() {}  // of a part
-  // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
-  virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
-  virtual bool adds_apart() const { return false; }  // each part begins a new sum
-  virtual void add(TreeSum& sums) = 0;               // calls added() for the running sum
-  virtual std::vector<at::Tensor> take_sum() = 0;    // the running sum, to be put aside
-  // The gradients of all parts have been added. Makes them means over all ranks' parts.
-  virtual void end_parts() = 0;
-  virtual std::vector<StateRange> ranges() = 0;  // of state()
-
-  Workload workload_;
-  Arrangement arrangement_;
-  std::vector<int> parts_;  // of this process, in the order of its turns
-  int64_t loss_scale_{1};
-  std::shared_ptr<Module> model_;
-  ShardLayout layout_;
-
- private:
-  at::Tensor sum_of(const std::vector<at::Tensor>& losses) const;
-
-  bool plays_all_ranks_;
-  std::string offload_dir_;  // empty: sums wait in memory
-};
-
-// The module of each unit of the layout of `root`, in the layout's order;
-// nullptr for units that are marked as the root's, whose names are no paths. Throws
-// std::logic_error, which names the unit, if the model has no such module, or one without hooks:
-// then the layout is wrong.
-std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
-
-// Sets in `layout`, of the model `root`, what depends on the modules' backward: unread_in_backward.
-void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout);
-
-// Makes the file of config.offload_dir for the moments of `rank`, and puts it into the optimizer's
-// options. Leaves a config without such a folder as it is. Throws what StateFile's constructor
-// throws, also if the folder has no room now for sums of gradients that wait while other parts are
-// computed (TreeSum): they lie there too.
-TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank);
-
-// ddp: a replica on each rank of `comm`. In each turn gradients are summed in buckets while
-// backward goes on. Without one, single: this process computes the parts of config.world ranks, and
-// adds them as those would. `layout` is fsdp's.
-std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
-                                                ShardLayout layout,
-                                                std::shared_ptr<Communicator> comm = nullptr);
 
 }  // namespace fsdp

@@ -4,7 +4,8 @@
 #include <exchange/hugging_face_folder.h>
 #include <memory/live_bytes.h>
 #include <state/checkpoint_folder.h>
-#include <strategies/workload.h>
+#include <strategies/run_data.h>
+#include <strategies/strategy.h>
 #include <train/checkpoints.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 #include <launch/launched.h>
 #include <report/telemetry.h>
+#include <strategies/language_modeling.h>
 #include <train/print_units.h>
 
 #include <algorithm>

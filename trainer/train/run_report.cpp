@@ -6,7 +6,8 @@
 #include <report/parameter_summary.h>
 #include <report/telemetry.h>
 #include <state/whole_state.h>
-#include <strategies/workload.h>
+#include <strategies/run_data.h>
+#include <strategies/strategy.h>
 #include <trace/recorder.h>
 #include <train/over_ranks.h>
 #include <train/run_report.h>

@@ -8,13 +8,13 @@
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <memory/poison.h>
-#include <strategies/workload.h>
+#include <strategies/run_data.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/checkpoints.h>
 #include <train/going_on.h>
-#include <train/preparation.h>
 #include <train/print_units.h>
+#include <train/rehearsed_run.h>
 #include <train/training_run.h>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #include <config/train_config.h>
 #include <planning/rehearsal.h>
 #include <strategies/strategy.h>
+#include <strategies/workload.h>
 
 namespace fsdp {
 

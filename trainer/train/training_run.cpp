@@ -6,15 +6,23 @@
 #include <memory/live_bytes.h>
 #include <report/parameter_summary.h>
 #include <report/telemetry.h>
+#include <strategies/run_data.h>
+#include <strategies/strategy.h>
 #include <strategies/workload.h>
 #include <trace/recorder.h>
+#include <train/checkpoint_room.h>
 #include <train/checkpoints.h>
 #include <train/going_on.h>
 #include <train/held_out.h>
+#include <train/keep_fp32_check.h>
+#include <train/make_strategy.h>
+#include <train/memory_check.h>
 #include <train/over_ranks.h>
 #include <train/preparation.h>
 #include <train/profile.h>
+#include <train/rehearsed_run.h>
 #include <train/run_report.h>
+#include <train/run_workload.h>
 #include <train/step_meter.h>
 #include <train/training_run.h>
 

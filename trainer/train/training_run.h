@@ -1,7 +1,7 @@
 #pragma once
 
-#include <launch/rank_context.h>
-#include <train/preparation.h>
+#include <comm/launcher.h>
+#include <train/rehearsed_run.h>
 
 #include <nlohmann/json.hpp>
 

@@ -24,8 +24,8 @@ ZIGLANG = "0.17.1"
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
     trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp trainer/config/arrangement.cpp
-    trainer/config/train_config.cpp common/optim/gradient_buckets.cpp common/optim/parameter_group.cpp
-    common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp common/memory/phase.cpp
+    trainer/config/train_config.cpp common/optim/gradient_buckets.cpp common/optim/group_of.cpp
+    common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp common/memory/phase_to_string.cpp
     common/memory/memory_class.cpp
 """.split()
 SHIMMED = ("ATen/core/Tensor.h", "base/torch.h", *(f"c10/core/{name}.h" for name in ("Allocator", "DeviceType", "ScalarType")))

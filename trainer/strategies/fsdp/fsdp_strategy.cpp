@@ -8,8 +8,12 @@
 #include <state/gather_flat.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
-#include <strategies/root_readers.h>
+#include <strategies/model_device.h>
+#include <strategies/offloaded_moments.h>
+#include <strategies/parts_strategy.h>
+#include <strategies/scaled_backward.h>
 #include <strategies/strategy.h>
+#include <strategies/unit_modules.h>
 #include <strategies/workload.h>
 
 #include <algorithm>
@@ -164,7 +168,7 @@ class FsdpStrategy : public PartsStrategy {
   void begin_forward() override { sharded_->prefetcher()->set_limit(forward_limit_); }
   void compute_gradients(const at::Tensor& loss, bool /*begins*/) override {
     sharded_->prefetcher()->set_limit(backward_limit_);
-    backward(loss, loss_scale_);
+    scaled_backward(loss, loss_scale_);
   }
   void add(TreeSum& sums) override { put_back(sums.added(gradients())); }
   void end_parts() override {

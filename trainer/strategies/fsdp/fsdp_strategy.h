@@ -1,6 +1,7 @@
 #pragma once
 
 #include <strategies/strategy.h>
+#include <strategies/workload.h>
 
 namespace fsdp {
 

@@ -1,3 +1,5 @@
+// to_string(Phase) of live_bytes.h. It is not in live_bytes.cpp because the page of a step has no
+// allocator to count, and is built with this file alone.
 #include <memory/live_bytes.h>
 
 namespace fsdp {

@@ -1,17 +1,14 @@
-#include <config/arrangement.h>
 #include <memory/live_bytes.h>
-#include <offload/state_file.h>
-#include <prediction/schedule.h>
-#include <strategies/strategy.h>
+#include <offload/copies_in_file.h>
+#include <strategies/offloaded_moments.h>
+#include <strategies/parts_strategy.h>
+#include <strategies/state_without_ranges.h>
 
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 namespace fsdp {
 namespace {
-
-const std::string kSums = "sums of gradients that wait";
 
 std::vector<int> parts_of(const Arrangement& arrangement, std::optional<int> rank) {
   std::vector<int> parts(static_cast<size_t>(rank ? arrangement.turns : arrangement.parts()));
@@ -35,17 +32,6 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
 
 }  // namespace
 
-void backward(const at::Tensor& loss, int64_t scale) {
-  loss.backward(at::full_like(loss, scale));
-}
-
-ModelState state_without_ranges(const std::vector<NamedParameter>& parameters) {
-  ModelState state;
-  for (const auto& [name, tensor] : parameters)
-    state.parameters.push_back({name, tensor.sizes().vec()});
-  return state;
-}
-
 PartsStrategy::PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank)
     : workload_(std::move(workload)),
       arrangement_(config.arrangement()),
@@ -62,7 +48,7 @@ at::Tensor PartsStrategy::forward_backward(int64_t step) {
     if (begins && !losses.empty()) {
       auto sum = take_sum();
       sums.put_aside(offload_dir_.empty() ? std::move(sum)
-                                          : copies_in_file(offload_dir_, sum, kSums));
+                                          : copies_in_file(offload_dir_, sum, kSumsInFile));
     }
     live_bytes::enter(Phase::forward);
     begin_forward();
@@ -100,38 +86,6 @@ ModelState PartsStrategy::state() {
   ModelState state = state_without_ranges(distinct_parameters(*model_));
   state.ranges = ranges();
   return state;
-}
-
-std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout) {
-  const auto modules = root.named_modules();
-  std::vector<Module*> found(layout.units.size(), nullptr);
-  for (size_t i = 0; i < found.size(); ++i) {
-    const auto& unit = layout.units[i];
-    if (unit.root) continue;
-    const auto* module = modules.find(unit.name);
-    if (module != nullptr) found[i] = dynamic_cast<Module*>(module->get());
-    if (found[i] == nullptr) {
-      throw std::logic_error("layout: unit " + unit.name +
-                             " is not marked as the root's, and no fsdp::Module has this name");
-    }
-  }
-  return found;
-}
-
-void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout) {
-  const auto modules = modules_of_units(root, layout);
-  for (size_t unit = 0; unit < modules.size(); ++unit)
-    if (modules[unit] != nullptr && !modules[unit]->reads_parameters_in_backward())
-      layout.unread_in_backward.insert(unit);
-}
-
-TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
-  if (config.offload_dir.empty()) return config;
-  const Schedule step = schedule(config, layout, rank);
-  config.optimizer.moments =
-      std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
-  const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSums);
-  return config;
 }
 
 }  // namespace fsdp

@@ -1,3 +1,5 @@
+// group_of() of update_rule.h. It is not in update_rule.cpp because the page of a step has no
+// tensors to update, and is built with this file alone.
 #include <optim/update_rule.h>
 
 #include <regex>

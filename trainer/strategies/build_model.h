@@ -1,0 +1,14 @@
+#pragma once
+
+#include <config/train_config.h>
+#include <nn/module.h>
+
+#include <memory>
+
+namespace fsdp {
+
+// Builds the model that `config` names, with parameters drawn from the default generator after
+// manual_seed(config.seed). If events are recorded, its modules record their spans.
+std::shared_ptr<Module> build_model(const TrainConfig& config);
+
+}  // namespace fsdp

@@ -1,0 +1,32 @@
+#include <nn/models.h>
+#include <strategies/build_model.h>
+#include <strategies/language_modeling.h>
+#include <strategies/model_device.h>
+
+namespace fsdp {
+namespace {
+
+// The batch of the step that was asked for last.
+struct BatchOfStep {
+  int64_t step{-1};
+  Batch batch;
+};
+
+}  // namespace
+
+Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset) {
+  const auto kept = std::make_shared<BatchOfStep>();
+  const auto loss = [=, rows = config.batch, seq = config.seq](Module& model, int part, int parts,
+                                                               int64_t step) {
+    if (kept->step != step) {
+      kept->batch = {};  // before the next one takes memory
+      *kept = {step, dataset->batch(step, rows, seq)};
+    }
+    const Batch own = kept->batch.part(part, parts);
+    return language_model_loss(model, to_device_of(model, own.inputs),
+                               to_device_of(model, own.targets));
+  };
+  return {[config] { return build_model(config); }, loss};
+}
+
+}  // namespace fsdp

@@ -1,0 +1,19 @@
+#include <offload/nameless_file.h>
+#include <offload/state_file.h>
+#include <prediction/schedule.h>
+#include <strategies/offloaded_moments.h>
+
+#include <memory>
+
+namespace fsdp {
+
+TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
+  if (config.offload_dir.empty()) return config;
+  const Schedule step = schedule(config, layout, rank);
+  config.optimizer.moments =
+      std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
+  const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSumsInFile);
+  return config;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <strategies/strategy.h>
+#include <strategies/workload.h>
+
+#include <memory>
+
+namespace fsdp {
+
+// Makes the strategy of ddp or single; `layout` is fsdp's.
+// - ddp: a replica on each rank of `comm`. In each turn gradients are summed in buckets while the
+//   backward pass goes on.
+// - single, if `comm` is null: this process computes the parts of all ranks, and adds them as those
+//   ranks would.
+std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
+                                                ShardLayout layout,
+                                                std::shared_ptr<Communicator> comm = nullptr);
+
+}  // namespace fsdp

@@ -1,0 +1,41 @@
+#include <base/text.h>
+#include <report/telemetry.h>
+#include <train/checkpoint_room.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+
+namespace fsdp {
+
+int64_t room_for_checkpoints(const TrainConfig& config) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  fs::path folder = fs::absolute(config.checkpoint_dir, unknown);
+  while (!fs::exists(folder, unknown) && folder.has_relative_path())
+    folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, unknown);
+  const bool known = !unknown && space.capacity > 0;
+  return known && space.available <= static_cast<uintmax_t>(std::numeric_limits<int64_t>::max())
+             ? static_cast<int64_t>(space.available)
+             : std::numeric_limits<int64_t>::max();
+}
+
+void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
+                                  int64_t room) {
+  const bool moments = config.optimizer.kind == OptimizerOptions::Kind::adamw;
+  const int64_t each = layout.numel() * (moments ? 3 : 1) * int64_t{sizeof(float)};
+  int64_t count =
+      (config.steps - 1) / config.save_every - config.first_step / config.save_every + 1;
+  // While a checkpoint is written, those to keep are there too.
+  if (config.keep) count = std::min(count, *config.keep + 1);
+  if (config.steps == config.first_step || each <= 0 || count <= room / each) return;
+  throw std::runtime_error(
+      "--checkpoint-dir " + config.checkpoint_dir + ": has " + with_commas(room) +
+      " bytes free, too few for " + counted(count, "checkpoint") + " of " + with_commas(each) +
+      " bytes; give " + (room < each ? "" : "--keep, a larger --save-every or ") +
+      "another folder");
+}
+
+}  // namespace fsdp

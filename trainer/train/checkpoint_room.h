@@ -1,0 +1,18 @@
+#pragma once
+
+#include <config/train_config.h>
+#include <optim/shard_layout.h>
+
+#include <cstdint>
+
+namespace fsdp {
+
+// Returns the bytes that are free where the folder of checkpoints lies or will lie; the largest
+// number if the file system does not say.
+int64_t room_for_checkpoints(const TrainConfig& config);
+
+// Throws std::runtime_error if the checkpoints that the run will keep need more than `room` bytes.
+void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
+                                  int64_t room);
+
+}  // namespace fsdp

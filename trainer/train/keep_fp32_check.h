@@ -1,0 +1,11 @@
+#pragma once
+
+#include <config/train_config.h>
+#include <optim/shard_layout.h>
+
+namespace fsdp {
+
+// Throws std::invalid_argument if --keep-fp32 names no parameter.
+void check_keep_fp32(const TrainConfig& config, const ShardLayout& layout);
+
+}  // namespace fsdp

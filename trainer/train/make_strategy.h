@@ -1,0 +1,21 @@
+#pragma once
+
+#include <comm/launcher.h>
+#include <train/trainer.h>
+
+#include <memory>
+
+namespace fsdp {
+
+// Returns the communicator over which the strategy sums and gathers: `world`, unless the model has
+// replicas.
+std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
+                                                    const TrainConfig& config,
+                                                    const std::shared_ptr<Communicator>& world);
+
+// Makes the strategy of the run's mode. `comm`: what strategy_communicator() returns.
+std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
+                                        const Workload& workload, const ShardLayout& layout,
+                                        const std::shared_ptr<Communicator>& comm);
+
+}  // namespace fsdp

@@ -1,0 +1,54 @@
+#include <base/text.h>
+#include <report/telemetry.h>
+#include <sys/sysinfo.h>
+#include <train/memory_check.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+// Returns what helps a run that needs too much memory of this machine, the best first.
+std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
+  std::vector<std::string> ways;
+  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  if (config.mode == "ddp" && processes > 1) ways.emplace_back("--mode fsdp, which shards it");
+  if (replicas || (config.mode == "fsdp" && !config.reshard_after_forward))
+    ways.emplace_back("--strategy full");
+  if (config.mode == "ddp" && processes > 1) ways.emplace_back("fewer ranks");
+  const bool adamw = config.optimizer.kind == OptimizerOptions::Kind::adamw;
+  if (adamw && config.offload_dir.empty())
+    ways.emplace_back("--offload optimizer --offload-dir DIR");
+  if (config.checkpoint_every == 0) ways.emplace_back("--checkpoint-activations all");
+  if (config.batch > config.arrangement().parts()) ways.emplace_back("a smaller --batch");
+  ways.emplace_back(config.mode == "fsdp" ? "ranks on more machines, started by torchrun"
+                                          : "a smaller --model");
+  return ways;
+}
+
+}  // namespace
+
+int64_t memory_of_machine() {
+  struct sysinfo machine {};
+  sysinfo(&machine);
+  return static_cast<int64_t>((machine.totalram + machine.totalswap) * machine.mem_unit);
+}
+
+void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
+                           const std::optional<ModelTraces>& traces, const Transports& transports,
+                           int processes, int64_t memory) {
+  const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
+  const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total;
+  if (needed <= memory) return;
+  std::string ways;
+  for (const std::string& way : ways_to_need_less(config, processes))
+    ways += (ways.empty() ? "" : ", or ") + way;
+  throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
+                           with_commas(needed) + " bytes on " + counted(processes, "rank") +
+                           (traces ? "" : ", without activations,") + " and this machine has " +
+                           with_commas(memory) + "; take " + ways);
+}
+
+}  // namespace fsdp

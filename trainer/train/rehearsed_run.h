@@ -1,0 +1,22 @@
+#pragma once
+
+#include <prediction/model_trace.h>
+#include <train/trainer.h>
+
+#include <optional>
+
+namespace fsdp {
+
+// What is known of a run before it begins.
+struct Rehearsed {
+  ShardLayout layout;
+  // What rehearse() returns. None on a GPU, whose kernels take memory of their own, and for a model
+  // that calls an operator without a meta kernel.
+  std::optional<ModelTraces> traces;
+};
+
+// Returns the layout of the run's model and, if they can be had, the traces of its step, without
+// memory for parameters.
+Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp);
+
+}  // namespace fsdp
