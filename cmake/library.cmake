@@ -13,7 +13,7 @@ set(public_headers
     comm/communicator_options.h comm/group.h comm/handle.h comm/hosts.h comm/launched.h comm/launcher.h comm/link.h comm/mapping.h
     comm/rank_status.h comm/shared_region.h comm/tree_sum.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h
     nn/unit_policy.h optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h
-    optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
+    optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h state/checkpoint_format.h
     state/model_state.h state/whole_state.h)
 
 # FullyShardedDataParallel for one's own models, over the reference solutions.

@@ -12,13 +12,13 @@ namespace {
 
 TrainConfig config_of(const PlanOptions& options) {
   TrainConfig config;
-  config.mode = "fsdp";
-  config.steps = 2;
-  config.world = options.world_size;
-  config.shard_size = options.shard_size;
-  config.reshard_after_forward = options.reshard_after_forward;
-  config.limit = options.limit;
-  config.precision = options.mixed_precision;
+  config.ranks.mode = Mode::fsdp;
+  config.training.steps = 2;
+  config.ranks.world = options.world_size;
+  config.sharding.shard_size = options.shard_size;
+  config.sharding.reshard_after_forward = options.reshard_after_forward;
+  config.sharding.limit = options.limit;
+  config.precision.policy = options.mixed_precision;
   config.optimizer = options.optimizer;
   return config;
 }

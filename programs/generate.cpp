@@ -20,8 +20,7 @@ namespace {
 constexpr int64_t kBytes = 256;  // ids that are text
 
 struct Settings {
-  std::string checkpoint, prompt, logits;
-  TrainConfig init;  // of which only `init` is used
+  std::string checkpoint, init, prompt, logits;
   int64_t tokens{200};
   int64_t threads{1};
   std::optional<double> temperature;
@@ -50,7 +49,7 @@ Settings parse(int argc, char** argv) {
   app.add_option("--logits", settings.logits,
                  "also write the logits of the prompt to this safetensors file");
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
-    if (settings.checkpoint.empty() == settings.init.init.empty())
+    if (settings.checkpoint.empty() == settings.init.empty())
       throw UsageError("give --checkpoint or --init, one of them");
     if (!settings.logits.empty())
       check_output("--logits", settings.logits, reason_not_to_write(settings.logits));
@@ -73,14 +72,14 @@ Loaded checkpoint_at(const std::string& path) {
     throw std::runtime_error(saved.checkpoint.folder + ": was trained on " + recipe +
                              " data, not on text");
   TrainConfig config;
-  config.model = saved.checkpoint.text_in_run("model");
-  ModelShape shape = model_shape(config.model);
+  config.model.name = saved.checkpoint.text_in_run("model");
+  ModelShape shape = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
   // Before it is built: the file may name a model that does not fit into memory.
   if (saved.parameters != parameters_of(hugging_face_tensors(shape)))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
-                             config.model);
-  Loaded loaded{build_model(config), model_info(config.model).context, vocabulary_of(config)};
+                             config.model.name);
+  Loaded loaded{build_model(config), model_info(config.model.name).context, vocabulary_of(config)};
   const auto parameters = distinct_parameters(*loaded.model);
   for (size_t i = 0; i < parameters.size(); ++i)
     saved.read(saved.parameters[i], parameters[i].tensor.detach());
@@ -118,7 +117,7 @@ void write_logits(const std::string& path, const at::Tensor& logits) {
 int generate_text(const Settings& settings) {
   at::set_num_threads(static_cast<int>(settings.threads));
   const auto [model, context, vocabulary] = settings.checkpoint.empty()
-                                                ? hugging_face_at(settings.init.init)
+                                                ? hugging_face_at(settings.init)
                                                 : checkpoint_at(settings.checkpoint);
   const auto tokens = tokens_of(settings.prompt, vocabulary);
   if (!settings.logits.empty()) write_logits(settings.logits, logits_of(*model, tokens, context));

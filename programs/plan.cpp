@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   return fsdp::run_program("fsdp plan", [&] {
     const auto settings = fsdp::parse_plan_options({argv + 1, argv + argc});
     fsdp::counting_allocator::install();
-    at::set_num_threads(settings.configs.front().threads);
+    at::set_num_threads(settings.configs.front().ranks.threads);
     if (settings.memory) {
       fsdp::print_search(settings);
     } else {

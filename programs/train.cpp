@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   return fsdp::run_program(program, [&] {
     auto config = fsdp::parse_train_options(
         {argv + 1, argv + argc}, [](const std::string& wrap) { fsdp::wrap_policy_of(wrap); });
-    if (!config.json.empty()) config.commit = fsdp::current_commit();
+    if (!config.reports.json.empty()) config.reports.commit = fsdp::current_commit();
     return fsdp::run_training(config,
                               {fsdp::make_fsdp_strategy, fsdp::shard_layout,
                                fsdp::checkpoint_blocks, fsdp::construct_on_meta},

@@ -79,12 +79,13 @@ std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& 
   const char* phase =
       plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
   const Arrangement arrangement = config.arrangement();
-  const bool replicas = config.mode == "fsdp" && arrangement.replicas > 1;
-  return config.mode + " of " + config.model + " on " + counted(config.world, "rank") +
+  const bool replicas = config.ranks.mode == Mode::fsdp && arrangement.replicas > 1;
+  return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
+         counted(config.ranks.world, "rank") +
          (replicas ? " in " + counted(arrangement.replicas, "replica") : "") + ", " +
          counted(arrangement.parts(), "part") + " of " +
-         std::to_string(config.batch / arrangement.parts()) + " x " + std::to_string(config.seq) +
-         " tokens\n" + memory_table(plan) +
+         std::to_string(config.training.batch / arrangement.parts()) + " x " +
+         std::to_string(config.training.seq) + " tokens\n" + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +
          formatted("received in a step: %s within a host, %s between hosts of %d ranks\n",
@@ -96,10 +97,10 @@ std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& 
 }
 
 Json json_of(const Plan& plan, const TrainConfig& config) {
-  Json line{{"model", config.model},
-            {"world", config.world},
+  Json line{{"model", config.model.name},
+            {"world", config.ranks.world},
             {"shard_size", config.shards()},
-            {"mode", config.mode},
+            {"mode", to_string(config.ranks.mode)},
             {"peak_bytes", plan.peak.bytes.total},
             {"peak_phase", to_string(plan.peak.phase)},
             {"peak_unit", plan.unit}};
@@ -157,7 +158,7 @@ std::string chart_of(const std::vector<Plan>& plans, const std::vector<TrainConf
                        y, height(bytes), kColours[cls]);
     }
     svg += formatted("<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">%d</text>\n", x + 22,
-                     kTop + kHeight + 18, configs[i].world);
+                     kTop + kHeight + 18, configs[i].ranks.world);
   }
   for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
     const double y = kTop + 20 * static_cast<double>(kMemoryClasses - 1 - cls);

@@ -15,17 +15,17 @@ namespace {
 
 TrainConfig addition_config(const std::string& mode, int world_size) {
   TrainConfig config = extension_config(mode, world_size);
-  config.model = "gpt2-tiny";
-  config.data = "modular";
-  config.modulus = 7;
-  config.parts = world_size == 3 ? 6 : 4;
-  config.batch = 24;
-  config.seq = kModularSeq;
+  config.model.name = "gpt2-tiny";
+  config.data.kind = DataKind::modular;
+  config.data.modulus = 7;
+  config.training.parts = world_size == 3 ? 6 : 4;
+  config.training.batch = 24;
+  config.training.seq = kModularSeq;
   return config;
 }
 
 std::shared_ptr<Dataset> dataset_of(const TrainConfig& config) {
-  return make_modular_dataset(config.modulus, config.seed);
+  return make_modular_dataset(config.data.modulus, config.training.seed);
 }
 
 Workload workload_of(const TrainConfig& config) {
@@ -51,14 +51,14 @@ void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
 }
 
 RankRun trained(const TrainConfig& config, bool evaluates) {
-  const int processes = config.mode == "single" ? 1 : config.world;
+  const int processes = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
   return run_ranks(processes, [&](TestRank& rank) { train(rank, config, evaluates); });
 }
 
 // One process that plays all ranks; or a single one, if the number of parts alone decides the bits.
 RankRun expected_run(bool evaluates, int world_size) {
   TrainConfig config = addition_config("single", world_size == 3 ? 3 : 1);
-  config.parts = world_size == 3 ? 6 : 4;
+  config.training.parts = world_size == 3 ? 6 : 4;
   return trained(config, evaluates);
 }
 
@@ -68,13 +68,13 @@ std::vector<TrainConfig> arrangements(int world_size) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     all.push_back(addition_config(mode, world_size));
     all.push_back(all.back());
-    all.back().accumulate = world_size == 3 ? "each" : "last";
+    all.back().training.accumulate = world_size == 3 ? Accumulate::each : Accumulate::last;
   }
-  all.back().wrap = "none";
+  all.back().sharding.wrap = "none";
   all.push_back(addition_config("fsdp", world_size));
-  all.back().reshard_after_forward = false;
+  all.back().sharding.reshard_after_forward = false;
   all.push_back(addition_config("fsdp", world_size));
-  all.back().shard_size = 1;
+  all.back().sharding.shard_size = 1;
   return all;
 }
 
@@ -83,7 +83,8 @@ MULTI_RANK_SUITE(HeldOutRows);
 MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
   const RankRun expected = expected_run(true, world_size());
   for (const TrainConfig& config : arrangements(world_size())) {
-    SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
+    SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
+                 ", " + to_string(config.training.accumulate));
     const RankRun run = trained(config, true);
     for (const std::string step : {"0", "1"}) {
       expect_on_all_ranks(run, "loss " + step, expected.at(0, "loss " + step));
@@ -95,7 +96,8 @@ MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangemen
 
 MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
   for (const TrainConfig& config : arrangements(world_size())) {
-    SCOPED_TRACE(config.mode + ", " + config.strategy() + ", " + config.accumulate);
+    SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
+                 ", " + to_string(config.training.accumulate));
     expect_on_rank(trained(config, true), 0, "hash", trained(config, false).at(0, "hash"));
   }
 }

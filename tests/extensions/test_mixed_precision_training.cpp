@@ -37,7 +37,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
   const auto in_fp32 = hash_of_single(config, workload_of(tied()));
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
     SCOPED_TRACE(named(policy));
-    config.precision = policy;
+    config.precision.policy = policy;
     const auto of_single = hash_of_single(config, workload_of(tied()));
     expect_as_predicted(config, workload_of(tied()), of_single);
     EXPECT_NE(of_single, in_fp32) << "nothing was rounded";
@@ -46,8 +46,8 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
 
 TEST(MixedPrecisionEvaluation, sees_the_last_step) {
   TrainConfig config = extension_config("single", 1);
-  config.precision = {at::kBFloat16, at::kBFloat16};
-  config.parts = 1;
+  config.precision.policy = {at::kBFloat16, at::kBFloat16};
+  config.training.parts = 1;
   const Workload workload = workload_of(tied());
   const auto value = [&](Module& model, int part, int parts) {
     return workload.loss(model, part, parts, 0);
@@ -67,7 +67,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traff
   TrainConfig config = extension_config("fsdp", world_size());
   const ShardLayout layout = shard_layout(config, workload_of(tied()));
   const Schedule in_fp32 = schedule(config, layout);
-  config.precision = {at::kBFloat16, at::kHalf};
+  config.precision.policy = {at::kBFloat16, at::kHalf};
   const Schedule in_16_bits = schedule(config, layout);
   auto halved = predict_comm_bytes(in_fp32);
   for (const char* operation : {"all_gather", "reduce_scatter"})
@@ -109,15 +109,15 @@ Workload with_an_overflow(const NamedModel& model) {
 
 MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
   TrainConfig config = extension_config("single", world_size());
-  config.parts = world_size();
-  config.precision = {at::kHalf, at::kHalf};
+  config.training.parts = world_size();
+  config.precision.policy = {at::kHalf, at::kHalf};
   const RankRun of_single = run_ranks(1, [&](TestRank& rank) {
     const Workload workload = with_an_overflow(tied());
     const auto strategy = make_replica_strategy(config, workload, shard_layout(config, workload));
     std::vector<bool> steps;
     rank.observe("hash", hash_with_an_overflow(*strategy, steps));
   });
-  config.mode = "fsdp";
+  config.ranks.mode = Mode::fsdp;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto strategy = make_fsdp_strategy(config, with_an_overflow(tied()), rank.communicator());
     std::vector<bool> steps;

@@ -10,8 +10,8 @@ namespace {
 
 TrainConfig config_of(const std::string& folder, int64_t pinned) {
   TrainConfig config = extension_config("single", 1);
-  config.offload_dir = folder;
-  config.pinned = pinned;
+  config.memory.offload_dir = folder;
+  config.memory.pinned = pinned;
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <prediction/prediction.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/language_modeling.h>
+#include <trainer/mode_of.h>
 #include <trainer/strategy_of.h>
 
 #include <gtest/gtest.h>
@@ -43,24 +44,24 @@ std::vector<Setting> settings(int world) {
 
 TrainConfig config_of(const Setting& setting, const std::string& mode, int world) {
   TrainConfig config;
-  config.mode = mode;
-  config.world = world;
-  config.model = setting.model;
-  config.data = "pattern";
-  config.steps = 2;
-  config.batch = setting.rows * world;
-  config.seq = 18;
-  config.checkpoint_every = setting.every;
-  config.precision = {setting.dtype, setting.dtype};
+  config.ranks.mode = mode_of(mode);
+  config.ranks.world = world;
+  config.model.name = setting.model;
+  config.data.kind = DataKind::pattern;
+  config.training.steps = 2;
+  config.training.batch = setting.rows * world;
+  config.training.seq = 18;
+  config.memory.activation_checkpoint_every = setting.every;
+  config.precision.policy = {setting.dtype, setting.dtype};
   return config;
 }
 
 // On a rank: the peaks of the second step that are not as predicted.
 std::string differences(TestRank& rank, const TrainConfig& config) {
-  const std::shared_ptr<const Dataset> dataset = make_pattern_dataset(61, config.seed);
+  const std::shared_ptr<const Dataset> dataset = make_pattern_dataset(61, config.training.seed);
   Workload workload = language_modeling(config, dataset);
-  if (config.checkpoint_every > 0) {
-    workload.build = [build = workload.build, every = config.checkpoint_every] {
+  if (config.memory.activation_checkpoint_every > 0) {
+    workload.build = [build = workload.build, every = config.memory.activation_checkpoint_every] {
       auto model = build();
       checkpoint_blocks(*model, every);
       return model;

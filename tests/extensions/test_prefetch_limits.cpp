@@ -14,8 +14,8 @@ MULTI_RANK_TEST(PrefetchLimits, of_forward_and_backward_cost_what_is_predicted_a
   for (const auto& [forward, backward] :
        std::vector<std::pair<int, int>>{{1, 3}, {3, 1}, {2, kAllUnits}, {kAllUnits, 1}}) {
     SCOPED_TRACE(std::to_string(forward) + " and " + std::to_string(backward));
-    config.forward_limit = forward;
-    config.backward_limit = backward;
+    config.sharding.forward_limit = forward;
+    config.sharding.backward_limit = backward;
     expect_as_predicted(config, workload, expected);
   }
 }

@@ -108,5 +108,64 @@ TEST(WrapAuto, without_blocks_the_root_is_the_only_unit) {
   EXPECT_EQ(units_of_row([] { return Modules{linear(50), linear(5)}; }), "root ");
 }
 
+// A class of the shortest name.
+struct A : Scale {};
+
+TEST(WrapPolicyOf, a_text_is_that_policy) {
+  const RankRun run = run_ranks(1, [](TestRank& rank) {
+    const auto plan = [&](const std::string& name, const WrapPolicy& policy) {
+      Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
+      rank.observe(name, text(plan_units(model, policy)));
+    };
+    const std::vector<std::pair<std::string, WrapPolicy>> policies{
+        {"auto", wrap_auto()},         {"block", wrap_blocks()},
+        {"none", wrap_none()},         {"type:OuterBlock", wrap_by_type("OuterBlock")},
+        {"type:A", wrap_by_type("A")}, {"size:1", wrap_by_size(1)},
+        {"size:93", wrap_by_size(93)}, {"size:1000000000000", wrap_none()}};
+    for (const auto& [good, policy] : policies) {
+      plan(good, wrap_policy_of(good));
+      plan("the policy of " + good, policy);
+    }
+  });
+  for (const std::string good : {"auto", "block", "none", "type:OuterBlock", "type:A", "size:1",
+                                 "size:93", "size:1000000000000"})
+    expect_on_all_ranks(run, good, run.at(0, "the policy of " + good));
+}
+
+TEST(WrapPolicyOf, bad_text_is_refused) {
+  for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5",
+                          "size:99999999999999999999"})
+    EXPECT_THROW(wrap_policy_of(bad), std::invalid_argument) << bad;
+}
+
+MULTI_RANK_SUITE(WrapAutoTraining);
+
+MULTI_RANK_TEST(WrapAutoTraining, gathers_an_embedding_for_forward_alone) {
+  const Workload workload = workload_of(language_models().at(1));
+  TrainConfig config = extension_config("fsdp", world_size());
+  config.training.parts = world_size();  // one part of each rank
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto strategy = strategy_of(rank, config, workload);
+    rank.communicator()->take_log();
+    train_step(*strategy, config, 0);
+    std::map<std::string, int> gathers;
+    for (const Call& call : rank.communicator()->take_log())
+      if (call.operation == Operation::all_gather) ++gathers[call.unit.str()];
+    rank.observe("all-gathers of the embedding", gathers["token_embeddings"]);
+    rank.observe("all-gathers of the head", gathers["lm_head"]);
+  });
+  expect_on_all_ranks(run, "all-gathers of the embedding", 1);
+  expect_on_all_ranks(run, "all-gathers of the head", 2);
+}
+
+MULTI_RANK_TEST(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
+  for (const NamedModel& model : language_models()) {
+    SCOPED_TRACE(model.name);
+    const Workload workload = workload_of(model);
+    const TrainConfig config = extension_config("fsdp", world_size());
+    expect_as_predicted(config, workload, hash_of_single(config, workload));
+  }
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -2,6 +2,7 @@
 
 #include <prediction/prediction.h>
 #include <report/parameter_summary.h>
+#include <trainer/mode_of.h>
 #include <trainer/strategy_of.h>
 
 #include <task7_integration/predicted_peaks.h>
@@ -14,10 +15,10 @@ namespace fsdp {
 
 inline TrainConfig extension_config(const std::string& mode, int world_size) {
   TrainConfig config;
-  config.mode = mode;
-  config.world = world_size;
-  config.parts = 12;
-  config.steps = 2;
+  config.ranks.mode = mode_of(mode);
+  config.ranks.world = world_size;
+  config.training.parts = 12;
+  config.training.steps = 2;
   config.optimizer.lr = 0.01;
   return config;
 }
@@ -30,13 +31,14 @@ inline std::string hash_of(Strategy& strategy) {
 
 inline void train_step(Strategy& strategy, const TrainConfig& config, int64_t step) {
   strategy.forward_backward(step);
-  if (config.clip) strategy.clip_grad_norm(*config.clip, config.norm_type);
+  if (config.optimizer.clip)
+    strategy.clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type);
   strategy.step();
 }
 
 // The hash after two steps of one process that plays all ranks.
 inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
-  config.mode = "single";
+  config.ranks.mode = Mode::single;
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload);
     for (int64_t step = 0; step < 2; ++step)
@@ -71,9 +73,9 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
 // Fails unless the second step costs what is predicted, and the parameters then have this hash.
 inline void expect_as_predicted(const TrainConfig& config, const Workload& workload,
                                 const nlohmann::json& hash) {
-  const RankRun run = run_ranks(config.mode == "single" ? 1 : config.world, [&](TestRank& rank) {
-    train_as_predicted(rank, config, workload);
-  });
+  const RankRun run =
+      run_ranks(config.ranks.mode == Mode::single ? 1 : config.ranks.world,
+                [&](TestRank& rank) { train_as_predicted(rank, config, workload); });
   expect_predicted_peaks(run);
   expect_on_all_ranks(run, "traffic is as predicted", true);
   expect_on_rank(run, 0, "hash", hash);

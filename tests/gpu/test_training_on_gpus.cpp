@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 TrainConfig small(const std::string& mode, int world_size, const std::string& backend = "auto") {
   TrainConfig config = published(mode, world_size, "small", 5, 32, 1e-4);
-  config.comm.backend = backend;
+  config.ranks.comm.backend = backend;
   return config;
 }
 
@@ -134,7 +134,7 @@ TEST(TrainingOn8GPUs, gpt2xl_reaches_the_published_losses_in_every_mode) {
   std::vector<int64_t> peaks;
   for (const std::string mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config = published(mode, 8, "gpt2xl", 10, 8, 5e-4);
-    config.threads = mode == "single" ? 16 : 2;  // the host draws and hashes the parameters
+    config.ranks.threads = mode == "single" ? 16 : 2;  // the host draws and hashes the parameters
     const TrainResult run = train(config);
     EXPECT_NEAR(run.loss(0) / 10.8519020, 1, 2e-6) << mode;
     EXPECT_NEAR(run.loss(9) / 10.8702612, 1, 1e-5) << mode;

@@ -4,6 +4,7 @@
 #include <reproduce/train_runs.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
+#include <trainer/mode_of.h>
 
 #include <common/temporary_folder.h>
 
@@ -15,25 +16,25 @@ namespace fsdp {
 inline TrainConfig published(const std::string& mode, int world_size, const std::string& model,
                              int64_t steps, int64_t batch, double lr) {
   TrainConfig config;
-  config.mode = mode;
-  config.world = world_size;
-  config.model = model;
-  config.data = "published";
-  config.steps = steps;
-  config.batch = batch;
-  config.seq = 127;
+  config.ranks.mode = mode_of(mode);
+  config.ranks.world = world_size;
+  config.model.name = model;
+  config.data.kind = DataKind::published;
+  config.training.steps = steps;
+  config.training.batch = batch;
+  config.training.seq = 127;
   config.optimizer.lr = lr;
-  config.comm.device = c10::kCUDA;
+  config.ranks.comm.device = c10::kCUDA;
   return config;
 }
 
 // Trains and returns what --json would have written; a failure is the test's, and throws.
 inline TrainResult train(TrainConfig config) {
   const TemporaryFolder folder;
-  config.json = folder.path() + "/json";
+  config.reports.json = folder.path() + "/json";
   if (run_training(config, {make_fsdp_strategy, shard_layout}) != 0)
-    throw std::runtime_error(config.mode + " did not train; see above");
-  return parse_train_result(content_of(config.json));
+    throw std::runtime_error(mode + " did not train; see above");
+  return parse_train_result(content_of(config.reports.json));
 }
 
 }  // namespace fsdp

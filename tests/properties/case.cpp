@@ -43,50 +43,54 @@ Case draw(uint64_t seed) {
     c.layers.push_back(draw_layer(dice, c.layers));
   c.width = 1 + dice.below(12);
   TrainConfig& config = c.config;
-  config.data = "none";
-  config.world = dice.one_of<int>({1, 2, 2, 3, 4, 4, 6, 8});
-  const int shards = 1 + dice.below(config.world);
-  if (config.world % shards == 0 && shards < config.world) config.shard_size = shards;
+  config.data.kind = DataKind::pattern;  // of which no file is read
+  config.ranks.world = dice.one_of<int>({1, 2, 2, 3, 4, 4, 6, 8});
+  const int shards = 1 + dice.below(config.ranks.world);
+  if (config.ranks.world % shards == 0 && shards < config.ranks.world)
+    config.sharding.shard_size = shards;
   int turns = dice.one_of<int>({1, 1, 2, 3, 4, 5});
-  config.accumulate = dice.one_of<std::string>({"each", "last"});
-  config.steps = 1 + dice.below(3);
-  config.wrap = dice.one_of<std::string>({"auto", "block", "none", "size:1", "size:200"});
-  config.reshard_after_forward = !dice.one_in(4);
-  config.limit = dice.one_of<int>({1, 2, 2, 3, 100});
-  config.meta_init = !dice.one_in(3);
+  config.training.accumulate = dice.one_of<Accumulate>({Accumulate::each, Accumulate::last});
+  config.training.steps = 1 + dice.below(3);
+  config.sharding.wrap = dice.one_of<std::string>({"auto", "block", "none", "size:1", "size:200"});
+  config.sharding.reshard_after_forward = !dice.one_in(4);
+  config.sharding.limit = dice.one_of<int>({1, 2, 2, 3, 100});
+  config.sharding.meta_init = !dice.one_in(3);
   using Kind = OptimizerOptions::Kind;
   config.optimizer.kind = dice.one_of<Kind>({Kind::adamw, Kind::adamw, Kind::sgd});
   config.optimizer.lr = 0.01;
-  if (dice.one_in(3)) config.no_decay = "bias";
+  if (dice.one_in(3)) config.optimizer.no_decay = "bias";
   const auto clip = dice.one_of<double>({0, 0, 0.01, 100});
-  config.comm.backend = dice.one_of<std::string>({"shm", "shm", "gloo"});
+  config.ranks.comm.backend = dice.one_of<std::string>({"shm", "shm", "gloo"});
   const auto norm_type = dice.one_of<double>({1, 2, 3, std::numeric_limits<double>::infinity()});
   for (Layer& layer : c.layers)
     layer.checkpointed = dice.one_in(3);
   const MixedPrecisionPolicy precision{dice.one_of(kDtypes), dice.one_of(kDtypes)};
   c.loss_scale = dice.one_of<int>({1, 1, 2, 1024});
-  if (config.steps > 1 && dice.one_in(2))
-    c.saved = 1 + dice.below(static_cast<int>(config.steps) - 1);
+  if (config.training.steps > 1 && dice.one_in(2))
+    c.saved = 1 + dice.below(static_cast<int>(config.training.steps) - 1);
   if (dice.one_in(2))
-    config.keep_fp32 = dice.one_of<std::string>({"", "bias|scale", "weight", "layers0|head", "."});
+    config.precision.keep_fp32 =
+        dice.one_of<std::string>({"", "bias|scale", "weight", "layers0|head", "."});
   c.offloads = dice.one_in(3);
-  config.pinned = dice.one_of<int64_t>({0, 1, 5000, 1 << 20});
-  config.step_in_backward = dice.one_in(3);
+  config.memory.pinned = dice.one_of<int64_t>({0, 1, 5000, 1 << 20});
+  config.optimizer.step_in_backward = dice.one_in(3);
   if (dice.one_in(4)) config.optimizer.lr_factor = std::make_shared<double>(1);
   c.with_one_rank = dice.one_in(2);
-  config.mode = dice.one_of<std::string>({"fsdp", "fsdp", "fsdp", "ddp", "single"});
+  config.ranks.mode =
+      dice.one_of<Mode>({Mode::fsdp, Mode::fsdp, Mode::fsdp, Mode::ddp, Mode::single});
 
-  if (config.step_in_backward) {  // which takes one part of each rank, and does not clip
+  if (config.optimizer.step_in_backward) {  // which takes one part of each rank, and does not clip
     turns = 1;
   } else if (clip > 0) {
-    config.clip = clip;
-    config.norm_type = norm_type;
+    config.optimizer.clip = clip;
+    config.optimizer.norm_type = norm_type;
   }
-  config.parts = turns * config.world;
+  config.training.parts = turns * config.ranks.world;
   // Gradients of several parts are not added in 16 bits.
-  if (turns == 1 || config.accumulate == "each") config.precision = precision;
-  if (config.mode == "ddp") config.shard_size = 0;
-  if (config.mode != "fsdp") config.step_in_backward = false;
+  if (turns == 1 || config.training.accumulate == Accumulate::each)
+    config.precision.policy = precision;
+  if (config.ranks.mode == Mode::ddp) config.sharding.shard_size = 0;
+  if (config.ranks.mode != Mode::fsdp) config.optimizer.step_in_backward = false;
   return c;
 }
 
@@ -95,11 +99,13 @@ std::string text(const Case& c) {
   auto json = settings_of_run(config);
   json["layers"] = nlohmann::json(c.layers);
   json["width"] = c.width;
-  json["mode"] = config.mode;
-  json["ranks"] = {config.world, config.shards(), config.comm.backend};
-  json["units"] = {config.wrap, config.reshard_after_forward, config.limit, config.meta_init};
-  json["steps"] = {config.steps, config.accumulate, config.step_in_backward, c.loss_scale, c.saved};
-  if (c.offloads) json["pinned"] = config.pinned;
+  json["mode"] = to_string(config.ranks.mode);
+  json["ranks"] = {config.ranks.world, config.shards(), config.ranks.comm.backend};
+  json["units"] = {config.sharding.wrap, config.sharding.reshard_after_forward,
+                   config.sharding.limit, config.sharding.meta_init};
+  json["steps"] = {config.training.steps, to_string(config.training.accumulate),
+                   config.optimizer.step_in_backward, c.loss_scale, c.saved};
+  if (c.offloads) json["pinned"] = config.memory.pinned;
   return json.dump();
 }
 

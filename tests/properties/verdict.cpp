@@ -34,7 +34,7 @@ void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config, co
   save_checkpoint(folder, CheckpointFormat::sharded, c.saved, {}, strategy->state(), comm);
   strategy.reset();
   strategy = make(config, c, rank);
-  config.first_step = c.saved;
+  config.checkpoint.first_step = c.saved;
   load_checkpoint(find_checkpoint(folder).folder, strategy->state(), strategy->locate(), comm);
 }
 
@@ -70,21 +70,21 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
 
 // Whether no step that is measured is prefetched: each is its model's first.
 bool knows_no_order(const Case& c) {
-  return c.config.steps == 1 || (c.config.steps == 2 && c.saved == 1);
+  return c.config.training.steps == 1 || (c.config.training.steps == 2 && c.saved == 1);
 }
 
 // `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
 void train(TestRank& rank, const Case& c, const std::string& folder) {
   TrainConfig config = c.config;
-  if (c.offloads) config.offload_dir = folder;
-  if (!c.offloads) config.pinned = 0;
+  if (c.offloads) config.memory.offload_dir = folder;
+  if (!c.offloads) config.memory.pinned = 0;
   const Workload workload = workload_of(c);
   const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;
   Communicator& of_strategy = replicas ? *rank.hybrid(config.shards()) : comm;
-  for (int64_t step = 0; step < config.steps; ++step) {
+  for (int64_t step = 0; step < config.training.steps; ++step) {
     const std::string after = " of step " + std::to_string(step + 1);
     if (step == 1)
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
@@ -93,13 +93,16 @@ void train(TestRank& rank, const Case& c, const std::string& folder) {
       *config.optimizer.lr_factor = 1.0 / static_cast<double>(1 + step);
     comm.take_log();
     of_strategy.take_log();
-    const int parts = config.mode == "single" ? config.parts : config.parts / config.world;
+    const int parts = config.ranks.mode == Mode::single
+                          ? config.training.parts
+                          : config.training.parts / config.ranks.world;
     const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
-    if (config.clip)
-      rank.observe("norm" + after, strategy->clip_grad_norm(*config.clip, config.norm_type));
+    if (config.optimizer.clip)
+      rank.observe("norm" + after,
+                   strategy->clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type));
     strategy->step();
-    if (step + 1 == config.steps) {
+    if (step + 1 == config.training.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
         log.push_back(call);  // none, if it is the same communicator
@@ -136,11 +139,11 @@ Case in_one_process(Case c) {
   const auto [shards, replicas, turns, turns_first] = config.arrangement();
   const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
   if (c.with_one_rank && doubles(shards) && doubles(turns_first ? turns : replicas)) {
-    config.world = 1;
-    config.shard_size = 0;
-    config.accumulate = "each";
+    config.ranks.world = 1;
+    config.sharding.shard_size = 0;
+    config.training.accumulate = Accumulate::each;
   }
-  config.mode = "single";
+  config.ranks.mode = Mode::single;
   c.saved = 0;
   c.offloads = false;
   for (Layer& layer : c.layers)
@@ -149,7 +152,7 @@ Case in_one_process(Case c) {
 }
 
 int ranks_of(const Case& c) {
-  return c.config.mode == "single" ? 1 : c.config.world;
+  return c.config.ranks.mode == Mode::single ? 1 : c.config.ranks.world;
 }
 
 }  // namespace
@@ -158,13 +161,13 @@ std::string fault_of(const Case& c) {
   const TemporaryFolder folder;
   const auto trained = [&](const Case& one) {
     return try_ranks(ranks_of(one), [&](TestRank& rank) { train(rank, one, folder.path()); },
-                     {.backend = one.config.comm.backend, .record = false});
+                     {.backend = one.config.ranks.comm.backend, .record = false});
   };
   const RankRun expected = trained(in_one_process(c));
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
   const RankRun run = trained(c);
   if (!run.failure().empty()) return run.failure();
-  for (int64_t step = 1; step <= c.config.steps; ++step) {
+  for (int64_t step = 1; step <= c.config.training.steps; ++step) {
     for (const std::string what : {"loss", "norm", "parameters", "state"}) {
       for (int rank = 0; rank < ranks_of(c); ++rank) {
         const std::string name = what + " of step " + std::to_string(step);

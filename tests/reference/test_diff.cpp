@@ -11,9 +11,9 @@ using MakeStrategy = decltype(FsdpImplementation::make_strategy);
 
 RunHashes hashes_of(TrainConfig config, MakeStrategy make = make_fsdp_strategy) {
   const TemporaryFolder folder;
-  config.hashes = folder.path() + "/hashes";
+  config.reports.hashes = folder.path() + "/hashes";
   trained(config, folder, {make, shard_layout, checkpoint_blocks});
-  return read_hashes(config.hashes);
+  return read_hashes(config.reports.hashes);
 }
 
 void expect_equal(const RunHashes& a, const RunHashes& b) {
@@ -31,9 +31,10 @@ TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
     expect_equal(single, hashes_of(config_of(how, 4, 2)));
   }
   TrainConfig config = config_of({"fsdp", 2}, 4, 2);
-  config.reshard_after_forward = config.prefetch = config.meta_init = false;
-  config.checkpoint_every = 1;
-  config.accumulate = "last";
+  config.sharding.reshard_after_forward = config.sharding.prefetch = config.sharding.meta_init =
+      false;
+  config.memory.activation_checkpoint_every = 1;
+  config.training.accumulate = Accumulate::last;
   expect_equal(single, hashes_of(config));
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
@@ -102,7 +103,7 @@ TEST(Diff, names_the_unit_and_the_phase_in_which_something_went_wrong) {
 TEST(Diff, shows_the_values_of_an_event_with_the_ranks_and_calls_that_made_them) {
   TrainConfig config = config_of({"fsdp", 2}, 2, 1);
   const EventKey key{0, -1, What::reduced, "h.1.ln_1.weight"};
-  config.capture = nlohmann::json(key).dump();
+  config.reports.capture = nlohmann::json(key).dump();
   const auto lines =
       differing_values(key, hashes_of(config), hashes_of(config, with<wrong_reduction>));
   ASSERT_EQ(lines.size(), 8U);

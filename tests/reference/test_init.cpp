@@ -14,9 +14,9 @@ class Init : public testing::Test {
   // A run of two steps on some ranks, and its parameters as files of transformers.
   Init() {
     TrainConfig config = config_of({"fsdp", 3}, 3, 2);
-    config.checkpoint_dir = folder_.path() + "/run";
+    config.checkpoint.dir = folder_.path() + "/run";
     trained_ = train(config, folder_);
-    export_parameters(config.checkpoint_dir, ExportFormat::hf, exported());
+    export_parameters(config.checkpoint.dir, ExportFormat::hf, exported());
   }
   std::string exported() const { return folder_.path() + "/hf"; }
 
@@ -28,7 +28,7 @@ TEST_F(Init, has_the_bits_that_were_exported_in_every_mode) {
   for (const Arranged& how : kArrangements) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, how.world, 0);
-    config.init = exported();
+    config.model.init = exported();
     const auto last = train(config, folder_);
     EXPECT_EQ(last["param_sha256"], trained_["param_sha256"]);
     EXPECT_EQ(last["live_bytes_mismatches"], 0);
@@ -41,7 +41,7 @@ TEST_F(Init, trains_to_the_same_bits_in_every_mode) {
        std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}, {"fsdp", 1}}) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, 2, 1);
-    config.init = exported();
+    config.model.init = exported();
     const auto last = train(config, folder_);
     EXPECT_EQ(last["live_bytes_mismatches"], 0);
     if (expected.is_null()) expected = last["state_sha256"];

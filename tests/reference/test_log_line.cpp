@@ -36,12 +36,12 @@ TEST(LogLine, has_every_field_in_every_step_of_every_mode) {
       SCOPED_TRACE(mode + " on " + std::to_string(world));
       const TemporaryFolder folder;
       TrainConfig config = config_of({mode, world}, world, 4);
-      config.data = "modular";
-      config.modulus = 7;
-      config.seq = 3;
-      config.eval_every = 3;
-      config.log = folder.path() + "/log";
-      const auto json = trained(config, folder), log = lines_of(config.log);
+      config.data.kind = DataKind::modular;
+      config.data.modulus = 7;
+      config.training.seq = 3;
+      config.data.eval_every = 3;
+      config.reports.log = folder.path() + "/log";
+      const auto json = trained(config, folder), log = lines_of(config.reports.log);
       ASSERT_EQ(json.size(), 5U);
       ASSERT_EQ(log.size(), 4U);
       for (size_t step = 0; step < 4; ++step) {

@@ -17,15 +17,15 @@ namespace {
 int64_t updates_in_profile_of(int64_t steps) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
-  config.steps = steps;
-  config.batch = 4;
-  config.seq = 8;
-  config.profile = folder.path() + "/profile.json";
+  config.training.steps = steps;
+  config.training.batch = 4;
+  config.training.seq = 8;
+  config.reports.profile = folder.path() + "/profile.json";
   testing::internal::CaptureStdout();
   const int status = run_training(config, {make_fsdp_strategy, shard_layout});
   testing::internal::GetCapturedStdout();
   EXPECT_EQ(status, 0);
-  const auto trace = nlohmann::json::parse(content_of(config.profile));
+  const auto trace = nlohmann::json::parse(content_of(config.reports.profile));
   return std::ranges::count_if(trace.at("traceEvents"), [](const nlohmann::json& event) {
     return event.value("name", "") == "aten::_fused_adamw_";
   });

@@ -8,12 +8,12 @@ namespace {
 TEST(PublishedRun, of_the_small_model_is_reproduced) {
   const ModelInfo info = model_info("small");
   TrainConfig config = config_of({"fsdp", 2}, 2, info.steps);
-  config.model = info.name;
-  config.batch = info.batch;
-  config.seq = info.seq;
+  config.model.name = info.name;
+  config.training.batch = info.batch;
+  config.training.seq = info.seq;
   config.optimizer.lr = info.lr;
-  config.no_decay = "";
-  config.clip.reset();
+  config.optimizer.no_decay = "";
+  config.optimizer.clip.reset();
   const auto lines = trained(config, TemporaryFolder());
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_NEAR(lines[0]["loss"], 7.1115727425, 1e-6 * 7.1);

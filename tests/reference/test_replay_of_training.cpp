@@ -26,7 +26,7 @@ TEST(ReplayOfTraining, makes_the_recorded_calls_with_the_recorded_bits_in_every_
     for (const char* backend : {"shm", "gloo"}) {
       const TemporaryFolder folder;
       TrainConfig config = config_of(how, /*parts=*/12, /*steps=*/2);
-      config.comm.backend = backend;
+      config.ranks.comm.backend = backend;
       setenv("FSDP_RECORD", (folder.path() + "/new").c_str(), 1);
       testing::internal::CaptureStderr();
       train(config, folder);

@@ -20,8 +20,9 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
   const auto config_of = [&](const Arranged& how, int64_t steps_of_run) {
     TrainConfig config = fsdp::config_of(how, parts, steps_of_run);
     if (!in_fp16) return config;
-    config.precision = {at::kHalf, at::kHalf};
-    config.loss_scaler = LossScaler(LossScaler::kLargest, 2);  // so large that steps are skipped
+    config.precision.policy = {at::kHalf, at::kHalf};
+    config.precision.loss_scaler =
+        LossScaler(LossScaler::kLargest, 2);  // so large that steps are skipped
     return config;
   };
   const Json expected = train(config_of(stages[0], steps), folder);
@@ -29,10 +30,11 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
   for (size_t i = 0; i < stages.size(); ++i) {
     SCOPED_TRACE(named(stages[i]) + ", " + format);
     TrainConfig config = config_of(stages[i], each * static_cast<int64_t>(i + 1));
-    config.checkpoint_dir = folder.path() + "/saved";
-    config.checkpoint_format = format;
-    config.save_every = each;
-    if (i > 0) config = resumed(config, config.checkpoint_dir);
+    config.checkpoint.dir = folder.path() + "/saved";
+    config.checkpoint.format =
+        format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
+    config.checkpoint.save_every = each;
+    if (i > 0) config = resumed(config, config.checkpoint.dir);
     last = train(config, folder);
     EXPECT_EQ(last["live_bytes_mismatches"], 0);
   }
@@ -66,11 +68,11 @@ TEST(Resume, goes_on_with_the_loss_scale) {
 TEST(Resume, saves_every_so_many_steps_and_the_last_one) {
   const TemporaryFolder folder;
   TrainConfig config = fsdp::config_of({"fsdp", 2}, 2, 5);
-  config.checkpoint_dir = folder.path() + "/saved";
-  config.save_every = 2;
+  config.checkpoint.dir = folder.path() + "/saved";
+  config.checkpoint.save_every = 2;
   train(config, folder);
   for (int64_t step = 1; step <= 5; ++step) {
-    EXPECT_EQ(std::filesystem::exists(config.checkpoint_dir + "/step-00000" + std::to_string(step)),
+    EXPECT_EQ(std::filesystem::exists(config.checkpoint.dir + "/step-00000" + std::to_string(step)),
               step == 2 || step == 4 || step == 5)
         << step;
   }

@@ -45,7 +45,7 @@ std::unique_ptr<Strategy> strategy_of(const TrainConfig& config) {
 
 TrainConfig config_in(at::ScalarType param_dtype) {
   TrainConfig config = tiny_config(1);
-  config.precision.param_dtype = param_dtype;
+  config.precision.policy.param_dtype = param_dtype;
   return config;
 }
 
@@ -63,7 +63,7 @@ Counts operators_of_step(Strategy& strategy, int64_t step) {
 // Of the forward and backward of a model that nothing shards.
 Counts operators_of_model(const TrainConfig& config) {
   const auto model = build_model(config);
-  model->to(config.precision.param_dtype);
+  model->to(config.precision.policy.param_dtype);
   const OperatorCalls calls;
   const at::Tensor loss = tiny_workload(config).loss(*model, 0, 1, 0);
   loss.backward(at::full_like(loss, 1));
@@ -99,8 +99,8 @@ TEST_IN_A_PROCESS(StepOnAGpu, adds_a_few_kernels_a_unit_to_those_of_the_model) {
 // Of several turns, each has the kernels of one; the sum over ranks is taken once.
 TEST_IN_A_PROCESS(StepOnAGpu, divides_the_sum_of_several_parts_once) {
   TrainConfig config = config_in(at::kFloat);
-  config.parts = 2;
-  config.accumulate = "last";
+  config.training.parts = 2;
+  config.training.accumulate = Accumulate::last;
   const auto strategy = strategy_of(config);
   train(*strategy, 0);
   const Counts counts = operators_of_step(*strategy, 1);

@@ -49,15 +49,15 @@ struct Recorded {
 };
 
 Recorded record(const TrainConfig& config) {
-  const auto log = EventLog::create(config.world);
-  Recorded recorded{run_ranks(config.world,
+  const auto log = EventLog::create(config.ranks.world);
+  Recorded recorded{run_ranks(config.ranks.world,
                               [&](TestRank& rank) {
                                 Recorder recorder(log, rank.rank(), monotonic_clock());
                                 train(rank, config);
                               },
                               {.record = false}),
                     {}};
-  for (int rank = 0; rank < config.world; ++rank)
+  for (int rank = 0; rank < config.ranks.world; ++rank)
     recorded.events.push_back(log->events(rank));
   return recorded;
 }
@@ -79,8 +79,8 @@ MULTI_RANK_SUITE(TimelineOfTraining);
 
 MULTI_RANK_TEST(TimelineOfTraining, has_the_collectives_that_were_logged_and_changes_nothing) {
   const TrainConfig config = tiny_config(world_size());
-  const RankRun plain =
-      run_ranks(config.world, [&](TestRank& rank) { train(rank, config); }, {.record = false});
+  const RankRun plain = run_ranks(config.ranks.world, [&](TestRank& rank) { train(rank, config); },
+                                  {.record = false});
   const Recorded recorded = record(config);
   expect_on_rank(recorded.run, 0, "hash", plain.at(0, "hash"));
   for (int rank = 0; rank < world_size(); ++rank) {
@@ -121,21 +121,21 @@ MULTI_RANK_TEST(TimelineOfTraining, has_the_spans_and_the_frees_of_a_step_in_ord
 TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
-  config.steps = 2;
-  config.batch = 4;
-  config.seq = 8;
-  config.trace = folder.path() + "/steps.txt";
-  config.json = folder.write("run.json", "what it held before");
-  config.comm.fault = Fault{Fault::Kind::kill, 1, 9};
+  config.training.steps = 2;
+  config.training.batch = 4;
+  config.training.seq = 8;
+  config.reports.trace = folder.path() + "/steps.txt";
+  config.reports.json = folder.write("run.json", "what it held before");
+  config.ranks.comm.fault = Fault{Fault::Kind::kill, 1, 9};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = run_training(config, {make_fsdp_strategy, shard_layout});
   testing::internal::GetCapturedStderr();
-  EXPECT_CONTAINS(testing::internal::GetCapturedStdout(), "timeline: " + config.trace);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStdout(), "timeline: " + config.reports.trace);
   EXPECT_EQ(status, 1);
-  EXPECT_EQ(content_of(config.json), "what it held before");
+  EXPECT_EQ(content_of(config.reports.json), "what it held before");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
-  std::ifstream file(config.trace);
+  std::ifstream file(config.reports.trace);
   std::string text, last_of_rank_1;
   for (std::string line; std::getline(file, line); text += line + '\n') {
     if (line.starts_with(" 1 ")) last_of_rank_1 = line;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
+#include <trainer/mode_of.h>
 #include <nlohmann/json.hpp>
 
 #include <fstream>
@@ -27,19 +28,19 @@ inline std::string named(const Arranged& how) {
 
 inline TrainConfig config_of(const Arranged& how, int parts, int64_t steps) {
   TrainConfig config;
-  config.mode = how.mode;
-  config.world = how.world;
-  config.shard_size = how.shard_size;
-  config.model = "gpt2-tiny";
-  config.data = "published";
-  config.parts = parts;
-  config.batch = 24;
-  config.seq = 6;
-  config.steps = steps;
+  config.ranks.mode = mode_of(how.mode);
+  config.ranks.world = how.world;
+  config.sharding.shard_size = how.shard_size;
+  config.model.name = "gpt2-tiny";
+  config.data.kind = DataKind::published;
+  config.training.parts = parts;
+  config.training.batch = 24;
+  config.training.seq = 6;
+  config.training.steps = steps;
   config.optimizer.lr = 0.01;
-  config.no_decay = "bias";
-  config.clip = 0.1;
-  config.comm.timeout = std::chrono::seconds(20);
+  config.optimizer.no_decay = "bias";
+  config.optimizer.clip = 0.1;
+  config.ranks.comm.timeout = std::chrono::seconds(20);
   return config;
 }
 
@@ -55,13 +56,13 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
                                            const FsdpImplementation& fsdp = {make_fsdp_strategy,
                                                                              shard_layout}) {
-  config.json = folder.path() + "/run.json";
+  config.reports.json = folder.path() + "/run.json";
   testing::internal::CaptureStdout();
   const int status = run_training(config, fsdp);
   testing::internal::GetCapturedStdout();
   EXPECT_EQ(status, 0);
   if (status != 0) return {{}};
-  return lines_of(config.json);
+  return lines_of(config.reports.json);
 }
 
 // The last one.

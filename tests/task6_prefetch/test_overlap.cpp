@@ -220,8 +220,8 @@ MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
     std::vector<UnitTime> units(1 + kLayers, {c.computing, 2 * c.computing});
     units[0] = {};
     TrainConfig config;
-    config.limit = c.limit;
-    config.reshard_after_forward = c.reshard;
+    config.sharding.limit = c.limit;
+    config.sharding.reshard_after_forward = c.reshard;
     const int64_t predicted =
         predict_step_time(config, units, [&](const auto&) { return each; }).total();
     EXPECT_EQ(step, predicted) << c.text() << "the step takes " << step

@@ -17,15 +17,15 @@ std::vector<TrainConfig> hybrid_configs(int world_size) {
   for (int shards = 1; shards < world_size; ++shards) {
     if (world_size % shards != 0) continue;
     TrainConfig config = tiny_config(world_size);
-    config.shard_size = shards;
-    config.clip = 0.5;
+    config.sharding.shard_size = shards;
+    config.optimizer.clip = 0.5;
     configs.push_back(config);
   }
   return configs;
 }
 
 std::string name_of(const TrainConfig& config) {
-  return std::to_string(config.world / config.shards()) + " replicas of " +
+  return std::to_string(config.ranks.world / config.shards()) + " replicas of " +
          std::to_string(config.shards());
 }
 
@@ -33,7 +33,7 @@ std::string name_of(const TrainConfig& config) {
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   for (int64_t step = 0; step < 2; ++step) {
     strategy.forward_backward(step);
-    const double norm = strategy.clip_grad_norm(*config.clip, config.norm_type);
+    const double norm = strategy.clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type);
     if (step == 1) rank.observe("norm", norm);
     strategy.step();
   }
@@ -49,7 +49,7 @@ MULTI_RANK_TEST(T7_7_hybrid, replicas_of_every_size_end_with_the_parameters_of_o
     const RankRun replicas = run_ranks(world_size(), [&](TestRank& rank) {
       train(rank, *make_fsdp_strategy(config, tiny, rank.hybrid(config.shards())), config);
     });
-    config.mode = "single";
+    config.ranks.mode = Mode::single;
     const RankRun single = run_ranks(1, [&](TestRank& rank) {
       train(rank, *make_replica_strategy(config, tiny, shard_layout(config, tiny)), config);
     });

@@ -22,9 +22,9 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool l
       strategy.full_parameters([](const std::string&, const at::Tensor&) {});
     }
     strategy.forward_backward(step);
-    if (config.clip) {
+    if (config.optimizer.clip) {
       rank.observe("norm " + std::to_string(step),
-                   strategy.clip_grad_norm(*config.clip, config.norm_type));
+                   strategy.clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type));
     }
     strategy.step();
   }
@@ -45,15 +45,15 @@ nlohmann::json hash_of_single(const TrainConfig& config) {
 
 void expect_all_modes_equal(TrainConfig config) {
   const auto expected = hash_of_single(config);
-  config.mode = "ddp";
-  const RankRun ddp = run_ranks(config.world, [&](TestRank& rank) {
+  config.ranks.mode = Mode::ddp;
+  const RankRun ddp = run_ranks(config.ranks.world, [&](TestRank& rank) {
     const Workload tiny = tiny_workload(config);
     const ShardLayout layout = shard_layout(config, tiny);
     train(rank, *make_replica_strategy(config, tiny, layout, rank.communicator()), config);
   });
   expect_on_rank(ddp, 0, "hash", expected);
-  config.mode = "fsdp";
-  const RankRun fsdp = run_ranks(config.world, [&](TestRank& rank) {
+  config.ranks.mode = Mode::fsdp;
+  const RankRun fsdp = run_ranks(config.ranks.world, [&](TestRank& rank) {
     train(rank, *make_fsdp_strategy(config, tiny_workload(config), rank.communicator()), config);
   });
   expect_on_rank(fsdp, 0, "hash", expected);
@@ -69,8 +69,8 @@ MULTI_RANK_TEST(T7_5_the_proof,
                 three_steps_of_sgd_with_clipping_and_groups_are_equal_in_all_modes) {
   TrainConfig config = tiny_config(world_size());
   config.optimizer.kind = OptimizerOptions::Kind::sgd;
-  config.clip = 0.5;
-  config.no_decay = "bias|ln_";
+  config.optimizer.clip = 0.5;
+  config.optimizer.no_decay = "bias|ln_";
   expect_all_modes_equal(config);
 }
 
@@ -80,11 +80,11 @@ MULTI_RANK_TEST(T7_5_the_proof,
   const auto expected = hash_of_single(config);
   for (const char* wrap : {"none", "type:Linear"}) {
     for (const bool reshard : {true, false}) {
-      config.wrap = wrap;
-      config.reshard_after_forward = reshard;
-      config.meta_init = !reshard;
-      config.limit = reshard ? 3 : 1;
-      const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+      config.sharding.wrap = wrap;
+      config.sharding.reshard_after_forward = reshard;
+      config.sharding.meta_init = !reshard;
+      config.sharding.limit = reshard ? 3 : 1;
+      const RankRun run = run_ranks(config.ranks.world, [&](TestRank& rank) {
         train(rank, *make_fsdp_strategy(config, tiny_workload(config), rank.communicator()), config,
               /*look=*/true);
       });
@@ -115,8 +115,8 @@ AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
 
 MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
   TrainConfig config = tiny_config(world_size());
-  config.steps = 2;
-  const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+  config.training.steps = 2;
+  const RankRun run = run_ranks(config.ranks.world, [&](TestRank& rank) {
     const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
     strategy->forward_backward(0);
     strategy->step();
@@ -133,8 +133,8 @@ MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
 
 MULTI_RANK_TEST(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
   TrainConfig config = tiny_config(world_size());
-  config.steps = 1;
-  const RankRun run = run_ranks(config.world, [&](TestRank& rank) {
+  config.training.steps = 1;
+  const RankRun run = run_ranks(config.ranks.world, [&](TestRank& rank) {
     const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
     rank.communicator()->take_log();
     strategy->forward_backward(0);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <config/train_config.h>
+#include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <strategies/build_model.h>
@@ -11,10 +13,10 @@ namespace fsdp {
 
 inline TrainConfig tiny_config(int world_size) {
   TrainConfig config;
-  config.mode = "fsdp";
-  config.world = world_size;
-  config.model = "gpt2-tiny";
-  config.data = "published";
+  config.ranks.mode = Mode::fsdp;
+  config.ranks.world = world_size;
+  config.model.name = "gpt2-tiny";
+  config.data.kind = DataKind::published;
   config.optimizer.lr = 0.01;
   return config;
 }

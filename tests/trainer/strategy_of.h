@@ -8,14 +8,14 @@
 
 namespace fsdp {
 
-// The strategy of config.mode on a rank, between replicas if it has some.
+// The strategy of config.ranks.mode on a rank, between replicas if it has some.
 inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
                                              const Workload& workload) {
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
+  const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;
   const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
-  if (config.mode == "fsdp") return make_fsdp_strategy(config, workload, comm);
+  if (config.ranks.mode == Mode::fsdp) return make_fsdp_strategy(config, workload, comm);
   return make_replica_strategy(config, workload, shard_layout(config, workload),
-                               config.mode == "ddp" ? comm : nullptr);
+                               config.ranks.mode == Mode::ddp ? comm : nullptr);
 }
 
 }  // namespace fsdp

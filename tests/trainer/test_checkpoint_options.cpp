@@ -37,9 +37,9 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
   const std::string path = saved(folder, {"--world", "4"});
   for (const std::string& resume : {path, folder.path()}) {
     const TrainConfig config = parse({"--resume", resume, "--world", "2"});
-    EXPECT_EQ(config.resume, path);
-    EXPECT_EQ(config.first_step, 3);
-    EXPECT_EQ(config.parts, 4);
+    EXPECT_EQ(config.checkpoint.resume, path);
+    EXPECT_EQ(config.checkpoint.first_step, 3);
+    EXPECT_EQ(config.training.parts, 4);
   }
   EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
             "--world 3: the checkpoint has 4 parts of the batch, as many for each rank; take ranks "
@@ -49,9 +49,9 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
 TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_where_there_is_none) {
   const TemporaryFolder folder;
   const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};
-  EXPECT_EQ(parse(arguments).first_step, 0);
+  EXPECT_EQ(parse(arguments).checkpoint.first_step, 0);
   saved(folder, {});
-  EXPECT_EQ(parse(arguments).first_step, 3);
+  EXPECT_EQ(parse(arguments).checkpoint.first_step, 3);
   EXPECT_EQ(refusal({"--resume", "auto"}), "--resume auto: needs --checkpoint-dir");
 }
 
@@ -65,8 +65,8 @@ TEST(CheckpointOptions, started_ranks_go_on_in_the_largest_number_that_shares_ou
                             {"MASTER_ADDR", "127.0.0.1"},
                             {"MASTER_PORT", "29500"}});
     const TrainConfig config = parse({"--resume", path, "--mode", "fsdp"});
-    EXPECT_EQ(config.world, train);
-    EXPECT_EQ(config.parts, 4);
+    EXPECT_EQ(config.ranks.world, train);
+    EXPECT_EQ(config.training.parts, 4);
   }
 }
 
@@ -74,7 +74,7 @@ TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
-  EXPECT_EQ(parse({"--resume", path, "--world", "3", "--parts", "3"}).parts, 3);
+  EXPECT_EQ(parse({"--resume", path, "--world", "3", "--parts", "3"}).training.parts, 3);
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
       "fsdp train: --parts 3 beside 4 of the checkpoint: the sums round another way from here "
@@ -110,7 +110,7 @@ TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) 
   const TemporaryFolder folder;
   const std::string model = "llama:context=9,vocabulary=256,d_model=8,layers=1,heads=2,d_ff=8";
   const std::string path = saved(folder, {"--model", model});
-  EXPECT_EQ(parse({"--resume", path}).model, model_name(model_shape(model)));
+  EXPECT_EQ(parse({"--resume", path}).model.name, model_name(model_shape(model)));
   EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
@@ -151,7 +151,7 @@ TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", std::string(200, 'x'));
   const std::string path = saved_by(parsed({"--text", text}), folder);
-  EXPECT_EQ(parsed({"--text", text, "--resume", path}).first_step, 3);
+  EXPECT_EQ(parsed({"--text", text, "--resume", path}).checkpoint.first_step, 3);
   folder.write("text", std::string(200, 'y'));
   EXPECT_EQ(error_of<UsageError>([&] {
               parsed({"--text", text, "--resume", path});

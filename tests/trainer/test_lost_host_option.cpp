@@ -62,8 +62,8 @@ TEST(LostHostOption, goes_on_without_any_host_with_the_parts_that_the_page_names
            {{2, 2}, 8}, {{3, 2}, 12}, {{2, 4}, 16}, {{4, 2}, 16}}) {
     const SetVariables set(variables_of(machine));
     const TrainConfig config = parse(options_with(parts, "last"));
-    EXPECT_EQ(config.world, machine.hosts * machine.ranks);
-    const int left = config.world - machine.ranks;
+    EXPECT_EQ(config.ranks.world, machine.hosts * machine.ranks);
+    const int left = config.ranks.world - machine.ranks;
     // Three hosts of two ranks can't share out 16 parts equally: two of them go on.
     EXPECT_EQ(ranks_that_go_on(config, left), machine.hosts == 4 ? 4 : left) << machine.hosts;
   }

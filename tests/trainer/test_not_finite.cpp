@@ -41,12 +41,12 @@ struct Result : Outcome {
 Result train(const Values& of_run, const std::function<void(TrainConfig&)>& change) {
   const TemporaryFolder folder;
   TrainConfig config = small_run(3);
-  config.clip = 1.0;
-  config.json = folder.path() + "/json";
+  config.optimizer.clip = 1.0;
+  config.reports.json = folder.path() + "/json";
   change(config);
   values = of_run;
   Result result{train(with<FakeStrategy>(), config), {}};
-  for (const std::string& line : lines_of(config.json))
+  for (const std::string& line : lines_of(config.reports.json))
     result.lines.push_back(nlohmann::json::parse(line));
   return result;
 }
@@ -69,15 +69,15 @@ TEST(TrainingThatIsNotFinite, ends_at_a_loss_and_names_step_and_rank) {
 }
 
 TEST(TrainingThatIsNotFinite, ends_at_the_norm_of_the_gradients_if_the_loss_cannot_be_scaled_less) {
-  const auto once = [](TrainConfig& config) { config.loss_scaler = LossScaler(1); };
+  const auto once = [](TrainConfig& config) { config.precision.loss_scaler = LossScaler(1); };
   for (const auto& change : {std::function<void(TrainConfig&)>(unchanged), {once}})
     expect_failure(train(kBrokenNorm, change), "the norm of the gradients is inf in step 3 of 4",
                    3);
 }
 
 TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
-  const Result result =
-      train(kBrokenNorm, [](TrainConfig& config) { config.loss_scaler = LossScaler(8, 2); });
+  const Result result = train(
+      kBrokenNorm, [](TrainConfig& config) { config.precision.loss_scaler = LossScaler(8, 2); });
   EXPECT_EQ(result.status, 0) << result.errors;
   ASSERT_EQ(result.lines.size(), 5U);
   EXPECT_EQ(result.lines[1]["grad_norm"], 1.0);
@@ -89,13 +89,15 @@ TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
 }
 
 TEST(TrainingThatIsNotFinite, ends_at_an_evaluation) {
-  const Result result = train({.losses = {kNan}}, [](TrainConfig& config) { config.steps = 0; });
+  const Result result =
+      train({.losses = {kNan}}, [](TrainConfig& config) { config.training.steps = 0; });
   expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
 }
 
 TEST(TrainingThatIsNotFinite, continues_if_nan_is_allowed) {
   for (const Values& broken : {kBrokenLoss, kBrokenNorm}) {
-    const Result result = train(broken, [](TrainConfig& config) { config.allow_nan = true; });
+    const Result result =
+        train(broken, [](TrainConfig& config) { config.training.allow_nan = true; });
     EXPECT_EQ(result.status, 0) << result.errors;
     ASSERT_EQ(result.lines.size(), 5U);
     EXPECT_EQ(result.lines.back()["final"], true);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <train/print_units.h>
+#include <trainer/mode_of.h>
 
 #include <sstream>
 
@@ -32,8 +33,8 @@ TEST(UnitsTable, has_a_line_for_each_unit_and_their_sums) {
 
 TEST(UnitsTable, shows_how_many_bytes_are_gathered_in_16_bits) {
   TrainConfig config;
-  config.precision = {at::kBFloat16, at::kBFloat16};
-  config.keep_fp32 = "layers";
+  config.precision.policy = {at::kBFloat16, at::kBFloat16};
+  config.precision.keep_fp32 = "layers";
   const std::string table = units_table(config, three_units());
   EXPECT_NE(table.find("1,024        2,048           2,048  no\n"), std::string::npos) << table;
   EXPECT_NE(table.find("64          128             256  yes\n"), std::string::npos) << table;
@@ -62,9 +63,9 @@ TEST(UnitsTable, has_room_for_the_names_beside_the_largest_numbers) {
 TEST(PrintUnits, trains_nothing_in_any_mode) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config;
-    config.mode = mode;
-    config.world = 2;
-    config.print_units = true;
+    config.ranks.mode = mode_of(mode);
+    config.ranks.world = 2;
+    config.reports.print_units = true;
     FsdpImplementation fsdp{};  // cannot train
     fsdp.shard_layout = [](const TrainConfig&, const Workload&) { return three_units(); };
     const Outcome run = train(fsdp, config);

@@ -92,7 +92,7 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
   EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");
   const auto good = folder.write("good.bin", std::string(20, 'a'));
   EXPECT_EQ(refused({"--tokens", good, "--data", "text"}), "--tokens: needs --data tokens");
-  EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data, "tokens");
+  EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
 }
 
 TEST(TokenFiles, that_are_shorter_than_a_row_are_refused_before_training) {

@@ -44,18 +44,18 @@ TEST(TrainOptions, numbers_are_taken_as_written) {
       parse({"--lr", "3e-4", "--clip", ".5", "--steps", "0", "--batch", "8", "--world", "4",
              "--mode", "fsdp", "--timeout", "2.5", "--seed", "18446744073709551615"});
   EXPECT_EQ(config.optimizer.lr, 3e-4);
-  EXPECT_EQ(config.clip, 0.5);
-  EXPECT_EQ(config.steps, 0);
-  EXPECT_EQ(config.batch, 8);
-  EXPECT_EQ(config.world, 4);
-  EXPECT_EQ(config.comm.timeout, std::chrono::milliseconds(2500));
-  EXPECT_EQ(config.seed, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(config.optimizer.clip, 0.5);
+  EXPECT_EQ(config.training.steps, 0);
+  EXPECT_EQ(config.training.batch, 8);
+  EXPECT_EQ(config.ranks.world, 4);
+  EXPECT_EQ(config.ranks.comm.timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(config.training.seed, std::numeric_limits<uint64_t>::max());
 }
 
 TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
-  EXPECT_EQ(parse({"--clip", "1"}).norm_type, 2);
-  EXPECT_EQ(parse({"--clip", "1", "--norm-type", "2.5"}).norm_type, 2.5);
-  EXPECT_EQ(parse({"--norm-type", "inf", "--clip", "1"}).norm_type,
+  EXPECT_EQ(parse({"--clip", "1"}).optimizer.norm_type, 2);
+  EXPECT_EQ(parse({"--clip", "1", "--norm-type", "2.5"}).optimizer.norm_type, 2.5);
+  EXPECT_EQ(parse({"--norm-type", "inf", "--clip", "1"}).optimizer.norm_type,
             std::numeric_limits<double>::infinity());
   for (const std::string value : {"0", "-1", "nan", "-inf"}) {
     EXPECT_EQ(refusal({"--clip", "1", "--norm-type", value}),
@@ -65,8 +65,8 @@ TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
 }
 
 TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
-  EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).parts, 4);
-  EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--parts", "8"}).parts, 8);
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).training.parts, 4);
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--parts", "8"}).training.parts, 8);
   EXPECT_EQ(refusal({"--world", "4", "--batch", "8", "--parts", "6"}),
             "--parts 6: must be a multiple of the 4 ranks (--world)");
   EXPECT_EQ(refusal({"--world", "2", "--batch", "8", "--parts", "6"}),
@@ -92,15 +92,15 @@ TEST(TrainOptions, a_strategy_is_a_number_of_shards_and_whether_units_are_kept) 
     const TrainConfig config =
         parse({"--mode", "fsdp", "--world", "4", "--batch", "4", "--strategy", name});
     EXPECT_EQ(config.shards(), shards) << name;
-    EXPECT_EQ(config.reshard_after_forward, reshard) << name;
-    EXPECT_STREQ(config.strategy(), reported) << name;
+    EXPECT_EQ(config.sharding.reshard_after_forward, reshard) << name;
+    EXPECT_STREQ(config.sharding_strategy(), reported) << name;
   }
   for (const char* name : {"hybrid", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"}) {
     const TrainConfig config = parse({"--mode", "fsdp", "--world", "6", "--batch", "6",
                                       "--strategy", name, "--shard-size", "2"});
     EXPECT_EQ(config.shards(), 2) << name;
-    EXPECT_EQ(config.reshard_after_forward, name[0] != '_') << name;
-    EXPECT_STREQ(config.strategy(), "hybrid") << name;
+    EXPECT_EQ(config.sharding.reshard_after_forward, name[0] != '_') << name;
+    EXPECT_STREQ(config.sharding_strategy(), "hybrid") << name;
   }
 }
 
@@ -136,7 +136,7 @@ TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_la
 TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
   const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);
-    return std::pair(config.limit_in_forward(), config.limit_in_backward());
+    return std::pair(config.sharding.limit_in_forward(), config.sharding.limit_in_backward());
   };
   EXPECT_EQ(limits({}), std::pair(2, 2));
   EXPECT_EQ(limits({"--limit", "3"}), std::pair(3, 3));
@@ -148,9 +148,9 @@ TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
 
 TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_every_kth) {
   const auto every = [](const std::string& text) {
-    return parse({"--checkpoint-activations", text}).checkpoint_every;
+    return parse({"--checkpoint-activations", text}).memory.activation_checkpoint_every;
   };
-  EXPECT_EQ(parse({}).checkpoint_every, 0);
+  EXPECT_EQ(parse({}).memory.activation_checkpoint_every, 0);
   EXPECT_EQ(every("none"), 0);
   EXPECT_EQ(every("all"), 1);
   EXPECT_EQ(every("every:3"), 3);
@@ -161,22 +161,22 @@ TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_eve
 }
 
 TEST(TrainOptions, gradients_are_sent_in_the_dtype_of_the_parameters_if_nothing_is_said) {
-  EXPECT_EQ(parse({}).precision, MixedPrecisionPolicy{});
+  EXPECT_EQ(parse({}).precision.policy, MixedPrecisionPolicy{});
   const MixedPrecisionPolicy both{at::kBFloat16, at::kBFloat16};
-  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision, both);
+  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision.policy, both);
   const MixedPrecisionPolicy other{at::kHalf, at::kFloat};
-  EXPECT_EQ(parse({"--param-dtype", "fp16", "--reduce-dtype", "fp32"}).precision, other);
+  EXPECT_EQ(parse({"--param-dtype", "fp16", "--reduce-dtype", "fp32"}).precision.policy, other);
   const MixedPrecisionPolicy sent{at::kFloat, at::kBFloat16};
-  EXPECT_EQ(parse({"--reduce-dtype", "bf16"}).precision, sent);
+  EXPECT_EQ(parse({"--reduce-dtype", "bf16"}).precision.policy, sent);
   EXPECT_EQ(refusal({"--param-dtype", "fp8"}), "--param-dtype must be fp32, bf16 or fp16, not fp8");
 }
 
 TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
   const TrainConfig config = parse({"--param-dtype", "bf16", "--keep-fp32", "ln"});
   const MixedPrecisionPolicy bf16{at::kBFloat16, at::kBFloat16};
-  EXPECT_EQ(config.precision_of("h.0.ln_1.bias"), MixedPrecisionPolicy{});
-  EXPECT_EQ(config.precision_of("h.0.attn.c_attn.bias"), bf16);
-  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision_of("h.0.ln_1.bias"), bf16);
+  EXPECT_EQ(config.precision.policy_of("h.0.ln_1.bias"), MixedPrecisionPolicy{});
+  EXPECT_EQ(config.precision.policy_of("h.0.attn.c_attn.bias"), bf16);
+  EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision.policy_of("h.0.ln_1.bias"), bf16);
   EXPECT_EQ(refusal({"--keep-fp32", "ln"}), "--keep-fp32: needs --param-dtype or --reduce-dtype");
   EXPECT_EQ(refusal({"--param-dtype", "bf16", "--keep-fp32", "("}),
             "--keep-fp32 (: not a regular expression");
@@ -187,12 +187,12 @@ TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
 }
 
 TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
-  EXPECT_FALSE(parse({}).loss_scaler);
-  EXPECT_FALSE(parse({"--param-dtype", "bf16"}).loss_scaler);
-  EXPECT_EQ(parse({"--param-dtype", "fp16"}).loss_scaler->scale(), 65536);
-  EXPECT_EQ(parse({"--reduce-dtype", "fp16"}).loss_scaler->growth_interval(), 2000);
-  EXPECT_FALSE(parse({"--param-dtype", "fp16", "--loss-scale", "none"}).loss_scaler);
-  const auto scaler = parse({"--loss-scale", "8", "--growth-interval", "5"}).loss_scaler;
+  EXPECT_FALSE(parse({}).precision.loss_scaler);
+  EXPECT_FALSE(parse({"--param-dtype", "bf16"}).precision.loss_scaler);
+  EXPECT_EQ(parse({"--param-dtype", "fp16"}).precision.loss_scaler->scale(), 65536);
+  EXPECT_EQ(parse({"--reduce-dtype", "fp16"}).precision.loss_scaler->growth_interval(), 2000);
+  EXPECT_FALSE(parse({"--param-dtype", "fp16", "--loss-scale", "none"}).precision.loss_scaler);
+  const auto scaler = parse({"--loss-scale", "8", "--growth-interval", "5"}).precision.loss_scaler;
   EXPECT_EQ(scaler->scale(), 8);
   EXPECT_EQ(scaler->growth_interval(), 5);
   EXPECT_EQ(refusal({"--loss-scale", "12"}), "--loss-scale 12: takes a power of two, or none");
@@ -217,8 +217,8 @@ TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
                      {"--mode", "fsdp", "--world", "2", "--step-in-backward", "on"});
     return refusal(arguments);
   };
-  EXPECT_FALSE(parse({}).step_in_backward);
-  EXPECT_TRUE(parse({"--mode", "fsdp", "--step-in-backward", "on"}).step_in_backward);
+  EXPECT_FALSE(parse({}).optimizer.step_in_backward);
+  EXPECT_TRUE(parse({"--mode", "fsdp", "--step-in-backward", "on"}).optimizer.step_in_backward);
   EXPECT_EQ(with({"--param-dtype", "bf16"}), "accepted");
   EXPECT_EQ(with({"--clip", "1"}),
             "--step-in-backward on: the norm of --clip is that of all gradients together");

@@ -54,14 +54,14 @@ FsdpImplementation with() {
 
 inline TrainConfig small_run(int world = 2) {
   TrainConfig config;
-  config.mode = "fsdp";
-  config.world = world;
-  config.model = "gpt2-tiny";
-  config.data = "published";
-  config.steps = 4;
-  config.batch = world;
-  config.seq = 4;
-  config.comm.timeout = std::chrono::seconds(20);
+  config.ranks.mode = Mode::fsdp;
+  config.ranks.world = world;
+  config.model.name = "gpt2-tiny";
+  config.data.kind = DataKind::published;
+  config.training.steps = 4;
+  config.training.batch = world;
+  config.training.seq = 4;
+  config.ranks.comm.timeout = std::chrono::seconds(20);
   return config;
 }
 

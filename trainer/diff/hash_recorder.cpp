@@ -34,20 +34,22 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin) {
 
 HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                            nlohmann::ordered_json settings, int rank)
-    : path_(config.hashes + "/rank." + std::to_string(rank)),
+    : path_(config.reports.hashes + "/rank." + std::to_string(rank)),
       rank_(rank),
-      last_step_(config.steps - 1),
-      first_replica_(rank < (config.mode == "ddp" ? 1 : config.shards())) {
+      last_step_(config.training.steps - 1),
+      first_replica_(rank < (config.ranks.mode == Mode::ddp ? 1 : config.shards())) {
   std::error_code unknown;  // the file can't be opened either, which says why
-  std::filesystem::create_directories(config.hashes, unknown);
+  std::filesystem::create_directories(config.reports.hashes, unknown);
   file_.open(path_);
-  if (!config.capture.empty()) capture_ = nlohmann::json::parse(config.capture).get<EventKey>();
+  if (!config.reports.capture.empty())
+    capture_ = nlohmann::json::parse(config.reports.capture).get<EventKey>();
   for (const auto& unit : layout.units)
     units_.insert(unit.name);
   for (const auto& parameter : layout.parameters)
     places_.emplace(parameter.name, places_.size());
-  settings.update({{"first_step", config.first_step}, {"steps", config.steps}});
-  write({{"processes", config.mode == "single" ? 1 : config.world}, {"settings", settings}});
+  settings.update({{"first_step", config.checkpoint.first_step}, {"steps", config.training.steps}});
+  write({{"processes", config.ranks.mode == Mode::single ? 1 : config.ranks.world},
+         {"settings", settings}});
 }
 
 Workload HashRecorder::observed(const Workload& workload) {

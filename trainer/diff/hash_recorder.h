@@ -13,9 +13,9 @@ namespace fsdp {
 // The bit_hash() of `tensor`, whose first element is number `begin` of a larger tensor.
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
-// Writes a line for each event of this rank to rank.R in the folder config.hashes. Each rank hashes
-// what it holds, so no collective is called; and it looks from outside at the code that is
-// compared. Of several replicas the first is recorded.
+// Writes a line for each event of this rank to rank.R in the folder config.reports.hashes. Each
+// rank hashes what it holds, so no collective is called; and it looks from outside at the code that
+// is compared. Of several replicas the first is recorded.
 class HashRecorder final : public CallObserver {
  public:
   // Runs with equal `settings` should have equal bits. Throws std::runtime_error naming a file that

@@ -41,29 +41,31 @@ bool lies_in(const std::string& path, const std::string& folder) {
 }  // namespace
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
-  app.add_option("--checkpoint-dir", config.checkpoint_dir,
+  app.add_option("--checkpoint-dir", config.checkpoint.dir,
                  "folder in which checkpoints are saved (docs/checkpoints.md)");
-  add_number(app, "--save-every", config.save_every, NumberRange<int64_t>{1, kMany},
+  add_number(app, "--save-every", config.checkpoint.save_every, NumberRange<int64_t>{1, kMany},
              "steps between checkpoints (default 1); the last step is saved in any case");
-  add_number(app, "--keep", config.keep, NumberRange<int64_t>{1, kMany},
+  add_number(app, "--keep", config.checkpoint.keep, NumberRange<int64_t>{1, kMany},
              "remove all checkpoints but so many, the latest (default: none is removed)");
-  add_choice(app, "--checkpoint-format", config.checkpoint_format, {"sharded", "full"},
+  const std::vector<std::pair<std::string, CheckpointFormat>> formats{
+      {"sharded", CheckpointFormat::sharded}, {"full", CheckpointFormat::full}};
+  add_choice(app, "--checkpoint-format", config.checkpoint.format, formats,
              "sharded (each rank writes what it owns) or full (one file of whole parameters, "
              "one of the optimizer's state) (default sharded)");
   app.add_option(
-      "--resume", config.resume,
+      "--resume", config.checkpoint.resume,
       "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
       "from the latest one in --checkpoint-dir, or begin if there is none");
 }
 
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {
-  if (config.resume == "auto") {
-    if (config.checkpoint_dir.empty()) throw UsageError("--resume auto: needs --checkpoint-dir");
-    config.resume = latest_step(config.checkpoint_dir) ? config.checkpoint_dir : "";
-    config.resumes_by_itself = true;
+  if (config.checkpoint.resume == "auto") {
+    if (config.checkpoint.dir.empty()) throw UsageError("--resume auto: needs --checkpoint-dir");
+    config.checkpoint.resume = latest_step(config.checkpoint.dir) ? config.checkpoint.dir : "";
+    config.checkpoint.resumes_by_itself = true;
   }
-  if (config.resume.empty()) return;
-  const Checkpoint checkpoint = checkpoint_at(config.resume);
+  if (config.checkpoint.resume.empty()) return;
+  const Checkpoint checkpoint = checkpoint_at(config.checkpoint.resume);
   const std::string name = "--resume " + checkpoint.folder + ": ";
   std::optional<int64_t> saved_parts;
   try {
@@ -78,48 +80,50 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   if (*saved_parts < 1 || *saved_parts > kMaxParts)
     throw UsageError(name + "has " + std::to_string(*saved_parts) + " parts of the batch");
   parts = saved_parts;
-  if (*parts % config.world != 0 && !started_rank()) {
-    throw UsageError("--world " + std::to_string(config.world) + ": the checkpoint has " +
+  if (*parts % config.ranks.world != 0 && !started_rank()) {
+    throw UsageError("--world " + std::to_string(config.ranks.world) + ": the checkpoint has " +
                      std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
                      "ranks whose number divides this, or give other --parts");
   }
 }
 
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
-  if (config.checkpoint_dir.empty()) {
+  if (config.checkpoint.dir.empty()) {
     for (const char* option : {"--save-every", "--keep", "--checkpoint-format"})
       if (app.count(option) > 0) throw UsageError(std::string(option) + ": needs --checkpoint-dir");
-  } else if (const auto latest = latest_step(config.checkpoint_dir);
-             latest && *latest > config.first_step) {
-    throw UsageError("--checkpoint-dir " + config.checkpoint_dir + ": has step " +
+  } else if (const auto latest = latest_step(config.checkpoint.dir);
+             latest && *latest > config.checkpoint.first_step) {
+    throw UsageError("--checkpoint-dir " + config.checkpoint.dir + ": has step " +
                      std::to_string(*latest) + " already; go on from it (--resume " +
-                     config.checkpoint_dir + "), or give another folder");
-  } else if (latest && !lies_in(config.resume, config.checkpoint_dir)) {
-    throw UsageError("--checkpoint-dir " + config.checkpoint_dir + ": has step " +
+                     config.checkpoint.dir + "), or give another folder");
+  } else if (latest && !lies_in(config.checkpoint.resume, config.checkpoint.dir)) {
+    throw UsageError("--checkpoint-dir " + config.checkpoint.dir + ": has step " +
                      std::to_string(*latest) +
                      " of another run than --resume; give another folder");
   }
-  if (!config.checkpoint_dir.empty())
-    check_output("--checkpoint-dir", config.checkpoint_dir,
-                 reason_not_to_fill(config.checkpoint_dir));
-  if (config.resume.empty()) return;
-  if (config.resumes_by_itself && config.steps == config.first_step) {
+  if (!config.checkpoint.dir.empty())
+    check_output("--checkpoint-dir", config.checkpoint.dir,
+                 reason_not_to_fill(config.checkpoint.dir));
+  if (config.checkpoint.resume.empty()) return;
+  if (config.checkpoint.resumes_by_itself &&
+      config.training.steps == config.checkpoint.first_step) {
     const auto self = started_rank();
     if (!self || self->rank == 0)
-      std::printf("%s has all %lld steps\n", config.checkpoint_dir.c_str(),
-                  static_cast<long long>(config.steps));
+      std::printf("%s has all %lld steps\n", config.checkpoint.dir.c_str(),
+                  static_cast<long long>(config.training.steps));
     std::exit(0);
   }
-  if (config.steps <= config.first_step)
-    throw UsageError("--steps " + std::to_string(config.steps) + ": the checkpoint has " +
-                     std::to_string(config.first_step) + " behind it; give more");
+  if (config.training.steps <= config.checkpoint.first_step)
+    throw UsageError("--steps " + std::to_string(config.training.steps) + ": the checkpoint has " +
+                     std::to_string(config.checkpoint.first_step) + " behind it; give more");
   const auto own = settings_of_run(config);
-  const Checkpoint saved = checkpoint_at(config.resume);
+  const Checkpoint saved = checkpoint_at(config.checkpoint.resume);
   const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
-    throw UsageError("--resume " + config.resume + ": was trained with " + difference);
+    throw UsageError("--resume " + config.checkpoint.resume + ": was trained with " + difference);
   const auto self = started_rank();
-  const std::string change = change_of_rate(config, steps_of(saved).value_or(config.steps));
+  const std::string change =
+      change_of_rate(config, steps_of(saved).value_or(config.training.steps));
   if (!change.empty() && (!self || self->rank == 0))
     std::fprintf(stderr, "fsdp train: %s\n", change.c_str());
   const int64_t parts = saved.number_in_run("/parts").value_or(0);

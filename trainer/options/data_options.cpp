@@ -1,12 +1,18 @@
 #include <base/plain_error.h>
 #include <command_line/command_line.h>
+#include <command_line/commit.h>
 #include <command_line/usage.h>
 #include <data/dataset.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
+#include <options/choices.h>
 #include <options/groups.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 namespace fsdp {
 namespace {
@@ -19,16 +25,16 @@ struct ModularRecipe {
   static constexpr double kLearningRate = 2e-3, kWeightDecay = 0.5, kClip = 1;
 };
 
-void take_modular(const CLI::App& app, TrainConfig& config, const DataOptions& data) {
+void resolve_modular(const CLI::App& app, TrainConfig& config, const GivenData& given) {
   if (app.count("--seq") > 0) throw UsageError("--seq: a row of modular addition has 3 tokens");
-  config.modulus = data.modulus.value_or(ModularRecipe::kModulus);
-  if (data.recipe.empty()) return;
+  config.data.modulus = given.modulus.value_or(ModularRecipe::kModulus);
+  if (!given.recipe) return;
   const auto unless_given = [&](const char* option, auto& value, const auto& of_recipe) {
     if (app.count(option) == 0) value = of_recipe;
   };
-  unless_given("--model", config.model, ModularRecipe::kModel);
-  unless_given("--eval-every", config.eval_every, ModularRecipe::kEvalEvery);
-  unless_given("--clip", config.clip, ModularRecipe::kClip);
+  unless_given("--model", config.model.name, ModularRecipe::kModel);
+  unless_given("--eval-every", config.data.eval_every, ModularRecipe::kEvalEvery);
+  unless_given("--clip", config.optimizer.clip, ModularRecipe::kClip);
   unless_given("--weight-decay", config.optimizer.weight_decay, ModularRecipe::kWeightDecay);
 }
 
@@ -47,72 +53,99 @@ void require_row(const std::string& path, int64_t seq, int64_t ids, const std::s
                    " are " + what);
 }
 
-}  // namespace
-
-void check_tokens(const TrainConfig& config) {
-  if (config.data != "tokens") return;
-  const std::string& path = config.tokens.front();
-  const int64_t all = token_file(path).size;
-  const bool two = config.tokens.size() > 1;
-  const int64_t held_out = two ? token_file(config.tokens.back()).size : all / 10;
-  require_row(path, config.seq, two ? all : all - held_out, "trained on");
-  if (config.eval_every > 0) require_row(config.tokens.back(), config.seq, held_out, "held out");
+void check_text(const TrainConfig& config) {
+  for (const std::string& path : config.data.text) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(path, unknown) && !unknown)
+      throw UsageError("--text " + path + ": no such file");
+    const bool folder = std::filesystem::is_directory(path, unknown);
+    if (!unknown && !folder && !std::filesystem::is_regular_file(path, unknown))
+      throw UsageError("--text " + path + ": is neither a plain file nor a folder");
+    if (access(path.c_str(), folder ? R_OK | X_OK : R_OK) != 0)
+      throw UsageError("--text " + path + ": " + std::strerror(errno));
+  }
 }
 
-void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data) {
-  add_choice(app, "--recipe", data.recipe, {"published", "modular"},
+// Throws UsageError if the files of --tokens are too short for a row.
+void check_tokens(const TrainConfig& config) {
+  if (config.data.kind != DataKind::tokens) return;
+  const std::string& path = config.data.tokens.front();
+  const int64_t all = token_file(path).size;
+  const bool two = config.data.tokens.size() > 1;
+  const int64_t held_out = two ? token_file(config.data.tokens.back()).size : all / 10;
+  require_row(path, config.training.seq, two ? all : all - held_out, "trained on");
+  if (config.data.eval_every > 0)
+    require_row(config.data.tokens.back(), config.training.seq, held_out, "held out");
+}
+
+}  // namespace
+
+void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
+  add_choice(app, "--recipe", given.recipe, choices_of({DataKind::published, DataKind::modular}),
              "data and settings together. published: random tokens, as they were published; "
              "modular: gpt2-tiny on --data modular, until it makes no mistake");
-  add_choice(app, "--data", config.data, {"text", "tokens", "modular", "pattern"},
+  add_choice(app, "--data", config.data.kind,
+             choices_of({DataKind::text, DataKind::tokens, DataKind::modular, DataKind::pattern}),
              "text, tokens, modular (a + b mod --modulus, a fifth of the pairs held out) or "
              "pattern (five tokens again and again, with noise) (default text)");
-  add_number(app, "--modulus", data.modulus, NumberRange<int64_t>{3, 1000},
+  add_number(app, "--modulus", given.modulus, NumberRange<int64_t>{3, 1000},
              "of --data modular (default 31)");
-  app.add_option("--text", config.text,
+  app.add_option("--text", config.data.text,
                  "files or folders (default: this repository's text); the last tenth is held out");
-  app.add_option("--tokens", config.tokens,
+  app.add_option("--tokens", config.data.tokens,
                  "of --data tokens: nanoGPT's or llm.c's file of ids, and one to hold out "
                  "(default: the last tenth)")
       ->expected(1, 2)
       ->type_name("FILE");
-  add_number(app, "--vocabulary", config.vocabulary, NumberRange<int64_t>{1, 1 << 24},
-             "ids of the model (default: its own, and 256 for text)");
-  add_number(app, "--eval-every", config.eval_every, NumberRange<int64_t>{1, kMany},
+  add_number(app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
              "steps; after so many, and after the last, print loss and accuracy on what is held "
              "out (default: never)");
 }
 
-void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data) {
-  const bool recipe = !data.recipe.empty();
-  if (recipe && !config.text.empty()) throw UsageError("--recipe and --text: give one of them");
+void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& given) {
+  const bool recipe = given.recipe.has_value();
+  if (recipe && !config.data.text.empty())
+    throw UsageError("--recipe and --text: give one of them");
   if (recipe && app.count("--data") > 0) throw UsageError("--recipe and --data: give one of them");
-  if (recipe) config.data = data.recipe;
-  if (config.data == "published" && config.eval_every > 0)
+  if (recipe) config.data.kind = *given.recipe;
+  if (config.data.kind == DataKind::published && config.data.eval_every > 0)
     throw UsageError("--eval-every: --recipe published holds nothing out: its tokens are random");
-  if (config.data != "text" && !config.text.empty())
-    throw UsageError("--text and --data " + config.data + ": give one of them");
-  if (!config.tokens.empty() && config.data != "tokens") {
+  if (config.data.kind != DataKind::text && !config.data.text.empty())
+    throw UsageError(std::string("--text and --data ") + to_string(config.data.kind) +
+                     ": give one of them");
+  if (!config.data.tokens.empty() && config.data.kind != DataKind::tokens) {
     if (app.count("--data") > 0 || recipe) throw UsageError("--tokens: needs --data tokens");
-    config.data = "tokens";
+    config.data.kind = DataKind::tokens;
   }
-  if (config.data == "tokens") {
-    if (config.tokens.empty()) throw UsageError("--data tokens: needs --tokens FILE");
-    for (const std::string& path : config.tokens)
+  if (config.data.kind == DataKind::tokens) {
+    if (config.data.tokens.empty()) throw UsageError("--data tokens: needs --tokens FILE");
+    for (const std::string& path : config.data.tokens)
       token_file(path);
   }
-  if (config.data == "modular") return take_modular(app, config, data);
-  if (data.modulus) throw UsageError("--modulus: needs --data modular");
+  if (config.data.kind == DataKind::modular) return resolve_modular(app, config, given);
+  if (given.modulus) throw UsageError("--modulus: needs --data modular");
 }
 
-Defaults defaults_of(const TrainConfig& config, const DataOptions& data) {
-  const ModelInfo& info = model_info(config.model);
-  const int64_t seq = config.data == "modular" ? kModularSeq : std::min(info.seq, info.context);
-  if (config.data == "published") return {info.steps, info.batch, seq, info.lr};
-  if (data.recipe == "modular")
-    return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.parts), seq,
+void resolve_text(TrainConfig& config) {
+  if (config.data.kind == DataKind::text && config.data.text.empty())
+    config.data.text = repository_text(source_root());
+}
+
+void check_data(const TrainConfig& config) {
+  check_text(config);
+  check_tokens(config);
+}
+
+Defaults defaults_of(const TrainConfig& config, const GivenData& given) {
+  const ModelInfo& info = model_info(config.model.name);
+  const int64_t seq =
+      config.data.kind == DataKind::modular ? kModularSeq : std::min(info.seq, info.context);
+  if (config.data.kind == DataKind::published) return {info.steps, info.batch, seq, info.lr};
+  if (given.recipe == DataKind::modular)
+    return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.training.parts), seq,
             ModularRecipe::kLearningRate};
   // A small batch that every number of parts can cut, and a rate at which small models learn.
-  return {100, round_up(8, config.parts), seq, 1e-3};
+  return {100, round_up(8, config.training.parts), seq, 1e-3};
 }
 
 }  // namespace fsdp

@@ -7,84 +7,146 @@
 #include <string>
 #include <vector>
 
-// The options of `./fsdp train` by what they are about. The functions that begin with add_ add them
-// to the program; the others come when the command line is read, and throw UsageError where options
-// contradict one another.
+// The options of `./fsdp train` by subject, in files of the same names. In each group
+// - add_..._options() adds the options to the program;
+// - resolve_...() fills in what depends on other options, when the command line has been read;
+// - check_...() throws UsageError if options contradict one another, or what is there.
+// parse_train_options() calls them in an order that it says.
 namespace fsdp {
 
-// What is trained on.
-struct DataOptions {
-  std::string recipe;  // published, modular; empty: none
+// ---- ranks ----
+
+// What its options say before it is resolved.
+struct GivenRanks {
+  std::string stack{"reference"}, link;
+  double timeout{300};  // [s]
+};
+void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world);
+// In a process that a launcher has started as a rank, the number of ranks is the launcher's. Throws
+// UsageError if options contradict it.
+void take_world_from_environment(TrainConfig& config, bool world_given);
+// Of the ranks that a launcher has started, as many train as share out the parts: after the loss of
+// a host the others go on with the parts, and so with the bits, that the run began with.
+void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts);
+void resolve_ranks(TrainConfig& config, const GivenRanks& given);
+// For ranks on GPUs it counts the GPUs without using them, since this process may fork.
+void check_ranks(const TrainConfig& config);
+// Comes when all settings of the sum over parts are known.
+void check_lost_host_option(const TrainConfig& config);
+
+// ---- model ----
+
+void add_model_options(CLI::App& app, TrainConfig& config);
+// Adds --init, whose folder goes into `folder`.
+void add_init_option(CLI::App& app, std::string& folder);
+// Without --model, takes the model of --init or --resume.
+void resolve_model(const CLI::App& app, TrainConfig& config);
+// Compares the folder of --init with the model, and reads no tensor.
+void check_init_option(const TrainConfig& config);
+
+// ---- data ----
+
+struct GivenData {
+  std::optional<DataKind> recipe;  // published or modular
   std::optional<int64_t> modulus;
 };
-void add_data_options(CLI::App& app, TrainConfig& config, DataOptions& data);
-// Settles what they say, except the default of --text. Comes before other defaults are filled in,
-// so that a recipe decides on them.
-void take_data(const CLI::App& app, TrainConfig& config, const DataOptions& data);
+void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given);
+// Resolves all but the default of --text. Comes before other defaults are filled in, so that a
+// recipe decides on them.
+void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& given);
+// Fills in the default of --text.
+void resolve_text(TrainConfig& config);
+// Comes when --seq is known: also refuses files of --tokens that are too short for a row.
+void check_data(const TrainConfig& config);
 
-// Throws UsageError if the files of --tokens are too short for a row. Comes when --seq is known.
-void check_tokens(const TrainConfig& config);
-
-// Throws UsageError unless the value of `option` is a regular expression, of at most 500
-// characters.
-void check_pattern(const std::string& option, const std::string& pattern);
-
-inline constexpr int64_t kMaxParts = 1 << 16;
-
-// What a run takes where no option says otherwise. Comes after take_data(), when the number of
+// What a run takes where no option says otherwise. Comes after resolve_data(), when the number of
 // parts is known.
 struct Defaults {
   int64_t steps, batch, seq;
   double lr;
 };
-Defaults defaults_of(const TrainConfig& config, const DataOptions& data);
+Defaults defaults_of(const TrainConfig& config, const GivenData& given);
 
-// The model. Where --model is not given, take_model() takes that of --init or --resume.
-void add_model_option(CLI::App& app, TrainConfig& config);
-void take_model(const CLI::App& app, TrainConfig& config);
+// ---- training ----
 
-// What the parameters begin with. check_init_option() compares the folder with the model, and reads
-// no tensor.
-void add_init_option(CLI::App& app, TrainConfig& config);
-void check_init_option(const TrainConfig& config);
+inline constexpr int64_t kMaxParts = 1 << 16;
 
+struct GivenTraining {
+  std::optional<int64_t> steps, batch, seq, parts;
+};
+void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& given);
+void resolve_parts(TrainConfig& config, const GivenTraining& given);
+void resolve_training(TrainConfig& config, const GivenTraining& given, const Defaults& defaults);
+void check_seq(const TrainConfig& config);
+void check_training(const TrainConfig& config);
+
+// ---- optimizer ----
+
+struct GivenOptimizer {
+  std::optional<double> lr;
+};
+void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& given);
+void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const Defaults& defaults);
+void check_norm_type_option(const CLI::App& app, const TrainConfig& config);
+void check_step_in_backward(const TrainConfig& config);  // what needs all gradients at a time
+void check_min_lr(const TrainConfig& config);
+
+// ---- sharding ----
+
+struct GivenSharding {
+  std::string strategy;  // one of strategy_names(), or empty
+  std::optional<int64_t> shard_size;
+};
+void add_sharding_options(CLI::App& app, TrainConfig& config, GivenSharding& given, int max_world);
 // What --strategy takes: our names and PyTorch's, in small letters.
 std::vector<std::string> strategy_names();
-// Settles what `strategy` says, one of the names or empty, and `shard_size`, the value of
-// --shard-size. `reshard_given`: --reshard-after-forward was given.
-void take_strategy(TrainConfig& config, const std::string& strategy,
-                   std::optional<int64_t> shard_size, bool reshard_given);
+// `reshard_given`: --reshard-after-forward was given.
+void resolve_strategy(TrainConfig& config, const GivenSharding& given, bool reshard_given);
 
-// --param-dtype, --reduce-dtype, --keep-fp32, --loss-scale and --growth-interval.
-struct PrecisionOptions {
+// ---- precision ----
+
+struct GivenPrecision {
   std::optional<std::string> loss_scale;
   std::optional<int64_t> growth_interval;
-
-  void add(CLI::App& app, TrainConfig& config);
-  // Settles config.precision.reduce_dtype and config.loss_scaler, which may be a checkpoint's.
-  void settle(const CLI::App& app, TrainConfig& config) const;
 };
+void add_precision_options(CLI::App& app, TrainConfig& config, GivenPrecision& given);
+// Resolves reduce_dtype and the loss scaler, which may be a checkpoint's.
+void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrecision& given);
 
-// What is saved and resumed. find_checkpoint_to_resume() reads which checkpoint --resume names, and
-// with how many parts it was trained: the default of `parts`. It comes before defaults are filled
-// in. check_checkpoint_options() compares this run with the one that was saved, and with the
-// checkpoints that are there; it comes when all settings are known.
-void add_checkpoint_options(CLI::App& app, TrainConfig& config);
-void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts);
-void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
+// ---- memory ----
 
-// Where the optimizer's state lies. A plan needs no such folder.
-void add_offload_options(CLI::App& app, TrainConfig& config);
+void add_memory_options(CLI::App& app, TrainConfig& config);
+// A plan needs no folder to offload to.
 void check_offload_options(const CLI::App& app, const TrainConfig& config, bool only_plans);
 
-// What ranks do when a host of others is lost. check_lost_host_option() comes when all settings of
-// the sum over parts are known.
-void add_lost_host_option(CLI::App& app, TrainConfig& config);
-void check_lost_host_option(const TrainConfig& config);
+// ---- checkpoint ----
 
-// The files that a run writes: --trace, --json and --log. check_output_options() refuses one that
-// can't be written, or that is one with another of them, with a text or with a checkpoint.
-void add_output_options(CLI::App& app, TrainConfig& config);
-void check_output_options(const CLI::App& app, const TrainConfig& config);
+void add_checkpoint_options(CLI::App& app, TrainConfig& config);
+// Reads which checkpoint --resume names, and with how many parts it was trained: the default of
+// `parts`. Comes before defaults are filled in.
+void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts);
+// Compares this run with the one that was saved, and with the checkpoints that are there. Comes
+// when all settings are known.
+void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
+
+// ---- reports ----
+
+void add_reports_options(CLI::App& app, TrainConfig& config);
+// Refuses a file that can't be written, or that is one with another file of a report, with a text
+// or with a checkpoint.
+void check_reports_options(const CLI::App& app, const TrainConfig& config);
+
+// ---- debug ----
+
+struct GivenDebug {
+  std::string fault;
+};
+void add_debug_options(CLI::App& app, TrainConfig& config, GivenDebug& given);
+void resolve_debug(TrainConfig& config, const GivenDebug& given);
+
+// ---- all ----
+
+// Prints on stderr which options were given and have no effect: a line for each, by one process.
+void name_unused_options(const CLI::App& app, const TrainConfig& config);
 
 }  // namespace fsdp

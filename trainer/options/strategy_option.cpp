@@ -39,8 +39,9 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
-void take_strategy(TrainConfig& config, const std::string& strategy,
-                   std::optional<int64_t> shard_size, bool reshard_given) {
+void resolve_strategy(TrainConfig& config, const GivenSharding& given, bool reshard_given) {
+  const std::string& strategy = given.strategy;
+  std::optional<int64_t> shard_size = given.shard_size;
   if (strategy.empty()) {
     if (shard_size) throw UsageError("--shard-size: needs --strategy hybrid");
     return;
@@ -51,21 +52,21 @@ void take_strategy(TrainConfig& config, const std::string& strategy,
     const auto self = started_rank();
     if (!shard_size && self && self->local_world_size > 0) shard_size = self->local_world_size;
     if (!shard_size) throw UsageError(name + ": needs --shard-size");
-    if (config.world % *shard_size != 0) {
+    if (config.ranks.world % *shard_size != 0) {
       throw UsageError("--shard-size " + std::to_string(*shard_size) + ": does not divide the " +
-                       std::to_string(config.world) + " ranks (--world)");
+                       std::to_string(config.ranks.world) + " ranks (--world)");
     }
-    config.shard_size = static_cast<int>(*shard_size);
+    config.sharding.shard_size = static_cast<int>(*shard_size);
   } else if (shard_size) {
     throw UsageError("--shard-size: needs --strategy hybrid, not " + strategy);
   } else if (shards == StrategyOption::Shards::one_rank) {
-    config.shard_size = 1;
+    config.sharding.shard_size = 1;
   }
   if (reshard) return;
-  if (reshard_given && config.reshard_after_forward) {
+  if (reshard_given && config.sharding.reshard_after_forward) {
     throw UsageError(name + ": keeps units after forward; leave out --reshard-after-forward on");
   }
-  config.reshard_after_forward = false;
+  config.sharding.reshard_after_forward = false;
 }
 
 }  // namespace fsdp

@@ -72,10 +72,10 @@ std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, i
                               const LayoutOf& layout, const TracesOf& traces) {
   std::map<int, ModelTraces> rehearsed;  // by checkpoint_every
   std::vector<Candidate> candidates;
-  for (const auto& strategy : strategies(base.world, machine.ranks_per_host)) {
+  for (const auto& strategy : strategies(base.ranks.world, machine.ranks_per_host)) {
     TrainConfig of_strategy = base;
-    of_strategy.shard_size = strategy.shard_size;
-    of_strategy.reshard_after_forward = strategy.reshards;
+    of_strategy.sharding.shard_size = strategy.shard_size;
+    of_strategy.sharding.reshard_after_forward = strategy.reshards;
     const ShardLayout units = layout(of_strategy);
     for (const int every : {0, 2, 1}) {
       for (const int limit : {1, 2, 4}) {
@@ -85,8 +85,8 @@ std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, i
                             .config = of_strategy,
                             .plan = {}};
         TrainConfig& config = candidate.config;
-        config.checkpoint_every = every;
-        config.limit = limit;
+        config.memory.activation_checkpoint_every = every;
+        config.sharding.limit = limit;
         if (!rehearsed.contains(every)) rehearsed[every] = traces(config, units);
         candidate.plan = make_plan(config, units, rehearsed[every], machine);
         candidates.push_back(std::move(candidate));

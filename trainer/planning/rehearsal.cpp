@@ -76,7 +76,7 @@ class Rehearsal {
       : config_(config), workload_(workload), layout_(layout), calls_(layout.units.size()) {
     {
       // What a constructor leaves beside parameters has memory only if it runs on the CPU.
-      const bool on_meta = config.mode == "fsdp" && config.meta_init;
+      const bool on_meta = config.ranks.mode == Mode::fsdp && config.sharding.meta_init;
       const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::rest);
       construct_on_meta([&] { model_ = workload_.build(); });
     }
@@ -85,7 +85,7 @@ class Rehearsal {
     parameters_ = distinct_parameters(*model_);
     for (size_t i = 0; i < parameters_.size(); ++i)
       place(i);
-    if (config.mode == "fsdp") watch_units();
+    if (config.ranks.mode == Mode::fsdp) watch_units();
   }
 
   ModelTraces traces() {
@@ -93,8 +93,8 @@ class Rehearsal {
     traces.has_activations = true;
     traces.begins = trace();
     const Arrangement arrangement = config_.arrangement();
-    adds_ = config_.mode == "fsdp" ? arrangement.turns_first && arrangement.turns > 1
-                                   : config_.precision.reduce_dtype != at::kFloat;
+    adds_ = config_.ranks.mode == Mode::fsdp ? arrangement.turns_first && arrangement.turns > 1
+                                             : config_.precision.policy.reduce_dtype != at::kFloat;
     if (adds_) traces.adds = trace();
     return traces;
   }
@@ -103,13 +103,13 @@ class Rehearsal {
   // Of param_dtype, as the ranks have it. Its gradient is moved as they move it.
   void place(size_t index) {
     auto& [name, tensor] = parameters_[index];
-    const MixedPrecisionPolicy precision = config_.precision_of(name);
+    const MixedPrecisionPolicy precision = config_.precision.policy_of(name);
     const MemoryScope scope(MemoryClass::gathered);
     tensor.set_data(at::empty(tensor.sizes(), tensor.options().dtype(precision.param_dtype)));
     if (!tensor.requires_grad()) return;
     register_post_accumulate_grad_hook(tensor, [this, index, precision] {
       at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-      if (config_.mode == "fsdp") {
+      if (config_.ranks.mode == Mode::fsdp) {
         const int64_t before = live_bytes::now()[MemoryClass::gradients];
         live_bytes::reclassify(gradient.storage().data_ptr(), MemoryClass::gradients);
         note(Kind::gradient, index);
@@ -152,7 +152,7 @@ class Rehearsal {
   void note(Kind kind, size_t index, bool last = true) {
     if (trace_ == nullptr) return;
     const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
-    if (config_.mode == "fsdp" && in_pass && !std::exchange(pass_began_, true))
+    if (config_.ranks.mode == Mode::fsdp && in_pass && !std::exchange(pass_began_, true))
       torch::autograd::Engine::get_default_engine().queue_callback([this] { note(Kind::end, 0); });
     auto& events = in_backward_ ? trace_->backward : trace_->forward;
     events.push_back({.kind = kind,
@@ -169,7 +169,7 @@ class Rehearsal {
 
   // The first of two calls makes the batch of the step, if the workload keeps it.
   ModelTrace trace() {
-    const bool training = config_.steps > 0;
+    const bool training = config_.training.steps > 0;
     const at::AutoGradMode gradients(training);
     ModelTrace trace;
     in_backward_ = false;

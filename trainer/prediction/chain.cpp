@@ -90,7 +90,7 @@ class Chain {
       const auto& [name, unit, offset, numel, trainable] = layout_.parameters[index];
       add_backward({.kind = Kind::gradient,
                     .index = index,
-                    .gradient_bytes = numel * config_.precision_of(name).param_bytes()});
+                    .gradient_bytes = numel * config_.precision.policy_of(name).param_bytes()});
     }
   }
 

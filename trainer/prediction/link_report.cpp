@@ -91,8 +91,8 @@ std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const E
 
 std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout& layout,
                                     const std::vector<Event>& events) {
-  if (!config.comm.link || config.mode != "fsdp") return std::nullopt;
-  const Link& link = *config.comm.link;
+  if (!config.ranks.comm.link || config.ranks.mode != Mode::fsdp) return std::nullopt;
+  const Link& link = *config.ranks.comm.link;
   const int turns = config.arrangement().turns;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
@@ -103,13 +103,13 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
     const ModelTraces traces = chain_of(config, layout, *units);
     const auto predict = [&](bool prefetch) {
       TrainConfig other = config;
-      other.prefetch = prefetch;
+      other.sharding.prefetch = prefetch;
       const Schedule scheduled = schedule(other, layout, 0, /*first=*/false, traces);
       const int64_t model = predict_step_time(scheduled, of_units(over(link))).total();
       return static_cast<double>(model + rest) * 1e-9;
     };
     measured.push_back(static_cast<double>(step.duration()) * 1e-9);
-    predicted.push_back(predict(config.prefetch));
+    predicted.push_back(predict(config.sharding.prefetch));
     without_prefetch.push_back(predict(false));
   }
   if (measured.empty()) return std::nullopt;

@@ -29,9 +29,9 @@ struct StepTimes {
   double without_prefetch;  // predicted in the same way
 };
 
-// Computes these times from the events of one rank. Returns nothing unless config.comm.link is
-// given and the mode is fsdp, two steps were recorded, and for each unit a module whose computing
-// was recorded (as where every block is a unit).
+// Computes these times from the events of one rank. Returns nothing unless config.ranks.comm.link
+// is given and the mode is fsdp, two steps were recorded, and for each unit a module whose
+// computing was recorded (as where every block is a unit).
 std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout& layout,
                                     const std::vector<Event>& events);
 

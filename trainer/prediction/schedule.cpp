@@ -26,7 +26,8 @@ class ShardedStep : public ScheduledStep {
     for (size_t unit = 0; unit < units_.size(); ++unit)
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
     for (const auto& parameter : layout.parameters)
-      precision_[parameter.unit] = config.precision_of(parameter.name);  // as that of its others
+      precision_[parameter.unit] =
+          config.precision.policy_of(parameter.name);  // as that of its others
     for (const auto& event : traces.begins.forward)
       if (event.kind == Kind::pre_forward && !root(event.index)) order_.push_back(event.index);
     const auto holds = [](const auto& outer, const auto& inner) {
@@ -70,7 +71,7 @@ class ShardedStep : public ScheduledStep {
         return add_gradient(event.index, event.gradient_bytes);
       case Kind::post_backward:
         if (event.last) post_backward(event.index);
-        if (config_.step_in_backward && !root(event.index)) step_reduced_units();
+        if (config_.optimizer.step_in_backward && !root(event.index)) step_reduced_units();
         return;
       case Kind::root_unread:
         return reshard_root();
@@ -92,7 +93,7 @@ class ShardedStep : public ScheduledStep {
     gather(order_, ++forwards_, window);
   }
   void post_forward(const ModelTrace::Event& event) {
-    const bool reshards = config_.reshard_after_forward && !root(event.index);
+    const bool reshards = config_.sharding.reshard_after_forward && !root(event.index);
     if (reshards || !training_) reshard(event.index);
     if (!root(event.index) && event.last) comes_back_.push_back(event.index);
   }
@@ -172,22 +173,22 @@ class ShardedStep : public ScheduledStep {
     const int ranks = arrangement_.shards;
     constexpr int64_t kSum = kDigits * kScalar;
     rest(kSum);
-    if (config_.norm_type == 2) {
+    if (config_.optimizer.norm_type == 2) {
       rest_for_a_while(kSum);
     } else {
       rest(kScalar);
       rest_for_a_while(5 * kElement + kScalar);
       rest(ranks * kScalar);
       call_on_scalars(Operation::all_gather, ranks, ranks, shard_, "norm");
-      rest_for_a_while(std::isfinite(config_.norm_type) ? kSum : kScalar);
+      rest_for_a_while(std::isfinite(config_.optimizer.norm_type) ? kSum : kScalar);
     }
-    if (std::isfinite(config_.norm_type))
+    if (std::isfinite(config_.optimizer.norm_type))
       call_on_scalars(Operation::all_reduce, kDigits, ranks, shard_, "norm");
-    rest(-kSum - (config_.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
+    rest(-kSum - (config_.optimizer.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
   }
 
   void update() override {
-    if (config_.step_in_backward) return step_reduced_units();
+    if (config_.optimizer.step_in_backward) return step_reduced_units();
     ScheduledStep::update();
   }
   void step_reduced_units() {
@@ -294,10 +295,10 @@ class ShardedStep : public ScheduledStep {
   }
 
   const int shard_;  // of every unit, that this rank holds
-  const std::vector<ParameterGroup> groups_{config_.parameter_groups()};
+  const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
   // Units on their way.
-  const size_t forward_window_{static_cast<size_t>(config_.limit_in_forward() - 1)};
-  const size_t backward_window_{static_cast<size_t>(config_.limit_in_backward() - 1)};
+  const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
+  const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
   std::vector<Unit> units_;
   std::vector<size_t> order_;       // of the calls of a forward, without the root's
@@ -314,9 +315,9 @@ class ReplicaStep : public ScheduledStep {
 
  private:
   void hold() override {
-    const auto groups = config_.parameter_groups();
+    const auto groups = config_.optimizer.parameter_groups();
     for (const auto& parameter : layout_.parameters) {
-      const MixedPrecisionPolicy precision = config_.precision_of(parameter.name);
+      const MixedPrecisionPolicy precision = config_.precision.policy_of(parameter.name);
       allocate(MemoryClass::gathered, padded(parameter) * precision.param_bytes());
       if (precision.rounds_parameters())
         allocate(MemoryClass::shards, padded(parameter) * kElement);
@@ -328,7 +329,7 @@ class ReplicaStep : public ScheduledStep {
     buckets_ = gradient_buckets(trainable_, kDdpBuckets);
   }
   int parts_of_a_rank() const override {
-    return config_.mode == "ddp" ? arrangement_.turns : arrangement_.parts();
+    return config_.ranks.mode == Mode::ddp ? arrangement_.turns : arrangement_.parts();
   }
   // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
   // to reduce them before, unless that is done once, after the last part.
@@ -352,15 +353,15 @@ class ReplicaStep : public ScheduledStep {
             kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{})};
   }
   const Arrangement& order() const override {
-    return config_.mode == "ddp" ? turns_ : arrangement_;
+    return config_.ranks.mode == Mode::ddp ? turns_ : arrangement_;
   }
   bool puts_aside() const override {
     return reduces_each() ? part_ > 0 : ScheduledStep::puts_aside();
   }
-  bool reduces_each() const { return config_.mode == "ddp" && !arrangement_.turns_first; }
+  bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !arrangement_.turns_first; }
   void reduce_last() override {
     reductions_.clear();
-    if (config_.mode == "ddp") reduce_buckets();
+    if (config_.ranks.mode == Mode::ddp) reduce_buckets();
   }
   void reduce_next_bucket() {
     const int64_t numel = buckets_.numels[reductions_.size()];
@@ -376,7 +377,7 @@ class ReplicaStep : public ScheduledStep {
   // By p_norm(): exact sums are added out of place.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
-    rest_for_a_while(config_.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
+    rest_for_a_while(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
   std::vector<size_t> places_;      // by parameter: how many trainable ones come before it
@@ -390,7 +391,8 @@ class ReplicaStep : public ScheduledStep {
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
                   const std::optional<ModelTraces>& given) {
   const ModelTraces traces = given ? *given : chain_of(config, layout);
-  if (config.mode == "fsdp") return ShardedStep(config, layout, rank, first, traces).build();
+  if (config.ranks.mode == Mode::fsdp)
+    return ShardedStep(config, layout, rank, first, traces).build();
   return ReplicaStep(config, layout, rank, first, traces).build();
 }
 

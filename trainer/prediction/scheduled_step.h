@@ -31,9 +31,10 @@ class ScheduledStep {
   Schedule build() {
     hold();
     allocate(MemoryClass::optimizer_state,
-             pinned_bytes(schedule_.state_file_bytes, config_.pinned));
+             pinned_bytes(schedule_.state_file_bytes, config_.memory.pinned));
     // What the parameters were loaded into is allocated before the first step.
-    if (!first_ || config_.first_step > 0 || !config_.init.empty()) allocate_state();
+    if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
+      allocate_state();
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
       if (training_ && puts_aside()) put_aside();
@@ -50,16 +51,17 @@ class ScheduledStep {
         play(event);
       free_added_sums();
     }
-    const bool one_sum = config_.mode == "single" || arrangement_.turns_first;
+    const bool one_sum = config_.ranks.mode == Mode::single || arrangement_.turns_first;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && arrangement_.turns_first) reduce_last();
     if (training_) rest_for_a_while(kNumber);  // of parts, by which gradients are divided
     rest(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
     call_on_scalars(Operation::all_reduce, sums,
-                    config_.mode == "single" ? 1 : arrangement_.ranks(), rank_, "metrics");
+                    config_.ranks.mode == Mode::single ? 1 : arrangement_.ranks(), rank_,
+                    "metrics");
     if (training_) {
       enter(Phase::optimizer);
-      if (config_.clip || config_.loss_scaler) clip();
+      if (config_.optimizer.clip || config_.precision.loss_scaler) clip();
       update();
     }
     return std::move(schedule_);
@@ -141,14 +143,14 @@ class ScheduledStep {
   const int rank_;
   const bool first_;
   const ModelTraces& traces_;
-  const bool training_{config_.steps > 0};
+  const bool training_{config_.training.steps > 0};
   const Arrangement arrangement_{config_.arrangement()};
   const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
   int part_{};                                            // of those of this rank
   Schedule schedule_;
 
  private:
-  bool in_files() const { return !config_.offload_dir.empty(); }
+  bool in_files() const { return !config_.memory.offload_dir.empty(); }
   void put_aside() {
     if (!in_files()) return;
     const auto [cls, bytes] = sum();

@@ -72,8 +72,8 @@ StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& time
     layout.units.push_back({name, 0, /*root=*/i == 0, /*trainable=*/true});
     layout.parameters.push_back({name + ".weight", i, 0, 0, /*trainable=*/true});
   }
-  config.mode = "fsdp";
-  config.steps = 1;
+  config.ranks.mode = Mode::fsdp;
+  config.training.steps = 1;
   const ModelTraces traces = chain_of(config, layout, times);
   return predict_step_time(schedule(config, layout, 0, /*first=*/false, traces),
                            of_units(call_time));

@@ -2,6 +2,7 @@
 
 #include <comm/communicator.h>
 #include <optim/read_item.h>
+#include <state/checkpoint_format.h>
 #include <state/model_state.h>
 
 #include <nlohmann/json.hpp>
@@ -20,8 +21,6 @@
 namespace fsdp {
 
 inline constexpr int kCheckpointVersion = 1;
-
-enum class CheckpointFormat { sharded, full };
 
 // The description of a checkpoint.
 struct Checkpoint {

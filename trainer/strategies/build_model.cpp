@@ -6,8 +6,8 @@
 namespace fsdp {
 
 std::shared_ptr<Module> build_model(const TrainConfig& config) {
-  torch::manual_seed(config.seed);
-  auto model = make_model(config.model, vocabulary_of(config));
+  torch::manual_seed(config.training.seed);
+  auto model = make_model(config.model.name, vocabulary_of(config));
   record_module_spans(*model);
   return model;
 }

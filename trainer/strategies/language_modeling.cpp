@@ -16,8 +16,8 @@ struct BatchOfStep {
 
 Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset) {
   const auto kept = std::make_shared<BatchOfStep>();
-  const auto loss = [=, rows = config.batch, seq = config.seq](Module& model, int part, int parts,
-                                                               int64_t step) {
+  const auto loss = [=, rows = config.training.batch, seq = config.training.seq](
+                        Module& model, int part, int parts, int64_t step) {
     if (kept->step != step) {
       kept->batch = {};  // before the next one takes memory
       *kept = {step, dataset->batch(step, rows, seq)};

@@ -8,11 +8,11 @@
 namespace fsdp {
 
 TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
-  if (config.offload_dir.empty()) return config;
+  if (config.memory.offload_dir.empty()) return config;
   const Schedule step = schedule(config, layout, rank);
-  config.optimizer.moments =
-      std::make_shared<StateFile>(config.offload_dir, step.state_file_bytes, config.pinned);
-  const NamelessFile room(config.offload_dir, step.put_aside_bytes, kSumsInFile);
+  config.optimizer.moments = std::make_shared<StateFile>(
+      config.memory.offload_dir, step.state_file_bytes, config.memory.pinned);
+  const NamelessFile room(config.memory.offload_dir, step.put_aside_bytes, kSumsInFile);
   return config;
 }
 

@@ -37,7 +37,7 @@ PartsStrategy::PartsStrategy(const TrainConfig& config, Workload workload, std::
       arrangement_(config.arrangement()),
       parts_(parts_of(arrangement_, rank)),
       plays_all_ranks_(!rank),
-      offload_dir_(config.offload_dir) {}
+      offload_dir_(config.memory.offload_dir) {}
 
 at::Tensor PartsStrategy::forward_backward(int64_t step) {
   begin();

@@ -57,10 +57,10 @@ class ReplicaStrategy : public PartsStrategy {
       : PartsStrategy(config, std::move(workload),
                       comm ? std::optional(comm->rank()) : std::nullopt),
         comm_(std::move(comm)),
-        device_(config.comm.device) {
+        device_(config.ranks.comm.device) {
     layout_ = std::move(layout);
     model_ = workload_.build();
-    groups_ = with_state_file(config, layout_, 0).parameter_groups();
+    groups_ = with_state_file(config, layout_, 0).optimizer.parameter_groups();
     pieces_.resize(groups_.size());
     piece_slots_.resize(groups_.size());
     move_parameters(config);
@@ -150,7 +150,7 @@ class ReplicaStrategy : public PartsStrategy {
   void move_parameters(const TrainConfig& config) {
     const at::NoGradGuard no_grad;
     for (auto& parameter : distinct_parameters(*model_)) {
-      const MixedPrecisionPolicy precision = config.precision_of(parameter.name);
+      const MixedPrecisionPolicy precision = config.precision.policy_of(parameter.name);
       const bool rounds = precision.rounds_parameters();
       const at::Tensor padded = in_padded_storage(
           parameter.tensor, device_, rounds ? MemoryClass::shards : MemoryClass::gathered);

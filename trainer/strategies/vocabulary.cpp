@@ -6,10 +6,11 @@
 namespace fsdp {
 
 int64_t vocabulary_of(const TrainConfig& config) {
-  if (config.vocabulary > 0) return config.vocabulary;
-  const int64_t own = model_info(config.model).vocabulary;
-  if (config.data != "text" && config.data != "modular") return own;
-  return std::max(own, config.data == "modular" ? config.modulus + 1 : 256);  // text is bytes
+  if (config.model.vocabulary > 0) return config.model.vocabulary;
+  const int64_t own = model_info(config.model.name).vocabulary;
+  if (config.data.kind != DataKind::text && config.data.kind != DataKind::modular) return own;
+  return std::max(
+      own, config.data.kind == DataKind::modular ? config.data.modulus + 1 : 256);  // text is bytes
 }
 
 }  // namespace fsdp

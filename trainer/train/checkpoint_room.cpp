@@ -12,7 +12,7 @@ namespace fsdp {
 int64_t room_for_checkpoints(const TrainConfig& config) {
   namespace fs = std::filesystem;
   std::error_code unknown;
-  fs::path folder = fs::absolute(config.checkpoint_dir, unknown);
+  fs::path folder = fs::absolute(config.checkpoint.dir, unknown);
   while (!fs::exists(folder, unknown) && folder.has_relative_path())
     folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, unknown);
@@ -26,13 +26,14 @@ void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& 
                                   int64_t room) {
   const bool moments = config.optimizer.kind == OptimizerOptions::Kind::adamw;
   const int64_t each = layout.numel() * (moments ? 3 : 1) * int64_t{sizeof(float)};
-  int64_t count =
-      (config.steps - 1) / config.save_every - config.first_step / config.save_every + 1;
+  int64_t count = (config.training.steps - 1) / config.checkpoint.save_every -
+                  config.checkpoint.first_step / config.checkpoint.save_every + 1;
   // While a checkpoint is written, those to keep are there too.
-  if (config.keep) count = std::min(count, *config.keep + 1);
-  if (config.steps == config.first_step || each <= 0 || count <= room / each) return;
+  if (config.checkpoint.keep) count = std::min(count, *config.checkpoint.keep + 1);
+  if (config.training.steps == config.checkpoint.first_step || each <= 0 || count <= room / each)
+    return;
   throw std::runtime_error(
-      "--checkpoint-dir " + config.checkpoint_dir + ": has " + with_commas(room) +
+      "--checkpoint-dir " + config.checkpoint.dir + ": has " + with_commas(room) +
       " bytes free, too few for " + counted(count, "checkpoint") + " of " + with_commas(each) +
       " bytes; give " + (room < each ? "" : "--keep, a larger --save-every or ") +
       "another folder");

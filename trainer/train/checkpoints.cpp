@@ -16,11 +16,11 @@ namespace fsdp {
 namespace {
 
 std::string not_saved(const TrainConfig& config, int64_t steps, const std::string& why) {
-  const auto latest = latest_step(config.checkpoint_dir);
-  return "--checkpoint-dir " + config.checkpoint_dir + ": step " + std::to_string(steps) +
+  const auto latest = latest_step(config.checkpoint.dir);
+  return "--checkpoint-dir " + config.checkpoint.dir + ": step " + std::to_string(steps) +
          " can't be saved: " + why +
          (latest ? "; go on from step " + std::to_string(*latest) + " (--resume " +
-                       config.checkpoint_dir + ") when that is mended"
+                       config.checkpoint.dir + ") when that is mended"
                  : "");
 }
 
@@ -28,12 +28,12 @@ std::string not_saved(const TrainConfig& config, int64_t steps, const std::strin
 std::string name_of_options(const TrainConfig& config) {
   const std::string usual = "run.toml";
   std::error_code unknown;
-  if (config.first_step == 0 ||
-      !std::filesystem::exists(config.checkpoint_dir + '/' + usual, unknown))
+  if (config.checkpoint.first_step == 0 ||
+      !std::filesystem::exists(config.checkpoint.dir + '/' + usual, unknown))
     return usual;
   char name[48];
   std::snprintf(name, sizeof name, "run-from-%06lld.toml",
-                static_cast<long long>(config.first_step));
+                static_cast<long long>(config.checkpoint.first_step));
   return name;
 }
 
@@ -43,38 +43,40 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
   const OptimizerOptions& optimizer = config.optimizer;
   const bool adamw = optimizer.kind == OptimizerOptions::Kind::adamw;
   nlohmann::ordered_json settings{
-      {"model", config.model},
-      {"recipe", config.data},
-      {"seed", config.seed},
-      {"batch", config.batch},
-      {"seq", config.seq},
+      {"model", config.model.name},
+      {"recipe", to_string(config.data.kind)},
+      {"seed", config.training.seed},
+      {"batch", config.training.batch},
+      {"seq", config.training.seq},
       {"parts", config.arrangement().parts()},
-      {"param_dtype", dtype_name(config.precision.param_dtype)},
-      {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
-      {"keep_fp32", config.keep_fp32},
-      {"scales_loss", config.loss_scaler.has_value()},
+      {"param_dtype", dtype_name(config.precision.policy.param_dtype)},
+      {"reduce_dtype", dtype_name(config.precision.policy.reduce_dtype)},
+      {"keep_fp32", config.precision.keep_fp32},
+      {"scales_loss", config.precision.loss_scaler.has_value()},
       {"optimizer", adamw ? "adamw" : "sgd"},
       {"lr", optimizer.lr},
       {"weight_decay", optimizer.weight_decay},
-      {"no_decay", config.no_decay},
-      {"clip", config.clip ? nlohmann::ordered_json(*config.clip) : nlohmann::ordered_json()},
-      {"norm_type", std::isinf(config.norm_type) ? nlohmann::ordered_json("inf")
-                                                 : nlohmann::ordered_json(config.norm_type)}};
+      {"no_decay", config.optimizer.no_decay},
+      {"clip", config.optimizer.clip ? nlohmann::ordered_json(*config.optimizer.clip)
+                                     : nlohmann::ordered_json()},
+      {"norm_type", std::isinf(config.optimizer.norm_type)
+                        ? nlohmann::ordered_json("inf")
+                        : nlohmann::ordered_json(config.optimizer.norm_type)}};
   if (adamw) {
     settings["betas"] = {optimizer.beta1, optimizer.beta2};
     settings["eps"] = optimizer.eps;
   }
-  if (config.vocabulary > 0) settings["vocabulary"] = config.vocabulary;
+  if (config.model.vocabulary > 0) settings["vocabulary"] = config.model.vocabulary;
   if (optimizer.lr_factor) {
-    settings["warmup"] = config.warmup;
-    settings["lr_decay"] = config.lr_decay;
-    settings["min_lr"] = config.min_lr;
+    settings["warmup"] = config.optimizer.warmup;
+    settings["lr_decay"] = to_string(config.optimizer.lr_decay);
+    settings["min_lr"] = config.optimizer.min_lr;
   }
-  if (config.data == "modular") settings["modulus"] = config.modulus;
-  settings["steps"] = config.steps;
-  for (const std::string& path : config.tokens)
+  if (config.data.kind == DataKind::modular) settings["modulus"] = config.data.modulus;
+  settings["steps"] = config.training.steps;
+  for (const std::string& path : config.data.tokens)
     settings["tokens"].push_back(std::filesystem::file_size(path));
-  if (config.data != "text") return settings;
+  if (config.data.kind != DataKind::text) return settings;
   Sha256 hash;
   hash.update(std::as_bytes(std::span(*text_of(config))));
   settings["text_sha256"] = hash.hex();
@@ -83,13 +85,13 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
 }
 
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config) {
-  config.resume = checkpoint.folder;
-  config.first_step = checkpoint.step;
+  config.checkpoint.resume = checkpoint.folder;
+  config.checkpoint.first_step = checkpoint.step;
   if (!checkpoint.run.contains("loss_scaler")) return;
   const auto number = [&](const std::string& name) {
     return checkpoint.number_in_run("/loss_scaler/" + name).value_or(0);
   };
-  config.loss_scaler =
+  config.precision.loss_scaler =
       LossScaler(number("scale"), number("growth_interval"), number("finite_steps"));
 }
 
@@ -112,51 +114,54 @@ std::string difference_of_runs(const nlohmann::ordered_json& saved,
 }
 
 std::string change_of_rate(const TrainConfig& config, int64_t saved_steps) {
-  if (config.lr_decay.empty() || saved_steps == config.steps) return "";
+  if (config.optimizer.lr_decay == LrDecay::none || saved_steps == config.training.steps) return "";
   TrainConfig before = config;
-  before.steps = saved_steps;
+  before.training.steps = saved_steps;
   char rates[160];
   std::snprintf(rates, sizeof rates, "step %lld has the rate %.4g, not %.4g",
-                static_cast<long long>(config.first_step + 1), config.lr_of(config.first_step),
-                before.lr_of(config.first_step));
-  return "--steps " + std::to_string(config.steps) + " beside " + std::to_string(saved_steps) +
-         " of the checkpoint: --lr-decay " + config.lr_decay + " now ends there, so " + rates +
+                static_cast<long long>(config.checkpoint.first_step + 1),
+                config.lr_of(config.checkpoint.first_step),
+                before.lr_of(config.checkpoint.first_step));
+  return "--steps " + std::to_string(config.training.steps) + " beside " +
+         std::to_string(saved_steps) + " of the checkpoint: --lr-decay " +
+         to_string(config.optimizer.lr_decay) + " now ends there, so " + rates +
          "; the run has other bits than one with these --steps from the beginning";
 }
 
 std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
-  if (config.init.empty()) return "";
-  load_hugging_face(config.init, strategy.state(), comm);
-  return "begins with the parameters in " + config.init;
+  if (config.model.init.empty()) return "";
+  load_hugging_face(config.model.init, strategy.state(), comm);
+  return "begins with the parameters in " + config.model.init;
 }
 
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
-  if (config.resume.empty()) return "";
-  load_checkpoint(config.resume, strategy.state(), strategy.locate(), comm);
-  return "goes on after step " + std::to_string(config.first_step) + " from " + config.resume;
+  if (config.checkpoint.resume.empty()) return "";
+  load_checkpoint(config.checkpoint.resume, strategy.state(), strategy.locate(), comm);
+  return "goes on after step " + std::to_string(config.checkpoint.first_step) + " from " +
+         config.checkpoint.resume;
 }
 
 std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
                         int64_t steps, Strategy& strategy, Communicator& comm) {
-  if (config.checkpoint_dir.empty()) return "";
-  if (steps % config.save_every != 0 && steps != config.steps) return "";
+  if (config.checkpoint.dir.empty()) return "";
+  if (steps % config.checkpoint.save_every != 0 && steps != config.training.steps) return "";
   live_bytes::enter(Phase::init);  // what saving takes is no step's
-  const auto format =
-      config.checkpoint_format == "full" ? CheckpointFormat::full : CheckpointFormat::sharded;
   try {
-    save_checkpoint(config.checkpoint_dir, format, steps, settings, strategy.state(), comm);
+    save_checkpoint(config.checkpoint.dir, config.checkpoint.format, steps, settings,
+                    strategy.state(), comm);
   } catch (const CollectiveError&) {
     throw;
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(not_saved(config, steps, error.what()));
   }
-  const bool first_of_run = steps - config.first_step <= config.save_every;
+  const bool first_of_run = steps - config.checkpoint.first_step <= config.checkpoint.save_every;
   agree_on_rank_0(comm, [&] {
-    if (first_of_run && !config.given.empty())  // so that the run can be repeated
-      write_text(config.checkpoint_dir, name_of_options(config), config.given);
-    if (config.keep) remove_old_checkpoints(config.checkpoint_dir, *config.keep);
+    if (first_of_run && !config.reports.given.empty())  // so that the run can be repeated
+      write_text(config.checkpoint.dir, name_of_options(config), config.reports.given);
+    if (config.checkpoint.keep)
+      remove_old_checkpoints(config.checkpoint.dir, *config.checkpoint.keep);
   });
-  return "saved step " + std::to_string(steps) + " in " + config.checkpoint_dir;
+  return "saved step " + std::to_string(steps) + " in " + config.checkpoint.dir;
 }
 
 }  // namespace fsdp

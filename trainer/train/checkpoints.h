@@ -25,18 +25,18 @@ std::string change_of_rate(const TrainConfig& config, int64_t saved_steps);
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 
-// Fills the parameters from config.init, if the run begins with those of a file. Returns a line
-// about it, or nothing. All ranks of `comm` call it together. Throws what load_hugging_face()
+// Fills the parameters from config.model.init, if the run begins with those of a file. Returns a
+// line about it, or nothing. All ranks of `comm` call it together. Throws what load_hugging_face()
 // throws.
 std::string load_init(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
-// Fills the strategy from config.resume, if a run is resumed. Returns a line about it, or
-// nothing. All ranks of `comm` call it together. Throws what load_checkpoint() throws.
+// Fills the strategy from config.checkpoint.resume, if a run is resumed. Returns a line about it,
+// or nothing. All ranks of `comm` call it together. Throws what load_checkpoint() throws.
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
-// Saves the strategy after so many steps, if config says so: every config.save_every steps, and
-// after the last one. Rank 0 saves its `settings`, which are settings_of_run(). Returns a line
-// about it, or nothing. All ranks of `comm` call it together. Throws what save_checkpoint()
+// Saves the strategy after so many steps, if config says so: every config.checkpoint.save_every
+// steps, and after the last one. Rank 0 saves its `settings`, which are settings_of_run(). Returns
+// a line about it, or nothing. All ranks of `comm` call it together. Throws what save_checkpoint()
 // throws.
 std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
                         int64_t steps, Strategy& strategy, Communicator& comm);

@@ -37,14 +37,15 @@ void for_each_tensor(const std::vector<StateRange>& ranges, const Action& action
 }  // namespace
 
 std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
-  config.world = ranks;
-  if (ranks % config.shard_size != 0 || config.parts % ranks != 0) return std::nullopt;
-  const std::string given = config.accumulate;
-  for (const std::string accumulate : {given.c_str(), "each", "last"}) {
-    config.accumulate = accumulate;
+  config.ranks.world = ranks;
+  if (ranks % config.sharding.shard_size != 0 || config.training.parts % ranks != 0)
+    return std::nullopt;
+  for (const Accumulate accumulate :
+       {config.training.accumulate, Accumulate::each, Accumulate::last}) {
+    config.training.accumulate = accumulate;
     // Parts that are added before they are sent are rounded once, in place of each.
-    const bool rounds_once =
-        accumulate == "last" && config.parts > ranks && config.precision != MixedPrecisionPolicy{};
+    const bool rounds_once = accumulate == Accumulate::last && config.training.parts > ranks &&
+                             config.precision.policy != MixedPrecisionPolicy{};
     if (!rounds_once && config.arrangement().is_one_tree()) return config;
   }
   return std::nullopt;

@@ -29,9 +29,10 @@ std::string to_string(const HeldOutResult& result) {
 }
 
 HeldOut::HeldOut(const TrainConfig& config, const Dataset& dataset)
-    : parts_(config.arrangement().parts()), device_(config.comm.device) {
-  rows_ = filled_up(dataset.held_out(kBatches * config.batch, config.seq), parts_);
-  rows_at_a_time_ = std::max<int64_t>(1, config.batch / parts_);
+    : parts_(config.arrangement().parts()), device_(config.ranks.comm.device) {
+  rows_ =
+      filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq), parts_);
+  rows_at_a_time_ = std::max<int64_t>(1, config.training.batch / parts_);
   asked_ = (rows_.targets != kNotAsked).sum().item<double>();
 }
 

@@ -6,15 +6,16 @@ namespace fsdp {
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
                                                     const TrainConfig& config,
                                                     const std::shared_ptr<Communicator>& world) {
-  if (config.mode != "fsdp" || config.shards() == config.world) return world;
-  return Communicator::create_hybrid(context, config.comm, config.shards());
+  if (config.ranks.mode != Mode::fsdp || config.shards() == config.ranks.world) return world;
+  return Communicator::create_hybrid(context, config.ranks.comm, config.shards());
 }
 
 std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImplementation& fsdp,
                                         const Workload& workload, const ShardLayout& layout,
                                         const std::shared_ptr<Communicator>& comm) {
-  if (config.mode == "fsdp") return fsdp.make_strategy(config, workload, comm);
-  return make_replica_strategy(config, workload, layout, config.mode == "ddp" ? comm : nullptr);
+  if (config.ranks.mode == Mode::fsdp) return fsdp.make_strategy(config, workload, comm);
+  return make_replica_strategy(config, workload, layout,
+                               config.ranks.mode == Mode::ddp ? comm : nullptr);
 }
 
 }  // namespace fsdp

@@ -13,18 +13,20 @@ namespace {
 // Returns what helps a run that needs too much memory of this machine, the best first.
 std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
   std::vector<std::string> ways;
-  const bool replicas = config.mode == "fsdp" && config.shards() < config.world;
-  if (config.mode == "ddp" && processes > 1) ways.emplace_back("--mode fsdp, which shards it");
-  if (replicas || (config.mode == "fsdp" && !config.reshard_after_forward))
+  const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;
+  if (config.ranks.mode == Mode::ddp && processes > 1)
+    ways.emplace_back("--mode fsdp, which shards it");
+  if (replicas || (config.ranks.mode == Mode::fsdp && !config.sharding.reshard_after_forward))
     ways.emplace_back("--strategy full");
-  if (config.mode == "ddp" && processes > 1) ways.emplace_back("fewer ranks");
+  if (config.ranks.mode == Mode::ddp && processes > 1) ways.emplace_back("fewer ranks");
   const bool adamw = config.optimizer.kind == OptimizerOptions::Kind::adamw;
-  if (adamw && config.offload_dir.empty())
+  if (adamw && config.memory.offload_dir.empty())
     ways.emplace_back("--offload optimizer --offload-dir DIR");
-  if (config.checkpoint_every == 0) ways.emplace_back("--checkpoint-activations all");
-  if (config.batch > config.arrangement().parts()) ways.emplace_back("a smaller --batch");
-  ways.emplace_back(config.mode == "fsdp" ? "ranks on more machines, started by torchrun"
-                                          : "a smaller --model");
+  if (config.memory.activation_checkpoint_every == 0)
+    ways.emplace_back("--checkpoint-activations all");
+  if (config.training.batch > config.arrangement().parts()) ways.emplace_back("a smaller --batch");
+  ways.emplace_back(config.ranks.mode == Mode::fsdp ? "ranks on more machines, started by torchrun"
+                                                    : "a smaller --model");
   return ways;
 }
 
@@ -45,10 +47,10 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
   std::string ways;
   for (const std::string& way : ways_to_need_less(config, processes))
     ways += (ways.empty() ? "" : ", or ") + way;
-  throw std::runtime_error("--mode " + config.mode + " of " + config.model + " needs " +
-                           with_commas(needed) + " bytes on " + counted(processes, "rank") +
-                           (traces ? "" : ", without activations,") + " and this machine has " +
-                           with_commas(memory) + "; take " + ways);
+  throw std::runtime_error(std::string("--mode ") + to_string(config.ranks.mode) + " of " +
+                           config.model.name + " needs " + with_commas(needed) + " bytes on " +
+                           counted(processes, "rank") + (traces ? "" : ", without activations,") +
+                           " and this machine has " + with_commas(memory) + "; take " + ways);
 }
 
 }  // namespace fsdp

@@ -51,35 +51,32 @@ std::vector<Trait> traits_of_run(const TrainConfig& config) {
 
 void require_one_run(const TrainConfig& config, const RankContext& context, Communicator& comm) {
   if (!context.hosts) return;
-  if (config.on_lost_host == "continue" && config.shards() < config.world &&
-      !context.on_one_host(Group::shards(context.rank, config.world, config.shards())))
+  if (config.ranks.on_lost_host == OnLostHost::continue_training &&
+      config.shards() < config.ranks.world &&
+      !context.on_one_host(Group::shards(context.rank, config.ranks.world, config.shards())))
     throw std::runtime_error("rank " + std::to_string(context.rank) +
                              ": --on-lost-host continue needs each replica on one host (" +
                              context.hosts->text() + "); give another --shard-size");
-  require_same(traits_of_run(config), context, comm,
-               [](const auto& what, const auto& of_rank_0, const auto& of_rank) {
-                 return "was started with other options, another text or another checkpoint than "
-                        "rank 0: " +
-                        what + ": " + of_rank_0 + " on rank 0, " + of_rank +
-                        " here; all ranks need the same";
-               });
-  if (config.checkpoint_dir.empty() || !context.hosts->several()) return;
-  const auto seen = std::filesystem::path(config.checkpoint_dir) /
+  const std::string settings =
+      settings_of_run(config).dump() + std::to_string(config.checkpoint.first_step);
+  require_equal(static_cast<int64_t>(std::hash<std::string>{}(settings)), context, comm,
+                "was started with other options, another text or another checkpoint than rank 0: "
+                "all ranks need the same");
+  if (config.checkpoint.dir.empty() || !context.hosts->several()) return;
+  const auto seen = std::filesystem::path(config.checkpoint.dir) /
                     (".seen-by-all-hosts-" + std::to_string(gather_from_ranks(comm, getpid())[0]));
   const auto remove = c10::make_scope_exit([&] {
     std::error_code unknown;
     if (context.rank == 0) std::filesystem::remove(seen, unknown);
   });
   if (context.rank == 0) {
-    std::filesystem::create_directories(config.checkpoint_dir);
+    std::filesystem::create_directories(config.checkpoint.dir);
     write_whole_file(seen, "");
   }
   comm.barrier(kState).wait();
-  require_same({{"whether the rank sees it", std::filesystem::exists(seen) ? "yes" : "no", {}}},
-               context, comm, [&](const auto&, const auto&, const auto&) {
-                 return "does not see --checkpoint-dir " + config.checkpoint_dir +
-                        " of rank 0: it must lie on a file system that all hosts share";
-               });
+  require_equal(std::filesystem::exists(seen), context, comm,
+                "does not see --checkpoint-dir " + config.checkpoint.dir +
+                    " of rank 0: it must lie on a file system that all hosts share");
 }
 
 }  // namespace fsdp

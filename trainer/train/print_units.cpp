@@ -37,7 +37,7 @@ std::vector<Numbers> numbers_of_units(const TrainConfig& config, const ShardLayo
   for (const auto& parameter : layout.parameters) {
     Numbers& unit = units[parameter.unit];
     unit += {1, parameter.trainable ? 1 : 0, parameter.numel, 0};
-    unit.gathered = unit.padded * config.precision_of(parameter.name).param_bytes();
+    unit.gathered = unit.padded * config.precision.policy_of(parameter.name).param_bytes();
   }
   return units;
 }
@@ -100,8 +100,8 @@ void print_units(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const auto self = started_rank();
   if (self && self->rank > 0) return;
   const auto layout = fsdp.shard_layout(config, language_modeling(config, nullptr));
-  std::printf("%s on %d %s, --wrap %s\n%s", config.model.c_str(), config.world,
-              config.world == 1 ? "rank" : "ranks", config.wrap.c_str(),
+  std::printf("%s on %d %s, --wrap %s\n%s", config.model.name.c_str(), config.ranks.world,
+              config.ranks.world == 1 ? "rank" : "ranks", config.sharding.wrap.c_str(),
               units_table(config, layout).c_str());
   std::fflush(stdout);
 }

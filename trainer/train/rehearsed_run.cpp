@@ -13,7 +13,7 @@ Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::Rehearsal peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
   std::optional<HeldOut> held_out;  // as a run has it
-  if (config.eval_every > 0) held_out.emplace(config, *dataset);
+  if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};
   if (config.on_cuda() || fsdp.construct_on_meta == nullptr) return run;

@@ -21,19 +21,19 @@ namespace {
 
 // " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
 std::string strategy_text(const TrainConfig& config) {
-  if (config.mode == "ddp" || config.shards() == config.world) return "";
-  return std::string(" (") + config.strategy() + ", " +
-         counted(config.world / config.shards(), "replica") + " of " +
+  if (config.ranks.mode == Mode::ddp || config.shards() == config.ranks.world) return "";
+  return std::string(" (") + config.sharding_strategy() + ", " +
+         counted(config.ranks.world / config.shards(), "replica") + " of " +
          counted(config.shards(), "rank") + ')';
 }
 
 // "parameters in bf16 but for ln, gradients sent in fp32, "; nothing in fp32.
 std::string precision_text(const TrainConfig& config) {
-  const MixedPrecisionPolicy& precision = config.precision;
+  const MixedPrecisionPolicy& precision = config.precision.policy;
   if (precision == MixedPrecisionPolicy{}) return "";
   return std::string("parameters in ") + dtype_name(precision.param_dtype) +
-         (config.keep_fp32.empty() ? "" : " but for " + config.keep_fp32) + ", gradients sent in " +
-         dtype_name(precision.reduce_dtype) + ", ";
+         (config.precision.keep_fp32.empty() ? "" : " but for " + config.precision.keep_fp32) +
+         ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
 }
 
 // "gloo"; "shm and gloo on 2 hosts" if shards and replicas communicate over either.
@@ -112,7 +112,7 @@ Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
 
 // Null if no step was trained, so that no state is allocated for it, and in a stack without it.
 Json state_hash(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
-  if (config.steps == 0) return nullptr;
+  if (config.training.steps == 0) return nullptr;
   try {
     return state_sha256(strategy.state(), comm);
   } catch (const NotStarted&) {
@@ -151,14 +151,15 @@ std::string predictions_of(const Json& line) {
 
 std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports) {
-  return config.mode + strategy_text(config) + " of " + config.model + ", " +
-         counted(config.world, "rank") +
-         (config.mode == "single" ? " played in turn"
-                                  : " over " + transport_text(transports, context)) +
+  return to_string(config.ranks.mode) + strategy_text(config) + " of " + config.model.name + ", " +
+         counted(config.ranks.world, "rank") +
+         (config.ranks.mode == Mode::single ? " played in turn"
+                                            : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
-         (config.parts > config.world ? ", " + counted(config.parts, "part") : "") + ", batch " +
-         std::to_string(config.batch) + " x " + std::to_string(config.seq) + " tokens, " +
-         counted(config.steps, "step");
+         (config.training.parts > config.ranks.world ? ", " + counted(config.training.parts, "part")
+                                                     : "") +
+         ", batch " + std::to_string(config.training.batch) + " x " +
+         std::to_string(config.training.seq) + " tokens, " + counted(config.training.steps, "step");
 }
 
 std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
@@ -180,12 +181,13 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
                 double sum_before, const std::vector<Call>& last_step,
                 const std::optional<ModelTraces>& traces, const Transports& transports) {
   const ShardLayout& layout = strategy.layout();
-  const Schedule step = schedule(config, layout, comm.rank(),
-                                 /*first=*/config.steps - config.first_step <= 1, traces);
+  const Schedule step =
+      schedule(config, layout, comm.rank(),
+               /*first=*/config.training.steps - config.checkpoint.first_step <= 1, traces);
   // On CUDA the bytes of the GPU alone are counted, and transports have their buffers on the host.
   const Transports counted = config.on_cuda() ? Transports("nccl") : transports;
   int64_t mismatches = 0;
-  const bool onednn = !config.on_cuda() && config.precision.rounds_parameters();
+  const bool onednn = !config.on_cuda() && config.precision.policy.rounds_parameters();
   const Json live = live_bytes_json(step, counted, onednn, mismatches);
   const auto peaks = gather_from_ranks(comm, live_bytes::peak_total());
   const auto all_mismatches = gather_from_ranks(comm, mismatches);
@@ -195,36 +197,38 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   ParameterSummary after;
   strategy.full_parameters([&](const auto&, const at::Tensor& p) { after.add(p); });
 
-  Json line{{"final", true},
-            {"param_sum", after.sum_fp32()},
-            {"param_sum_change", after.sum_fp64() - sum_before},
-            {"param_sha256", after.sha256()},
-            {"state_sha256", state_hash(config, strategy, comm)},
-            {"peak_bytes", peaks},
-            {"live_bytes", live},
-            {"live_bytes_mismatches",
-             std::accumulate(all_mismatches.begin(), all_mismatches.end(), int64_t{0})},
-            {"comm_bytes", bytes_by_key(last_step)},
-            {"comm_bytes_predicted", predict_comm_bytes(step)},
-            {"units", units_json(layout)},
-            {"params", layout.numel()},
-            {"world", config.world},
-            {"shard_size", layout.world_size},
-            {"strategy", config.mode == "fsdp" ? Json(config.strategy()) : Json(nullptr)},
-            {"checkpoint_every", config.checkpoint_every},
-            {"param_dtype", dtype_name(config.precision.param_dtype)},
-            {"reduce_dtype", dtype_name(config.precision.reduce_dtype)},
-            {"keep_fp32", config.keep_fp32},
-            {"threads", config.threads},
-            {"backend", comm.backend()},
-            {"batch", config.batch},
-            {"parts", config.arrangement().parts()},
-            {"seq", config.seq},
-            {"steps", config.steps},
-            {"first_step", config.first_step},
-            {"mode", config.mode},
-            {"model", config.model},
-            {"commit", config.commit.empty() ? Json(nullptr) : Json(config.commit)}};
+  Json line{
+      {"final", true},
+      {"param_sum", after.sum_fp32()},
+      {"param_sum_change", after.sum_fp64() - sum_before},
+      {"param_sha256", after.sha256()},
+      {"state_sha256", state_hash(config, strategy, comm)},
+      {"peak_bytes", peaks},
+      {"live_bytes", live},
+      {"live_bytes_mismatches",
+       std::accumulate(all_mismatches.begin(), all_mismatches.end(), int64_t{0})},
+      {"comm_bytes", bytes_by_key(last_step)},
+      {"comm_bytes_predicted", predict_comm_bytes(step)},
+      {"units", units_json(layout)},
+      {"params", layout.numel()},
+      {"world", config.ranks.world},
+      {"shard_size", layout.world_size},
+      {"strategy",
+       config.ranks.mode == Mode::fsdp ? Json(config.sharding_strategy()) : Json(nullptr)},
+      {"checkpoint_every", config.memory.activation_checkpoint_every},
+      {"param_dtype", dtype_name(config.precision.policy.param_dtype)},
+      {"reduce_dtype", dtype_name(config.precision.policy.reduce_dtype)},
+      {"keep_fp32", config.precision.keep_fp32},
+      {"threads", config.ranks.threads},
+      {"backend", comm.backend()},
+      {"batch", config.training.batch},
+      {"parts", config.arrangement().parts()},
+      {"seq", config.training.seq},
+      {"steps", config.training.steps},
+      {"first_step", config.checkpoint.first_step},
+      {"mode", to_string(config.ranks.mode)},
+      {"model", config.model.name},
+      {"commit", config.reports.commit.empty() ? Json(nullptr) : Json(config.reports.commit)}};
   const Json times = step_seconds(config, layout);
   if (!times.is_null()) line["step_seconds"] = times;
   if (config.on_cuda()) {

@@ -8,9 +8,9 @@ namespace fsdp {
 Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fsdp,
                          std::shared_ptr<const Dataset> dataset) {
   Workload workload = language_modeling(config, std::move(dataset));
-  if (config.checkpoint_every == 0) return workload;
+  if (config.memory.activation_checkpoint_every == 0) return workload;
   workload.build = [build = workload.build, checkpoint_blocks = fsdp.checkpoint_blocks,
-                    every = config.checkpoint_every] {
+                    every = config.memory.activation_checkpoint_every] {
     auto model = build();
     checkpoint_blocks(*model, every);
     return model;

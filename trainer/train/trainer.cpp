@@ -30,32 +30,33 @@ namespace {
 class RunTimeline {
  public:
   RunTimeline(const TrainConfig& config, int processes) : config_(config) {
-    if (!config.trace.empty() || config.comm.link) log_ = EventLog::create(processes);
+    if (!config.reports.trace.empty() || config.ranks.comm.link) log_ = EventLog::create(processes);
   }
 
   std::optional<Recorder> record(int rank) const {
     if (log_ == nullptr) return std::nullopt;
-    return std::optional<Recorder>(std::in_place, log_, rank, config_.comm.clock);
+    return std::optional<Recorder>(std::in_place, log_, rank, config_.ranks.comm.clock);
   }
 
   // Throws std::runtime_error naming a file that can't be written.
   void write(const std::string& failure) const {
-    if (config_.trace.empty()) return;
+    if (config_.reports.trace.empty()) return;
     uint64_t dropped = 0;
     for (int rank = 0; rank < log_->world_size(); ++rank)
       dropped = std::max(dropped, log_->dropped(rank));
-    write_whole_file(config_.trace,
-                     timeline_writer(config_.trace)(timeline_of(*log_, title(), failure)));
+    write_whole_file(config_.reports.trace,
+                     timeline_writer(config_.reports.trace)(timeline_of(*log_, title(), failure)));
     const std::string lost =
         " (without the first " + std::to_string(dropped) + " events of a rank)";
-    std::printf("timeline: %s%s\n", config_.trace.c_str(), dropped > 0 ? lost.c_str() : "");
+    std::printf("timeline: %s%s\n", config_.reports.trace.c_str(), dropped > 0 ? lost.c_str() : "");
     std::fflush(stdout);
   }
 
  private:
   std::string title() const {
-    return config_.mode + " of " + config_.model + ", " + counted(config_.world, "rank") +
-           (config_.mode == "single" ? " played in turn" : "");
+    return to_string(config_.ranks.mode) + std::string(" of ") + config_.model.name + ", " +
+           counted(config_.ranks.world, "rank") +
+           (config_.ranks.mode == Mode::single ? " played in turn" : "");
   }
 
   const TrainConfig& config_;
@@ -64,42 +65,44 @@ class RunTimeline {
 
 // Before ranks start: throws std::invalid_argument if the text is too short to train on.
 void require_a_row_of_text(const TrainConfig& config) {
-  const auto bytes = static_cast<int64_t>(config.text_content->size());
+  const auto bytes = static_cast<int64_t>(config.data.text_content->size());
   const int64_t trained = bytes - bytes / 10;
-  const int64_t least = config.eval_every > 0 ? std::min(trained, bytes / 10) : trained;
-  if (least > config.seq) return;
-  throw std::invalid_argument("--text: a row takes " + std::to_string(config.seq + 1) +
-                              " bytes (--seq " + std::to_string(config.seq) + "), and only " +
-                              std::to_string(least) + " of the text's are " +
-                              (trained > config.seq ? "held out" : "trained on"));
+  const int64_t least = config.data.eval_every > 0 ? std::min(trained, bytes / 10) : trained;
+  if (least > config.training.seq) return;
+  throw std::invalid_argument("--text: a row takes " + std::to_string(config.training.seq + 1) +
+                              " bytes (--seq " + std::to_string(config.training.seq) +
+                              "), and only " + std::to_string(least) + " of the text's are " +
+                              (trained > config.training.seq ? "held out" : "trained on"));
 }
 
 // Makes the settings those of a rank that takes the place of another one, which has left `run`.
 void take_over(const RankContext& context, const nlohmann::ordered_json& run, TrainConfig& config) {
   config = with_ranks(config, context.world_size).value();
-  config.comm.fault.reset();
-  go_on_from({.folder = config.resume, .step = *Handover::current->steps(), .run = run}, config);
+  config.ranks.comm.fault.reset();
+  go_on_from({.folder = config.checkpoint.resume, .step = *Handover::current->steps(), .run = run},
+             config);
 }
 
 }  // namespace
 
 int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
                  const std::string& program) {
-  if (given.print_units) {
+  if (given.reports.print_units) {
     print_units(given, fsdp);
     return 0;
   }
-  if (given.print_settings) {
+  if (given.reports.print_settings) {
     std::printf("%s\n", settings_of_run(given).dump().c_str());
     return 0;
   }
   TrainConfig config = given;
   // A rank that is replayed writes over no file of the recorded run.
   if (std::getenv("FSDP_REPLAY") != nullptr)
-    config.json = config.log = config.trace = config.profile = "";
-  if (config.data == "text") config.text_content = text_of(config);  // once, for all ranks
-  if (config.text_content) require_a_row_of_text(config);
-  const int processes = config.mode == "single" ? 1 : config.world;
+    config.reports.json = config.reports.log = config.reports.trace = config.reports.profile = "";
+  if (config.data.kind == DataKind::text)
+    config.data.text_content = text_of(config);  // once, for all ranks
+  if (config.data.text_content) require_a_row_of_text(config);
+  const int processes = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
     nlohmann::ordered_json handed;
@@ -112,18 +115,19 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     } else {
       counting_allocator::install();
       // Who puts state into files has no memory to spare.
-      if (!config.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
+      if (!config.memory.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);
-    poison::enable(config.poison);
-    at::set_num_threads(config.threads);
+    poison::enable(config.debug.poison);
+    at::set_num_threads(config.ranks.threads);
     const Rehearsed run = rehearsed(config, fsdp);
     const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
     train_rank(config, fsdp, context, run, handed);
     return 0;
   };
   std::function<int(int)> after_loss;
-  if (config.on_lost_host == "continue" && config.shards() < config.world)
+  if (config.ranks.on_lost_host == OnLostHost::continue_training &&
+      config.shards() < config.ranks.world)
     after_loss = [&config](int ranks) { return ranks_that_go_on(config, ranks); };
   const int status = start(
       processes, train, program,
@@ -136,9 +140,9 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
           return false;
         }
       },
-      config.comm.timeout, after_loss);
+      config.ranks.comm.timeout, after_loss);
   const auto self = started_rank();
-  const auto& fault = config.comm.fault;
+  const auto& fault = config.ranks.comm.fault;
   if (status == 0 && fault && (!self || self->rank == fault->rank)) {
     std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %s calls\n",
                  program.c_str(), fault->rank, std::to_string(fault->at + 1).c_str());

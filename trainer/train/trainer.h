@@ -19,10 +19,10 @@ struct FsdpImplementation {
 };
 
 // Trains as `config` says, or only prints the units. Starts the ranks, or joins them as start()
-// does, and shows progress on stdout. config.json is written when training ends: whole, or up to
-// the step whose loss or norm is not finite. config.trace is written however the run ends. Returns
-// the exit status, and prints a failure on stderr after the name `program`. The calling process
-// must not have run a torch operator.
+// does, and shows progress on stdout. config.reports.json is written when training ends: whole, or
+// up to the step whose loss or norm is not finite. config.reports.trace is written however the run
+// ends. Returns the exit status, and prints a failure on stderr after the name `program`. The
+// calling process must not have run a torch operator.
 int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
                  const std::string& program = "");
 

@@ -53,36 +53,36 @@ class TrainingRun {
         context_(context),
         handed_(handed),
         traces_(run.traces),
-        comm_(Communicator::create(context, config.comm)),
+        comm_(Communicator::create(context, config.ranks.comm)),
         strategy_comm_(strategy_communicator(context, config, comm_)),
         dataset_(make_dataset(config)),
-        scaler_(config.loss_scaler),
-        telemetry_(config.steps, leads() ? config.json : "",
+        scaler_(config.precision.loss_scaler),
+        telemetry_(config.training.steps, leads() ? config.reports.json : "",
                    /*lines_only=*/context.hosts != nullptr) {
     require_one_run(config, context, *comm_);
-    if (leads() && !config.log.empty()) {
-      log_.emplace(config.log);
-      if (handed_.is_null()) log_->go_on_after(config.first_step);
-      meter_.emplace(config.comm.clock);
+    if (leads() && !config.reports.log.empty()) {
+      log_.emplace(config.reports.log);
+      if (handed_.is_null()) log_->go_on_after(config.checkpoint.first_step);
+      meter_.emplace(config.ranks.comm.clock);
     }
     const auto dataset = meter_ ? meter_->measured(dataset_) : dataset_;
     workload_ = workload_of_run(config, fsdp, dataset);
-    if (!config.hashes.empty()) {
+    if (!config.reports.hashes.empty()) {
       hashes_.emplace(config, run.layout, settings_of_run(config), context.rank);
       workload_ = hashes_->observed(workload_);
     }
     if (leads() && handed_.is_null()) telemetry_.say(description(config, context, transports()));
     if (!config.on_cuda()) require_memory(run);
-    if (leads() && handed_.is_null() && !config.checkpoint_dir.empty()) {
-      remove_unfinished_checkpoints(config.checkpoint_dir);
+    if (leads() && handed_.is_null() && !config.checkpoint.dir.empty()) {
+      remove_unfinished_checkpoints(config.checkpoint.dir);
       require_room_for_checkpoints(config, run.layout, room_for_checkpoints(config));
     }
     strategy_ = make_strategy(config, fsdp, workload_, run.layout, strategy_comm_);
     check_keep_fp32(config, run.layout);
     if (scaler_) strategy_->set_loss_scale(scaler_->scale());
-    if (config.eval_every > 0) held_out_.emplace(config, *dataset_);
+    if (config.data.eval_every > 0) held_out_.emplace(config, *dataset_);
     if (!leads()) return;
-    if (!config.checkpoint_dir.empty()) settings_ = settings_of_run(config);
+    if (!config.checkpoint.dir.empty()) settings_ = settings_of_run(config);
     if (!handed_.is_null()) return;
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
@@ -120,11 +120,12 @@ class TrainingRun {
     } else {
       take_over();
     }
-    if (config_.steps == 0) evaluate();
-    for (int64_t step = config_.first_step; step < config_.steps; ++step) {
-      if (step == std::max(config_.first_step, config_.steps - kProfiledSteps)) begin_profile();
+    if (config_.training.steps == 0) evaluate();
+    for (int64_t step = config_.checkpoint.first_step; step < config_.training.steps; ++step) {
+      if (step == std::max(config_.checkpoint.first_step, config_.training.steps - kProfiledSteps))
+        begin_profile();
       train(step);
-      if (profile_ && step + 1 == config_.steps) profile_->write(config_.profile);
+      if (profile_ && step + 1 == config_.training.steps) profile_->write(config_.reports.profile);
       follow_up(step + 1);
     }
     auto line =
@@ -140,13 +141,13 @@ class TrainingRun {
   }
 
   void begin_profile() {
-    if (leads() && !config_.profile.empty()) profile_.emplace(config_.comm.device);
+    if (leads() && !config_.reports.profile.empty()) profile_.emplace(config_.ranks.comm.device);
   }
 
   void begin() {
     say(load_init(config_, *strategy_, *comm_));
     say(resume(config_, *strategy_, *comm_));
-    if (hashes_) hashes_->record(What::initial, config_.first_step, *strategy_);
+    if (hashes_) hashes_->record(What::initial, config_.checkpoint.first_step, *strategy_);
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
     sum_before_ = before.sum_fp64();
@@ -200,12 +201,13 @@ class TrainingRun {
     followed_up_ = handed_["followed_up"];
     for (const auto& loss : handed_["losses"])
       add_loss(loss.is_null() ? NAN : loss.get<double>());
-    const int64_t step = config_.first_step;
-    say("goes on after step " + std::to_string(step) + " with " + counted(config_.world, "rank") +
-        " on " + counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
+    const int64_t step = config_.checkpoint.first_step;
+    say("goes on after step " + std::to_string(step) + " with " +
+        counted(config_.ranks.world, "rank") + " on " +
+        counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
     // As rank 0 says, since each stopped at a place of its own.
     const bool saved =
-        !config_.checkpoint_dir.empty() && latest_step(config_.checkpoint_dir) == step;
+        !config_.checkpoint.dir.empty() && latest_step(config_.checkpoint.dir) == step;
     const int64_t done = gather_from_ranks(*comm_, followed_up_ == step ? 2 : saved)[0];
     if (done < 2) follow_up(step, done == 1);
     followed_up_ = step;
@@ -232,7 +234,8 @@ class TrainingRun {
   }
 
   void train(int64_t step) {
-    if (step == config_.first_step + 1) {  // from here on there is optimizer state in every phase
+    if (step == config_.checkpoint.first_step +
+                    1) {  // from here on there is optimizer state in every phase
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
@@ -244,7 +247,7 @@ class TrainingRun {
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(step));
     const auto start = std::chrono::steady_clock::now();
     const MeanOverRanks loss = mean_of(strategy_->forward_backward(step));
-    if (hashes_ && !(config_.step_in_backward && config_.mode == "fsdp"))
+    if (hashes_ && !(config_.optimizer.step_in_backward && config_.ranks.mode == Mode::fsdp))
       hashes_->record(What::reduced, step, *strategy_);
     const uint64_t optimizer_span = begin_span(EventKind::optimizer, "");
     if (meter_) meter_->begin_optimizer();
@@ -252,12 +255,13 @@ class TrainingRun {
     // Who makes the update knows that all others have what theirs need.
     if (Handover::current) comm_->barrier(kMetrics).wait();
     const std::optional<double> norm = finish_step();
-    if (step == config_.first_step) {
+    if (step == config_.checkpoint.first_step) {
       comm_->end_first_iteration();
       strategy_comm_->end_first_iteration();
     }
-    require_finite("in step " + std::to_string(step + 1) + " of " + std::to_string(config_.steps),
-                   loss, norm);
+    require_finite(
+        "in step " + std::to_string(step + 1) + " of " + std::to_string(config_.training.steps),
+        loss, norm);
   }
 
   void begin_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
@@ -270,7 +274,8 @@ class TrainingRun {
   }
 
   void evaluate_held_out_if_due(int64_t steps) {
-    if (!held_out_ || (steps % config_.eval_every != 0 && steps != config_.steps)) return;
+    if (!held_out_ || (steps % config_.data.eval_every != 0 && steps != config_.training.steps))
+      return;
     const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
     if (log_) log_line_["held_out"] = {{"loss", result.loss}, {"accuracy", result.accuracy}};
     char seconds[48];
@@ -292,10 +297,10 @@ class TrainingRun {
 
   // Clips the gradients. Their norm, if it is known: they are clipped, or the loss is scaled.
   std::optional<double> norm_of_gradients(int64_t step) {
-    if (!config_.clip && !scaler_) return std::nullopt;
+    if (!config_.optimizer.clip && !scaler_) return std::nullopt;
     constexpr double kNoClip = std::numeric_limits<double>::infinity();
-    const double norm =
-        strategy_->clip_grad_norm(config_.clip.value_or(kNoClip), config_.norm_type);
+    const double norm = strategy_->clip_grad_norm(config_.optimizer.clip.value_or(kNoClip),
+                                                  config_.optimizer.norm_type);
     if (hashes_) hashes_->record_norm(step, norm);
     if (hashes_) hashes_->record(What::clipped, step, *strategy_);
     return norm;
@@ -326,7 +331,8 @@ class TrainingRun {
     if (meter_) meter_->end_step();
     last_log_ = take_log();
     if (!leads()) return norm;
-    const double tokens_per_s = static_cast<double>(config_.batch * config_.seq) / seconds.count();
+    const double tokens_per_s =
+        static_cast<double>(config_.training.batch * config_.training.seq) / seconds.count();
     telemetry_.step(step, losses_.back(), tokens_per_s, norm, live_bytes::now().total);
     if (log_) begin_log_line(step, tokens_per_s, norm);
     return norm;
@@ -341,7 +347,7 @@ class TrainingRun {
     const int64_t before = scaler_->scale();
     scaler_->update(finite);
     strategy_->set_loss_scale(scaler_->scale());
-    if (!config_.checkpoint_dir.empty()) settings_["loss_scaler"] = to_json(*scaler_);
+    if (!config_.checkpoint.dir.empty()) settings_["loss_scaler"] = to_json(*scaler_);
     if (finite) return;
     ++skipped_steps_;
     say("step " + std::to_string(step + 1) + " is skipped: with a loss scale of " +
@@ -353,7 +359,7 @@ class TrainingRun {
   void require_finite(const std::string& when, const MeanOverRanks& loss,
                       std::optional<double> norm) {
     const bool finite_loss = std::isfinite(loss.mean());
-    if (config_.allow_nan || (finite_loss && std::isfinite(norm.value_or(0)))) return;
+    if (config_.training.allow_nan || (finite_loss && std::isfinite(norm.value_or(0)))) return;
     std::string what = "the norm of the gradients is " + std::to_string(norm.value_or(0));
     if (!finite_loss) {
       const auto broken = gather_from_ranks(*comm_, !std::isfinite(loss.own()));
@@ -405,7 +411,7 @@ class TrainingRun {
   double sum_before_{};         // of the parameters
   std::optional<Pending> pending_;
   std::vector<StateRange> ranges_;  // of the strategy, if another rank may take this one's place
-  int64_t steps_done_{config_.first_step}, followed_up_{config_.first_step};
+  int64_t steps_done_{config_.checkpoint.first_step}, followed_up_{config_.checkpoint.first_step};
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ ZIGLANG = "0.17.1"
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
     trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp trainer/config/arrangement.cpp
-    trainer/config/train_config.cpp common/optim/gradient_buckets.cpp common/optim/group_of.cpp
+    trainer/config/train_config.cpp trainer/config/words.cpp common/optim/gradient_buckets.cpp common/optim/group_of.cpp
     common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp common/memory/phase_to_string.cpp
     common/memory/memory_class.cpp
 """.split()

@@ -39,16 +39,21 @@ at::ScalarType dtype_of(const std::string& name) {
   return name == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
+Mode mode_of(const std::string& word) {
+  if (word == to_string(Mode::single)) return Mode::single;
+  return word == to_string(Mode::ddp) ? Mode::ddp : Mode::fsdp;
+}
+
 TrainConfig config_of(const Settings& settings) {
   TrainConfig config;
-  config.mode = settings.mode;
-  config.world = settings.world;
-  config.steps = 3;
-  config.wrap = settings.wrap;
-  config.shard_size = settings.shard_size == settings.world ? 0 : settings.shard_size;
-  config.reshard_after_forward = settings.reshard;
-  config.limit = settings.limit;
-  config.precision = {dtype_of(settings.param_dtype), dtype_of(settings.reduce_dtype)};
+  config.ranks.mode = mode_of(settings.mode);
+  config.ranks.world = settings.world;
+  config.training.steps = 3;
+  config.sharding.wrap = settings.wrap;
+  config.sharding.shard_size = settings.shard_size == settings.world ? 0 : settings.shard_size;
+  config.sharding.reshard_after_forward = settings.reshard;
+  config.sharding.limit = settings.limit;
+  config.precision.policy = {dtype_of(settings.param_dtype), dtype_of(settings.reduce_dtype)};
   return config;
 }
 

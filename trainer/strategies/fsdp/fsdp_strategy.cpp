@@ -24,8 +24,8 @@ namespace {
 
 // Which parameters stay fp32. Null if none does, so a stack without keep_in_fp32() can train.
 ParameterFilter keep_fp32_of(const TrainConfig& config) {
-  if (config.keep_fp32.empty()) return {};
-  return [config](const std::string& parameter) { return config.keeps_fp32(parameter); };
+  if (config.precision.keep_fp32.empty()) return {};
+  return [config](const std::string& parameter) { return config.precision.keeps_fp32(parameter); };
 }
 
 // A ShardedOptimizer for each unit, in place of one for all: so a unit can be updated while
@@ -74,15 +74,15 @@ class FsdpStrategy : public PartsStrategy {
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
       : PartsStrategy(config, std::move(workload), comm->global_rank()),
         comm_(std::move(comm)),
-        rounds_parameters_(config.precision.rounds_parameters()),
-        forward_limit_(config.limit_in_forward()),
-        backward_limit_(config.limit_in_backward()) {
+        rounds_parameters_(config.precision.policy.rounds_parameters()),
+        forward_limit_(config.sharding.limit_in_forward()),
+        backward_limit_(config.sharding.limit_in_backward()) {
     FullyShardOptions options;
-    options.wrap = wrap_policy_of(config.wrap);
-    options.reshard_after_forward = config.reshard_after_forward;
-    options.limit = config.limit_in_forward();
+    options.wrap = wrap_policy_of(config.sharding.wrap);
+    options.reshard_after_forward = config.sharding.reshard_after_forward;
+    options.limit = config.sharding.limit_in_forward();
     options.keep_fp32 = keep_fp32_of(config);
-    if (config.meta_init) {
+    if (config.sharding.meta_init) {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
       sharded_ = fully_shard(*model_, comm_, options);
@@ -95,16 +95,17 @@ class FsdpStrategy : public PartsStrategy {
     note_what_backward_reads(*model_, layout_);
     reshard_root_early();
     move_buffers(*model_, comm_->device());
-    const auto groups = with_state_file(config, layout_, comm_->rank()).parameter_groups();
-    if (config.step_in_backward) {
+    const auto groups =
+        with_state_file(config, layout_, comm_->rank()).optimizer.parameter_groups();
+    if (config.optimizer.step_in_backward) {
       unit_optimizers_ = std::make_shared<UnitOptimizers>(sharded_->units(), groups, comm_);
       step_in_backward();
     } else {
       optimizer_ = make_sharded_optimizer(sharded_->units(), groups, comm_);
     }
-    if (config.precision != MixedPrecisionPolicy{}) {
+    if (config.precision.policy != MixedPrecisionPolicy{}) {
       for (const auto& unit : sharded_->units())
-        unit->set_mixed_precision(config.precision_of(unit->parameters().front().name));
+        unit->set_mixed_precision(config.precision.policy_of(unit->parameters().front().name));
     }
     if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     set_loss_scale(1);
@@ -275,7 +276,7 @@ std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = workload.build(); });
-  auto plan = plan_units(*model, wrap_policy_of(config.wrap));
+  auto plan = plan_units(*model, wrap_policy_of(config.sharding.wrap));
   if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
   ShardLayout layout = plan_layout(*model, plan, config.shards());
   note_what_backward_reads(*model, layout);

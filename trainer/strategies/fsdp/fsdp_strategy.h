@@ -5,9 +5,9 @@
 
 namespace fsdp {
 
-// The workload's model, sharded over the ranks of `comm` as config.wrap, .limit, .prefetch,
-// .reshard_after_forward and .meta_init say, with the sharded optimizer. `comm` connects all
-// config.world ranks, with replicas of config.shards() ranks each if those are fewer.
+// The workload's model, sharded over the ranks of `comm` as config.sharding.wrap, .limit,
+// .prefetch, .reshard_after_forward and .meta_init say, with the sharded optimizer. `comm` connects
+// all config.ranks.world ranks, with replicas of config.shards() ranks each if those are fewer.
 std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
 

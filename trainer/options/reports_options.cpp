@@ -23,15 +23,15 @@ struct NamedFile {
 
 // What the run would lose if two of them were one.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
-  std::vector<NamedFile> files{{"--json", config.json},
-                               {"--trace", config.trace},
-                               {"--profile", config.profile},
-                               {"--log", config.log},
-                               {"--checkpoint-dir", config.checkpoint_dir},
-                               {"--resume", config.resume}};
-  for (const std::string& path : config.text)
+  std::vector<NamedFile> files{{"--json", config.reports.json},
+                               {"--trace", config.reports.trace},
+                               {"--profile", config.reports.profile},
+                               {"--log", config.reports.log},
+                               {"--checkpoint-dir", config.checkpoint.dir},
+                               {"--resume", config.checkpoint.resume}};
+  for (const std::string& path : config.data.text)
     files.push_back({"--text", path});
-  for (const std::string& path : config.tokens)
+  for (const std::string& path : config.data.tokens)
     files.push_back({"--tokens", path});
   for (const std::string& path : app["--config"]->results())
     files.push_back({"--config", path});
@@ -67,12 +67,12 @@ void keep_results(const CLI::App& app, const std::string& option, const std::str
 
 // The steps of two runs are not mixed in one log.
 void check_log(const TrainConfig& config) {
-  const std::string name = "--log " + config.log + ": ";
-  check_output("--log", config.log, reason_not_to_log(config.log));
-  if (!holds_something(config.log)) return;
-  const LogEnd end = end_of_log(config.log);
+  const std::string name = "--log " + config.reports.log + ": ";
+  check_output("--log", config.reports.log, reason_not_to_log(config.reports.log));
+  if (!holds_something(config.reports.log)) return;
+  const LogEnd end = end_of_log(config.reports.log);
   if (!end.is_log) throw UsageError(name + "is no log of a run; give another file");
-  if (end.last_step && config.resume.empty() && !config.resumes_by_itself)
+  if (end.last_step && config.checkpoint.resume.empty() && !config.checkpoint.resumes_by_itself)
     throw UsageError(name + "has a run up to step " + std::to_string(*end.last_step + 1) +
                      " already; give another file, or go on with that run (--resume)");
 }
@@ -90,7 +90,7 @@ void check_hashes_folder(const std::string& folder) {
 
 void check_record(const CLI::App& app, const TrainConfig& config) {
   if (app.count("--record") == 0) return;
-  if (config.on_cuda() || started_rank() || !config.checkpoint_dir.empty())
+  if (config.on_cuda() || started_rank() || !config.checkpoint.dir.empty())
     throw UsageError(
         "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
         "would write again");
@@ -112,22 +112,23 @@ void check_capture(const std::string& capture) {
 
 }  // namespace
 
-void add_output_options(CLI::App& app, TrainConfig& config) {
-  app.add_option("--trace", config.trace,
+void add_reports_options(CLI::App& app, TrainConfig& config) {
+  app.add_option("--trace", config.reports.trace,
                  "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
-  app.add_option("--profile", config.profile,
+  app.add_option("--profile", config.reports.profile,
                  "write what PyTorch's profiler sees of the last two steps on rank 0: FILE.json, "
                  "for Perfetto");
-  app.add_option("--json", config.json,
+  app.add_option("--json", config.reports.json,
                  "when training ends, write one line per step and a last one to this file");
   // torchrun takes --log for the beginning of an option of its own.
-  app.add_option("--log,--log-file", config.log,
+  app.add_option("--log,--log-file", config.reports.log,
                  "write a line of JSON at each step to the end of this file, which may be a FIFO "
                  "(docs/telemetry.md); --log-file under torchrun");
-  auto* hashes = app.add_option("--hashes", config.hashes,
+  auto* hashes = app.add_option("--hashes", config.reports.hashes,
                                 "write a hash of all that each step makes into this folder, as "
                                 "./fsdp diff does (docs/debugging.md)");
-  app.add_option("--capture", config.capture, "an event of which to write the values there too")
+  app.add_option("--capture", config.reports.capture,
+                 "an event of which to write the values there too")
       ->needs(hashes);
   // start() reads the variable. A run that is replayed has the option too.
   app.add_option_function<std::string>(
@@ -137,13 +138,18 @@ void add_output_options(CLI::App& app, TrainConfig& config) {
           setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
       },
       "write what each rank receives into a new folder, for ./fsdp replay");
+  app.add_flag("--print-units", config.reports.print_units,
+               "print the units that --mode fsdp makes on --world ranks, and train nothing");
+  app.add_flag("--print-settings", config.reports.print_settings,
+               "check all options and files, print the settings on which the numbers of the run "
+               "depend as one line of JSON, and train nothing");
 }
 
-void check_output_options(const CLI::App& app, const TrainConfig& config) {
-  check_capture(config.capture);
-  if (!config.trace.empty()) {
+void check_reports_options(const CLI::App& app, const TrainConfig& config) {
+  check_capture(config.reports.capture);
+  if (!config.reports.trace.empty()) {
     try {
-      timeline_writer(config.trace);
+      timeline_writer(config.reports.trace);
     } catch (const std::invalid_argument& error) {
       throw UsageError(std::string("--trace ") + error.what());
     }
@@ -152,16 +158,17 @@ void check_output_options(const CLI::App& app, const TrainConfig& config) {
   // A rank that is replayed writes none of the files. Of ranks that were started, rank 0 does.
   if (std::getenv("FSDP_REPLAY") != nullptr) return;
   check_record(app, config);
-  check_hashes_folder(config.hashes);
+  check_hashes_folder(config.reports.hashes);
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
-  if (!config.log.empty()) check_log(config);
-  for (const auto& [option, path] : {std::pair<std::string, std::string>("--json", config.json),
-                                     {"--trace", config.trace},
-                                     {"--profile", config.profile}}) {
+  if (!config.reports.log.empty()) check_log(config);
+  for (const auto& [option, path] :
+       {std::pair<std::string, std::string>("--json", config.reports.json),
+        {"--trace", config.reports.trace},
+        {"--profile", config.reports.profile}}) {
     if (path.empty()) continue;
     check_output(option, path, reason_not_to_write(path));
-    const bool goes_on = config.first_step > 0 && path == config.json;
+    const bool goes_on = config.checkpoint.first_step > 0 && path == config.reports.json;
     keep_results(app, option, path, goes_on);
   }
 }

@@ -1,0 +1,92 @@
+#include <base/plain_error.h>
+#include <base/text.h>
+#include <command_line/command_line.h>
+#include <exchange/hugging_face_config.h>
+#include <exchange/hugging_face_folder.h>
+#include <nn/models.h>
+#include <options/groups.h>
+#include <state/checkpoint.h>
+#include <strategies/run_data.h>
+#include <strategies/vocabulary.h>
+
+namespace fsdp {
+namespace {
+
+const std::string kKind = "hf:";
+
+// Adds --model.
+void add_name_option(CLI::App& app, TrainConfig& config) {
+  const auto take = [&config](const std::string& text) {
+    config.model.name = model_name(model_shape(text));
+  };
+  std::string names;
+  for (const std::string& name : model_names())
+    names += (names.empty() ? "" : ", ") + name;
+  app.add_option_function<std::string>(
+         "--model", take,
+         names +
+             ", or sizes, as llama:vocabulary=256,... (docs/hugging_face.md) (default: small, "
+             "or the model of --init or --resume)")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+void add_init_option(CLI::App& app, std::string& folder) {
+  const auto take = [&folder](const std::string& text) {
+    if (!text.starts_with(kKind) || text == kKind)
+      throw UsageError("--init " + text + ": takes hf:FOLDER");
+    folder = text.substr(kKind.size());
+  };
+  app.add_option_function<std::string>(
+         "--init", take,
+         "begin with the parameters of a GPT-2, a Llama or a Qwen2 that Hugging Face's transformers "
+         "or ./fsdp export has written (docs/hugging_face.md)")
+      ->type_name("hf:FOLDER");
+}
+
+void add_model_options(CLI::App& app, TrainConfig& config) {
+  add_name_option(app, config);
+  add_number(app, "--vocabulary", config.model.vocabulary, NumberRange<int64_t>{1, 1 << 24},
+             "ids of the model (default: its own, and 256 for text)");
+  add_init_option(app, config.model.init);
+}
+
+void resolve_model(const CLI::App& app, TrainConfig& config) {
+  if (app.count("--model") > 0) return;
+  try {
+    if (!config.model.init.empty())
+      config.model.name = model_name(read_hugging_face_config(config.model.init));
+  } catch (const std::exception& error) {
+    throw UsageError("--init " + kKind + config.model.init + ": " + plain_text(error));
+  }
+  if (config.checkpoint.resume.empty()) return;
+  try {
+    const std::string model = find_checkpoint(config.checkpoint.resume).text_in_run("model");
+    if (!model.empty()) config.model.name = model_name(model_shape(model));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError("--resume " + config.checkpoint.resume + ": " + one_line(plain_text(error)));
+  } catch (const std::exception& error) {
+    throw UsageError("--resume " + plain_text(error));
+  }
+}
+
+void check_init_option(const TrainConfig& config) {
+  if (config.model.init.empty()) return;
+  const std::string option = "--init " + kKind + config.model.init;
+  if (!config.checkpoint.resume.empty()) throw UsageError("--init and --resume: give one of them");
+  ModelShape own = model_shape(config.model.name);
+  std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, own);
+  const bool more_ids = vocabulary_of(config) != model_info(config.model.name).vocabulary;
+  const std::string name = config.model.name + (more_ids ? " on " + describe_data(config) : "");
+  try {
+    const std::string difference =
+        difference_of_shapes(read_hugging_face_config(config.model.init), name, own);
+    if (!difference.empty()) throw std::runtime_error(kConfigFile + " has " + difference);
+    const HuggingFaceFolder folder(config.model.init);
+  } catch (const std::exception& error) {
+    throw UsageError(option + ": " + plain_text(error));
+  }
+}
+
+}  // namespace fsdp

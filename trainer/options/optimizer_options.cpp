@@ -1,0 +1,83 @@
+#include <command_line/command_line.h>
+#include <options/choices.h>
+#include <options/groups.h>
+
+#include <limits>
+#include <memory>
+
+namespace fsdp {
+namespace {
+
+constexpr double kMaxReal = std::numeric_limits<double>::max();
+const char* const kNormsAndBiases = R"(bias$|(^|\.)(ln|norm)[^.]*\.weight$)";
+
+}  // namespace
+
+void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& given) {
+  OptimizerConfig& optimizer = config.optimizer;
+  const std::vector<std::pair<std::string, OptimizerOptions::Kind>> kinds{
+      {"adamw", OptimizerOptions::Kind::adamw}, {"sgd", OptimizerOptions::Kind::sgd}};
+  add_choice(app, "--optimizer", optimizer.kind, kinds, "adamw or sgd (default adamw)");
+  add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
+  add_number(app, "--warmup", optimizer.warmup, NumberRange<int64_t>{0, kMany},
+             "steps over which the rate grows to --lr (default 0)");
+  add_choice(app, "--lr-decay", optimizer.lr_decay, choices_of({LrDecay::cosine, LrDecay::linear}),
+             "how the rate then falls until the last step: cosine or linear (default: it "
+             "stays)");
+  add_number(app, "--min-lr", optimizer.min_lr, NumberRange<double>{0, kMaxReal},
+             "rate of the last step, with --lr-decay (default 0)");
+  add_number(app, "--weight-decay", optimizer.weight_decay, NumberRange<double>{0, kMaxReal},
+             "weight decay (default 0.01)");
+  app.add_option("--no-decay", optimizer.no_decay,
+                 "parameters without weight decay: a regular expression, or usual: norms and "
+                 "biases");
+  add_number(app, "--clip", optimizer.clip, positive_up_to(kMaxReal),
+             "largest norm of all gradients together (default: none)");
+  const auto take_norm_type = [&optimizer](const std::string& text) {
+    optimizer.norm_type = text == "inf"
+                              ? std::numeric_limits<double>::infinity()
+                              : parse_number("--norm-type", text, positive_up_to(kMaxReal));
+  };
+  app.add_option_function<std::string>("--norm-type", take_norm_type,
+                                       "p of the p-norm by which --clip goes (default 2)")
+      ->type_name("NUMBER|inf");
+  add_on_off(app, "--step-in-backward", optimizer.step_in_backward,
+             "update each unit as soon as its gradient is reduced, and free that");
+}
+
+void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const Defaults& defaults) {
+  OptimizerConfig& optimizer = config.optimizer;
+  const bool sgd = optimizer.kind == OptimizerOptions::Kind::sgd;
+  optimizer.lr = given.lr.value_or(sgd ? 0.1 : defaults.lr);
+  if (optimizer.no_decay == "usual") optimizer.no_decay = kNormsAndBiases;
+  if (optimizer.warmup > 0 || optimizer.lr_decay != LrDecay::none)
+    optimizer.lr_factor = std::make_shared<double>(1);
+}
+
+void check_norm_type_option(const CLI::App& app, const TrainConfig& config) {
+  if (app.count("--norm-type") > 0 && !config.optimizer.clip)
+    throw UsageError("--norm-type: needs --clip");
+}
+
+void check_step_in_backward(const TrainConfig& config) {
+  if (!config.optimizer.step_in_backward || config.ranks.mode != Mode::fsdp) return;
+  const std::string option = "--step-in-backward on: ";
+  if (config.optimizer.clip)
+    throw UsageError(option + "the norm of --clip is that of all gradients together");
+  if (config.precision.loss_scaler)
+    throw UsageError(option +
+                     "with a loss scale (--loss-scale, fp16) a step may have to be left "
+                     "out, which shows when all gradients are there");
+  if (config.training.parts > config.ranks.world)
+    throw UsageError(option + "takes one part for each rank; give --parts " +
+                     std::to_string(config.ranks.world));
+}
+
+void check_min_lr(const TrainConfig& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.min_lr > 0 &&
+      (optimizer.lr_decay == LrDecay::none || optimizer.min_lr > optimizer.lr))
+    throw UsageError("--min-lr: needs --lr-decay, and at most the rate of --lr");
+}
+
+}  // namespace fsdp

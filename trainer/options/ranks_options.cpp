@@ -1,0 +1,119 @@
+#include <comm/join.h>
+#include <command_line/command_line.h>
+#include <cuda/gpu.h>
+#include <options/choices.h>
+#include <options/groups.h>
+#include <options/options.h>
+
+#include <chrono>
+
+namespace fsdp {
+namespace {
+
+// Called before a fork: the ranks will use the GPUs, this process must not.
+void check_cuda(const TrainConfig& config) {
+  if (!gpu::built()) {
+    throw UsageError(
+        "--device cuda: this build has no CUDA; build with ./fsdp build --preset cuda");
+  }
+  if (config.debug.poison) throw UsageError("--poison: takes --device cpu");
+  if (config.ranks.comm.link) throw UsageError("--link: takes --device cpu");
+  const int gpus = gpu::count_gpus_before_fork();
+  if (gpus == 0) throw UsageError("--device cuda: needs a GPU; this machine has none");
+  const int ranks = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
+  if (config.ranks.comm.backend == "nccl" && ranks > gpus) {
+    throw UsageError("--backend nccl: needs " + std::to_string(ranks) +
+                     " GPUs, one for each rank; this machine has " + std::to_string(gpus));
+  }
+}
+
+void check_compare(const TrainConfig& config) {
+  const CommunicatorOptions& comm = config.ranks.comm;
+  if (comm.compare.value_or(Compare::always) == Compare::always) return;
+  if (comm.link) throw UsageError("--compare: with --link calls are compared always");
+  const bool shm = comm.backend == "shm" || comm.backend == "auto";
+  if (shm && !config.on_cuda() && !started_rank()) {
+    throw UsageError("--compare: over shm calls are compared always; give --backend gloo");
+  }
+}
+
+}  // namespace
+
+void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world) {
+  CommunicatorOptions& comm = config.ranks.comm;
+  add_choice(app, "--mode", config.ranks.mode, choices_of({Mode::single, Mode::ddp, Mode::fsdp}),
+             "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
+             "fsdp (default single)");
+  add_number(app, "--world", config.ranks.world, NumberRange<int64_t>{1, max_world},
+             "number of ranks (default 1, or torchrun's)");
+  add_choice(app, "--stack", given.stack, {"reference", "mine"}, "whose tasks: reference or mine");
+  add_number(app, "--threads", config.ranks.threads, NumberRange<int64_t>{1, 1024},
+             "threads of each rank (default 1)");
+  const std::vector<std::pair<std::string, c10::DeviceType>> devices{{"cpu", c10::kCPU},
+                                                                     {"cuda", c10::kCUDA}};
+  add_choice(app, "--device", comm.device, devices, "cpu or cuda (default cpu)");
+  add_choice(app, "--backend", comm.backend, {"auto", "shm", "gloo", "nccl"},
+             "auto, shm, gloo or nccl (default auto)");
+  const std::vector<std::pair<std::string, Compare>> comparisons{
+      {"always", Compare::always}, {"first", Compare::first_iteration}, {"never", Compare::never}};
+  add_choice(app, "--compare", comm.compare, comparisons,
+             "which collectives are compared between ranks: always, first (iteration) or never "
+             "(default always; first over nccl)");
+  add_number(app, "--timeout", given.timeout, NumberRange<double>{0.001, 1e6},
+             "seconds to wait for another rank (default 300)");
+  app.add_option("--link", given.link,
+                 "simulate a network of this latency and bandwidth: 200us,1GB/s");
+  add_choice(app, "--on-lost-host", config.ranks.on_lost_host,
+             choices_of({OnLostHost::end, OnLostHost::continue_training}),
+             "with a replica on each host, what the others do when one is lost: end, or "
+             "continue without it, to the same bits (default end)");
+}
+
+void take_world_from_environment(TrainConfig& config, bool world_given) {
+  const auto self = started_rank();
+  if (!self) return;
+  const std::string started =
+      self->launcher + " has started " + std::to_string(self->world_size) + " ranks";
+  if (config.ranks.mode == Mode::single) {
+    if (self->world_size > 1) throw UsageError("--mode single is one process; " + started);
+    return;
+  }
+  if (self->world_size > kMaxTrainingWorld) {
+    throw UsageError("at most " + std::to_string(kMaxTrainingWorld) + " ranks can train; " +
+                     started);
+  }
+  if (world_given && config.ranks.world != self->world_size) {
+    throw UsageError("--world " + std::to_string(config.ranks.world) + ": leave it out; " +
+                     started);
+  }
+  if (!config.reports.trace.empty()) {
+    throw UsageError("--trace: needs ranks that one process forks; " + started);
+  }
+  config.ranks.world = self->world_size;
+}
+
+void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts) {
+  if (!parts || config.ranks.mode == Mode::single || !started_rank()) return;
+  while (*parts % config.ranks.world != 0)
+    --config.ranks.world;
+}
+
+void resolve_ranks(TrainConfig& config, const GivenRanks& given) {
+  config.ranks.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(given.timeout * 1000));
+  if (!given.link.empty()) config.ranks.comm.link = parse_link(given.link);
+}
+
+void check_ranks(const TrainConfig& config) {
+  if (config.on_cuda()) {
+    check_cuda(config);
+  } else if (config.ranks.comm.backend == "nccl") {
+    throw UsageError("--backend nccl: needs --device cuda");
+  }
+  check_compare(config);
+  if (config.ranks.comm.link && config.ranks.mode == Mode::fsdp &&
+      config.shards() < config.ranks.world) {
+    throw UsageError("--link: simulates one replica; give --strategy full or grad_op");
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,60 @@
+#include <command_line/command_line.h>
+#include <nn/models.h>
+#include <options/choices.h>
+#include <options/groups.h>
+
+#include <limits>
+
+namespace fsdp {
+
+void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& given) {
+  add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
+             "optimizer steps; 0 computes the loss only (default 100)");
+  add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
+             "rows of the global batch, which is cut into equal parts");
+  add_number(app, "--parts", given.parts, NumberRange<int64_t>{1, kMaxParts},
+             "parts of the batch; ranks compute theirs one after another (default: one for each)");
+  add_choice(app, "--accumulate", config.training.accumulate,
+             choices_of({Accumulate::each, Accumulate::last}),
+             "reduce the gradients of each part, or add up those of a rank's parts and reduce "
+             "them after its last (default each)");
+  add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
+  add_number(app, "--seed", config.training.seed,
+             NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
+             "seed of the parameters and the batches (default 42)");
+  app.add_flag("--allow-nan", config.training.allow_nan,
+               "go on when a loss or the norm of the gradients is not finite");
+}
+
+void resolve_parts(TrainConfig& config, const GivenTraining& given) {
+  config.training.parts = static_cast<int>(given.parts.value_or(config.ranks.world));
+}
+
+void resolve_training(TrainConfig& config, const GivenTraining& given, const Defaults& defaults) {
+  config.training.steps = given.steps.value_or(defaults.steps);
+  config.training.batch = given.batch.value_or(defaults.batch);
+  config.training.seq = given.seq.value_or(defaults.seq);
+}
+
+void check_seq(const TrainConfig& config) {
+  const int64_t context = model_info(config.model.name).context;
+  if (config.training.seq > context) {
+    throw UsageError("--seq " + std::to_string(config.training.seq) + ": " + config.model.name +
+                     " takes at most " + std::to_string(context) + " tokens");
+  }
+}
+
+void check_training(const TrainConfig& config) {
+  const int64_t batch = config.training.batch;
+  const int parts = config.training.parts;
+  if (parts % config.ranks.world != 0)
+    throw UsageError("--parts " + std::to_string(parts) + ": must be a multiple of the " +
+                     std::to_string(config.ranks.world) + " ranks (--world)");
+  if (batch % parts != 0) {
+    throw UsageError("--batch " + std::to_string(batch) + ": can't be cut into " +
+                     std::to_string(parts) + " equal parts (" +
+                     (parts > config.ranks.world ? "--parts)" : "--world)"));
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,52 @@
+#include <base/text.h>
+#include <comm/launched.h>
+#include <options/groups.h>
+
+#include <cstdio>
+
+namespace fsdp {
+namespace {
+
+// Prints that `option` has no effect, if it was given.
+void name_unused(const CLI::App& app, const std::string& option, const std::string& beside) {
+  if (app.count(option) == 0) return;
+  std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());
+}
+
+void name_unused_of_mode(const CLI::App& app, const TrainConfig& config) {
+  const std::string mode = std::string("--mode ") + to_string(config.ranks.mode);
+  const ShardingConfig& sharding = config.sharding;
+  if (config.ranks.mode != Mode::fsdp) {
+    for (const char* option :
+         {"--wrap", "--reshard-after-forward", "--prefetch", "--limit", "--forward-limit",
+          "--backward-limit", "--meta-init", "--step-in-backward"})
+      name_unused(app, option, mode);
+    if (config.ranks.mode == Mode::ddp) {
+      for (const char* option : {"--strategy", "--shard-size"})
+        name_unused(app, option, mode);
+    }
+  } else if (sharding.prefetch && sharding.limit_in_forward() == 1 &&
+             sharding.limit_in_backward() == 1) {
+    name_unused(app, "--prefetch", "--limit 1");
+  }
+  if (config.ranks.mode == Mode::single) name_unused(app, "--backend", mode);
+}
+
+}  // namespace
+
+void name_unused_options(const CLI::App& app, const TrainConfig& config) {
+  const auto self = started_rank();
+  if (config.reports.print_units || (self && self->rank > 0)) return;
+  name_unused_of_mode(app, config);
+  const TrainingConfig& training = config.training;
+  if (training.parts == config.ranks.world)
+    name_unused(app, "--accumulate", "one part for each rank (--parts)");
+  if (config.optimizer.warmup >= training.steps && training.steps > 0)
+    std::fprintf(stderr,
+                 "fsdp train: --warmup %lld: --lr %.4g is not reached in %s; the last one has the "
+                 "rate %.4g\n",
+                 static_cast<long long>(config.optimizer.warmup), config.optimizer.lr,
+                 counted(training.steps, "step").c_str(), config.lr_of(training.steps - 1));
+}
+
+}  // namespace fsdp
