@@ -34,6 +34,39 @@ TEST(ConfigFile, has_a_value_or_several_for_each_name) {
   EXPECT_EQ(lines_in(""), Lines());
 }
 
+TEST(ConfigFile, a_line_belongs_to_the_table_that_began_last) {
+  std::vector<std::pair<std::string, std::string>> tables;
+  for (const ConfigLine& line : read_config(
+           "seed = 1\n[ ranks ]  # a comment\nmode = \"ddp\"\nworld = 2\n\n[data]\ntext = [\n"
+           "\"a\"]\n"))
+    tables.emplace_back(line.table, line.name);
+  EXPECT_EQ(tables, (std::vector<std::pair<std::string, std::string>>{
+                        {"", "seed"}, {"ranks", "mode"}, {"ranks", "world"}, {"data", "text"}}));
+}
+
+TEST(ConfigFile, options_stand_in_the_table_of_their_subject_or_before_all_tables) {
+  const TemporaryFolder folder;
+  const std::string flat = "mode = \"fsdp\"\nworld = 2\nsteps = 7\nlr = 0.5\nlimit = 3\n";
+  const std::string tables =
+      "steps = 7\n[sharding]\nlimit = 3\n[ranks]\nmode = \"fsdp\"\nworld = 2\n[optimizer]\nlr = 0.5\n";
+  for (const std::string& text : {flat, tables}) {
+    const TrainConfig config = parse({"--config", folder.write("o.toml", text)});
+    EXPECT_EQ(config.ranks.mode, Mode::fsdp) << text;
+    EXPECT_EQ(config.ranks.world, 2) << text;
+    EXPECT_EQ(config.training.steps, 7) << text;
+    EXPECT_EQ(config.optimizer.lr, 0.5) << text;
+    EXPECT_EQ(config.sharding.limit, 3) << text;
+  }
+}
+
+TEST(ConfigFile, an_option_in_a_table_of_another_subject_is_refused) {
+  const TemporaryFolder folder;
+  for (const std::string table : {"data", "optimiser", "help"})
+    EXPECT_EQ(refused({"--config", folder.write("o.toml", "[" + table + "]\nlr = 0.5\n")}),
+              "--config " + folder.path() + "/o.toml: line 2: lr stands in [optimizer], not in [" +
+                  table + "]");
+}
+
 TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
   const auto why = [](const std::string& text) {
     return error_of<std::invalid_argument>([&] { read_config(text); });
@@ -41,7 +74,12 @@ TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
   EXPECT_EQ(why("steps = 3\nworld 2\n"),
             "line 2: takes NAME = VALUE, as in steps = 200, not 'world 2'");
   EXPECT_EQ(why("mode = fsdp"), "line 1: a text stands in quotes: mode = \"fsdp\"");
-  EXPECT_EQ(why("\n[train]\n"), "line 2: tables in brackets are not known here; leave it out");
+  for (const std::string table :
+       {"[training", "[]", "[a.b] x", "[[training]]", "[\"a\"]", "[a] b = 1"})
+    EXPECT_EQ(why("\n" + table + "\n"),
+              "line 2: a table is a name in brackets, as [training], not '" + table + "'");
+  EXPECT_EQ(why("[data]\n[ranks]\n[data]"), "line 3: [data] is in line 1 too; give it once");
+  EXPECT_EQ(why("seed = 1\n[training]\nseed = 2"), "line 3: seed is in line 1 too; give it once");
   EXPECT_EQ(why("text = \"a\nb\""), "line 1: a text has no quote at its end");
   EXPECT_EQ(why("text = [\"a\" \"b\"]"), "line 1: between the values of text goes a comma");
   EXPECT_EQ(why("text = [\"a\",\n"), "line 1: the values of text have no ] at their end");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
@@ -23,13 +24,13 @@ class ConfigText {
 
   std::vector<ConfigLine> lines() {
     std::vector<ConfigLine> lines;
-    std::map<std::string, int> seen;
     for (skip(true); at_ < text_.size(); skip(true)) {
+      if (text_[at_] == '[') {
+        begin_table();
+        continue;
+      }
       lines.push_back(line());
-      const auto [place, is_new] = seen.emplace(lines.back().name, lines.back().number);
-      if (!is_new)
-        refuse(lines.back().number, lines.back().name + " is in line " +
-                                        std::to_string(place->second) + " too; give it once");
+      require_new(lines.back().name, lines.back().number);
     }
     return lines;
   }
@@ -37,6 +38,30 @@ class ConfigText {
  private:
   [[noreturn]] static void refuse(int line, const std::string& why) {
     throw std::invalid_argument("line " + std::to_string(line) + ": " + why);
+  }
+
+  // Refuses a name of an option, or a table in brackets, that is in an earlier line.
+  void require_new(const std::string& name, int line) {
+    const auto [place, is_new] = seen_.emplace(name, line);
+    if (is_new) return;
+    refuse(line, name + " is in line " + std::to_string(place->second) + " too; give it once");
+  }
+
+  // Reads a line such as "[training]".
+  void begin_table() {
+    const int number = number_;
+    const std::string line = rest(number);
+    ++at_;
+    skip(false);
+    table_ = word();
+    skip(false);
+    const bool closed = at_ < text_.size() && text_[at_] == ']';
+    if (closed) ++at_;
+    skip(false);
+    const bool ends = at_ >= text_.size() || text_[at_] == '\n';
+    if (table_.empty() || !closed || !ends)
+      refuse(number, "a table is a name in brackets, as [training], not '" + one_line(line) + "'");
+    require_new('[' + table_ + ']', number);
   }
 
   // Skips spaces and comments, and ends of lines if `over_lines`.
@@ -61,9 +86,8 @@ class ConfigText {
 
   ConfigLine line() {
     const int number = number_;
-    if (text_[at_] == '[') refuse(number, "tables in brackets are not known here; leave it out");
     const bool quoted = text_[at_] == '"' || text_[at_] == '\'';
-    ConfigLine found{quoted ? value() : word(), {}, number};
+    ConfigLine found{quoted ? value() : word(), {}, number, table_};
     if (found.name.starts_with("--")) found.name.erase(0, 2);
     skip(false);
     if (found.name.empty() || at_ >= text_.size() || text_[at_] != '=')
@@ -130,6 +154,8 @@ class ConfigText {
   std::string text_;  // ends with a newline
   size_t at_{};
   int number_{1};
+  std::string table_;                // that began last
+  std::map<std::string, int> seen_;  // name of an option or "[table]" -> line
 };
 
 std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string& text) {
@@ -151,12 +177,10 @@ class ConfigReader : public CLI::ConfigBase {
     std::vector<CLI::ConfigItem> items;
     for (const ConfigLine& line : lines_of_file(path_, text)) {
       const CLI::Option* option = app_.get_option_no_throw("--" + line.name);
-      const bool known = option != nullptr && option->get_configurable();
-      if (!known)
+      const std::string mistake = mistake_in(line, option);
+      if (!mistake.empty())
         throw UsageError(std::string(kOption) + ' ' + path_ + ": line " +
-                         std::to_string(line.number) + ": " +
-                         (option != nullptr ? line.name + " can't stand in a file"
-                                            : unknown_option(app_, line.name, "")));
+                         std::to_string(line.number) + ": " + mistake);
       items.emplace_back();
       items.back().name = line.name;
       items.back().inputs = line.values;
@@ -173,6 +197,15 @@ class ConfigReader : public CLI::ConfigBase {
   }
 
  private:
+  // Returns what is wrong with a line for `option`, null if there is none of this name; or nothing.
+  std::string mistake_in(const ConfigLine& line, const CLI::Option* option) const {
+    if (option == nullptr) return unknown_option(app_, line.name, "");
+    if (!option->get_configurable()) return line.name + " can't stand in a file";
+    const std::string& group = option->get_group();
+    if (line.table.empty() || line.table == group) return "";
+    return line.name + " stands in [" + group + "], not in [" + line.table + ']';
+  }
+
   const CLI::App& app_;
   mutable std::string path_;
   mutable std::map<std::string, int> places_;  // name of an option -> line
@@ -204,7 +237,10 @@ std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments) 
 }
 
 void add_config_option(CLI::App& app) {
-  app.set_config(kOption, "", "take options from a TOML file, as run.toml of a checkpoint")
+  app.set_config(
+         kOption, "",
+         "take options from a TOML file, as run.toml of a checkpoint; its tables, which may be "
+         "left out, are [ranks], [model], ... as below")
       ->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.config_formatter(std::make_shared<ConfigReader>(app));
