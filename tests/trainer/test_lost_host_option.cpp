@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <train/going_on.h>
+#include <train/fewer_ranks.h>
 
 #include <common/set_variables.h>
 

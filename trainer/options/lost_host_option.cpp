@@ -2,7 +2,7 @@
 #include <command_line/usage.h>
 #include <launch/launched.h>
 #include <options/groups.h>
-#include <train/going_on.h>
+#include <train/fewer_ranks.h>
 
 #include <cstdio>
 #include <string>

@@ -1,5 +1,6 @@
 #include <base/text.h>
 #include <base/whole_file.h>
+#include <comm/join.h>
 #include <cuda/gpu.h>
 #include <hosts/handover.h>
 #include <hosts/start.h>
@@ -12,9 +13,10 @@
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/checkpoints.h>
-#include <train/going_on.h>
+#include <train/fewer_ranks.h>
 #include <train/print_units.h>
 #include <train/rehearsed_run.h>
+#include <train/surviving_run.h>
 #include <train/training_run.h>
 
 #include <algorithm>
@@ -75,14 +77,6 @@ void require_a_row_of_text(const TrainConfig& config) {
                               (trained > config.training.seq ? "held out" : "trained on"));
 }
 
-// Makes the settings those of a rank that takes the place of another one, which has left `run`.
-void take_over(const RankContext& context, const nlohmann::ordered_json& run, TrainConfig& config) {
-  config = with_ranks(config, context.world_size).value();
-  config.ranks.comm.fault.reset();
-  go_on_from({.folder = config.checkpoint.resume, .step = *Handover::current->steps(), .run = run},
-             config);
-}
-
 }  // namespace
 
 int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
@@ -105,11 +99,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   const int processes = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
-    nlohmann::ordered_json handed;
-    if (Handover::current && Handover::current->steps()) {
-      handed = read_run(Handover::current->file());
-      take_over(context, handed, config);
-    }
+    const nlohmann::ordered_json handed = take_over_settings(context, config);
     if (config.on_cuda()) {
       gpu::use_gpu_of(context.local_rank());
     } else {

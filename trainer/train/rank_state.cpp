@@ -1,7 +1,7 @@
 #include <base/torch.h>
 #include <base/write_all.h>
 #include <state/model_state.h>
-#include <train/going_on.h>
+#include <train/rank_state.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,27 +35,6 @@ void for_each_tensor(const std::vector<StateRange>& ranges, const Action& action
 }
 
 }  // namespace
-
-std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
-  config.ranks.world = ranks;
-  if (ranks % config.sharding.shard_size != 0 || config.training.parts % ranks != 0)
-    return std::nullopt;
-  for (const Accumulate accumulate :
-       {config.training.accumulate, Accumulate::each, Accumulate::last}) {
-    config.training.accumulate = accumulate;
-    // Parts that are added before they are sent are rounded once, in place of each.
-    const bool rounds_once = accumulate == Accumulate::last && config.training.parts > ranks &&
-                             config.precision.policy != MixedPrecisionPolicy{};
-    if (!rounds_once && config.arrangement().is_one_tree()) return config;
-  }
-  return std::nullopt;
-}
-
-int ranks_that_go_on(const TrainConfig& config, int ranks) {
-  while (ranks > 0 && !with_ranks(config, ranks))
-    --ranks;
-  return ranks;
-}
 
 void write_state(int file, const nlohmann::ordered_json& run,
                  const std::vector<StateRange>& ranges) {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace fsdp {
+
+// What a run has come to on a rank, beside the tensors.
+struct RunProgress {
+  double sum_before{};              // of the parameters before the first step, added in fp64
+  double seconds{};                 // of the steps so far
+  int64_t skipped_steps{};          // by the loss scaler
+  std::vector<double> losses;       // the last kToldLosses; see add_loss()
+  nlohmann::ordered_json log_line;  // of the last step, for --log
+
+  void add_loss(double loss);
+
+  nlohmann::ordered_json to_json() const;
+  // Reads what to_json() has written. JSON has no NaN: a loss that is null is NaN.
+  static RunProgress from_json(const nlohmann::ordered_json& json);
+};
+
+}  // namespace fsdp

@@ -1,0 +1,92 @@
+#include <comm/call_rings.h>
+#include <comm/collective_error.h>
+#include <comm/handover.h>
+#include <train/checkpoints.h>
+#include <train/fewer_ranks.h>
+#include <train/over_ranks.h>
+#include <train/rank_state.h>
+#include <train/surviving_run.h>
+
+#include <utility>
+
+namespace fsdp {
+
+nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config) {
+  if (!Handover::current || !Handover::current->steps()) return nullptr;
+  auto run = read_run(Handover::current->file());
+  config = with_ranks(config, context.world_size).value();
+  config.ranks.comm.fault.reset();
+  go_on_from({.folder = config.checkpoint.resume, .step = *Handover::current->steps(), .run = run},
+             config);
+  return run;
+}
+
+SurvivingRun::SurvivingRun(const RankContext& context, Communicator& comm, const Json& handed,
+                           int64_t first_step)
+    : context_(context),
+      comm_(comm),
+      handed_(handed),
+      steps_done_(first_step),
+      steps_finished_(first_step) {}
+
+const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
+  ranges_ = strategy.state().ranges;
+  read_ranges(Handover::current->file(), ranges_);
+  Handover::current->free();
+  steps_finished_ = handed_["followed_up"];
+  return handed_;
+}
+
+SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool saved) {
+  // Each rank stopped at a place of its own: rank 0 decides.
+  const auto own = steps_finished_ == steps_done_ ? Remaining::nothing
+                   : saved                        ? Remaining::everything_but_saving
+                                                  : Remaining::everything;
+  return static_cast<Remaining>(gather_from_ranks(comm_, static_cast<int64_t>(own))[0]);
+}
+
+void SurvivingRun::before_step(Strategy& strategy) {
+  if (Handover::current) ranges_ = strategy.state().ranges;
+}
+
+void SurvivingRun::before_update(std::function<void()> update) {
+  if (!Handover::current) return;
+  pending_update_ = std::move(update);
+  comm_.barrier(kMetrics).wait();
+}
+
+void SurvivingRun::after_update(int64_t steps) {
+  pending_update_ = nullptr;
+  steps_done_ = steps;
+}
+
+void SurvivingRun::after_step(int64_t steps) {
+  steps_finished_ = steps;
+}
+
+void SurvivingRun::end() {
+  if (Handover::current) comm_.barrier(kMetrics).wait();
+}
+
+void SurvivingRun::leave(const std::function<Json()>& progress) {
+  if (!Handover::current) return;
+  const CallRings rings(context_.shared->call_rings(), Group::world(context_.world_size));
+  if (!rings.lost(context_.rank)) return;
+  if (ranges_.empty()) return;  // no step has begun
+  const auto write = [&](int file) {
+    Json run = progress();
+    run["followed_up"] = steps_finished_;
+    write_state(file, run, ranges_);
+  };
+  Handover::current->leave(steps_done_, write);
+  if (!pending_update_) return;
+  try {
+    const auto update = pending_update_;  // a copy, since the update resets the member
+    update();
+  } catch (const CollectiveError&) {
+    return;  // a rank still reads what the update changes, so no rank has made it
+  }
+  Handover::current->leave(steps_done_, write);
+}
+
+}  // namespace fsdp
