@@ -13,8 +13,8 @@
 #include <train/keep_fp32_check.h>
 #include <train/make_strategy.h>
 #include <train/memory_check.h>
+#include <train/one_run_check.h>
 #include <train/over_ranks.h>
-#include <train/preparation.h>
 #include <train/profile.h>
 #include <train/rehearsed_run.h>
 #include <train/run_progress.h>

@@ -1,8 +1,8 @@
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>
 #include <train/checkpoints.h>
+#include <train/one_run_check.h>
 #include <train/over_ranks.h>
-#include <train/preparation.h>
 #include <unistd.h>
 
 #include <filesystem>
