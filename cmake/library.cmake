@@ -9,9 +9,9 @@ set(public_headers
     ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h
     prefetch.h replicated_model.h sequential.h sharded_model.h sharded_optimizer.h state_dict.h
     this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h
-    base/todo.h base/torch.h comm/call.h comm/clock.h comm/collect.h comm/communicator.h
-    comm/communicator_options.h comm/group.h comm/handle.h comm/hosts.h comm/launched.h comm/launcher.h comm/link.h comm/mapping.h
-    comm/rank_status.h comm/shared_region.h comm/tree_sum.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h
+    base/todo.h base/torch.h comm/call.h comm/clock.h launch/collect.h comm/communicator.h
+    comm/communicator_options.h comm/group.h comm/handle.h launch/hosts.h launch/launched.h launch/launcher.h comm/link.h base/mapping.h
+    comm/rank_status.h launch/shared_region.h comm/tree_sum.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h
     nn/unit_policy.h optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h
     optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h state/checkpoint_format.h
     state/model_state.h state/whole_state.h)

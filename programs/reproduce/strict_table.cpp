@@ -1,5 +1,8 @@
 #include <comm/communicator.h>
 #include <fully_shard.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 #include <reproduce/number_text.h>
 #include <reproduce/strict_table.h>
 #include <sharded_optimizer.h>

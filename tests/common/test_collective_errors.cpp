@@ -3,7 +3,6 @@
 #include <comm/ledger.h>
 #include <gtest/gtest.h>
 #include <hosts/rendezvous.h>
-#include <launch/launcher.h>
 #include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <memory/storage.h>

@@ -1,6 +1,10 @@
 #include <comm/communicator.h>
-#include <comm/rendezvous.h>
+#include <comm/communicator_options.h>
 #include <gtest/gtest.h>
+#include <hosts/rendezvous.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,5 +1,8 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,7 +1,6 @@
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <gtest/gtest.h>
-#include <launch/launcher.h>
 #include <launch/rank_context.h>
 
 #include "expect_text.h"

@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <testing/multi_rank.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 #include <comm/communicator_options.h>
 #include <hosts/join.h>
 #include <hosts/start.h>
-#include <launch/launcher.h>
 #include <launch/rank_context.h>
 #include <launch/shared_region.h>
 #include <signal.h>

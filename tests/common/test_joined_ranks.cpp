@@ -1,4 +1,7 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 #include <testing/channel.h>
 #include <testing/multi_rank.h>
 

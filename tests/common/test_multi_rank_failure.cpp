@@ -1,3 +1,4 @@
+#include <launch/rank_exit.h>
 #include <poll.h>
 #include <testing/multi_rank.h>
 #include <testing/rank_report.h>

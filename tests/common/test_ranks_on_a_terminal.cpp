@@ -1,6 +1,9 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 #include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>

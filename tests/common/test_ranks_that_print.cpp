@@ -1,5 +1,7 @@
 #include <comm/communicator.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 #include <base/torch.h>
-#include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
 #include <memory/counting_allocator.h>
 #include <trace/recorder.h>
 

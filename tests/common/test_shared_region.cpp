@@ -1,6 +1,6 @@
-#include <comm/mapping.h>
-#include <comm/shared_region.h>
+#include <base/mapping.h>
 #include <gtest/gtest.h>
+#include <launch/shared_region.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

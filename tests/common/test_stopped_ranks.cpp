@@ -1,4 +1,5 @@
 #include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <gtest/gtest.h>
 #include <launch/launcher.h>
 #include <launch/rank_context.h>

@@ -1,5 +1,5 @@
-#include <comm/launcher.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
 
 #include "set_variables.h"
 #include "shared_words.h"

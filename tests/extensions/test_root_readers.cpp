@@ -282,17 +282,17 @@ MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
     SCOPED_TRACE("model " + std::to_string(i));
     const Workload workload = workload_of_ladder(models[i]);
     TrainConfig config = extension_config("fsdp", world_size());
-    config.wrap = "block";
+    config.sharding.wrap = "block";
     const auto expected = hash_of_single(config, workload);
     for (const bool reshards : {true, false}) {
-      config.reshard_after_forward = reshards;
+      config.sharding.reshard_after_forward = reshards;
       expect_as_predicted(config, workload, expected);
     }
-    config.wrap = "none";
+    config.sharding.wrap = "none";
     expect_as_predicted(config, workload, expected);
-    config.wrap = "block";
-    config.reshard_after_forward = true;
-    config.accumulate = "last";
+    config.sharding.wrap = "block";
+    config.sharding.reshard_after_forward = true;
+    config.training.accumulate = Accumulate::last;
     expect_as_predicted(config, workload, hash_of_single(config, workload));
   }
 }
@@ -302,15 +302,15 @@ MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
 TEST(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
   const auto peak = [](int world) {
     TrainConfig config;
-    config.mode = "fsdp";
-    config.world = world;
-    config.model = "gpt2-36m";
-    config.data = "pattern";
-    config.batch = world;
-    config.seq = 16;
-    config.steps = 2;
-    const Workload workload =
-        language_modeling(config, make_pattern_dataset(/*vocabulary=*/20'000, config.seed));
+    config.ranks.mode = Mode::fsdp;
+    config.ranks.world = world;
+    config.model.name = "gpt2-36m";
+    config.data.kind = DataKind::pattern;
+    config.training.batch = world;
+    config.training.seq = 16;
+    config.training.steps = 2;
+    const Workload workload = language_modeling(
+        config, make_pattern_dataset(/*vocabulary=*/20'000, config.training.seed));
     const ShardLayout layout = shard_layout(config, workload);
     const ModelTraces traces = rehearse(config, workload, layout, construct_on_meta);
     const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);

@@ -1,3 +1,6 @@
+#include <comm/communicator.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
 #include <malloc.h>
 #include <memory/live_bytes.h>
 

@@ -1,4 +1,7 @@
+#include <comm/communicator.h>
 #include <gtest/gtest.h>
+#include <hosts/start.h>
+#include <launch/rank_context.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

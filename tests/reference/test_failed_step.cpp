@@ -1,5 +1,10 @@
+#include <comm/communicator.h>
+#include <comm/communicator_options.h>
 #include <fully_shard.h>
 #include <gtest/gtest.h>
+#include <launch/launcher.h>
+#include <launch/rank_context.h>
+#include <launch/rank_exit.h>
 #include <memory/counting_allocator.h>
 #include <testing/toy_model.h>
 #include <trace/recorder.h>

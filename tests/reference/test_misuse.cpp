@@ -1,4 +1,5 @@
 #include <flat_parameter.h>
+#include <launch/collect.h>
 #include <testing/multi_rank.h>
 
 #include <common/expect_text.h>

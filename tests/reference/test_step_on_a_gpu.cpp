@@ -2,6 +2,8 @@
 #include <comm/communicator_options.h>
 #include <cuda/process_group_transport.h>
 #include <gtest/gtest.h>
+#include <launch/rank_context.h>
+#include <launch/shared_region.h>
 #include <strategies/build_model.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <transports/backends.h>

@@ -22,12 +22,12 @@ TEST(ActivationsOfTraining, are_checkpointed_in_every_mode_if_the_config_says_so
   };
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config;
-    config.mode = mode;
-    config.model = "gpt2-tiny";
-    config.data = "published";
-    config.steps = 0;
+    config.ranks.mode = mode;
+    config.model.name = "gpt2-tiny";
+    config.data.kind = DataKind::published;
+    config.training.steps = 0;
     EXPECT_CONTAINS(train(fsdp, config).errors, "the model is built");
-    config.checkpoint_every = 3;
+    config.memory.activation_checkpoint_every = 3;
     EXPECT_CONTAINS(train(fsdp, config).errors, "every block of 3 is checkpointed");
   }
 }

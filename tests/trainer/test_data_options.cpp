@@ -7,18 +7,18 @@ namespace {
 
 TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
   const TrainConfig config = parsed({});
-  EXPECT_EQ(config.data, "text");
-  EXPECT_FALSE(config.text.empty());
-  EXPECT_EQ(config.eval_every, 0);
+  EXPECT_EQ(config.data.kind, DataKind::text);
+  EXPECT_FALSE(config.data.text.empty());
+  EXPECT_EQ(config.data.eval_every, 0);
 }
 
 TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
   const TrainConfig config = parsed({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
-  EXPECT_EQ(config.modulus, 7);
-  EXPECT_EQ(config.seq, 3);
-  EXPECT_EQ(config.eval_every, 5);
-  EXPECT_TRUE(config.text.empty());
-  EXPECT_EQ(parsed({"--data", "modular"}).modulus, 31);
+  EXPECT_EQ(config.data.modulus, 7);
+  EXPECT_EQ(config.training.seq, 3);
+  EXPECT_EQ(config.data.eval_every, 5);
+  EXPECT_TRUE(config.data.text.empty());
+  EXPECT_EQ(parsed({"--data", "modular"}).data.modulus, 31);
   EXPECT_EQ(refused({"--data", "modular", "--seq", "4"}),
             "--seq: a row of modular addition has 3 tokens");
   EXPECT_EQ(refused({"--data", "modular", "--modulus", "2"}),
@@ -27,22 +27,22 @@ TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
 
 TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
   const TrainConfig recipe = parsed({"--recipe", "modular"});
-  EXPECT_EQ(recipe.data, "modular");
-  EXPECT_EQ(recipe.model, "gpt2-tiny");
-  EXPECT_EQ(recipe.batch, 256);
+  EXPECT_EQ(recipe.data.kind, DataKind::modular);
+  EXPECT_EQ(recipe.model.name, "gpt2-tiny");
+  EXPECT_EQ(recipe.training.batch, 256);
   EXPECT_EQ(recipe.optimizer.weight_decay, 0.5);
-  EXPECT_EQ(recipe.clip, 1.0);
+  EXPECT_EQ(recipe.optimizer.clip, 1.0);
   const TrainConfig given =
       parsed({"--recipe", "modular", "--model", "small", "--batch", "64", "--lr", "1", "--clip",
               "2", "--weight-decay", "0", "--eval-every", "7", "--steps", "9"});
-  EXPECT_EQ(given.data, "modular");
-  EXPECT_EQ(given.model, "small");
-  EXPECT_EQ(given.batch, 64);
+  EXPECT_EQ(given.data.kind, DataKind::modular);
+  EXPECT_EQ(given.model.name, "small");
+  EXPECT_EQ(given.training.batch, 64);
   EXPECT_EQ(given.optimizer.lr, 1);
   EXPECT_EQ(given.optimizer.weight_decay, 0);
-  EXPECT_EQ(given.clip, 2.0);
-  EXPECT_EQ(given.eval_every, 7);
-  EXPECT_EQ(given.steps, 9);
+  EXPECT_EQ(given.optimizer.clip, 2.0);
+  EXPECT_EQ(given.data.eval_every, 7);
+  EXPECT_EQ(given.training.steps, 9);
 }
 
 TEST(DataOptions, contradictions_are_refused) {

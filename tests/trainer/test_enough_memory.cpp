@@ -12,8 +12,8 @@ namespace {
 // Parameters, gradients and two moments, 4 bytes each, a step count, and the loss on its way.
 TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
   TrainConfig config = config_of("ddp", 1);
-  config.model = "a model";
-  config.world = 2;
+  config.model.name = "a model";
+  config.ranks.world = 2;
   const int64_t needed = 2 * (16 * 1600 + 4 + 8);
   require_enough_memory(config, layout_on(2), {}, "shm", 2, needed);
   EXPECT_EQ(
@@ -27,15 +27,15 @@ TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
 // Nothing that the run has already.
 TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it) {
   TrainConfig config = config_of("fsdp", 1);
-  config.model = "a model";
-  config.world = 2;
-  config.offload_dir = "/";
-  config.checkpoint_every = 1;
+  config.model.name = "a model";
+  config.ranks.world = 2;
+  config.memory.offload_dir = "/";
+  config.memory.activation_checkpoint_every = 1;
   EXPECT_CONTAINS(error_of<std::runtime_error>(
                       [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
                   "this machine has 1; take ranks on more machines, started by torchrun");
-  config.shard_size = 1;
-  config.reshard_after_forward = false;
+  config.sharding.shard_size = 1;
+  config.sharding.reshard_after_forward = false;
   EXPECT_CONTAINS(error_of<std::runtime_error>(
                       [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, 1); }),
                   "; take --strategy full, or ranks on more machines, started by torchrun");
@@ -45,8 +45,8 @@ TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it)
 // it gathers all parameters; with the gradients it needs no more than three whole copies.
 TEST(EnoughMemory, is_less_for_shards) {
   TrainConfig config = config_of("fsdp", 1);
-  config.model = "a model";
-  config.world = 4;
+  config.model.name = "a model";
+  config.ranks.world = 4;
   const int64_t whole = 4 * 1600;
   const auto require = [&](int64_t of_rank) {
     require_enough_memory(config, layout_on(4), {}, "shm", 4, 4 * of_rank);

@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include "untrained_strategy.h"
 
 namespace fsdp {
@@ -5,7 +6,7 @@ namespace {
 
 TEST(FaultOfTraining, that_is_not_reached_is_told) {
   TrainConfig config = small_run();
-  config.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
+  config.ranks.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
   const Outcome run = train(with<UntrainedStrategy>(), config);
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors,

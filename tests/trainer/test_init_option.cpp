@@ -18,8 +18,8 @@ class InitOption : public testing::Test {
 };
 
 TEST_F(InitOption, names_a_folder) {
-  EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).init, folder_.path());
-  EXPECT_EQ(parse({"--model", "gpt2-tiny"}).init, "");
+  EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).model.init, folder_.path());
+  EXPECT_EQ(parse({"--model", "gpt2-tiny"}).model.init, "");
   EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
   EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
 }
@@ -36,7 +36,7 @@ TEST_F(InitOption, of_a_model_of_another_size_is_refused) {
 }
 
 TEST_F(InitOption, says_which_model_it_is_unless_that_is_given) {
-  EXPECT_EQ(parse({"--init", option()}).model, "gpt2-tiny");
+  EXPECT_EQ(parse({"--init", option()}).model.name, "gpt2-tiny");
   EXPECT_EQ(
       refused({"--init", option(), "--seq", "19"}),
       "--init " + option() + ": config.json has vocab_size 61, and gpt2-tiny on text has 256");
@@ -44,7 +44,7 @@ TEST_F(InitOption, says_which_model_it_is_unless_that_is_given) {
   files_.at("transformer.wte.weight") = at::zeros({256, 35});
   files_.write(folder_.path());
   const std::string model = "gpt2:vocabulary=256,context=19,d_model=35,layers=3,heads=5,d_ff=121";
-  EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model, model);
+  EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model.name, model);
 }
 
 TEST_F(InitOption, with_a_wrong_file_is_refused_before_any_rank_starts) {

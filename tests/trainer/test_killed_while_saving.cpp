@@ -1,3 +1,6 @@
+#include <comm/communicator.h>
+#include <comm/communicator_options.h>
+#include <launch/shared_region.h>
 #include <signal.h>
 #include <state/checkpoint.h>
 #include <sys/wait.h>

@@ -31,7 +31,7 @@ class LossIsInfinite : public UntrainedStrategy {
 
 Outcome train_with_log(const FsdpImplementation& fsdp, const std::string& log) {
   TrainConfig config = small_run();
-  config.log = path_of_log = log;
+  config.reports.log = path_of_log = log;
   return train(fsdp, config);
 }
 

@@ -20,9 +20,9 @@ TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
   const TrainConfig config =
       parse({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
-  EXPECT_EQ(config.offload_dir, folder);
-  EXPECT_EQ(config.pinned, 3'000'000'000);
-  EXPECT_EQ(parse({"--offload", "none"}).offload_dir, "");
+  EXPECT_EQ(config.memory.offload_dir, folder);
+  EXPECT_EQ(config.memory.pinned, 3'000'000'000);
+  EXPECT_EQ(parse({"--offload", "none"}).memory.offload_dir, "");
 }
 
 TEST(OffloadOption, refuses_what_cannot_be_meant) {

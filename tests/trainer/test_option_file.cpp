@@ -14,14 +14,15 @@ TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
       "--lr",    "0.25", "--no-decay", "a|b$", "--poison", "on"};
   const TrainConfig config = parsed(options);
   const TemporaryFolder folder;
-  const auto file = folder.write("run.toml", config.given);
+  const auto file = folder.write("run.toml", config.reports.given);
   const TrainConfig same = parsed({"--config", file});
-  EXPECT_EQ(same.given, config.given);
-  EXPECT_EQ(same.limit, kAllUnits);
+  EXPECT_EQ(same.reports.given, config.reports.given);
+  EXPECT_EQ(same.sharding.limit, kAllUnits);
   EXPECT_EQ(same.optimizer.lr, 0.25);
-  EXPECT_EQ(same.no_decay, "a|b$");
-  EXPECT_TRUE(same.poison);
-  EXPECT_EQ(parsed({"--config", file, "--steps", "9"}).steps, 9) << "the command line counts";
+  EXPECT_EQ(same.optimizer.no_decay, "a|b$");
+  EXPECT_TRUE(same.debug.poison);
+  EXPECT_EQ(parsed({"--config", file, "--steps", "9"}).training.steps, 9)
+      << "the command line counts";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
-  config.json = folder.path() + "/json";
+  config.reports.json = folder.path() + "/json";
   std::fflush(stdout);
   const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
   testing::internal::CaptureStderr();
@@ -25,7 +25,7 @@ TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
   EXPECT_EQ(status, 1);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "fsdp train: rank 0 failed: standard output: No space left on device\n");
-  EXPECT_EQ(lines_of(config.json).size(), 5U);
+  EXPECT_EQ(lines_of(config.reports.json).size(), 5U);
 }
 
 }  // namespace

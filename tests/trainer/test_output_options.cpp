@@ -24,7 +24,7 @@ TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
 }
 
 TEST(OutputOptions, a_file_may_be_one_of_the_system) {
-  EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).json, "/dev/null");
+  EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).reports.json, "/dev/null");
   EXPECT_EQ(refused({"--json", "-"}), "--json -: names no file; give /dev/stdout");
   EXPECT_EQ(refused({"--log", "-"}), "--log -: names no file; give /dev/stdout");
 }

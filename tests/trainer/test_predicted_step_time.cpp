@@ -10,8 +10,8 @@ TEST(PredictedStepTime, follows_the_limit_of_each_direction) {
   const std::vector<UnitTime> units{{0, 0}, {6, 12}, {6, 12}, {6, 12}};
   const auto total = [&](int forward, int backward) {
     TrainConfig config;
-    config.forward_limit = forward;
-    config.backward_limit = backward;
+    config.sharding.forward_limit = forward;
+    config.sharding.backward_limit = backward;
     return predict_step_time(config, units, [](const auto&) { return 4; }).total();
   };
   EXPECT_EQ(total(1, 2), 34 + 48);

@@ -75,7 +75,7 @@ TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
 // Two units are gathered at a time, beside the root until it is read no more.
 TEST(PredictedLiveBytes, of_a_root_that_is_read_behind_all_units_are_gone_before_these_come_back) {
   TrainConfig config = config_of("fsdp");
-  config.world = 2;
+  config.ranks.world = 2;
   const auto gathered = [&](std::optional<size_t> units_before_readers) {
     const ModelTraces traces = chain_of(config, four_units(), {}, units_before_readers);
     return live(schedule(config, four_units(), 0, /*first=*/false, traces), Phase::backward,

@@ -12,16 +12,16 @@ namespace {
 // Of 1,600 parameters with two moments each, 4 bytes.
 TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
   TrainConfig config = config_of("fsdp", 2);
-  config.checkpoint_dir = "run";
+  config.checkpoint.dir = "run";
   const int64_t each = 3 * 4 * 1600;
   const auto refusal = [&](int64_t room) {
     return error_of<std::runtime_error>(
         [&] { require_room_for_checkpoints(config, layout_on(2), room); });
   };
   const auto need = [&](int64_t steps, int64_t first_step, int64_t every, int64_t checkpoints) {
-    config.steps = steps;
-    config.first_step = first_step;
-    config.save_every = every;
+    config.training.steps = steps;
+    config.checkpoint.first_step = first_step;
+    config.checkpoint.save_every = every;
     EXPECT_NO_THROW(require_room_for_checkpoints(config, layout_on(2), checkpoints * each));
     EXPECT_CONTAINS(refusal(checkpoints * each - 1), "--checkpoint-dir run: ");
   };
@@ -34,7 +34,7 @@ TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
       refusal(each - 1),
       "--checkpoint-dir run: has 19,199 bytes free, too few for 1 checkpoint of 19,200 bytes; "
       "give another folder");
-  config.keep = 1;  // and the one that is written
+  config.checkpoint.keep = 1;  // and the one that is written
   need(10, 0, 1, 2);
   EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");
   config.optimizer.kind = OptimizerOptions::Kind::sgd;

@@ -8,12 +8,12 @@ namespace {
 TEST(TextOfTraining, is_read_once_before_the_ranks_are_there) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
-  config.data = "text";
-  config.text = {folder.write("text", std::string(1000, 'x'))};
+  config.data.kind = DataKind::text;
+  config.data.text = {folder.write("text", std::string(1000, 'x'))};
   FsdpImplementation fsdp = with<UntrainedStrategy>();
   fsdp.make_strategy = [](const TrainConfig& of_rank, Workload,
                           std::shared_ptr<Communicator> comm) -> std::unique_ptr<Strategy> {
-    if (of_rank.text_content == nullptr || of_rank.text_content->size() != 1000)
+    if (of_rank.data.text_content == nullptr || of_rank.data.text_content->size() != 1000)
       throw std::logic_error("the text was not read before");
     return std::make_unique<UntrainedStrategy>(std::move(comm));
   };

@@ -10,8 +10,8 @@ namespace fsdp {
 
 inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
   TrainConfig config;
-  config.mode = mode;
-  config.steps = steps;
+  config.ranks.mode = mode;
+  config.training.steps = steps;
   return config;
 }
 

@@ -1,3 +1,4 @@
+#include <comm/communicator_options.h>
 #include <command_line/command_line.h>
 #include <options/choices.h>
 #include <options/groups.h>

@@ -1,6 +1,7 @@
-#include <comm/join.h>
+#include <comm/communicator_options.h>
 #include <command_line/command_line.h>
 #include <cuda/gpu.h>
+#include <launch/launched.h>
 #include <options/choices.h>
 #include <options/groups.h>
 #include <options/options.h>

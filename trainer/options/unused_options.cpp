@@ -1,5 +1,5 @@
 #include <base/text.h>
-#include <comm/launched.h>
+#include <launch/launched.h>
 #include <options/groups.h>
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+#include <comm/communicator.h>
 #include <strategies/replica_strategy.h>
 #include <train/make_strategy.h>
 

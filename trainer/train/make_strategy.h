@@ -1,6 +1,6 @@
 #pragma once
 
-#include <comm/launcher.h>
+#include <launch/rank_context.h>
 #include <train/trainer.h>
 
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <comm/launcher.h>
 #include <config/train_config.h>
+#include <launch/rank_context.h>
 
 namespace fsdp {
 

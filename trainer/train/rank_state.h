@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-// The state of a rank in a file in memory, for the rank that takes its place (comm/handover.h).
+// The state of a rank in a file in memory, for the rank that takes its place (hosts/handover.h).
 namespace fsdp {
 
 // Writes the state of a rank: what the run has come to beside the tensors, then the ranges. Throws

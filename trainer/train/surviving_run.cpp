@@ -1,6 +1,5 @@
-#include <comm/call_rings.h>
 #include <comm/collective_error.h>
-#include <comm/handover.h>
+#include <hosts/handover.h>
 #include <train/checkpoints.h>
 #include <train/fewer_ranks.h>
 #include <train/over_ranks.h>
@@ -69,9 +68,7 @@ void SurvivingRun::end() {
 }
 
 void SurvivingRun::leave(const std::function<Json()>& progress) {
-  if (!Handover::current) return;
-  const CallRings rings(context_.shared->call_rings(), Group::world(context_.world_size));
-  if (!rings.lost(context_.rank)) return;
+  if (!Handover::current || !has_lost_a_rank(context_)) return;
   if (ranges_.empty()) return;  // no step has begun
   const auto write = [&](int file) {
     Json run = progress();

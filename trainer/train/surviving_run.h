@@ -1,7 +1,7 @@
 #pragma once
 
-#include <comm/launcher.h>
 #include <config/train_config.h>
+#include <launch/rank_context.h>
 #include <strategies/strategy.h>
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace fsdp {
 // and returns read_run() of the other rank. Returns null if this rank begins.
 nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config);
 
-// A rank's part in a run that continues after a host was lost (comm/handover.h). A rank that fails
+// A rank's part in a run that continues after a host was lost (hosts/handover.h). A rank that fails
 // because of the loss leaves its state in memory, and another rank takes its place. Two states, if
 // it can't know whether others have made the update under way: before the update, and after it. If
 // no other rank may take this one's place, all functions do nothing.

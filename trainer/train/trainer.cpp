@@ -1,8 +1,8 @@
 #include <base/text.h>
 #include <base/whole_file.h>
-#include <comm/join.h>
 #include <cuda/gpu.h>
 #include <hosts/handover.h>
+#include <hosts/start.h>
 #include <hosts/start.h>
 #include <launch/launched.h>
 #include <launch/rank_context.h>

@@ -1,4 +1,5 @@
 #include <base/text.h>
+#include <comm/communicator.h>
 #include <diff/hash_recorder.h>
 #include <hosts/handover.h>
 #include <memory/live_bytes.h>

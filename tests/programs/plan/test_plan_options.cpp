@@ -37,25 +37,25 @@ TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
   testing::internal::CaptureStderr();
   const TrainConfig own = plans({}).front();
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  EXPECT_EQ(own.mode, "ddp");
-  EXPECT_EQ(own.world, 4);
-  EXPECT_EQ(own.model, "gpt2-tiny");
-  EXPECT_EQ(own.data, "tokens");
-  EXPECT_EQ(own.batch, 8);
-  EXPECT_EQ(own.parts, 8);
-  EXPECT_EQ(own.steps, 9);
-  EXPECT_EQ(own.first_step, 0);
-  EXPECT_EQ(own.checkpoint_dir + own.log + own.json + own.resume, "");
+  EXPECT_EQ(own.ranks.mode, Mode::ddp);
+  EXPECT_EQ(own.ranks.world, 4);
+  EXPECT_EQ(own.model.name, "gpt2-tiny");
+  EXPECT_EQ(own.data.kind, DataKind::tokens);
+  EXPECT_EQ(own.training.batch, 8);
+  EXPECT_EQ(own.training.parts, 8);
+  EXPECT_EQ(own.training.steps, 9);
+  EXPECT_EQ(own.checkpoint.first_step, 0);
+  EXPECT_EQ(own.checkpoint.dir + own.reports.log + own.reports.json + own.checkpoint.resume, "");
   const auto more = plans({"--world", "4..16", "--rows", "2", "--mode", "fsdp"});
   ASSERT_EQ(more.size(), 3U);
-  EXPECT_EQ(more[0].parts, 8);
-  EXPECT_EQ(more[2].parts, 16);
-  EXPECT_EQ(more[2].batch, 32);
-  EXPECT_EQ(more[2].mode, "fsdp");
-  EXPECT_EQ(parse_plan_options({"--model", "small"}).configs.front().data, "pattern");
+  EXPECT_EQ(more[0].training.parts, 8);
+  EXPECT_EQ(more[2].training.parts, 16);
+  EXPECT_EQ(more[2].training.batch, 32);
+  EXPECT_EQ(more[2].ranks.mode, Mode::fsdp);
+  EXPECT_EQ(parse_plan_options({"--model", "small"}).configs.front().data.kind, DataKind::pattern);
   const std::vector<std::string> of_tokens{"--tokens", tokens,      "--vocabulary", "25000",
                                            "--model",  "gpt2-tiny", "--seq",        "8"};
-  EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data, "tokens");
+  EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data.kind, DataKind::tokens);
 }
 
 TEST(PlanOptions, that_are_unknown_may_be_meant_as_those_of_plan_or_of_train) {
