@@ -1,6 +1,7 @@
 # Finds LibTorch and defines the target LibTorch::LibTorch; locate_libtorch.cmake says where it is
 # looked for. With FSDP_CUDA the target takes in the CUDA part and NCCL. Torch's own
-# TorchConfig.cmake is not used: it pulls CUDA into a CPU build and fails with CUDA 13 and CMake 3.25.
+# TorchConfig.cmake is not used: it pulls CUDA into a CPU build and fails with CUDA 13 and CMake
+# 3.25.
 
 option(FSDP_CUDA "Build with the CUDA part of LibTorch and NCCL" OFF)
 

@@ -1,6 +1,7 @@
-# GoogleTest, nlohmann/json, CLI11 and OpenSSL: from FSDP_DEPENDENCIES, a folder for machines that have
-# neither them nor a network, else as the system has them. The folder holds googletest/ (sources),
-# nlohmann/, CLI/ and openssl/ (headers); what is not in it is the system's. scripts/gpu.sh --collect fills one.
+# GoogleTest, nlohmann/json, CLI11 and OpenSSL: from FSDP_DEPENDENCIES, a folder for machines that
+# have neither them nor a network, else as the system has them. The folder holds googletest/
+# (sources), nlohmann/, CLI/ and openssl/ (headers); what is not in it is the system's.
+# scripts/gpu.sh --collect fills one.
 
 set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with googletest, nlohmann, CLI, openssl")
 

@@ -1,5 +1,5 @@
-# The flags of every target: fsdp_warnings of those without LibTorch, fsdp_flags of those with it. The
-# latter share one precompiled header, so they must all be the same.
+# The flags of every target: fsdp_warnings of those without LibTorch, fsdp_flags of those with it.
+# The latter share one precompiled header, so they must all be the same.
 add_library(fsdp_warnings INTERFACE)
 target_include_directories(fsdp_warnings INTERFACE ${PROJECT_SOURCE_DIR}/common)
 # -fPIC: the library can go into a Python extension. The same for all, as is the precompiled header.

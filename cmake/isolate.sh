@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# isolate.sh [--unguarded] OUT CALLER... -- OBJECT... -- LIBRARY...: links a student's objects into the one object
-# OUT. CALLERs are the tests and all else of the course that the program has besides; LIBRARIES are those of common/.
+# isolate.sh [--unguarded] OUT CALLER... -- OBJECT... -- LIBRARY...: links a student's objects into
+# the one object OUT. CALLERs are the tests and all else of the course that the program has besides;
+# LIBRARIES are those of common/.
 #
-# Each task is isolated by itself: the folder of an OBJECT, as task3_forward_hooks, says to which task it belongs.
-# Others see of a task only the names that CALLERs or the student's other tasks leave undefined and that neither
-# CALLERs nor LIBRARIES define. So a helper may have any name: it takes the place of no function of the tests, of
-# common/ or of another task, and none takes its place. If two tasks define a name that others use, the task counts
-# whose header declares it; if there is no such task, this fails and names both.
+# Each task is isolated by itself: the folder of an OBJECT, as task3_forward_hooks, says to which
+# task it belongs. Others see of a task only the names that CALLERs or the student's other tasks
+# leave undefined and that neither CALLERs nor LIBRARIES define. So a helper may have any name: it
+# takes the place of no function of the tests, of common/ or of another task, and none takes its
+# place. If two tasks define a name that others use, the task counts whose header declares it; if
+# there is no such task, this fails and names both.
 #
-# A function that scripts/look.sh calls `stopped` is replaced by one that ends the rank with a message
-# (common/base/refused_call.cpp), unless the option --unguarded is there.
+# A function that scripts/look.sh calls `stopped` is replaced by one that ends the rank with a
+# message (common/base/refused_call.cpp), unless the option --unguarded is there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 guarded=yes
@@ -21,7 +23,8 @@ out=$1
 shift
 export LC_ALL=C  # sort and comm must agree
 
-# until_dashes NAME WORD...: reads words into the array NAME up to --, and counts what it has read in `read`.
+# until_dashes NAME WORD...: reads words into the array NAME up to --, and counts what it has read
+# in `read`.
 until_dashes() {
   local -n into=$1
   into=()
@@ -94,8 +97,8 @@ choose() {
   echo "${declaring[0]}"
 }
 
-# guard LINKED OUT: prints each undefined name that is replaced, with the name of what replaces it, and writes those
-# functions to OUT.s. They pass on which function was called.
+# guard LINKED OUT: prints each undefined name that is replaced, with the name of what replaces it,
+# and writes those functions to OUT.s. They pass on which function was called.
 guard() {
   local name pass
   case $(uname -m) in
@@ -126,8 +129,8 @@ done
 mapfile -t tasks < <(printf '%s\n' "${!of_task[@]}" | sort)
 
 for task in "${tasks[@]}"; do
-  # Without groups of sections: the linker drops a group that another object has too, and with it what is
-  # visible no more.
+  # Without groups of sections: the linker drops a group that another object has too, and with it
+  # what is visible no more.
   mapfile -t of_it <<<"${of_task[$task]}"
   ld -r --force-group-allocation -o "$work/$task.linked" "${of_it[@]}"
   undefined "$work/$task.linked" >"$work/$task.undefined"
@@ -168,8 +171,9 @@ for task in "${tasks[@]}"; do
     cat "$work/shared"
     comm -23 "$work/$task.seen" <(sort -u "$work/$task.hidden")
   } >"$linked.visible"
-  # Those are weak: the program takes one of each. (No other names: a weak one that is undefined would take no
-  # object out of an archive.) A unique one that was made local would be global again after the next ld.
+  # Those are weak: the program takes one of each. (No other names: a weak one that is undefined
+  # would take no object out of an archive.) A unique one that was made local would be global again
+  # after the next ld.
   echo "# nor here" >>"$linked.unique"
   objcopy --weaken-symbols="$linked.unique" "$linked"
   if [[ $guarded ]]; then

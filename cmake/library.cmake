@@ -1,8 +1,9 @@
-# The target `fsdp`: the library, with the reference solutions and all else that it is linked to, as one
-# archive. `cmake --install build/default --prefix P` installs it as P/lib/libfsdp.a, P/include/fsdp/ and
-# P/lib/cmake/fsdp/, where find_package(fsdp) finds the target fsdp::fsdp.
+# The target `fsdp`: the library, with the reference solutions and all else that it is linked to, as
+# one archive. `cmake --install build/default --prefix P` installs it as P/lib/libfsdp.a,
+# P/include/fsdp/ and P/lib/cmake/fsdp/, where find_package(fsdp) finds the target fsdp::fsdp.
 
-# What programs include, as <fsdp/fully_shard.h>, <fsdp/nn/module.h>: <fsdp/fsdp.h> and what it includes.
+# What programs include, as <fsdp/fully_shard.h>, <fsdp/nn/module.h>: <fsdp/fsdp.h> and what it
+# includes.
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
     flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
@@ -37,9 +38,9 @@ foreach(part ${parts})
   target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
 
-# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be the user's. They
-# are a target of their own, on which `fsdp` depends. As sources of `fsdp`, which compiles nothing itself, they
-# would be made only for targets that link to it.
+# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be
+# the user's. They are a target of their own, on which `fsdp` depends. As sources of `fsdp`, which
+# compiles nothing itself, they would be made only for targets that link to it.
 set(copies)
 list(JOIN public_headers "|" names)
 foreach(header ${public_headers})

@@ -3,8 +3,8 @@
 # wheel's torch folder, or its share/cmake, which Python's torch.utils.cmake_prefix_path names;
 # CMake's variables first, then the environment's), then LibTorch_BUILT_WITH,
 # which an installed fsdp knows, then the torch of a Python: the project's .venv, then python3. The
-# torch of a Python is passed over when this project was not tested with it. Read by FindLibTorch.cmake
-# and, in script mode, by scripts/setup.sh.
+# torch of a Python is passed over when this project was not tested with it. Read by
+# FindLibTorch.cmake and, in script mode, by scripts/verbs/setup.sh.
 
 # common/transports/gloo_transport.cpp and common/memory/storage_guard.cpp refuse other versions.
 set(LibTorch_OLDEST 2.11)

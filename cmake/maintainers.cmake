@@ -3,7 +3,8 @@
 add_library(reference_strategy INTERFACE)
 target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
 
-# The library fsdp_NAME of what programs/NAME/ has, over the libraries that follow, and the program over it.
+# The library fsdp_NAME of what programs/NAME/ has, over the libraries that follow, and the program
+# over it.
 function(program_with_library name)
   file(GLOB sources CONFIGURE_DEPENDS programs/${name}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
@@ -29,7 +30,8 @@ program(transport_bench "fsdp_given;fsdp_ranks" programs/transport_bench.cpp)
 program_with_library(plan reference_strategy fsdp_options)
 # Written questions, whose answers are plans.
 program_with_library(quiz fsdp_plan fsdp_digest)
-# It trains through the train program, but runs the strict test itself, with the reference solutions.
+# It trains through the train program, but runs the strict test itself, with the reference
+# solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
 embed_text(fsdp_reproduce programs/reproduce/tables.toml kTablesText)
 # What the site's page of a step runs as WebAssembly (grading/site/step/build.py).
@@ -57,8 +59,8 @@ tests_in(programs/check/*.cpp check fsdp_check)
 # Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
 # are the only tests.
 tests_in(threads/*.cpp threads reference_strategy)
-# What the course's own code does under the reference solutions, and whether the numbers of the handouts
-# are those of a run.
+# What the course's own code does under the reference solutions, and whether the numbers of the
+# handouts are those of a run.
 tests_in(reference/*.cpp reference "reference_strategy;fsdp_library")
 # What goes beyond the tasks, with the reference solutions.
 tests_in(extensions/*.cpp extension reference_strategy)
@@ -67,8 +69,8 @@ add_dependencies(library_tests own_plan own_training)  # tests run them
 # Random models and options, trained on ranks and in one process.
 tests_in(properties/*.cpp properties "reference_strategy;fsdp_library")
 
-# Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test says
-# what it needs, and is skipped if the machine does not have it.
+# Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test
+# says what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/p[lr]*.cpp)
 test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
 
@@ -78,8 +80,8 @@ target_link_libraries(fsdp_network PUBLIC fsdp_base)
 tests_in(hosts/test_*.cpp hosts fsdp_network)
 add_dependencies(hosts_tests reference_train)
 
-# Solutions that measure the tests: another correct solution, which has to pass too, because the tests
-# ask for the contract only; and one that shards nothing.
+# Solutions that measure the tests: another correct solution, which has to pass too, because the
+# tests ask for the contract only; and one that shards nothing.
 add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded
           ${PROJECT_SOURCE_DIR}/solutions)

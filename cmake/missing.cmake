@@ -1,5 +1,5 @@
 # In script mode: prints, one a line, the Debian packages of the headers that cannot be found, and
-# `libtorch FOLDER` for the LibTorch that the build would use. For scripts/setup.sh.
+# `libtorch FOLDER` for the LibTorch that the build would use. For scripts/verbs/setup.sh.
 
 string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
 foreach(_pair libgtest-dev=gtest/gtest.h nlohmann-json3-dev=nlohmann/json.hpp

@@ -1,8 +1,10 @@
-# The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it uses.
-# A module is compiled as one file (a unity build), so two of its files must not define the same name.
+# The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it
+# uses. A module is compiled as one file (a unity build), so two of its files must not define the
+# same name.
 
-# The library fsdp_NAME, of the sources in the folder `path`, which ends with NAME. The modules that follow are those
-# it includes. Only modules of trainer/, and what stands on them, find headers there.
+# The library fsdp_NAME, of the sources in the folder `path`, which ends with NAME. The modules that
+# follow are those it includes. Only modules of trainer/, and what stands on them, find headers
+# there.
 function(module path)
   cmake_path(GET path FILENAME name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path}/*.cpp)

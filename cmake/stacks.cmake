@@ -1,6 +1,6 @@
-# The headers of the tasks lie in tasks/ alone: everything is compiled over them, and once. A stack is a
-# choice of the code of the seven tasks, for example all of it from solutions/. The tests of a task are
-# linked to each stack.
+# The headers of the tasks lie in tasks/ alone: everything is compiled over them, and once. A stack
+# is a choice of the code of the seven tasks, for example all of it from solutions/. The tests of a
+# task are linked to each stack.
 
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
@@ -46,8 +46,8 @@ add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/progra
 target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
 target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_memory)
 
-# taskN_tests: the tests of a task, with the libraries that they are compared with. Those of the last task
-# train.
+# taskN_tests: the tests of a task, with the libraries that they are compared with. Those of the
+# last task train.
 foreach(task ${tasks})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
   if(sources AND TARGET fsdp_testing)
@@ -64,8 +64,9 @@ if(TARGET task7_tests)
   target_link_libraries(task7_tests PUBLIC fsdp_strategy)
 endif()
 
-# The library of the code of one task: the sources of `origin`, and those of its extensions, which may be
-# missing, over the library of the task before it. Headers of their own are seen by no other task.
+# The library of the code of one task: the sources of `origin`, and those of its extensions, which
+# may be missing, over the library of the task before it. Headers of their own are seen by no other
+# task.
 function(task_library target task origin base)
   set(folders ${origin}/${task} ${origin}/extensions/${task})
   list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
@@ -76,7 +77,8 @@ function(task_library target task origin base)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)
 endfunction()
 
-# Sets `result` to the static libraries that these are linked to, directly or not, and those among them.
+# Sets `result` to the static libraries that these are linked to, directly or not, and those among
+# them.
 function(static_libraries_of result)
   set(left ${ARGN})
   set(seen)
@@ -99,8 +101,9 @@ function(static_libraries_of result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# A program of the stack `name`: the objects of `main` over the code of its tasks up to `number`, which are
-# its libraries `own`, and over `base`, what comes before them. A student's code is isolated.
+# A program of the stack `name`: the objects of `main` over the code of its tasks up to `number`,
+# which are its libraries `own`, and over `base`, what comes before them. A student's code is
+# isolated.
 function(program_of_stack target main name own base)
   add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${main}>)
   get_target_property(needs ${main} INTERFACE_LINK_LIBRARIES)
@@ -131,10 +134,10 @@ function(program_of_stack target main name own base)
   target_link_libraries(${target} PRIVATE ${needs} ${base})
 endfunction()
 
-# The tasks `wanted` of the stack `name`, the first over the library `base`, each from the first of the
-# folders that follow that has it: the library NAME_taskN and its tests NAME_taskN_tests, listed as
-# fsdp_NAME_tests; with the last task also NAME_train. Ends at a task that no folder has. Files may appear
-# later, so a build looks for them anew (CONFIGURE_DEPENDS).
+# The tasks `wanted` of the stack `name`, the first over the library `base`, each from the first of
+# the folders that follow that has it: the library NAME_taskN and its tests NAME_taskN_tests, listed
+# as fsdp_NAME_tests; with the last task also NAME_train. Ends at a task that no folder has. Files
+# may appear later, so a build looks for them anew (CONFIGURE_DEPENDS).
 function(add_stack name base wanted)
   set(own)
   set(below ${base})
@@ -163,9 +166,10 @@ function(add_stack name base wanted)
   endif()
 endfunction()
 
-# The stack `name`, all tasks from `origin`, and the stacks NAME_on_M: the solutions of tasks 1 to M and
-# then tasks from `origin`. So a mistake in an earlier task does not make the tests of a later task
-# fail. A task is in the stack with the most solutions before it; stack_of() of ./fsdp finds it.
+# The stack `name`, all tasks from `origin`, and the stacks NAME_on_M: the solutions of tasks 1 to M
+# and then tasks from `origin`. So a mistake in an earlier task does not make the tests of a later
+# task fail. A task is in the stack with the most solutions before it; stack_of() of
+# scripts/stacks.sh finds it.
 function(add_own_stacks name origin)
   add_stack(${name} fsdp_given "${tasks}" ${origin})
   set(later ${tasks})

@@ -17,7 +17,7 @@ from course.skeletons import is_source
 # What goes in, by the beginning of the path: what a student builds, the solutions, and the grader.
 GIVEN = tuple(name for name in handout.GIVEN if not name.startswith(("docs/", "appendix/", ".devcontainer/", "Dockerfile")))
 IN = (*GIVEN, "solutions/", "grading/grade.py", "grading/rubric.toml", "grading/grader/",
-      "grading/course/skeletons.py")
+      "grading/course/skeletons.py", "scripts/verbs/grade.sh")
 
 
 def names():

@@ -10,7 +10,7 @@ class Autograder(unittest.TestCase):
     def test_has_what_grading_needs(self):
         names = set(gradescope.names())
         for name in ("fsdp", "CMakeLists.txt", "course.toml", "grading/grade.py", "grading/grader/grade.py", "grading/rubric.toml",
-                     "grading/course/skeletons.py", "scripts/look.sh", "scripts/setup.sh",
+                     "grading/course/skeletons.py", "scripts/look.sh", "scripts/verbs/grade.sh", "scripts/verbs/setup.sh",
                      "solutions/task2_flat_parameter/flat_parameter.cpp", "tasks/task2_flat_parameter/flat_parameter.cpp",
                      "tests/task2_flat_parameter/", "programs/check.cpp"):
             self.assertTrue(any(other.startswith(name) for other in names), name)

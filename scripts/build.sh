@@ -20,9 +20,9 @@ fail() {
   exit 1
 }
 
-# Configures build/PRESET if it is missing, or again if the environment names another LibTorch. (Ninja
-# itself notices changed sources.) A build whose LibTorch was named, in a terminal that names none any more,
-# keeps this LibTorch.
+# Configures build/PRESET if it is missing, or again if the environment names another LibTorch.
+# (Ninja itself notices changed sources.) A build whose LibTorch was named, in a terminal that names
+# none any more, keeps this LibTorch.
 configure() {
   local preset=$1 dir="$root/build/$1"
   local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} options=() libtorch
@@ -46,7 +46,7 @@ configure() {
   fi
   libtorch=$(built_with)
   if [[ $named == :: && $libtorch ]]; then options+=("-DLibTorch_BUILT_WITH=$libtorch"); fi
-  "$root/scripts/setup.sh" --build-only || exit 1
+  "$root/scripts/verbs/setup.sh" --build-only || exit 1
   mkdir -p "$dir"
   if ! (cd "$root" && cmake --preset "$preset" ${options[@]+"${options[@]}"}) >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
@@ -56,9 +56,9 @@ configure() {
 }
 
 # Builds targets of a preset, and prints a line only if there is something to build. If the build
-# fails, shows the first errors and fails; with `quiet` set it shows none, and returns 3 if nothing was
-# compiled because the build could not be configured, which is shown. Where nothing can be written, it is
-# enough that the targets are current.
+# fails, shows the first errors and fails; with `quiet` set it shows none, and returns 3 if nothing
+# was compiled because the build could not be configured, which is shown. Where nothing can be
+# written, it is enough that the targets are current.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps jobs
   mkdir -p "$dir" 2>/dev/null || fail "build/$preset can't be made; copy this folder to where you can write"
@@ -98,7 +98,8 @@ build() {
   ) 9<>"$dir/lock" || return
 }
 
-# Prints the bytes of memory that are free, in MB: of the machine or, if that is less, of the container.
+# Prints the bytes of memory that are free, in MB: of the machine or, if that is less, of the
+# container.
 free_megabytes() {
   awk -v group="$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null)" '
     function number(file,   line) { if ((getline line < file) <= 0) line = "max"; close(file); return line }
@@ -120,8 +121,8 @@ free_megabytes() {
     }' /proc/meminfo
 }
 
-# Prints how many compilers a build runs at a time: one on each core, as far as the free memory has room for
-# them, but at least one.
+# Prints how many compilers a build runs at a time: one on each core, as far as the free memory has
+# room for them, but at least one.
 megabytes_of_compiler=1300
 jobs_of_build() {
   local cores room
@@ -130,7 +131,8 @@ jobs_of_build() {
   echo $((room < 1 ? 1 : room < cores ? room : cores))
 }
 
-# counted_steps STEPS JOBS: prints "7 steps"; with the reason, if memory allows fewer jobs than there are cores.
+# counted_steps STEPS JOBS: prints "7 steps"; with the reason, if memory allows fewer jobs than
+# there are cores.
 counted_steps() {
   local what="$1 steps"
   if (($1 == 1)); then what="1 step"; fi
@@ -140,8 +142,8 @@ counted_steps() {
   echo "$what"
 }
 
-# say_warnings LOG: says how many warnings a build gave, each one once, and shows the first, if possible of a
-# student's file.
+# say_warnings LOG: says how many warnings a build gave, each one once, and shows the first, if
+# possible of a student's file.
 say_warnings() {
   local warnings count first
   warnings=$(grep 'warning:' "$1" | awk '!seen[$0]++' | sed "s|$root/||g") || return 0
@@ -152,7 +154,8 @@ say_warnings() {
   say "$count in ${1#"$root/"}; first: $first"
 }
 
-# holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that is not known.
+# holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that
+# is not known.
 holder() {
   local process
   process=$(head -n 1 "$1")
@@ -160,10 +163,10 @@ holder() {
   echo " (process $process: $(tr '\0' ' ' <"/proc/$process/cmdline" | sed 's/ $//'))"
 }
 
-# touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a backup may
-# be older than what was made of the file before it. Touches such files: those that do not hold what they
-# held before the last build, by the list DIR/contents, and are older than this list. (Ninja sees the
-# newer ones by itself.) Then writes the list anew.
+# touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a
+# backup may be older than what was made of the file before it. Touches such files: those that do
+# not hold what they held before the last build, by the list DIR/contents, and are older than this
+# list. (Ninja sees the newer ones by itself.) Then writes the list anew.
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
@@ -190,10 +193,10 @@ is_current() {
 }
 
 # Makes .venv if it is missing: the scripts of grading/ run with its Python.
-need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/setup.sh" --python-only; }
+need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/verbs/setup.sh" --python-only; }
 
-# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; of the
-# course's own repository it is the last commit.
+# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; of
+# the course's own repository it is the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
@@ -204,8 +207,8 @@ first_states() {
   fi
 }
 
-# sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of tasks/,
-# one per line, with those of its extensions.
+# sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of
+# tasks/, one per line, with those of its extensions.
 sources_of_task() (
   cd "$2" || exit 1
   shopt -s nullglob
@@ -233,8 +236,8 @@ progress() {
   fi
 }
 
-# Prints the repository's files, one per line, from its root: files that git knows and new files, but
-# no ignored ones.
+# Prints the repository's files, one per line, from its root: files that git knows and new files,
+# but no ignored ones.
 repository_files() (
   cd "$root" || exit
   if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -243,6 +246,26 @@ repository_files() (
     find . -type f -not -path './build/*' -not -path './.venv*' -not -path './.cache/*' | cut -c 3-
   fi | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done
 )
+
+# Prints the commit that changes are counted from: the one at which the branch left origin/main or,
+# on main itself, the last but one; of a first commit, that commit. Fails without git.
+base_of_changes() (
+  cd "$root" && git rev-parse --git-dir >/dev/null 2>&1 || return
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then
+    base=$(git rev-parse --verify --quiet HEAD~1 || echo HEAD)
+  fi
+  echo "$base"
+)
+
+# Prints the files that have changed since then, also those that are not committed; nothing without
+# git.
+changed_since_base() (
+  base=$(base_of_changes) && cd "$root" || return 0
+  git diff --name-only --diff-filter=d "$base"
+  git ls-files -o --exclude-standard
+)
+
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
 # Prints the folder of the LibTorch that this copy was built with, if it is still there.
@@ -280,8 +303,8 @@ require_preset() {
 # Finds the program $2 of the pinned wheel $1, so that every machine runs the same version.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }
 
-# check NAME COMMAND...: runs the command as one check, which passes if the command does. Adds to the file
-# `totals`, and shows what a command that fails has said; the folder `work` is for that.
+# check NAME COMMAND...: runs the command as one check, which passes if the command does. Adds to
+# the file `totals`, and shows what a command that fails has said; the folder `work` is for that.
 check() {
   local name=$1 result=passed start=$SECONDS
   shift

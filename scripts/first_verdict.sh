@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks a handout and prints how many seconds its first verdicts take, and one after an edit. For a
-# machine that does nothing else.
+# Unpacks a handout and prints how many seconds its first verdicts take, and one after an edit. For
+# a machine that does nothing else.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for so long (60) on each reader of tests/fuzz, or
-# on those that are named, and prints what it found. Exits with 1 if one failed: the input is then in
-# build/fuzz/found/TARGET. Inputs that reach something new are in build/fuzz/corpus/TARGET.
-# scripts/fuzz.sh --keep TARGET FILE...: adds inputs to tests/fuzz/corpus.tar.gz, which ./fsdp test reads.
+# scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for so long (60) on each reader of
+# tests/fuzz, or on those that are named, and prints what it found. Exits with 1 if one failed: the
+# input is then in build/fuzz/found/TARGET. Inputs that reach something new are in
+# build/fuzz/corpus/TARGET. scripts/fuzz.sh --keep TARGET FILE...: adds inputs to
+# tests/fuzz/corpus.tar.gz, which ./fsdp test reads.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"

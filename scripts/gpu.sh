@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# scripts/gpu.sh [--dry | --collect DIR]: on a machine with a GPU, in some eight minutes and without a network:
+# scripts/gpu.sh [--dry | --collect DIR]: on a machine with a GPU, in some eight minutes and without
+# a network:
 #   1. builds with CUDA what the next two steps need, in build/gpu
 #   2. runs all tests for GPUs that this machine allows
 #   3. times our FSDP on one GPU beside PyTorch's FSDP2, DDP and an eager loop (grading/peers/one_gpu.py)
-# The results of 3 are added to one_gpu.jsonl in that folder, or in OUT if it is set, a line as soon as a run has
-# ended. If a test fails, the programs are timed nevertheless.
+# The results of 3 are added to one_gpu.jsonl in that folder, or in OUT if it is set, a line as soon
+# as a run has ended. If a test fails, the programs are timed nevertheless.
 #   --dry      the same on the CPU, with the usual build and a tiny model: the tests are skipped, nothing is timed
 #              that means anything, but every line of all programs runs
 #   --collect  copies what the machine may lack (GoogleTest, the headers of nlohmann/json, CLI11 and OpenSSL 3) from

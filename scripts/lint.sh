@@ -27,7 +27,7 @@ long_reference() {
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
 # SC2154: what the script that sources another one has set.
 broken_scripts() {
-  .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run {cmake,scripts,grading/gradescope}/*.sh
+  .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run {cmake,scripts,scripts/verbs,grading/course,grading/gradescope}/*.sh
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# look.sh [--names] OBJECT...: looks at what a student's files were compiled to, before it runs, for what a
-# solution does not need: it only computes. Prints lines of three parts with tabs between them:
+# look.sh [--names] OBJECT...: looks at what a student's files were compiled to, before it runs, for
+# what a solution does not need: it only computes. Prints lines of three parts with tabs between
+# them:
 #   rejected  FILE  uses NAMES, ...   the task gets no points, in `./fsdp check` and from the grader
 #   stopped   FILE  uses NAMES, ...   costs nothing unless it runs: a rank ends where it calls one of these functions
 #   remark    FILE  uses NAMES, ...   costs nothing; the instructor may read the code
-# FILE is the path from tasks/ on, if that is in the object's path. NAMES are those that a source file has. With
-# --names it prints instead what the linker calls the functions of the lines `stopped`, and `syscall`;
-# cmake/isolate.sh replaces these. Fails if an object can't be read.
+# FILE is the path from tasks/ on, if that is in the object's path. NAMES are those that a source
+# file has. With --names it prints instead what the linker calls the functions of the lines
+# `stopped`, and `syscall`; cmake/isolate.sh replaces these. Fails if an object can't be read.
 set -euo pipefail
 names=
 if [[ ${1-} == --names ]]; then
@@ -55,14 +56,16 @@ mathematics() {
   nm -D --defined-only "$("${CXX:-c++}" -print-file-name=libm.so.6)" | awk '{ sub(/@.*/, "", $3); print $3 }'
 }
 
-# Lines "OBJECT TAB NAME TAB NAME" of the names that the objects leave to the linker, first without their version.
+# Lines "OBJECT TAB NAME TAB NAME" of the names that the objects leave to the linker, first without
+# their version.
 undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2\t\2\3/p'; }
 
 # Instructions that call the kernel without a function.
 kernel_calls() {
   local object
   for object; do
-    # Not grep -q, which would end objdump by a signal: then the pipe fails because it has found one.
+    # Not grep -q, which would end objdump by a signal: then the pipe fails because it has found
+    # one.
     if objdump -d --no-show-raw-insn "$object" | grep -E '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$' >/dev/null; then
       printf '%s\tsyscall\tsyscall\tan instruction of the kernel\n' "$object"
     fi

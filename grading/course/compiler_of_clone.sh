@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The compiler of a clone that fresh_clone.py tries: what ninja asks for is copied from the finished build
-# FRESH_BUILD, if this was made from the same sources; all else is compiled, by FRESH_CXX. So ninja runs each step
-# of a build from nothing, in the time of a copy. FRESH_NEEDS has lines "OUTPUT TAB FILE": files of the build
-# folder that the compiler read for OUTPUT. A step fails if such a file is missing: no step before has made it.
-# FRESH_TASKS is set if the clone has other solutions in tasks/ than the finished build.
+# The compiler of a clone that fresh_clone.py tries: what ninja asks for is copied from the finished
+# build FRESH_BUILD, if this was made from the same sources; all else is compiled, by FRESH_CXX. So
+# ninja runs each step of a build from nothing, in the time of a copy. FRESH_NEEDS has lines "OUTPUT
+# TAB FILE": files of the build folder that the compiler read for OUTPUT. A step fails if such a
+# file is missing: no step before has made it. FRESH_TASKS is set if the clone has other solutions
+# in tasks/ than the finished build.
 set -euo pipefail
 output='' dependencies='' source=''
 words=("$@")

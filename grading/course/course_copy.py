@@ -35,9 +35,9 @@ class CourseCopy(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    def run_function(self, name, script):
-        """The script, which may call this function of ./fsdp."""
-        begin = f"root={str(self.root)!r}; source scripts/build.sh; eval \"$(sed -n '/^{name}()/,/^}}/p' fsdp)\"; "
+    def run_function(self, source, script):
+        """The script, which may call the functions of this file of scripts/."""
+        begin = f"source scripts/verb.sh; source scripts/{source}.sh; set +e; "
         return subprocess.run(["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True)
 
     def folder_of_build(self, rule):

@@ -72,9 +72,12 @@ def lines_of_text(page, text):
     return found
 
 
+def usage():
+    return subprocess.run([ROOT / "fsdp", "help"], capture_output=True, text=True, check=True).stdout
+
+
 def lines_of_help():
-    usage = subprocess.run([ROOT / "fsdp", "help"], capture_output=True, text=True, check=True).stdout
-    verbs = dict.fromkeys(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
+    verbs = dict.fromkeys(re.findall(r"^  ([a-z]+) ", usage(), re.MULTILINE))
     return [Line("./fsdp help", number, f"./fsdp {verb} --help", {"says": f"(?m)^  {verb} |{verb}"})
             for number, verb in enumerate(verbs, 1)]
 

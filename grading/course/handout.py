@@ -31,13 +31,18 @@ GIVEN = tuple("""
     docs/debugging.md docs/hugging_face.md docs/memory- docs/step.html docs/telemetry.md fsdp
     grading/course/skeletons.py grading/grader/course.py grading/grader/submission.py grading/plot.py grading/submit.py
     programs/check programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
-    programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/doctor.sh scripts/hint.sh scripts/look.sh scripts/reset.sh
-    scripts/setup.sh tasks/ tests/task trainer/
+    programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/build_errors.sh
+    scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh scripts/verb.sh
+    tasks/ tests/task trainer/
+""".split()) + tuple(f"scripts/verbs/{verb}.sh" for verb in """
+    appendix build check diff doctor export generate hello help hint inspect plot replay reset setup submit
+    train
 """.split())
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
 # What the tests of a student's .cpp files are built from: the grader uses its own.
 DECIDES = ("CMake", "cmake/", "common/", "course.toml", "programs/", "scripts/look.sh", "solutions/", "tests/", "trainer/")
-RENAMED = {"COURSE.md": "README.md"}
+# What has another place in a handout. ./fsdp update is a verb of handouts alone.
+RENAMED = {"COURSE.md": "README.md", "grading/course/update.sh": "scripts/verbs/update.sh"}
 
 
 def tracked():

@@ -32,7 +32,7 @@ class Build(course_copy.CourseCopy):
         for text, is_touched in (("// first\n", False), ("// of a backup\n", True), ("// of a backup\n", False)):
             (self.root / SKELETON).write_text(text)
             os.utime(self.root / SKELETON, (1_600_000_000, 1_600_000_000))
-            self.run_function("is_blank", "touch_old_files build")
+            self.run_function("stacks", "touch_old_files build")
             self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
 
     def jobs_and_said(self, megabytes, cores, files):

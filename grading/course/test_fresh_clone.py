@@ -46,7 +46,7 @@ class Lines(unittest.TestCase):
     def test_every_verb_is_typed_and_every_line_has_what_it_needs(self):
         lines, settings = fresh_clone.load()
         typed = {fresh_clone.command_of(line, settings["words"]) for line in lines}
-        help_text = (fresh_clone.ROOT / "fsdp").read_text()
+        help_text = fresh_clone.usage()
         for verb in ("install", "check", "train", "hello", "bench", "quiz"):
             self.assertIn(f"  {verb} ", help_text)
             self.assertIn(f"./fsdp {verb} --help", typed)

@@ -136,6 +136,12 @@ class Names(unittest.TestCase):
         lost = ("gone.md", "lost.png", "lost.md", "site/lost.html", "lost/", "memory/y.h")
         self.assertEqual(list(missing_in(files)), [f"docs/there.md: {path}" for path in lost])
 
+    def test_a_copy_has_the_verbs_that_students_use_and_no_other(self):
+        students = set("""appendix build check diff doctor export generate hello help hint inspect plot replay
+                          reset setup submit train update""".split())
+        for release in (1, 8):
+            self.assertEqual(verbs_of_copy(handout.contents(release)), students)
+
     def test_every_verb_that_a_text_of_the_handout_names_is_a_verb_of_the_copy(self):
         files = handout.contents()
         verbs = verbs_of_copy(files)

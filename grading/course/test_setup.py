@@ -87,7 +87,7 @@ class Setup(course_copy.CourseCopy):
 
     def configured(self, script="configure default", **named):
         """What configure() says in a terminal with these variables, if setup and cmake would say so too."""
-        (self.root / "scripts/setup.sh").write_text("echo fsdp: installing >&2\n")
+        (self.root / "scripts/verbs/setup.sh").write_text("echo fsdp: installing >&2\n")
         begin = f"root={str(self.root)!r}; source scripts/build.sh; cmake() {{ echo fsdp: cmake \"$@\" >&2; mkdir -p build/debug; }}; "
         environment = {name: value for name, value in os.environ.items() if name not in ("LIBTORCH", "Torch_DIR", "CMAKE_PREFIX_PATH")}
         done = subprocess.run(["bash", "-euc", begin + script], cwd=self.root, capture_output=True, text=True,

@@ -45,8 +45,8 @@ class StagedRelease(unittest.TestCase):
 
     def stack_of(self, task, *options):
         """What ./fsdp check says that it stands on."""
-        script = f"root={str(self.root)!r}; eval \"$(sed -n '/^stack_of()/,/^}}/p;/^value_of()/,/^}}/p' fsdp)\"; stack_of {task} "
-        done = subprocess.run(["bash", "-c", script + " ".join(options)], cwd=self.root, capture_output=True, text=True, check=True)
+        script = f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
+        done = subprocess.run(["bash", "-c", script], cwd=self.root, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     def code_in(self, target):

@@ -48,7 +48,7 @@ class Verbs(course_copy.CourseCopy):
     def test_a_task_that_is_as_delivered_is_not_built(self):
         for name in (SKELETON, EXTENSION):
             (self.root / name).write_text((self.root / name).read_text() + "\n")
-        done = self.run_function("is_blank", "for task in 3 4 5; do is_blank $task && echo blank $task; done")
+        done = self.run_function("stacks", "for task in 3 4 5; do is_blank $task && echo blank $task; done")
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
     def test_check_says_what_the_grader_would_reject(self):
@@ -59,7 +59,7 @@ class Verbs(course_copy.CourseCopy):
             made = self.root / f"build/default/CMakeFiles/mine_{task}.dir/{name}.o"
             made.parent.mkdir(parents=True)
             subprocess.run(["c++", "-c", "-x", "c++", "-", "-o", made], input=code, text=True, check=True)
-        done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; ' "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
+        done = self.run_function("look_at_task", "set -euo pipefail; for i in 3 5 6; do look $i mine && echo good $i; done")
         self.assertEqual(done.stdout, "good 5\ngood 6\n", done.stderr)
         for line, said in zip(done.stderr.splitlines(), (f"{SKELETON} uses an instruction of the kernel: ",
                                                          f"{EXTENSION} uses an instruction of the kernel: ",
@@ -68,8 +68,7 @@ class Verbs(course_copy.CourseCopy):
 
     def said_of_changes(self):
         """What check would say of changed files of the course."""
-        functions = 'eval "$(sed -n "/^changed_files()/,/^}/p" fsdp)"; say_changed'
-        done = self.run_function("say_changed", f"set -euo pipefail; {functions}")
+        done = self.run_function("changed_files", "set -euo pipefail; say_changed")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         return done.stderr
 
@@ -99,7 +98,7 @@ class Verbs(course_copy.CourseCopy):
         self.assertIn("fsdp: ... and 2 more files of the course\n", self.said_of_changes())
 
     def test_check_says_of_changed_files_before_it_builds(self):
-        (self.root / "scripts/setup.sh").write_text("exit 1\n")
+        (self.root / "scripts/verbs/setup.sh").write_text("exit 1\n")
         (self.root / ".pristine/hashes").write_text(f"{'0' * 64}  {self.HEADER}\n")
         (self.root / ".pristine/delivered").write_text(f"{self.HEADER}\n")
         (self.root / "common").mkdir()
@@ -136,7 +135,7 @@ class Verbs(course_copy.CourseCopy):
                 ('#include <unistd.h>\n#include "own.h"\nvoid f() { end(); }\n', f"{header}:3, included by {SKELETON}, uses dlopen: "),
                 ("#include <unistd.h>\n#define START fo##rk\nvoid f() { START(); }\n", f"{SKELETON} uses fork: ")):
             self.object_of(3, SKELETON, code)
-            done = self.run_function("look", 'eval "$(sed -n "/^place_of()/,/^}/p" fsdp)"; look 3 mine')
+            done = self.run_function("look_at_task", "look 3 mine")
             self.assertIn(f"fsdp: {said}", done.stderr)
 
     def test_check_names_both_files_that_define_a_name(self):
@@ -151,13 +150,12 @@ class Verbs(course_copy.CourseCopy):
         for linker in linkers:
             done = subprocess.run([*linker, "-o", "/dev/null", *objects], cwd=self.root, capture_output=True, text=True)
             log.write_text(done.stderr)
-            function = 'eval "$(sed -n "/^show_clashes()/,/^}/p" fsdp)"; show_errors 2'
-            self.assertEqual(self.run_function("show_errors", function).stderr, f"fsdp: task 2 does not compile\n{said}", log.read_text())
+            self.assertEqual(self.run_function("build_errors", "show_errors 2").stderr, f"fsdp: task 2 does not compile\n{said}", log.read_text())
         log.write_text(f"mold: error: duplicate symbol: {objects[0]}: {objects[1]}: fsdp::helper()\n")
-        self.assertEqual(self.run_function("show_errors", function).stderr,
+        self.assertEqual(self.run_function("build_errors", "show_errors 2").stderr,
                          f"fsdp: task 2 does not compile\n{said.splitlines()[0]}\n")
         log.write_text(f"{self.root}/{first}:3:1: error: expected ;\n")
-        self.assertIn(f"{first}:3:1: error: expected ;", self.run_function("show_errors", function).stderr)
+        self.assertIn(f"{first}:3:1: error: expected ;", self.run_function("build_errors", "show_errors 2").stderr)
 
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
         for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
@@ -167,8 +165,13 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
+    def test_check_refuses_what_it_gives_to_the_program_by_itself(self):
+        for option in ("--stacks", "--blank", "--broken", "--rejected"):
+            self.assertEqual(self.run_verb("check", "3", option, "3"),
+                             (2, f"fsdp: check: leave out {option}, which ./fsdp check gives by itself\n"))
+
     def test_check_says_of_a_build_that_cannot_be_configured_only_why(self):
-        (self.root / "scripts/setup.sh").write_text("echo 'fsdp: please install these packages: g++' >&2; exit 1\n")
+        (self.root / "scripts/verbs/setup.sh").write_text("echo 'fsdp: please install these packages: g++' >&2; exit 1\n")
         (self.root / SKELETON).write_text("// mine\n")
         for task in ("", "3"):
             status, text = self.run_verb("check", *task)
@@ -203,23 +206,46 @@ class Verbs(course_copy.CourseCopy):
             self.assertEqual(status, 0, text)
             self.assertTrue((self.root / ".venv/bin/python3").exists())
 
-    def test_help_has_the_verbs_of_this_copy(self):
+    def test_help_is_what_the_files_of_the_verbs_say_in_a_fixed_order(self):
         maintain = self.root / "scripts/maintain.txt"
         self.assertEqual(self.run_verb("help", "--maintain"), (0, maintain.read_text()))
-        for verb in ("update", "submit", "install", "setup"):  # those that this copy has and that are no programs
-            self.assertEqual(self.run_verb(verb, "--help"), self.run_verb("help"), verb)
-        for path in (maintain, self.root / "grading/course/skeletons.py"):
-            path.unlink()
+        files = sorted((self.root / "scripts/verbs").glob("*.sh"))
+        said = {path.stem: [line.replace("#: ", "  ", 1) for line in path.read_text().splitlines()
+                            if line.startswith("#: ")] for path in files}
+        text = self.run_verb("help")[1].split("\n\n")[1].splitlines()
+        self.assertEqual(sorted(text), sorted(line for lines in said.values() for line in lines))
+        verbs = list(dict.fromkeys(re.findall(r"^  ([a-z]+) ", "\n".join(text), re.MULTILINE)))
+        self.assertEqual([verbs[0], *verbs[-2:], sorted(verbs)], ["setup", "bench", "help", sorted(said)])
+        for verb in ("submit", "install", "setup", "replay", "build"):  # no programs
+            self.assertEqual(self.run_verb(verb, "--help"),
+                             (0, "\n".join(["usage: ./fsdp VERB [OPTION...]", "", *said[verb], ""])))
+
+    def test_a_verb_exists_if_its_file_does(self):
+        for name in ("scripts/maintain.txt", "scripts/verbs/handout.sh"):
+            (self.root / name).unlink()
         text = self.run_verb("help")[1]
         for words, shown in (("  hint PROBLEM", True), ("  handout OUT", False), ("--maintain", False)):
             self.assertEqual(words in text, shown, words)
-        status, text = self.run_verb("handout", "x.tar.gz")
-        self.assertEqual((status, "unknown verb 'handout'" in text), (2, True), text)
+        for verb in ("handout", "../build", "", "Help"):
+            status, text = self.run_verb(verb, "x.tar.gz")
+            self.assertEqual((status, text.startswith(f"fsdp: unknown verb '{verb}'; allowed: setup, doctor, build,")),
+                             (2, True), text)
 
 
 def fsdp(*arguments):
     """Of this repository. What it prints, as bytes."""
     return subprocess.run([skeletons.ROOT / "fsdp", *arguments], capture_output=True)
+
+
+class Check(unittest.TestCase):
+    def test_help_has_every_option_that_the_script_and_the_grader_give_to_the_program(self):
+        text = fsdp("check", "--help").stdout.decode()
+        given = set()
+        for name in ("scripts/verbs/check.sh", "grading/grader/run.py", "grading/course/samples.py"):
+            given |= set(re.findall(r"--[a-z-]+", (skeletons.ROOT / name).read_text()))
+        for option in given & {"--stacks", "--blank", "--broken", "--rejected", "--stop-hanging", "--seconds", "--json"}:
+            self.assertRegex(text, rf"(?m)^  {option} ")
+        self.assertGreater(len(given), 6)
 
 
 class Hello(unittest.TestCase):

@@ -29,11 +29,12 @@ def without_blocks(text):
 
 def verbs_and_options():
     """The verbs of ./fsdp, and the options that the sources of its programs name, whichever verb takes them."""
-    usage = (ROOT / "fsdp").read_text()
+    paths = [*(ROOT / "scripts/verbs").glob("*.sh"), ROOT / "grading/course/update.sh"]
+    usage = "".join(path.read_text() for path in paths)
     sources = [path for folder in ("programs", "trainer/options") for path in (ROOT / folder).rglob("*.cpp")]
     sources += [path for path in (ROOT / "grading").rglob("*.py") if not path.name.startswith("test_")]
     options = {option for path in sources for option in re.findall(r"--[a-z][a-z-]+", path.read_text())}
-    return set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE)), options | set(re.findall(r"--[a-z][a-z-]+", usage)) | {"--help"}
+    return set(re.findall(r"^#: ([a-z]+) ", usage, re.MULTILINE)), options | set(re.findall(r"--[a-z][a-z-]+", usage)) | {"--help"}
 
 
 def problems_of_task(text, task):

@@ -17,9 +17,9 @@ bool contains(const std::vector<int>& numbers, int number) {
   return std::ranges::count(numbers, number) > 0;
 }
 
-void add_public_options(CLI::App& app, Settings& settings) {
+void add_options(CLI::App& app, Settings& settings) {
   app.add_option("what", settings.what, "a task (3) or a problem (3.2); everything if left out");
-  // The script turns --base and --solutions into --stacks; here they are only explained.
+  // ./fsdp check turns --base and --solutions into --stacks; here they are only explained.
   static std::string base;
   static bool solutions{};
   add_choice(app, "--base", base, {"reference", "mine"},
@@ -47,14 +47,29 @@ void add_public_options(CLI::App& app, Settings& settings) {
       "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
-// For the scripts that call this program.
-void add_hidden_options(CLI::App& app, Settings& settings) {
-  app.add_option("--stacks", settings.stacks)->delimiter(',')->required()->group("");
-  app.add_option("--seconds", settings.seconds)->group("");
-  app.add_flag("--stop-hanging", settings.stop_hanging)->group("");
-  app.add_option("--broken", settings.broken)->delimiter(',')->group("");
-  app.add_option("--rejected", settings.rejected)->delimiter(',')->group("");
-  app.add_option("--blank", settings.blank)->delimiter(',')->group("");
+// What ./fsdp check finds out before it calls this program, and what the grader decides.
+void add_options_of_callers(CLI::App& app, Settings& settings) {
+  const std::string group = "What ./fsdp check gives by itself, for whoever calls this program";
+  app.add_option("--stacks", settings.stacks,
+                 "of each task, the stack whose code its tests run, as in mine,mine_on_1 or "
+                 "reference (cmake/stacks.cmake); the last one is also that of the tasks after it")
+      ->delimiter(',')
+      ->required()
+      ->group(group);
+  const auto add_tasks = [&](const char* option, std::vector<int>& tasks, const char* text) {
+    app.add_option(option, tasks, text)->delimiter(',')->group(group);
+  };
+  add_tasks("--blank", settings.blank,
+            "tasks in which nothing is written, as in 4,5: their tests do not run");
+  add_tasks("--broken", settings.broken, "tasks that do not compile: they have no points");
+  add_tasks("--rejected", settings.rejected,
+            "tasks that scripts/look.sh rejects: they have no points");
+  app.add_flag("--stop-hanging", settings.stop_hanging,
+               "after a test that hangs, run no other test of its problem")
+      ->group(group);
+  app.add_option("--seconds", settings.seconds,
+                 "how long the tests of a task may take together (default 86400)")
+      ->group(group);
 }
 
 // Makes the path absolute, and known to the test programs. They do not overwrite a file of before.
@@ -158,8 +173,8 @@ Settings parse_settings(int argc, char** argv) {
   Settings settings;
   settings.bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
   CLI::App app("Runs the tests of the tasks and says how far they are.", "fsdp check");
-  add_public_options(app, settings);
-  add_hidden_options(app, settings);
+  add_options(app, settings);
+  add_options_of_callers(app, settings);
   const auto check = [&] {
     settings.stacks.resize(course().size(), settings.stacks.back());
     if (!settings.test.empty() && settings.wants_whole_tasks()) {

@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
+#: test [--all | --preset NAME]    build and run every test, then check format, rules and clang-tidy;
+#:                                 --all: clang-tidy on every file, the cuda preset, and the commands of
+#:                                 the pages in a clone that has built nothing;
+#:                                 --preset: only the tests, built as debug, cuda, asan or tsan;
+#:                                 --properties N: only N random models and N random programs, each
+#:                                 compared with one process; --from SEED: the first of them
 # Builds and runs every test, then checks format, the repository's rules and clang-tidy. With a --preset
 # other than default, it only runs the tests. Prints a line per suite, and at the end
 # "N passed, N failed, N skipped". Exits with 1 if anything failed.
 #   --properties N [--from SEED]   only trains N random models, and runs N random programs of users,
 #                                  each compared with one process; of the first that differs, a
 #                                  program is shown as short as it can be
-set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$root/scripts/build.sh"
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+help_if_asked "$@"
 
 all='' preset=default properties='' from=1
 while (($#)); do
@@ -73,7 +78,7 @@ run_part() {
 # The hidden cases of task 1, with the ranks in a process of their own, as the grader runs them. No other task's
 # program gets to a rank before it has asked for the seed.
 hidden_cases() (
-  cd "$root/build/$preset/bin"
+  cd "$root/build/$preset/bin" || exit
   FSDP_ROOT=$root FSDP_TEST_SEED=hidden FSDP_RANKS_OF=./reference_task1_tests ./reference_task1_tests --gtest_brief=1
 )
 
@@ -93,7 +98,7 @@ if [[ $properties ]]; then
     "$root/build/$preset/bin/properties_tests" --gtest_brief=1
 fi
 # Where the site can't be installed, its tests are skipped.
-if ! { "$root/scripts/setup.sh" && "$root/scripts/setup.sh" --plots && { "$root/scripts/setup.sh" --python-only --site || true; } &&
+if ! { "$root/scripts/verbs/setup.sh" && "$root/scripts/verbs/setup.sh" --plots && { "$root/scripts/verbs/setup.sh" --python-only --site || true; } &&
        build "$preset" all_tests; }; then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Installs what is missing and does not change what is installed: what a build needs, then what the options
-# ask for. Without options, also the tools of ./fsdp test and scripts/format.sh, if this copy has these. If
+#: setup [--peers] [--plots] [--site] [--wheels DIR]
+#:                                 install what a build lacks, packages and LibTorch; and without these
+#:                                 options, in the whole repository, the tools of test; --peers: PyTorch,
+#:                                 to compare with; --plots: matplotlib, for plot; --site: Sphinx, for
+#:                                 site; --wheels: take Python wheels from DIR, not from the network
+# Installs what is missing and does not change what is installed: what a build needs, then what the
+# options ask for. Without options, also the tools of ./fsdp test, if this copy has these. If
 # nothing is missing, it needs no network.
-set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$root/scripts/build.sh"
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+help_if_asked "$@"
 
 torch_version=2.11.0
 clang_format_version=14.0.6
@@ -45,7 +49,8 @@ missing_packages() {
   fi
 }
 
-# Prints the packages that the grader's sandbox needs, where there is a grader. Without them it protects less.
+# Prints the packages that the grader's sandbox needs, where there is a grader. Without them it
+# protects less.
 missing_for_grading() {
   [[ -f $root/grading/grade.py ]] || return 0
   command -v bwrap >/dev/null || echo bubblewrap
@@ -103,8 +108,8 @@ pip_install() {
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
-# The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd which
-# CUDA libraries its CPU part needs, because wheels for other machines have no CUDA part.
+# The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd
+# which CUDA libraries its CPU part needs, because wheels for other machines have no CUDA part.
 install_libtorch() {
   local folder needed
   folder=$(libtorch_folder)
@@ -143,7 +148,8 @@ install_tools() {
   pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
 }
 
-# Installs the whole of PyTorch into a separate virtual environment, whichever LibTorch the build uses.
+# Installs the whole of PyTorch into a separate virtual environment, whichever LibTorch the build
+# uses.
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
@@ -162,9 +168,9 @@ install_plots() {
     fail "could not install matplotlib $matplotlib_version"
 }
 
-# What ./fsdp site needs, figures included. Where the sources of docs/step.html are, also zig and wasmtime, which
-# make and test it.
-# pip also complains of what torch would need and does not have here, so what it says goes into a file.
+# What ./fsdp site needs, figures included. Where the sources of docs/step.html are, also zig and
+# wasmtime, which make and test it. pip also complains of what torch would need and does not have
+# here, so what it says goes into a file.
 install_site() {
   local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
   local log=$root/.cache/site.log

@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# Which code a verb builds: of each task the course's solution or the student's own. Needs
+# scripts/verb.sh.
+
+# stack_of TASK OPTION...: prints the stack that the tests of the task run. This is the one place
+# that decides what a task stands on: the solutions of the earlier tasks, from task 1 on, as far as
+# this copy has them, and the student's own tasks after these. So `mine_on_3` (cmake/stacks.cmake)
+# has the solutions of tasks 1 to 3, and `mine` has none.
+stack_of() {
+  local task=$1 solutions=0 base
+  shift
+  while compgen -G "$root/solutions/task$((solutions + 1))_*/*.cpp" >/dev/null; do ((++solutions)); done
+  base=$(value_of base "$@")
+  if [[ ${FSDP_STACK-} ]]; then
+    echo "$FSDP_STACK"  # for maintainers: a stack of cmake/maintainers.cmake
+  elif [[ " $* " == *" --solutions "* ]]; then
+    ((task <= solutions)) || refuse "--solutions: this copy has no solution of task $task"
+    echo reference
+  else
+    if [[ $base == reference ]] && ((task > solutions + 1)); then
+      refuse "--base reference: this copy has no solution of task $((solutions + 1)), on which task" \
+        "$task stands"
+    fi
+    if [[ $base == mine ]]; then solutions=0; fi
+    if ((task <= solutions)); then solutions=$((task - 1)); fi
+    echo "mine$( ((solutions == 0)) || echo "_on_$solutions")"
+  fi
+}
+
+# is_blank TASK: whether the files of the task are byte for byte those that were delivered.
+is_blank() {
+  local file
+  : "${pristine:=$(first_states)}"
+  [[ $pristine ]] || return 1
+  while read -r file; do
+    cmp -s "$pristine/$file" "$root/tasks/$file" || return 1
+  done < <(sources_of_task "$1" "$pristine" && sources_of_task "$1" "$root/tasks")
+}
+
+# Prints the stack of the seven tasks of the student's own; or, if not all of them are begun, that
+# of task 7 over what it is tested over.
+own_stack() {
+  local task
+  for task in 1 2 3 4 5 6 7; do
+    if is_blank "$task"; then
+      stack_of 7
+      return
+    fi
+  done
+  echo mine
+}
+
+# Students train with their own FSDP.
+default_stack() {
+  if [[ -d $root/solutions/task7_integration ]]; then echo reference; else echo mine; fi
+}
+
+# build_train OPTION...: builds what trains with these options, and sets `program` to its path.
+build_train() {
+  local stack preset=default
+  stack=$(value_of stack "$@")
+  case ${stack:=$(default_stack)} in
+    mine) stack=$(own_stack) ;;
+    reference)
+      [[ -d $root/solutions/task7_integration ]] ||
+        refuse "--stack reference: its solutions are not here; allowed: mine"
+      ;;
+    *) refuse "--stack $stack is unknown; allowed: reference, mine" ;;
+  esac
+  if [[ $(value_of device "$@") == cuda ]]; then
+    preset=cuda
+    if ! asks_for_help "$@"; then require_gpu; fi
+  fi
+  build "$preset" "${stack}_train"
+  # shellcheck disable=SC2034
+  program=$root/build/$preset/bin/${stack}_train
+}
+
+# Before a build that takes minutes.
+require_gpu() {
+  compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] ||
+    refuse "--device cuda needs an NVIDIA GPU and its driver, and this machine has none (there is no" \
+      "/dev/nvidia0); leave out --device to train on the CPU"
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+#: bench --peers [OPTION...]       measure ours beside PyTorch's FSDP2 and DDP; see bench --peers --help
+#: bench --transport [OPTION...]   measure collectives beside plain copies; see bench --transport --help
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+
+help_if_asked "$@"
+
+# The peers are Python programs, and so is the program that runs them in turns with ours.
+bench() {
+  local options=() argument what='' python=$root/.venv-peers/bin/python3
+  for argument in "$@"; do
+    case $argument in
+      --peers | --transport) what=$argument ;;
+      *) options+=("$argument") ;;
+    esac
+  done
+  set -- ${options[@]+"${options[@]}"}
+  case $what in
+    --peers)
+      [[ -x $python ]] || fail "PyTorch to compare with is missing: run ./fsdp setup --peers"
+      build default reference_train peers_counter
+      exec "$python" "$root/grading/peers/bench.py" "$@"
+      ;;
+    --transport) run transport_bench "$@" ;;
+    *) refuse "bench needs --peers or --transport: what to time" ;;
+  esac
+}
+
+bench "$@"

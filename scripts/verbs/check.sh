@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+#: check [TASK|PROBLEM] [OPTION..] run the tests of tasks/ and show how far they are; see check --help
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+source "$root/scripts/stacks.sh"
+source "$root/scripts/changed_files.sh"
+source "$root/scripts/look_at_task.sh"
+source "$root/scripts/build_errors.sh"
+
+# Builds everything before the tests run, because tests have time limits. A task whose files are
+# still as delivered is "not started": nothing is built for it. If a task does not compile, shows
+# its first errors and tests the other tasks all the same.
+check_tasks() {
+  local what='1 2 3 4 5 6 7' asked task stack failed=0
+  local stacks=() targets=(check) blank=() broken=() rejected=()
+  local option options=(--stop-hanging)
+  for option in stacks blank broken rejected; do
+    [[ ! $(value_of "$option" "$@") ]] ||
+      refuse "check: leave out --$option, which ./fsdp check gives by itself"
+  done
+  if asks_for_help "$@"; then
+    what=''
+  elif asked=$(what_of "$@") && [[ $asked ]]; then
+    grep -qxF -e "number = $asked" -e "number = \"$asked\"" "$root/course.toml" ||
+      refuse "check: there is no task or problem '$asked'; tasks are 1 to 7, problems are named as in" 3.2
+    what=${asked:0:1}
+  fi
+  for task in 1 2 3 4 5 6 7; do
+    stack=-
+    if [[ $what == *$task* ]]; then
+      stack=$(stack_of "$task" "$@")
+      if [[ $stack == mine* ]] && is_blank "$task"; then
+        blank+=("$task")
+      else
+        targets+=("${stack}_task${task}_tests")
+      fi
+      if [[ $stack == mine* && $what == ? ]]; then announce "$task"; fi
+    fi
+    stacks+=("$stack")
+  done
+  if [[ " ${stacks[*]}" == *" mine"* ]]; then say_changed; fi
+  quiet=yes build default "${targets[@]}" || failed=$?
+  ((failed != 3)) || exit 1
+  if ((failed)); then
+    for task in $what; do
+      [[ " ${targets[*]} " == *"_task${task}_tests "* ]] || continue
+      if ((${#targets[@]} == 2)) ||
+        ! quiet=yes build default "${stacks[task - 1]}_task${task}_tests"; then
+        broken+=("$task")
+        show_errors "$task"
+      fi
+    done
+    build default check
+  fi
+  for task in $what; do
+    [[ ${stacks[task - 1]} != mine* || " ${blank[*]} ${broken[*]} " == *" $task "* ]] ||
+      look "$task" "${stacks[task - 1]}" || rejected+=("$task")
+  done
+  if ((${#rejected[@]})); then options+=(--rejected "$(IFS=,; echo "${rejected[*]}")"); fi
+  if ((${#blank[@]})); then options+=(--blank "$(IFS=,; echo "${blank[*]}")"); fi
+  if ((${#broken[@]})); then options+=(--broken "$(IFS=,; echo "${broken[*]}")"); fi
+  exec "$bin/check" "$@" ${options[@]+"${options[@]}"} --stacks "$(IFS=,; echo "${stacks[*]}")"
+}
+
+# what_of OPTION...: prints the task or problem among the arguments of check: what is neither an
+# option nor its value.
+what_of() {
+  while (($#)); do
+    case $1 in
+      --solutions | --*=*) ;;
+      -*) shift ;;
+      *) echo "$1"; return ;;
+    esac
+    shift || return 0
+  done
+}
+
+# Before the tests of a task that still has unwritten functions. An extension need not be written.
+announce() {
+  local left
+  left=$(cat "$root"/tasks/task"$1"_*/*.cpp | grep -c '^  todo("' || true)
+  if ((left)); then
+    say "task $1: functions that you have not written yet: $left; tests that need them are" \
+      '"not started"'
+  fi
+}
+
+check_tasks "$@"

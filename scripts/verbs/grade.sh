@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+#: grade SUBMISSION [OPTION...]    grade a folder or a zip that holds tasks/; see grade --help
+#: grade --all FOLDER [OPTION...]  grade a class
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+python grade.py "$@"

@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+#: plot LOG.jsonl... --out FILE    draw loss, accuracy and tokens/s of runs, as .svg or .png
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+python plot.py "$@"

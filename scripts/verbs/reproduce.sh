@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+#: reproduce [OPTION...]           print the published tables beside ours; see reproduce --help
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+
+build default reproduce reference_train
+[[ -n $(value_of train "$@") ]] || set -- --train "$bin/reference_train" "$@"
+exec "$bin/reproduce" "$@"
