@@ -1,5 +1,6 @@
 # The programs that students also run, each from one file, and two targets: `all_tests` (every test
-# program; tests.txt lists them for ./fsdp test, one per line) and `everything`.
+# program, and what these run; tests.txt lists them for ./fsdp test, one per line) and `everything`,
+# for ./fsdp lint.
 
 # A program of one file over `library`.
 function(program name library source)
@@ -65,9 +66,10 @@ function(add_programs target)
   endforeach()
 endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
-add_programs(all_tests own_model own_plan own_training plan gpu_tests appendix_programs run_tests step)
+add_programs(all_tests run_tests)
 add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
-add_programs(everything plan quiz reproduce transport_bench reference_train mine_train fsdp)
+add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz reproduce
+             transport_bench reference_train mine_train fsdp step)
 add_custom_target(visitors ALL)  # with the library and its examples, what `cmake --build` builds
 add_programs(visitors check hello run_tests reference_train)
 if(NOT TARGET reference_train)

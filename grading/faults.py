@@ -38,6 +38,15 @@ def file_of(task, old):
     return found[0] if len(found) == 1 else "none"
 
 
+def files_of(fault):
+    """What decides whether it is caught: the file that it changes, the tests and the contract of its task."""
+    task = fault["task"]
+    changed_file = changed.paths_of(task).get(fault["file"])
+    tests = [path for path in (ROOT / "tests").glob(f"task{task}_*/*") if fault["test"].partition(".")[0] in path.read_text()]
+    contract = (ROOT / "tasks").rglob(f"task{task}_*/*.h")
+    return {str(path.relative_to(ROOT)) for path in (*([changed_file] if changed_file else []), *tests, *contract)}
+
+
 def wrong_forms(faults):
     """What is wrong with the bank before anything runs."""
     tests = {task.number: course.test_names(task.folder) for task in course.tasks()}
@@ -110,9 +119,9 @@ def main():
     faults = [fault for task in tasks for fault in load(task)]
     if arguments.check:
         sys.exit("\n".join(wrong_forms(faults)) or 0)
-    faults = lists.chosen(faults, arguments)
+    faults = lists.chosen(faults, arguments, files_of, fixed=8, most=60)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
-    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), changed.jobs())
+    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), files_of, changed.jobs())
 
 
 if __name__ == "__main__":

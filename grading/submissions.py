@@ -35,6 +35,13 @@ def task_of(entry):
     return next(task for task in course.tasks() if entry["file"] in task.files)
 
 
+def files_of(entry):
+    """What decides how it is graded: the grader, what looks at its code, and the task that it solves."""
+    grader = [*(ROOT / "grading/grader").glob("*.py"), *(ROOT / "common/testing/judge").glob("*")]
+    names = {str(path.relative_to(ROOT)) for path in grader}
+    return names | {f"solutions/{entry['file']}", "grading/rubric.toml", "scripts/look.sh", "cmake/isolate.sh"}
+
+
 def numbers_of(entry):
     """Of the tasks that are graded."""
     return entry.get("graded", [task_of(entry).number])
@@ -93,8 +100,9 @@ def found_behind():
 
 
 def attempts(entries):
-    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and without the look."""
-    for entry in entries:
+    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and without the look.
+    `listed` is the name that the list has."""
+    for entry in ({**entry, "listed": entry["name"]} for entry in entries):
         if entry["is_honest"] or "rejected" in entry:
             yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}
         if "stopped" in entry:
@@ -125,13 +133,13 @@ def wrong(entry):
 
 def main():
     arguments = lists.parser(__doc__).parse_args()
-    entries = lists.chosen(load(), arguments)
+    entries = lists.chosen(list(attempts(load())), arguments, files_of, fixed=4, most=6)
     try:
         grade.prepare(sorted({number for entry in entries for number in numbers_of(entry)}))
     except Refused as refused:
         sys.exit(f"submissions: {refused}")
     print(f"graded code runs in: {sandbox.best_mode()}")
-    lists.play(arguments, list(attempts(entries)), lambda entry: "; ".join(wrong(entry)))
+    lists.play(arguments, entries, lambda entry: "; ".join(wrong(entry)), files_of)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where a
-# warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
-# torchrun if ./fsdp setup --peers has installed that. Then a project of one file takes the library in each
-# of CMake's ways, with g++ and clang, Debug and Release; those that compile it take turns, but with --all.
-# Adds "passed failed skipped" to the file $1.
+# Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where
+# a warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
+# torchrun if ./fsdp setup --peers has installed that. Then a project of one file takes the library
+# in each of CMake's ways, with g++ and clang, Debug and Release. The two ways that compile the
+# library are tried with each compiler with --all, and with g++ and Debug if what they are made of
+# has changed: cmake/, examples/, or this file. Adds "passed failed skipped" to the file $1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -40,8 +41,9 @@ same() {
   [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
 }
 
-# Kills a run when it has saved its first checkpoint. How far it comes before the signal arrives does not
-# matter: the run that goes on, and the one that was never disturbed, end seven steps later.
+# Kills a run when it has saved its first checkpoint. How far it comes before the signal arrives
+# does not matter: the run that goes on, and the one that was never disturbed, end seven steps
+# later.
 goes_on_after_a_kill() {
   local line process last resumed whole
   exec {output}< <(exec "$work/build/outside" "$ranks" 1000000 "$work/killed")
@@ -58,7 +60,8 @@ goes_on_after_a_kill() {
     same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 
-# Gradients are added up as of four parts by two and by four ranks, with either class; buffers are rank 0's.
+# Gradients are added up as of four parts by two and by four ranks, with either class; buffers are
+# rank 0's.
 is_one_training_with_either_class() {
   local run first='' said ranks_of_run steps class
   for run in '2 7' '4 7' '2 7 ddp' '4 7 ddp'; do
@@ -88,8 +91,8 @@ train_in_torchrun() {
   same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
 }
 
-# takes_it_by WAY COMPILER TYPE [OPTION...]: the project has a target and headers with names of ours. Both ways
-# to compile the library share a folder, and compile it once.
+# takes_it_by WAY COMPILER TYPE [OPTION...]: the project has a target and headers with names of
+# ours. Both ways to compile the library share a folder, and compile it once.
 takes_it_by() {
   local way project=$root/build/outside/project build=$root/build/outside/$2-$3 said
   case $1 in
@@ -117,7 +120,8 @@ END
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
 
-# The block of docs/library.md with <fsdp/fsdp.h>: what stands before "..." in it goes before main().
+# The block of docs/library.md with <fsdp/fsdp.h>: what stands before "..." in it goes before
+# main().
 compiles_the_snippet_of_the_page() {
   local project=$work/snippet block
   block=$(awk '/^```cpp/ { block = ""; inside = 1; next } /^```/ { if (block ~ /fsdp\/fsdp\.h/) printf "%s", block; inside = 0 }
@@ -171,16 +175,21 @@ if [[ -x $work/build/outside ]]; then
   fi
 fi
 
-turn=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
+# Whether to compile the library with this compiler and type.
+wants_to_compile() {
+  [[ $all ]] || { [[ "$1 $2" == "g++ Debug" ]] &&
+    changed_since_base | grep -qE '^(CMake|cmake/|examples/|scripts/outside.sh$)'; }
+}
+
 for compiler in g++ clang++; do
   command -v "$compiler" >/dev/null || continue
   for type in Debug Release; do
     check "find_package, $compiler, $type" takes_it_by find_package "$compiler" "$type"
-    if [[ $all ]] || ((turn++ % 4 == 0)); then
-      for way in add_subdirectory FetchContent; do
-        check "$way, $compiler, $type" takes_it_by "$way" "$compiler" "$type" "-DCMAKE_CXX_FLAGS_${type^^}=-O0"
-      done
-    fi
+    wants_to_compile "$compiler" "$type" || continue
+    for way in add_subdirectory FetchContent; do
+      check "$way, $compiler, $type" takes_it_by "$way" "$compiler" "$type" \
+        "-DCMAKE_CXX_FLAGS_${type^^}=-O0"
+    done
   done
 done
 check "with -static-libstdc++" takes_it_by find_package g++ Release -DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++

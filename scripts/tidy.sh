@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on the files that changed and on a tenth of the other files, another tenth at every
-# commit; with --all, on every file. A file that has passed is checked again only after it, one of our
+# Runs clang-tidy on the files that have changed since origin/main or, on main, in the last commit;
+# with --all, on every file. A file that has passed is checked again only after it, one of our
 # headers that it includes, or the settings change. Adds "passed failed skipped" to the file $1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,8 +15,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$stamps"
 
-# Without the precompiled header: clang cannot read GCC's. So clang-tidy also shows that every file includes
-# what it uses.
+# Without the precompiled header: clang cannot read GCC's. So clang-tidy also shows that every file
+# includes what it uses.
 configure default
 ninja -C build/default build.ninja >/dev/null
 # A file that several stacks compile is checked as the first of them compiles it.
@@ -29,35 +29,19 @@ awk '
   sed -E 's/ -(Werror|Winvalid-pch|include [^ ]*|Xclang [^ ]*)//g' >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
-# Prints the C++ files that changed since the branch left the main branch, or since the last commit,
-# also uncommitted ones.
-changed_files() {
-  git rev-parse --git-dir >/dev/null 2>&1 || return 0
-  local base
-  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
-  if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then
-    base=$(git rev-parse --verify --quiet HEAD~1 || git hash-object -t tree /dev/null)
-  fi
-  { git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard; } | grep '\.\(cpp\|h\)$' || true
-}
-
 # A changed header is checked through the first source file that includes it.
 sources_to_check() {
   local file
-  changed_files | while read -r file; do
-    awk -v hash="$(sha256sum "$file" | cut -d ' ' -f 1)" 'index($0, hash) { print $1; exit }' "$work/closures"
+  { changed_since_base | grep '\.\(cpp\|h\)$' || true; } | while read -r file; do
+    awk -v hash="$(sha256sum "$file" | cut -d ' ' -f 1)" \
+      'index($0, hash) { print $1; exit }' "$work/closures"
   done
-}
-
-tenth() {
-  local turn
-  turn=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % 10))
-  awk -v turn="$turn" 'NR % 10 == turn { print $1 }' "$work/closures"
 }
 
 # Lines "FILE HASH...": each .cpp file with its hash and those of our headers that it includes.
 sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
-settings=$( (cat .clang-tidy; echo "$clang_tidy"; sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt) | sha256sum)
+libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt)
+settings=$( (cat .clang-tidy; echo "$clang_tidy"; echo "$libtorch") | sha256sum)
 while read -r file hashes; do
   echo "$file $(sha256sum <<<"$settings $hashes" | cut -d ' ' -f 1)"
 done <"$work/closures" >"$work/stamps"
@@ -68,7 +52,7 @@ if [[ $all ]]; then
   wanted=$(cut -d ' ' -f 1 "$work/closures")
   at_most=1000000
 else
-  wanted=$(sources_to_check; tenth)
+  wanted=$(sources_to_check)
 fi
 # Keeps the given order, each file once, and only files that are compiled and have no stamp.
 awk -v stamps="$stamps" '
@@ -102,6 +86,6 @@ xargs -r -d '\n' -P "$(nproc)" -I '{}' bash -c 'check_file "$1"' _ '{}' <"$work/
 failed=$(wc -l <"$work/failed")
 printf '%-36s %3d passed, %d failed, %d skipped\n' clang-tidy $((now - failed)) "$failed" "$left"
 if compgen -G "$work/*.log" >/dev/null; then sed 's/^/    /' "$work"/*.log; fi
-if ((left > 0)); then echo "    skipped: $left more files; the next run or test --all checks them"; fi
+if ((left > 0)); then echo "    skipped: $left more files; the next run or lint --all checks them"; fi
 echo $((now - failed)) "$failed" "$left" >>"$totals"
 ((failed == 0))

@@ -276,8 +276,9 @@ QUICK = ("./fsdp help", OWN)
 def chosen(lines, arguments):
     if arguments.only:
         return [line for line in lines if any(text in line.name for text in arguments.only)]
-    return [line for line in lines
-            if line.page in QUICK or arguments.all or arguments.pages and not line.expected.get("long")]
+    pages = lists.changed_files() if arguments.changed else ()
+    return [line for line in lines if line.page in QUICK or arguments.all or
+            (arguments.pages or line.page in pages) and not line.expected.get("long")]
 
 
 def main():

@@ -44,6 +44,17 @@ def programs():
     return sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("appendix/*.cpp"))
 
 
+def files_of(sample):
+    """What decides what the run prints: beside the page, the program, or what trains, or the tests of the task."""
+    kind, page = sample["kind"], sample["page"]
+    if kind == "program":
+        return {page, f"appendix/{sample['name'].split()[-1]}.cpp"}
+    folders = ["programs/check"] if kind in ("mistake", "nothing", "solutions") else ["trainer/prediction", "trainer/report"]
+    folders += [f"tests/task{task.number}_{task.name}" for task in tasks() if kind == "mistake" and task.number == sample["task"]]
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return {page, *(str(path.relative_to(ROOT)) for path in paths)}
+
+
 def run(words):
     """A program of the build, as ./fsdp runs it."""
     return subprocess.run(words, env={**os.environ, "FSDP_ROOT": str(ROOT)}, capture_output=True, text=True,
@@ -180,10 +191,10 @@ def main():
     arguments = parser.parse_args()
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
-    samples = lists.chosen(load(), arguments)
+    samples = lists.chosen(load(), arguments, files_of, fixed=2, most=6)
     changed.prepare("appendix_programs", "check", "reference_train",
                     *(f"reference_task{task.number}_tests" for task in tasks()))
-    lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)))
+    lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)), files_of)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ import skeletons
 from course_copy import SKELETON
 
 
-class AllTests(unittest.TestCase):
-    """./fsdp test builds the target all_tests, and nothing else before it runs the tests."""
+class Everything(unittest.TestCase):
+    """./fsdp lint builds the target `everything`, and nothing else before it runs Python's tests."""
 
     @unittest.skipUnless((skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured")
     def test_what_tests_run_is_built_before_them(self):
         needed = {name for path in (skeletons.ROOT / "grading").rglob("test_*.py")
                   for name in re.findall(r'ROOT / "build/default/bin/(\w+)"', path.read_text())}
         self.assertGreaterEqual(needed, {"plan", "own_training"})
-        listed = subprocess.run(["ninja", "-C", skeletons.ROOT / "build/default", "-t", "query", "CMakeFiles/all_tests"],
+        listed = subprocess.run(["ninja", "-C", skeletons.ROOT / "build/default", "-t", "inputs", "everything"],
                                 capture_output=True, text=True, check=True).stdout
         self.assertEqual(needed - set(re.findall(r"bin/(\w+)", listed)), set())
 

@@ -13,7 +13,7 @@ PAGE = """# A page
     ./fsdp train --steps 3 \\
         --world 2      # a comment
     it trains
-    scripts/lint.sh    # another one
+    scripts/rules.sh    # another one
 
 ```
     ./fsdp output
@@ -28,7 +28,7 @@ class Lines(unittest.TestCase):
     def test_a_page_shows_its_commands(self):
         lines = fresh_clone.lines_of_text("a.md", PAGE)
         self.assertEqual([fresh_clone.command_of(line, {}) for line in lines],
-                         ["./fsdp train --steps 3 --world 2", "scripts/lint.sh", "FSDP_STACK=second ./fsdp check ",
+                         ["./fsdp train --steps 3 --world 2", "scripts/rules.sh", "FSDP_STACK=second ./fsdp check ",
                           "./fsdp appendix tensors"])
 
     def test_words_that_a_reader_replaces_get_values(self):

@@ -72,7 +72,7 @@ class Setup(course_copy.CourseCopy):
             self.assertEqual((done.returncode, asked), (0, expected), done.stderr)
         done, asked = self.what_setup_installs("--site", **named)
         self.assertEqual((done.returncode, len(asked), "clang" in str(asked)), (0, 2, False), asked)
-        (self.root / "scripts/lint.sh").unlink()  # a handout has nothing that uses the tools
+        (self.root / "scripts/verbs/lint.sh").unlink()  # a handout has nothing that uses the tools
         done, asked = self.what_setup_installs(**named)
         self.assertEqual((done.returncode, asked), (0, []), done.stderr)
 

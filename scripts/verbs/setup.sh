@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #: setup [--peers] [--plots] [--site] [--wheels DIR]
 #:                                 install what a build lacks, packages and LibTorch; and without these
-#:                                 options, in the whole repository, the tools of test; --peers: PyTorch,
+#:                                 options, in the whole repository, the tools of lint; --peers: PyTorch,
 #:                                 to compare with; --plots: matplotlib, for plot; --site: Sphinx, for
 #:                                 site; --wheels: take Python wheels from DIR, not from the network
 # Installs what is missing and does not change what is installed: what a build needs, then what the
-# options ask for. Without options, also the tools of ./fsdp test, if this copy has these. If
+# options ask for. Without options, also the tools of ./fsdp lint, if this copy has these. If
 # nothing is missing, it needs no network.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
@@ -194,7 +194,7 @@ while (($#)); do
     --peers) peers=yes ;;
     --plots) plots=yes ;;
     --site) site=yes ;;
-    --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp test
+    --build-only) build_only=yes ;;  # what a build needs, without the tools of ./fsdp lint
     --python-only) python_only=yes ;;  # what the scripts of grading/ need
     --wheels | --wheels=*)
       if [[ $1 == --wheels ]]; then shift; fi
@@ -221,7 +221,7 @@ install_packages
 check_versions
 install_libtorch
 if [[ $build_only ]]; then exit; fi
-if [[ ! $peers$plots$site && -f $root/scripts/lint.sh ]]; then install_tools; fi
+if [[ ! $peers$plots$site && -f $root/scripts/verbs/lint.sh ]]; then install_tools; fi
 if [[ $peers ]]; then install_peers; fi
 if [[ $plots ]]; then install_plots; fi
 if [[ $site ]]; then install_site; fi

@@ -19,15 +19,24 @@ unguarded_headers() {
   printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' | xargs -d '\n' grep -L '^#pragma once'
 }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
-# Somebody reads it in one sitting. What only extension problems ask for is in solutions/extensions/.
+# Somebody reads it in one sitting. What only extension problems ask for is in
+# solutions/extensions/.
 long_reference() {
   cat solutions/task*/*.{h,cpp} | awk -v most=1500 'END {
     if (NR > most) printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
 }
+# Not the lines that ./fsdp help shows. The banks in TOML quote lines of sources, and texts have
+# 110.
+long_lines() {
+  printf '%s\n' "${files[@]}" |
+    grep -E '(^|/)(fsdp|run|run_autograder|CMakeLists.txt|[^/]*\.(sh|py|cmake|cmake\.in))$' |
+    LC_ALL=C.UTF-8 xargs -d '\n' grep -nE '^.{101}' /dev/null | grep -v ':#: '
+}
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
 # SC2154: what the script that sources another one has set.
 broken_scripts() {
-  .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run {cmake,scripts,scripts/verbs,grading/course,grading/gradescope}/*.sh
+  .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run \
+    {cmake,scripts,scripts/verbs,grading/course,grading/gradescope}/*.sh
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
@@ -40,7 +49,8 @@ torn_suites() {
     sed -E 's/:.*\(\s*/ /' | sort -u | awk '{ print $2 }' | sort | uniq -d
 }
 
-# A rank observes, and the test's own process compares: what a rank asserts, its own code could answer.
+# A rank observes, and the test's own process compares: what a rank asserts, its own code could
+# answer.
 asserts_in_ranks() {
   awk '{ match($0, /^ */) }
        inside && NF && RLENGTH <= indent { inside = 0 }

@@ -1,0 +1,29 @@
+# shellcheck shell=bash
+# One last line for several verbs of ./fsdp; to be sourced, with `root` set and pipefail.
+
+# summed "VERB OPTION..."...: runs these verbs one after the other, and shows what they print. Its
+# last line is "N passed, N failed, N skipped": the sum of the last lines of the verbs. Fails if a
+# verb fails; if one ends without such a line, that is a failure more.
+summed() {
+  local command words said failed=0 status=0 sum=(0 0 0) number='([0-9]+)'
+  said=$(mktemp)
+  for command; do
+    read -ra words <<<"$command"
+    # The last line is held back: it is not the last one here.
+    if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then failed=1 status=1; fi
+    if [[ $(tail -n 1 "$said") =~ ^$number\ passed,\ $number\ failed,\ $number\ skipped$ ]]; then
+      ((sum[0] += BASH_REMATCH[1], sum[1] += BASH_REMATCH[2], sum[2] += BASH_REMATCH[3])) || true
+      if ((failed && BASH_REMATCH[2] == 0)); then ((++sum[1])); fi
+    else
+      tail -n 1 "$said"
+      echo "./fsdp $command broke off"
+      ((++sum[1]))
+      status=1
+    fi
+    failed=0
+  done
+  rm -f "$said"
+  if ((sum[1])); then status=1; fi
+  echo "${sum[0]} passed, ${sum[1]} failed, ${sum[2]} skipped"
+  return $status
+}

@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# Counts of what passed, failed and was skipped; to be sourced after scripts/verb.sh. Makes the
+# folder `work` for what is written meanwhile, and in it the file `totals`, with lines "passed
+# failed skipped".
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+totals=$work/totals
+touch "$totals"
+
+# Runs a program that adds to the totals itself. If it fails without adding a failure, that is one.
+counted() {
+  local before
+  before=$(failed_so_far)
+  if ! "$@" && [[ $(failed_so_far) == "$before" ]]; then
+    echo "$* broke off"
+    echo 0 1 0 >>"$totals"
+  fi
+}
+failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
+
+# Prints the sum as the last line, and fails if anything has failed.
+print_totals() {
+  local passed failed skipped
+  read -r passed failed skipped < <(
+    awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$totals")
+  echo "$passed passed, $failed failed, $skipped skipped"
+  ((failed == 0))
+}

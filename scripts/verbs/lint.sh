@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+#: lint [--all]                    check format and rules; clang-tidy, faults, submissions and the output in
+#:                                 texts: of what has changed since origin/main, and a small fixed part;
+#:                                 --all: of everything, with the commands of the pages in a clone that
+#:                                 has built nothing, and the cuda preset
+# Prints a line for each check, and at the end "N passed, N failed, N skipped". Exits with 1 if
+# anything failed.
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+
+help_if_asked "$@"
+all=''
+case ${1-} in
+  '') ;;
+  --all) all=--all ;;
+  *) refuse "option '$1' is unknown to lint; allowed: --all" ;;
+esac
+source "$root/scripts/totals.sh"
+
+# bank NAME: plays entries of the bank grading/NAME.py: faults, which their tests have to catch;
+# submissions, of students who have all points and of cheats who have none; output that texts show.
+bank() {
+  local which=--changed
+  if [[ $all ]]; then which=''; fi
+  "$root/.venv/bin/python3" "$root/grading/$1.py" $which --totals "$totals"
+}
+
+# Lines of the pages, as in bank().
+fresh_clone() {
+  "$root/.venv/bin/python3" "$root/grading/course/fresh_clone.py" --totals "$totals" \
+    "$([[ $all ]] && echo --pages || echo --changed)"
+}
+
+# If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.
+build_cuda() {
+  if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
+    check "cuda preset builds" env CI=true "$root/fsdp" build --preset cuda
+  else
+    echo "cuda preset: skipped, no CUDA toolkit was found"
+    echo 0 0 1 >>"$totals"
+  fi
+}
+
+# Where the site can't be installed, its tests are skipped.
+install_tools() {
+  local setup=$root/scripts/verbs/setup.sh
+  "$setup" && "$setup" --plots && { "$setup" --python-only --site || true; }
+}
+
+# What the checks below run.
+if ! install_tools || ! (build default everything); then
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
+check "format" "$root/scripts/format.sh" --check
+counted "$root/scripts/rules.sh" "$totals"
+counted "$root/scripts/tidy.sh" "$totals" $all
+check "what a GPU will run, on the CPU" env OUT="$work" "$root/scripts/gpu.sh" --dry
+counted "$root/scripts/outside.sh" "$totals" $all
+for name in faults submissions course/samples; do counted bank "$name"; done
+counted fresh_clone
+if [[ $all ]]; then build_cuda; fi
+print_totals
