@@ -3,7 +3,8 @@
 # (sources), nlohmann/, CLI/ and openssl/ (headers); what is not in it is the system's.
 # scripts/gpu.sh --collect fills one.
 
-set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH "A folder with googletest, nlohmann, CLI, openssl")
+set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH
+  "A folder with googletest, nlohmann, CLI, openssl")
 
 # The target `target` for the headers of `folder`, if it is there; else the package `package`.
 macro(headers_or_package folder target package)

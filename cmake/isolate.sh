@@ -41,9 +41,13 @@ until_dashes objects "$@"
 shift "$read"
 libraries=("$@")
 
-defined() { nm --defined-only --extern-only --format=posix "$@" | awk 'NF > 2 { print $1 }' | sort -u; }
+defined() {
+  nm --defined-only --extern-only --format=posix "$@" | awk 'NF > 2 { print $1 }' | sort -u
+}
 undefined() { nm --undefined-only --format=posix "$@" | awk 'NF > 1 { print $1 }' | sort -u; }
-strong() { nm --defined-only --extern-only --format=posix "$@" | awk '$2 ~ /^[TDBR]$/ { print $1 }' | sort -u; }
+strong() {
+  nm --defined-only --extern-only --format=posix "$@" | awk '$2 ~ /^[TDBR]$/ { print $1 }' | sort -u
+}
 
 # Variables of which a program has one, as inline ones.
 unique() {
@@ -89,8 +93,9 @@ choose() {
     if declares "$task" "$name"; then declaring+=("$task"); fi
   done
   if ((${#declaring[@]} != 1)); then
-    echo "isolate.sh: error: multiple definition of $(c++filt "$name"), which another task or a test uses too:" \
-      "it is in $(for task; do files_of "$task" "$name"; done | paste -sd '+' | sed 's/+/ and in /g');" \
+    echo "isolate.sh: error: multiple definition of $(c++filt "$name"), which another task or a" \
+      "test uses too: it is in $(for task; do files_of "$task" "$name"; done | paste -sd '+' |
+        sed 's/+/ and in /g');" \
       "rename one of them, or make it static" >&2
     return 1
   fi
@@ -112,8 +117,9 @@ guard() {
       continue
     fi
     echo "$name fsdp_refused.${name//@/.}"
-    printf 'fsdp_refused.%s: %s\n.section .rodata; 1: .asciz "%s"; .text\n.globl fsdp_refused.%s\n' \
-      "${name//@/.}" "$pass" "$(c++filt -p "${name%%@*}" | sed 's/[<(].*//; s/["\\]//g')" "${name//@/.}" >>"$2.s"
+    printf 'fsdp_refused.%s: %s\n.section .rodata; 1: .asciz "%s"; .text\n' \
+      "${name//@/.}" "$pass" "$(c++filt -p "${name%%@*}" | sed 's/[<(].*//; s/["\\]//g')" >>"$2.s"
+    printf '.globl fsdp_refused.%s\n' "${name//@/.}" >>"$2.s"
   done
 }
 
@@ -144,7 +150,8 @@ for task in "${tasks[@]}"; do
   for other in "${tasks[@]}"; do
     if [[ $other != "$task" ]]; then others+=("$work/$other.undefined"); fi
   done
-  sort -u "${others[@]}" | comm -23 - "$work/given" | comm -12 - <(defined "$work/$task.linked") >"$work/$task.seen"
+  sort -u "${others[@]}" | comm -23 - "$work/given" |
+    comm -12 - <(defined "$work/$task.linked") >"$work/$task.seen"
 done
 sort "$work"/*.strong | uniq -d | comm -12 - <(sort -u "$work"/*.seen) >"$work/twice"
 while IFS= read -r name; do
@@ -165,7 +172,8 @@ for task in "${tasks[@]}"; do
   touch "$work/$task.hidden"
   # A copy of a variable that common/ or LibTorch has too would be another variable.
   unique "$linked" >"$linked.unique"
-  { comm -12 "$linked.unique" "$work/unique"; of_libraries <"$linked.unique"; } | sort -u >"$work/shared"
+  { comm -12 "$linked.unique" "$work/unique"; of_libraries <"$linked.unique"; } |
+    sort -u >"$work/shared"
   {
     echo "# objcopy takes no empty list"
     cat "$work/shared"

@@ -50,7 +50,8 @@ foreach(header ${public_headers})
   cmake_path(GET copy PARENT_PATH folder)
   file(MAKE_DIRECTORY ${folder})
   add_custom_command(OUTPUT ${copy} DEPENDS ${found} VERBATIM
-                     COMMAND sed -E "s,^#include <(${names})>,#include <fsdp/\\1>," ${found} > ${copy})
+                     COMMAND sed -E "s,^#include <(${names})>,#include <fsdp/\\1>,"
+                             ${found} > ${copy})
   list(APPEND copies ${copy})
 endforeach()
 add_custom_target(fsdp_headers DEPENDS ${copies})
@@ -73,7 +74,8 @@ endforeach()
 # By hand, `cmake --install` builds nothing.
 install(CODE [[
   if(NOT EXISTS "$<TARGET_FILE:fsdp>")
-    message(FATAL_ERROR "the library is not built: first run cmake --build . --target fsdp in this build folder")
+    message(FATAL_ERROR "the library is not built: first run \
+cmake --build . --target fsdp in this build folder")
   endif()]])
 install(TARGETS fsdp EXPORT fsdp ARCHIVE DESTINATION lib)
 install(EXPORT fsdp NAMESPACE fsdp:: FILE fsdpTargets.cmake DESTINATION lib/cmake/fsdp)

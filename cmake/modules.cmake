@@ -93,7 +93,8 @@ endif()
 # runs the tests and compares comes before the code of a task, and all of it.
 set(first testing base comm hosts launch memory nn optim trace transports)
 list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
-target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first} $<TARGET_FILE:GTest::gtest>
+target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first}
+  $<TARGET_FILE:GTest::gtest>
                                            LINKER:--no-whole-archive)
 file(GLOB judge_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/common/testing/judge/*.cpp)
 target_sources(fsdp_testing PRIVATE ${judge_sources})

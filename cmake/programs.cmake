@@ -68,8 +68,8 @@ endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
 add_programs(all_tests run_tests)
 add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
-add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz reproduce
-             transport_bench reference_train mine_train fsdp step)
+add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz
+             reproduce transport_bench reference_train mine_train fsdp step)
 add_custom_target(visitors ALL)  # with the library and its examples, what `cmake --build` builds
 add_programs(visitors check hello run_tests reference_train)
 if(NOT TARGET reference_train)

@@ -8,8 +8,9 @@ set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backwar
 # The headers of the tasks, over what the tasks stand on.
 add_library(fsdp_contracts INTERFACE)
 foreach(task ${tasks})
-  target_include_directories(fsdp_contracts INTERFACE ${PROJECT_SOURCE_DIR}/tasks/${task}
-                                                      ${PROJECT_SOURCE_DIR}/tasks/extensions/${task})
+  set(folder ${PROJECT_SOURCE_DIR}/tasks)
+  target_include_directories(fsdp_contracts INTERFACE ${folder}/${task}
+                                                      ${folder}/extensions/${task})
 endforeach()
 target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
 
@@ -126,8 +127,10 @@ function(program_of_stack target main name own base)
   endforeach()
   add_custom_command(
     OUTPUT ${isolated}
-    COMMAND ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${isolated} ${callers} -- ${objects} -- ${libraries}
-    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${PROJECT_SOURCE_DIR}/scripts/look.sh ${callers} ${objects} ${libraries}
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/isolate.sh
+            ${isolated} ${callers} -- ${objects} -- ${libraries}
+    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/isolate.sh ${PROJECT_SOURCE_DIR}/scripts/look.sh
+            ${callers} ${objects} ${libraries}
     COMMENT "Isolating the code of ${target}" COMMAND_EXPAND_LISTS VERBATIM)
   set_source_files_properties(${isolated} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_sources(${target} PRIVATE ${isolated})

@@ -33,11 +33,12 @@ configure() {
     if [[ ! $root -ef $home ]]; then
       say "build/$preset belongs to $home: building anew"
       rm -rf "${dir:?}"/* "$dir"/.ninja*
-    elif [[ -f $dir/build.ninja && -d $libtorch && $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
+    elif [[ -f $dir/build.ninja && -d $libtorch &&
+      $(cat "$dir/named" 2>/dev/null) == "$named" ]]; then
       return
     elif [[ -f $dir/build.ninja && -d $libtorch && $named == :: ]]; then
-      say "LIBTORCH is not set any more: build/$preset keeps the LibTorch that it was built with, $libtorch;" \
-        "remove build/ to use another one"
+      say "LIBTORCH is not set any more: build/$preset keeps the LibTorch that it was built with," \
+        "$libtorch; remove build/ to use another one"
       echo "$named" >"$dir/named"
       return
     else
@@ -48,7 +49,8 @@ configure() {
   if [[ $named == :: && $libtorch ]]; then options+=("-DLibTorch_BUILT_WITH=$libtorch"); fi
   "$root/scripts/verbs/setup.sh" --build-only || exit 1
   mkdir -p "$dir"
-  if ! (cd "$root" && cmake --preset "$preset" ${options[@]+"${options[@]}"}) >"$dir/configure.log" 2>&1; then
+  if ! (cd "$root" && cmake --preset "$preset" ${options[@]+"${options[@]}"}) \
+    >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
     fail "could not configure build/$preset; the whole log: $dir/configure.log"
   fi
@@ -61,11 +63,12 @@ configure() {
 # written, it is enough that the targets are current.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps jobs
-  mkdir -p "$dir" 2>/dev/null || fail "build/$preset can't be made; copy this folder to where you can write"
+  mkdir -p "$dir" 2>/dev/null ||
+    fail "build/$preset can't be made; copy this folder to where you can write"
   if [[ ! -w $dir ]]; then
     is_current "$dir" "${targets[@]}" ||
-      fail "build/$preset can't be written, and does not hold ${targets[*]} as this folder's sources are;" \
-        "copy this folder to where you can write"
+      fail "build/$preset can't be written, and does not hold ${targets[*]} as this folder's" \
+        "sources are; copy this folder to where you can write"
     return
   fi
   (
@@ -87,7 +90,9 @@ build() {
     what=${targets[*]}
     if ((${#what} > 50)); then what="${#targets[@]} targets"; fi
     jobs=$(jobs_of_build)
-    if [[ -n $steps ]]; then say "building $what in build/$preset: $(counted_steps "$steps" "$jobs")"; fi
+    if [[ -n $steps ]]; then
+      say "building $what in build/$preset: $(counted_steps "$steps" "$jobs")"
+    fi
     if ! ninja -C "$dir" -j "$jobs" "${targets[@]}" 2>&1 | progress "$dir/build.log"; then
       [[ ! ${quiet-} ]] || exit 1
       grep -m 5 -A 4 -E 'error|FAILED|undefined reference' "$dir/build.log" >&2 ||
@@ -102,7 +107,11 @@ build() {
 # container.
 free_megabytes() {
   awk -v group="$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null)" '
-    function number(file,   line) { if ((getline line < file) <= 0) line = "max"; close(file); return line }
+    function number(file,   line) {
+      if ((getline line < file) <= 0) line = "max"
+      close(file)
+      return line
+    }
     /^MemAvailable/ { free = $2 * 1024 }
     END {
       for (;;) {
@@ -137,7 +146,8 @@ counted_steps() {
   local what="$1 steps"
   if (($1 == 1)); then what="1 step"; fi
   if (($2 < $1 && $2 < $(nproc))); then
-    what+=", $2 at a time, because $(free_megabytes) MB of memory are free and a compiler takes $megabytes_of_compiler"
+    what+=", $2 at a time, because $(free_megabytes) MB of memory are free and a compiler takes"
+    what+=" $megabytes_of_compiler"
   fi
   echo "$what"
 }
@@ -170,7 +180,8 @@ holder() {
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
-    solutions tasks tests trainer -type f -exec sha256sum {} + 2>/dev/null | LC_ALL=C sort) >"$list.new"
+    solutions tasks tests trainer -type f -exec sha256sum {} + 2>/dev/null |
+      LC_ALL=C sort) >"$list.new"
   if [[ -f $list ]]; then
     LC_ALL=C comm -13 "$list" "$list.new" | while read -r _ file; do
       [[ $root/$file -nt $list ]] || touch "$root/$file"
@@ -203,7 +214,8 @@ first_states() {
   else
     local folder=$root/build/first_state
     rm -rf "$folder" && mkdir -p "$folder" &&
-      git -C "$root" archive HEAD tasks 2>/dev/null | tar -x -C "$folder" 2>/dev/null && echo "$folder/tasks"
+      git -C "$root" archive HEAD tasks 2>/dev/null | tar -x -C "$folder" 2>/dev/null &&
+      echo "$folder/tasks"
   fi
 }
 
@@ -223,7 +235,8 @@ steps_to_build() {
   shift
   ninja -C "$dir" build.ninja >/dev/null 2>&1 || true
   cp "$dir/build.ninja" "$dir/dry_run.ninja"
-  ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' | tail -n 1
+  ninja -C "$dir" -f dry_run.ninja -n "$@" 2>/dev/null | sed -n 's|^\[[0-9]*/\([0-9]*\)\].*|\1|p' |
+    tail -n 1
 }
 
 # Copies ninja's output into a file. On a terminal, shows the count of steps in one line.
@@ -273,7 +286,8 @@ built_with() {
   local preset cache libtorch
   for preset in default debug cuda asan tsan; do
     cache=$root/build/$preset/CMakeCache.txt
-    [[ -f $cache && $root -ef $(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache") ]] || continue
+    [[ -f $cache && $root -ef $(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache") ]] ||
+      continue
     libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' "$cache")
     if [[ -d $libtorch ]]; then
       echo "$libtorch"
@@ -284,7 +298,8 @@ built_with() {
 
 # Prints the folder of the LibTorch that a build would use.
 libtorch_folder() {
-  cmake -DLibTorch_BUILT_WITH="$(built_with)" -P "$root/cmake/missing.cmake" 2>/dev/null | sed -n 's/^libtorch //p'
+  cmake -DLibTorch_BUILT_WITH="$(built_with)" -P "$root/cmake/missing.cmake" 2>/dev/null |
+    sed -n 's/^libtorch //p'
 }
 
 compiles_cpp20() {

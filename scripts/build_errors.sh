@@ -54,8 +54,8 @@ show_clashes() {
     ' "$1" | {
     local name one other count=0
     while IFS=$'\t' read -r name one other && ((++count <= 3)); do
-      say "$name is defined in $one and in $other, and both are in one program: give one of the two" \
-        "another name, or put it into \"namespace { }\", which makes it the file's own"
+      say "$name is defined in $one and in $other, and both are in one program: give one of the" \
+        "two another name, or put it into \"namespace { }\", which makes it the file's own"
     done
     ((count))
   }

@@ -35,8 +35,8 @@ say_changed() {
     elif ! grep -qxF "$file" "$root/.pristine/delivered"; then
       restore="remove it, or move it into the folder of your task"
     fi
-    say "$file is not as the course delivered it; the grader uses its own, so your points there may" \
-      "differ: $restore"
+    say "$file is not as the course delivered it; the grader uses its own, so your points there" \
+      "may differ: $restore"
   done
   if ((${#changed[@]} > 3)); then say "... and $((${#changed[@]} - 3)) more files of the course"; fi
 }

@@ -25,6 +25,7 @@ timed() {
 timed '' ''
 for _ in first edit; do timed task1_meta_init/meta_init.cpp 1.1; done
 for task in 1 2; do
-  sources_of_task "$task" "$root/solutions" | while read -r file; do install -D -m 644 "$root/solutions/$file" "tasks/$file"; done
+  sources_of_task "$task" "$root/solutions" |
+    while read -r file; do install -D -m 644 "$root/solutions/$file" "tasks/$file"; done
 done
 for _ in first edit; do timed task2_flat_parameter/flat_parameter.cpp 2.3; done

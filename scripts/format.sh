@@ -11,4 +11,5 @@ if [[ ${1-} == --check ]]; then action=(--dry-run -Werror --ferror-limit=1); fi
 clang_format=$(tool clang_format clang-format)
 # Not a link: its target is a file of its own, and clang-format would put a copy in the link's
 # place.
-sources | while read -r file; do [[ -L $file ]] || echo "$file"; done | xargs -d '\n' "$clang_format" "${action[@]}"
+sources | while read -r file; do [[ -L $file ]] || echo "$file"; done |
+  xargs -d '\n' "$clang_format" "${action[@]}"

@@ -14,10 +14,14 @@ trap 'rm -rf "$work"' EXIT
 tar -xzf "$archive" -C "$work"
 
 if [[ ${1-} == --keep ]]; then
-  [[ -d $work/corpus/${2:-.none} ]] || refuse "--keep '${2-}': takes a target: $(ls "$work/corpus" | paste -sd ' ')"
-  for input in "${@:3}"; do cp "$input" "$work/corpus/$2/found-$(sha256sum "$input" | head -c 8)"; done
+  [[ -d $work/corpus/${2:-.none} ]] ||
+    refuse "--keep '${2-}': takes a target: $(ls "$work/corpus" | paste -sd ' ')"
+  for input in "${@:3}"; do
+    cp "$input" "$work/corpus/$2/found-$(sha256sum "$input" | head -c 8)"
+  done
   # The same inputs are the same archive.
-  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -cf - corpus | gzip -n -9 >"$work/new"
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -cf - corpus |
+    gzip -n -9 >"$work/new"
   cp "$work/new" "$archive"
   exit
 fi
@@ -26,7 +30,8 @@ seconds=${1:-60} targets=("${@:2}") status=0
 if ((!${#targets[@]})); then mapfile -t targets < <(ls "$work/corpus"); fi
 build fuzz fuzz
 # LibTorch is not instrumented, and keeps what it has allocated once.
-export TMPDIR=$work/tmp ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 UBSAN_OPTIONS=print_stacktrace=1
+export TMPDIR=$work/tmp ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 \
+  UBSAN_OPTIONS=print_stacktrace=1
 mkdir "$TMPDIR"
 cd "$TMPDIR"
 
@@ -34,11 +39,15 @@ printf '%-15s %10s %8s %12s %12s %9s\n' target executions crashes largest/B at_o
 for target in "${targets[@]}"; do
   kept=$work/corpus/$target own=$root/build/fuzz/corpus/$target found=$root/build/fuzz/found/$target
   mkdir -p "$own" "$found"
-  FSDP_FUZZ_TARGET=$target "$root/build/fuzz/bin/fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=60 \
-    -rss_limit_mb=2048 -malloc_limit_mb=64 -close_fd_mask=2 -print_final_stats=1 -artifact_prefix="$found/" \
+  FSDP_FUZZ_TARGET=$target "$root/build/fuzz/bin/fuzz" -max_total_time="$seconds" -max_len=8192 \
+    -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=64 -close_fd_mask=2 -print_final_stats=1 \
+    -artifact_prefix="$found/" \
     "$own" "$kept" >"$own.log" 2>&1 || status=1
-  awk -v name="$target" '/^largest allocation/ { largest = $3 + 0; live = $7 } /written to .*(crash|timeout|oom)-/ { ++crashes }
+  awk -v name="$target" '
+    /^largest allocation/ { largest = $3 + 0; live = $7 }
+    /written to .*(crash|timeout|oom)-/ { ++crashes }
     /number_of_executed_units/ { runs = $2 } /new_units_added/ { units = $2 }
-    END { printf "%-15s %10d %8d %12d %12d %9d\n", name, runs, crashes, largest, live, units }' "$own.log"
+    END { printf "%-15s %10d %8d %12d %12d %9d\n", name, runs, crashes, largest, live, units }
+    ' "$own.log"
 done
 exit $status

@@ -28,11 +28,13 @@ builds_elsewhere() {
 # With what looks like a LibTorch of another version.
 refuses_another_libtorch() {
   local other=$work/libtorch api=include/torch/csrc/api/include/torch said
-  mkdir -p "$other/lib" "$other/$api" && touch "$other/lib/"lib{torch_cpu,c10}.so "$other/$api/torch.h"
+  mkdir -p "$other/lib" "$other/$api" &&
+    touch "$other/lib/"lib{torch_cpu,c10}.so "$other/$api/torch.h"
   printf '#define TORCH_VERSION_%s\n' 'MAJOR 1' 'MINOR 2' 'PATCH 3' >"$other/$api/version.h"
   said=$(cmake -S "$work/project" -B "$work/other" -DCMAKE_PREFIX_PATH="$work/the prefix" \
     -DLIBTORCH="$other" 2>&1) && { echo "it was taken: $said"; return 1; }
-  tr -s ' \n' ' ' <<<"$said" | grep -qF "but $other has 1.2.3: name the folder" || { echo "$said"; return 1; }
+  tr -s ' \n' ' ' <<<"$said" | grep -qF "but $other has 1.2.3: name the folder" ||
+    { echo "$said"; return 1; }
 }
 
 outside() { "$work/build/outside" "$@"; }
@@ -75,7 +77,9 @@ is_one_training_with_either_class() {
 }
 
 # A port that is free: the usual one may be in use.
-torchrun() { "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"; }
+torchrun() {
+  "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"
+}
 
 outside_in_torchrun() {
   local started alone
@@ -85,7 +89,8 @@ outside_in_torchrun() {
 }
 
 train_in_torchrun() {
-  local options=(--mode fsdp --world "$ranks" --model gpt2-tiny --steps 3) hash='"state_sha256":"[^"]*"'
+  local options=(--mode fsdp --world "$ranks" --model gpt2-tiny --steps 3)
+  local hash='"state_sha256":"[^"]*"'
   torchrun "$root/fsdp" train "${options[@]}" --json "$work/started.json" || return 1
   "$root/fsdp" train "${options[@]}" --json "$work/alone.json" || return 1
   same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
@@ -98,7 +103,10 @@ takes_it_by() {
   case $1 in
     find_package) way='find_package(fsdp REQUIRED)' build=$work/$2-$3 ;;
     add_subdirectory) way="add_subdirectory(\"$root\" _deps/fsdp-build)" ;;
-    FetchContent) way="FetchContent_Declare(fsdp SOURCE_DIR \"$root\")"$'\n''FetchContent_MakeAvailable(fsdp)' ;;
+    FetchContent)
+      way="FetchContent_Declare(fsdp SOURCE_DIR \"$root\")"
+      way+=$'\nFetchContent_MakeAvailable(fsdp)'
+      ;;
   esac
   mkdir -p "$project/nn" "$work/run"
   echo '#error "taken for a header of fsdp"' | tee "$project/state_dict.h" >"$project/nn/module.h"
@@ -115,7 +123,8 @@ target_link_libraries(check PRIVATE fsdp::fsdp)
 END
   cmake -G Ninja -S "$project" -B "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_BUILD_TYPE="$3" \
     -DCMAKE_PREFIX_PATH="$work/the prefix" "${@:4}" &&
-    cmake --build "$build" --parallel "$(jobs_of_build)" && said=$("$build/check" "$work/run") || return 1
+    cmake --build "$build" --parallel "$(jobs_of_build)" && said=$("$build/check" "$work/run") ||
+    return 1
   rm -r "$work/run"
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
@@ -124,7 +133,9 @@ END
 # main().
 compiles_the_snippet_of_the_page() {
   local project=$work/snippet block
-  block=$(awk '/^```cpp/ { block = ""; inside = 1; next } /^```/ { if (block ~ /fsdp\/fsdp\.h/) printf "%s", block; inside = 0 }
+  block=$(awk '
+    /^```cpp/ { block = ""; inside = 1; next }
+    /^```/ { if (block ~ /fsdp\/fsdp\.h/) printf "%s", block; inside = 0 }
     inside { block = block $0 "\n" }' "$root/docs/library.md")
   [[ $block == *AdamW* ]] || { echo "docs/library.md shows no such block"; return 1; }
   mkdir "$project"
@@ -165,7 +176,8 @@ check "the snippet of docs/library.md compiles and runs" compiles_the_snippet_of
 if [[ -x $work/build/outside ]]; then
   check "another LibTorch is refused" refuses_another_libtorch
   check "it is killed and goes on" goes_on_after_a_kill
-  check "it is one training with FSDP and with DDP, on two ranks and on four" is_one_training_with_either_class
+  check "it is one training with FSDP and with DDP, on two ranks and on four" \
+    is_one_training_with_either_class
   if [[ -x $root/.venv-peers/bin/torchrun ]]; then
     check "it computes the same in torchrun" outside_in_torchrun
     check "train computes the same in torchrun" train_in_torchrun
@@ -192,7 +204,8 @@ for compiler in g++ clang++; do
     done
   done
 done
-check "with -static-libstdc++" takes_it_by find_package g++ Release -DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++
+check "with -static-libstdc++" takes_it_by find_package g++ Release \
+  -DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++
 
 if [[ ${1-} ]]; then cat "$totals" >>"$1"; fi
 ! grep -q '^0 1' "$totals"

@@ -13,17 +13,21 @@ mapfile -t cpp < <(sources)
 
 # Each function prints the places that break its rule, one per line.
 wrong_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
-repeated_names() { printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d; }
+repeated_names() {
+  printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d
+}
 # A precompiled header is compiled as a main file, where the pragma gives a warning.
 unguarded_headers() {
-  printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' | xargs -d '\n' grep -L '^#pragma once'
+  printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' |
+    xargs -d '\n' grep -L '^#pragma once'
 }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
 # Somebody reads it in one sitting. What only extension problems ask for is in
 # solutions/extensions/.
 long_reference() {
   cat solutions/task*/*.{h,cpp} | awk -v most=1500 'END {
-    if (NR > most) printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
+    if (NR > most)
+      printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
 }
 # Not the lines that ./fsdp help shows. The banks in TOML quote lines of sources, and texts have
 # 110.
@@ -55,7 +59,8 @@ asserts_in_ranks() {
   awk '{ match($0, /^ */) }
        inside && NF && RLENGTH <= indent { inside = 0 }
        inside && /(EXPECT|ASSERT)_|FAIL\(|ADD_FAILURE/ { print FILENAME ":" FNR ": " $0 }
-       /(run|try)_ranks\(|run_oracle\(/ { inside = 1; indent = RLENGTH }' tests/task[1-7]*/* tests/extensions/*
+       /(run|try)_ranks\(|run_oracle\(/ { inside = 1; indent = RLENGTH }
+    ' tests/task[1-7]*/* tests/extensions/*
 }
 
 # A check of grading/, which prints what is wrong.
@@ -64,7 +69,8 @@ grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 # Suites that only the tests have, or only course.toml.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
-    <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* | sed 's/.*(//' | sort -u) |
+    <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* |
+      sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
 # Tests whose name is not a sentence in snake_case.
@@ -76,7 +82,8 @@ odd_test_names() {
 python_tests() {
   local folder said
   for folder in grading grading/course grading/peers; do
-    said=$(.venv/bin/python3 -m unittest discover -s "$folder" 2>&1 >/dev/null) || tail -n 20 <<<"$said"
+    said=$(.venv/bin/python3 -m unittest discover -s "$folder" 2>&1 >/dev/null) ||
+      tail -n 20 <<<"$said"
   done
 }
 # The first examples in docs/library.md and docs/checkpoints.md have to be what is compiled.

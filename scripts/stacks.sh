@@ -9,7 +9,9 @@
 stack_of() {
   local task=$1 solutions=0 base
   shift
-  while compgen -G "$root/solutions/task$((solutions + 1))_*/*.cpp" >/dev/null; do ((++solutions)); done
+  while compgen -G "$root/solutions/task$((solutions + 1))_*/*.cpp" >/dev/null; do
+    ((++solutions))
+  done
   base=$(value_of base "$@")
   if [[ ${FSDP_STACK-} ]]; then
     echo "$FSDP_STACK"  # for maintainers: a stack of cmake/maintainers.cmake
@@ -18,8 +20,8 @@ stack_of() {
     echo reference
   else
     if [[ $base == reference ]] && ((task > solutions + 1)); then
-      refuse "--base reference: this copy has no solution of task $((solutions + 1)), on which task" \
-        "$task stands"
+      refuse "--base reference: this copy has no solution of task $((solutions + 1)), on which" \
+        "task $task stands"
     fi
     if [[ $base == mine ]]; then solutions=0; fi
     if ((task <= solutions)); then solutions=$((task - 1)); fi
@@ -79,6 +81,6 @@ build_train() {
 # Before a build that takes minutes.
 require_gpu() {
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] ||
-    refuse "--device cuda needs an NVIDIA GPU and its driver, and this machine has none (there is no" \
-      "/dev/nvidia0); leave out --device to train on the CPU"
+    refuse "--device cuda needs an NVIDIA GPU and its driver, and this machine has none (there is" \
+      "no /dev/nvidia0); leave out --device to train on the CPU"
 }

@@ -10,7 +10,9 @@ summed() {
   for command; do
     read -ra words <<<"$command"
     # The last line is held back: it is not the last one here.
-    if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then failed=1 status=1; fi
+    if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then
+      failed=1 status=1
+    fi
     if [[ $(tail -n 1 "$said") =~ ^$number\ passed,\ $number\ failed,\ $number\ skipped$ ]]; then
       ((sum[0] += BASH_REMATCH[1], sum[1] += BASH_REMATCH[2], sum[2] += BASH_REMATCH[3])) || true
       if ((failed && BASH_REMATCH[2] == 0)); then ((++sum[1])); fi

@@ -86,6 +86,8 @@ xargs -r -d '\n' -P "$(nproc)" -I '{}' bash -c 'check_file "$1"' _ '{}' <"$work/
 failed=$(wc -l <"$work/failed")
 printf '%-36s %3d passed, %d failed, %d skipped\n' clang-tidy $((now - failed)) "$failed" "$left"
 if compgen -G "$work/*.log" >/dev/null; then sed 's/^/    /' "$work"/*.log; fi
-if ((left > 0)); then echo "    skipped: $left more files; the next run or lint --all checks them"; fi
+if ((left > 0)); then
+  echo "    skipped: $left more files; the next run or lint --all checks them"
+fi
 echo $((now - failed)) "$failed" "$left" >>"$totals"
 ((failed == 0))

@@ -14,8 +14,9 @@ export FSDP_ROOT=$root
 # files of verbs that only maintainers need.
 verbs() {
   local verb
-  for verb in setup doctor build install test lint hello check hint reset appendix train diff plan generate \
-    export plot replay inspect submit update handout site grade quiz gradescope reproduce bench help; do
+  for verb in setup doctor build install test lint hello check hint reset appendix train \
+    diff plan generate export plot replay inspect submit update handout site grade quiz gradescope \
+    reproduce bench help; do
     if [[ -f $root/scripts/verbs/$verb.sh ]]; then echo "$verb"; fi
   done
 }

@@ -6,7 +6,8 @@ cd "${AUTOGRADER:-/autograder}/source"
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
-apt-get install -y --no-install-recommends ca-certificates binutils bubblewrap libseccomp2 lld python3 python3-venv util-linux
+apt-get install -y --no-install-recommends ca-certificates binutils bubblewrap libseccomp2 lld \
+  python3 python3-venv util-linux
 mkdir -p fsdp
 tar xzf fsdp.tar.gz -C fsdp
 cd fsdp
@@ -18,5 +19,6 @@ cd fsdp
 # another user, who reads the headers and the precompiled one; programs are handed over open.
 chmod go-rwx solutions grading tests ../seed
 chmod go-r build build/default build/default/CMakeFiles
-find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles ! -name fsdp_memory.dir \
+find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles \
+  ! -name fsdp_memory.dir \
   -exec chmod go-rwx {} +

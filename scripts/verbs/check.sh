@@ -21,7 +21,8 @@ check_tasks() {
     what=''
   elif asked=$(what_of "$@") && [[ $asked ]]; then
     grep -qxF -e "number = $asked" -e "number = \"$asked\"" "$root/course.toml" ||
-      refuse "check: there is no task or problem '$asked'; tasks are 1 to 7, problems are named as in" 3.2
+      refuse "check: there is no task or problem '$asked'; tasks are 1 to 7, problems are named" \
+        "as in 3.2"
     what=${asked:0:1}
   fi
   for task in 1 2 3 4 5 6 7; do

@@ -59,20 +59,23 @@ libtorch() {
   if [[ $version == 2.1[1-5].* ]]; then
     ok libtorch "$version, $where"
   else
-    wrong libtorch "${version:-of unknown version}, $where; the course is tested with 2.11 to 2.15" \
+    wrong libtorch \
+      "${version:-of unknown version}, $where; the course is tested with 2.11 to 2.15" \
       "unset LIBTORCH, remove build/, and run ./fsdp setup, which puts one into .venv"
   fi
 }
 
 memory() {
-  local megabytes jobs cores
+  local megabytes jobs cores text
   megabytes=$(free_megabytes)
   jobs=$(jobs_of_build)
   cores=$(nproc)
   if ((megabytes < megabytes_of_compiler)); then
-    wrong memory "$megabytes MB are free; a compiler takes $megabytes_of_compiler MB" "close other programs"
+    wrong memory "$megabytes MB are free; a compiler takes $megabytes_of_compiler MB" \
+      "close other programs"
   elif ((jobs < cores)); then
-    note memory "$megabytes MB are free: a build runs $jobs compilers at a time on $cores cores, each of $megabytes_of_compiler MB"
+    text="$megabytes MB are free: a build runs $jobs compilers at a time on $cores cores"
+    note memory "$text, each of $megabytes_of_compiler MB"
   else
     ok memory "$megabytes MB are free, on $cores cores"
   fi
@@ -83,7 +86,8 @@ disk() {
   [[ -d $root/build/default/bin ]] && need=1000
   megabytes=$(df -Pm "$root" | awk 'NR == 2 { print $4 }')
   if ((megabytes < need)); then
-    wrong disk "$megabytes MB are free; LibTorch and the build take $need MB" "free some space, or move the course"
+    wrong disk "$megabytes MB are free; LibTorch and the build take $need MB" \
+      "free some space, or move the course"
   else
     ok disk "$megabytes MB are free"
   fi
@@ -91,7 +95,8 @@ disk() {
 
 gpu() {
   if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then
-    ok gpu "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | sed 's/^ *//' | tr '\n' ' ')"
+    ok gpu "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c |
+      sed 's/^ *//' | tr '\n' ' ')"
   else
     note gpu "none was found; the course needs none"
   fi

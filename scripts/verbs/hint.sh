@@ -6,8 +6,10 @@ help_if_asked "$@"
 
 problem=${1-} level=${2-1}
 [[ $problem =~ ^[1-7]\.[1-9]$ ]] || refuse "hint wants a problem, as in: hint 3.2 or hint 3.2 2"
-[[ $level =~ ^[1-3]$ ]] || refuse "hint $problem $level: levels are 1 (a question), 2 (the idea), 3 (a pointer)"
-file=$(compgen -G "$root/tasks/task${problem%.*}_*/HINTS.md") || fail "tasks/task${problem%.*}_*/HINTS.md is missing"
+[[ $level =~ ^[1-3]$ ]] ||
+  refuse "hint $problem $level: levels are 1 (a question), 2 (the idea), 3 (a pointer)"
+file=$(compgen -G "$root/tasks/task${problem%.*}_*/HINTS.md") ||
+  fail "tasks/task${problem%.*}_*/HINTS.md is missing"
 
 text=$(awk -v problem="$problem" -v level="$level" '
   /^## / { inside = $2 == problem; at = 0; next }

@@ -27,7 +27,8 @@ replay() {
   done
   [[ -f $dir/command && $rank ]] || refuse "replay wants the folder of a recording, and --rank R"
   [[ ! $preset ]] || require_preset "$preset"
-  file=$(printf '%s\n' "$(cd "$dir" && pwd)"/$run/rank-"$rank" | sort -V | tail -1)  # of the last run
+  file=$(printf '%s\n' "$(cd "$dir" && pwd)"/$run/rank-"$rank" | sort -V |
+    tail -1)  # of the last run
   [[ -f $file ]] || refuse "replay: $dir has no such rank"
   mapfile -d '' -t words <"$dir/command"  # command_of_process() of recording.cpp says which
   [[ ${words[1]-} =~ ^[a-z0-9_]+$ ]] || refuse "replay: $dir/command is none that --record writes"

