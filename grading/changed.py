@@ -1,8 +1,9 @@
-"""The reference solutions with a change: the program of one task's tests, with one file compiled anew.
+"""The reference solutions with a change: the program of one task's tests, with one file compiled
+anew.
 
-A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if it has
-more places: in the file of that name of the task's solution or its extensions, each old text becomes the new
-one. Uses the commands of build/default.
+A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if
+it has more places: in the file of that name of the task's solution or its extensions, each old text
+becomes the new one. Uses the commands of build/default.
 """
 
 import pathlib
@@ -27,7 +28,9 @@ def replaced(text, change, where):
         new = old.replace("old", "new")
         count = text.count(change[old])
         if count != 1 or change[old] == change[new] or not change[old].strip():
-            raise Refused(f"{where}: its `{old}` occurs {count} times in {change['file']}, or nothing changes")
+            raise Refused(
+                f"{where}: its `{old}` occurs {count} times in {change['file']}, or nothing changes"
+            )
         text = text.replace(change[old], change[new])
     return text
 
@@ -47,7 +50,11 @@ def prepare(*targets):
 def jobs():
     """How many compilers this machine has room for, as ./fsdp builds."""
     script = 'root=$0; source "$0/scripts/build.sh"; jobs_of_build'
-    return int(subprocess.run(["bash", "-c", script, ROOT], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            ["bash", "-c", script, ROOT], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def command(target):
@@ -62,7 +69,8 @@ def call(words):
 
 
 def compile_as(path, source, task, output):
-    """Compiles `source` as the build compiles `path` of the task's solution; headers beside the output come first."""
+    """Compiles `source` as the build compiles `path` of the task's solution; headers beside the
+    output come first."""
     words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
@@ -72,11 +80,14 @@ def compile_as(path, source, task, output):
 
 
 def link_with(task, objects, replaced_paths, program):
-    """Links the tests of a task with these objects in place of those of the paths in its library."""
+    """Links the tests of a task with these objects in place of those of the paths in its
+    library."""
     library = f"libreference_task{task}.a"
     rest = shutil.copy(BUILD / library, program.with_name(library))
     call(["ar", "d", rest, *(f"{path.name}.o" for path in replaced_paths)])
-    words = [rest if word == library else word for word in command(f"bin/reference_task{task}_tests")]
+    words = [
+        rest if word == library else word for word in command(f"bin/reference_task{task}_tests")
+    ]
     words[words.index("-o") + 1] = str(program)
     call([*words[:words.index("-o")], *map(str, objects), *words[words.index("-o"):]])
 
@@ -90,8 +101,11 @@ def build(task, change, program):
         texts[paths_of(task)[change["file"]]] = changed
         for path, text in texts.items():
             (folder / path.name).write_text(text)
-        paths = [path for path, text in texts.items()
-                 if path.suffix == ".cpp" and (path.name == change["file"] or change["file"] in text)]
+        paths = [
+            path
+            for path, text in texts.items()
+            if path.suffix == ".cpp" and (path.name == change["file"] or change["file"] in text)
+        ]
         objects = [folder / f"{path.stem}.o" for path in paths]
         for path, compiled in zip(paths, objects):
             compile_as(path, folder / path.name, task, compiled)
@@ -111,12 +125,18 @@ def tests_in(program):
 
 
 def run(program, test, seconds):
-    """Exit status and output of the test SUITE.NAME. A program that does not end within `seconds` is killed,
-    with the status None."""
+    """Exit status and output of the test SUITE.NAME. A program that does not end within `seconds`
+    is killed, with the status None."""
     words = [program, f"--gtest_filter={test}:{test}/*", "--gtest_brief=1"]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              cwd=program.parent, timeout=seconds)
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=program.parent,
+            timeout=seconds,
+        )
     except subprocess.TimeoutExpired as expired:
         return None, (expired.output or b"").decode(errors="replace")
     return done.returncode, done.stdout.decode(errors="replace")

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Puts each fault of faults/taskN.toml into the reference solution and runs the test that must catch it.
+"""Puts each fault of faults/taskN.toml into the reference solution and runs the test that must
+catch it.
 
-A fault is caught if its test fails on some number of ranks, 1 to 4, and prints the fault's message. It
-costs the compilation of one file, a link and the run of one test (changed.py). --nothing lists instead the
-tests that pass although no function of the task's skeleton does anything. grading/faults/README.md says more.
+A fault is caught if its test fails on some number of ranks, 1 to 4, and prints the fault's message.
+It costs the compilation of one file, a link and the run of one test (changed.py). --nothing lists
+instead the tests that pass although no function of the task's skeleton does anything.
+grading/faults/README.md says more.
 """
 
 import pathlib
@@ -25,26 +27,43 @@ TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$',
 def load(task):
     """The faults of a task."""
     text = (ROOT / "grading" / "faults" / f"task{task}.toml").read_text()
-    return [{"name": name, "task": task, "test": f"{suite}.{test}", "file": file_of(task, fault["old"]), "new": "",
-             **fault}
-            for suite, tests in tomllib.loads(text).items()
-            for test, faults in tests.items()
-            for name, fault in faults.items()]
+    return [
+        {
+            "name": name,
+            "task": task,
+            "test": f"{suite}.{test}",
+            "file": file_of(task, fault["old"]),
+            "new": "",
+            **fault,
+        }
+        for suite, tests in tomllib.loads(text).items()
+        for test, faults in tests.items()
+        for name, fault in faults.items()
+    ]
 
 
 def file_of(task, old):
-    """The file of the task's solution that has the old text; if none or several have it, the fault names it."""
+    """The file of the task's solution that has the old text; if none or several have it, the fault
+    names it."""
     found = [name for name, path in changed.paths_of(task).items() if old in path.read_text()]
     return found[0] if len(found) == 1 else "none"
 
 
 def files_of(fault):
-    """What decides whether it is caught: the file that it changes, the tests and the contract of its task."""
+    """What decides whether it is caught: the file that it changes, the tests and the contract of
+    its task."""
     task = fault["task"]
     changed_file = changed.paths_of(task).get(fault["file"])
-    tests = [path for path in (ROOT / "tests").glob(f"task{task}_*/*") if fault["test"].partition(".")[0] in path.read_text()]
+    tests = [
+        path
+        for path in (ROOT / "tests").glob(f"task{task}_*/*")
+        if fault["test"].partition(".")[0] in path.read_text()
+    ]
     contract = (ROOT / "tasks").rglob(f"task{task}_*/*.h")
-    return {str(path.relative_to(ROOT)) for path in (*([changed_file] if changed_file else []), *tests, *contract)}
+    return {
+        str(path.relative_to(ROOT))
+        for path in (*([changed_file] if changed_file else []), *tests, *contract)
+    }
 
 
 def wrong_forms(faults):
@@ -72,7 +91,11 @@ def attempt(fault, show):
         print(output)
     if status == 0:
         return f"survives: {fault['test']} passes"
-    return "" if fault["message"] in output else f"survives: {fault['test']} does not print: {fault['message']}"
+    return (
+        ""
+        if fault["message"] in output
+        else f"survives: {fault['test']} does not print: {fault['message']}"
+    )
 
 
 def emptied(text):
@@ -101,7 +124,9 @@ def passing_on_nothing(task):
         changed.link_with(task, objects, changed.paths_of(task).values(), folder / "tests")
         program = folder / "tests"
         runs = ((name, *changed.run(program, name, SECONDS)) for name in changed.tests_in(program))
-        return [name for name, status, output in runs if status == 0 and "[  SKIPPED ]" not in output]
+        return [
+            name for name, status, output in runs if status == 0 and "[  SKIPPED ]" not in output
+        ]
 
 
 def main():
@@ -109,7 +134,9 @@ def main():
     parser.add_argument("--task", type=int, choices=range(1, 8), help="only of this task")
     parser.add_argument("--show", action="store_true", help="print what the tests print")
     parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
-    parser.add_argument("--nothing", action="store_true", help="the tests that pass on functions that do nothing")
+    parser.add_argument(
+        "--nothing", action="store_true", help="the tests that pass on functions that do nothing"
+    )
     arguments = parser.parse_args()
     tasks = [arguments.task] if arguments.task else range(1, 8)
     if arguments.nothing:
@@ -121,7 +148,9 @@ def main():
         sys.exit("\n".join(wrong_forms(faults)) or 0)
     faults = lists.chosen(faults, arguments, files_of, fixed=8, most=60)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
-    lists.play(arguments, faults, lambda fault: attempt(fault, arguments.show), files_of, changed.jobs())
+    lists.play(
+        arguments, faults, lambda fault: attempt(fault, arguments.show), files_of, changed.jobs()
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Grades a submission: a folder or a zip that holds the student's tasks/.
 
-Takes the student's .cpp files and own headers from it, links them with the grader's own copy of everything
-else, and runs every task's tests over the student's tasks before it and over the reference ones; of each
-task the better counts. Writes Gradescope's results.json, again whenever more is known, and with --page a page.
-grading/INSTRUCTORS.md says more.
+Takes the student's .cpp files and own headers from it, links them with the grader's own copy of
+everything else, and runs every task's tests over the student's tasks before it and over the
+reference ones; of each task the better counts. Writes Gradescope's results.json, again whenever
+more is known, and with --page a page. grading/INSTRUCTORS.md says more.
 """
 
 import argparse
@@ -30,8 +30,12 @@ def parse():
     parser.add_argument("--out", metavar="PATH", help="results.json; of --all, a folder")
     parser.add_argument("--page", metavar="FILE", help="write a page for the student, too")
     parser.add_argument("--seed", help="of the hidden cases; drawn anew if left out")
-    parser.add_argument("--tasks", type=task_numbers, metavar="1-3",
-                        help="grade only these tasks, as 1-3 or 1,2,5; throughput belongs to task 7")
+    parser.add_argument(
+        "--tasks",
+        type=task_numbers,
+        metavar="1-3",
+        help="grade only these tasks, as 1-3 or 1,2,5; throughput belongs to task 7",
+    )
     parser.add_argument("--jobs", type=int, default=classroom.default_jobs(),
                         help="submissions of --all at a time (default %(default)s)")
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
@@ -52,7 +56,9 @@ def task_numbers(text):
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     known = {task.number for task in tasks()}
     if not found or found - known:
-        raise argparse.ArgumentTypeError(f"{text}: there are the tasks {min(known)} to {max(known)}")
+        raise argparse.ArgumentTypeError(
+            f"{text}: there are the tasks {min(known)} to {max(known)}"
+        )
     return sorted(found)
 
 
@@ -76,8 +82,16 @@ def grade_one(arguments):
         grader.prepare(arguments.tasks)
         say(f"compiling {one_line(name)} and running its tests; what is known so far: {out}")
         with new_job() as job:
-            grade = grader.grade(name, handed_in, seed, job, arguments.fresh, write, only=arguments.tasks,
-                                 on_step=lambda step: show_line(f"compiling: {step}"))
+            grade = grader.grade(
+                name,
+                handed_in,
+                seed,
+                job,
+                arguments.fresh,
+                write,
+                only=arguments.tasks,
+                on_step=lambda step: show_line(f"compiling: {step}"),
+            )
     except Refused as refused:
         report.write_results(out, grader.Grade(name, refused=str(refused), tasks=graded))
         say(refused)
@@ -93,23 +107,40 @@ def show(grade):
     for task in grade.graded:
         best = grade.best(task)
         bases = " ".join(f"{s.base} {s.points:5.1f}" for s in grade.scores[task.number])
-        print(f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})")
+        print(
+            f"task {task.number} {task.name:18} {best.points:5.1f} of {task.points:g}   ({bases})"
+        )
         for problem in best.problems:
             if problem.text and "error" in problem.text + best.remark or "not run" in problem.text:
-                print(textwrap.fill(" ".join(problem.text.split()), 99, initial_indent="    ", subsequent_indent="    "))
+                print(
+                    textwrap.fill(
+                        " ".join(problem.text.split()),
+                        99,
+                        initial_indent="    ",
+                        subsequent_indent="    ",
+                    )
+                )
                 break
     if measured := grade.throughput:
-        ratio = f"{measured['ratio']:.2f} x the reference's time" if "ratio" in measured else measured["why"]
+        ratio = (
+            f"{measured['ratio']:.2f} x the reference's time"
+            if "ratio" in measured
+            else measured["why"]
+        )
         print(f"throughput {'':16}{measured['points']:5.1f}      ({ratio})")
     known = f" ({grade.known} results were known from before)" if grade.known else ""
     print(f"all {grade.points:g} of {grader.most_points(grade):g}, in {grade.seconds:.0f} s{known}")
     for note in grade.notes:
         print(textwrap.fill(f"to read, it costs nothing: {note}", 99, subsequent_indent="    "))
-    print(f"extensions {grade.extension_points:g} of {grader.most_extension_points(grade):g}, not part of the grade")
+    print(
+        f"extensions {grade.extension_points:g} of {grader.most_extension_points(grade):g}, not "
+        f"part of the grade"
+    )
 
 
 def main():
-    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know the letters of a name
+    # A terminal may not know the letters of a name.
+    sys.stdout.reconfigure(errors="backslashreplace")
     arguments = parse()
     if arguments.seed == "":
         sys.exit("fsdp grade: --seed must not be empty")

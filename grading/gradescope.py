@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes Gradescope's autograder: OUT.zip with setup.sh, run_autograder, this repository's files and the
-secret seed of the hidden cases, which is the same for every submission to this autograder."""
+"""Makes Gradescope's autograder: OUT.zip with setup.sh, run_autograder, this repository's files and
+the secret seed of the hidden cases, which is the same for every submission to this autograder."""
 
 import argparse
 import io
@@ -15,7 +15,11 @@ from course.handout import ROOT
 from course.skeletons import is_source
 
 # What goes in, by the beginning of the path: what a student builds, the solutions, and the grader.
-GIVEN = tuple(name for name in handout.GIVEN if not name.startswith(("docs/", "appendix/", ".devcontainer/", "Dockerfile")))
+GIVEN = tuple(
+    name
+    for name in handout.GIVEN
+    if not name.startswith(("docs/", "appendix/", ".devcontainer/", "Dockerfile"))
+)
 IN = (*GIVEN, "solutions/", "grading/grade.py", "grading/rubric.toml", "grading/grader/",
       "grading/course/skeletons.py", "scripts/verbs/grade.sh")
 
@@ -29,7 +33,9 @@ def archive(members):
     with tarfile.open(fileobj=out, mode="w:gz") as tar:
         for name in members:
             tar.add(ROOT / name, arcname=name)
-            if name.startswith("tasks/") and is_source(name):  # by which the grader sees that its tasks/ are blank
+            if name.startswith("tasks/") and is_source(
+                name
+            ):  # by which the grader sees that its tasks/ are blank
                 tar.add(ROOT / name, arcname=f".pristine/{name.removeprefix('tasks/')}")
     return out.getvalue()
 

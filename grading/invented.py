@@ -14,8 +14,12 @@ def result_of(task, outcome="passed", sentinel_fails=False):
     for problem in task.problems + task.extensions:
         passed, failed, not_started = OUTCOMES[outcome]
         problems[problem.number] = {
-            "number": problem.number, "passed": passed, "failed": failed, "not_started": not_started,
-            "share": passed / 2, "explanation": "" if outcome == "passed" else "why",
+            "number": problem.number,
+            "passed": passed,
+            "failed": failed,
+            "not_started": not_started,
+            "share": passed / 2,
+            "explanation": "" if outcome == "passed" else "why",
         }
         for ranks in ("W1", "W2"):
             test = f"{problem.suites[0]}.says_so"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Draws runs of ./fsdp train: the loss, the held-out accuracy and the tokens per second of each step.
+"""Draws runs of ./fsdp train: the loss, the held-out accuracy and the tokens per second of each
+step.
 
-Reads the files of --log and --json (docs/telemetry.md). The names of the files are the legend. The colours of
-an SVG follow the reader's light or dark scheme.
+Reads the files of --log and --json (docs/telemetry.md). The names of the files are the legend. The
+colours of an SVG follow the reader's light or dark scheme.
 """
 
 import argparse
@@ -13,16 +14,29 @@ import re
 import sys
 
 MOST_POINTS = 400  # of a curve; of more steps, the lowest and the highest of each group are drawn
-PANELS = {"loss": lambda line: math.nan if line["loss"] is None else float(line["loss"]),
-          "held-out accuracy, %": lambda line: 100 * line["held_out"]["accuracy"] if "held_out" in line else None,
-          "tokens/s": lambda line: line.get("tokens_per_s")}
-COLORS = ("#3b82d6", "#d1700f", "#1f9a63", "#b65fc0", "#8a8f98", "#a68a00")  # 3:1 or more on both papers
+PANELS = {
+    "loss": lambda line: math.nan if line["loss"] is None else float(line["loss"]),
+    "held-out accuracy, %": lambda line: (
+        100 * line["held_out"]["accuracy"] if "held_out" in line else None
+    ),
+    "tokens/s": lambda line: line.get("tokens_per_s"),
+}
+# 3:1 or more on both papers.
+COLORS = (
+    "#3b82d6",
+    "#d1700f",
+    "#1f9a63",
+    "#b65fc0",
+    "#8a8f98",
+    "#a68a00",
+)
 DASHES = ("-", *((0, dash) for dash in ((4, 3), (1.5, 2), (7, 2, 1.5, 2), (3, 6), (1, 4))))
 INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 
 def read(path):
-    """Step -> {panel: value}. A step that a resumed run repeats counts once. The last line may be incomplete."""
+    """Step -> {panel: value}. A step that a resumed run repeats counts once. The last line may be
+    incomplete."""
     steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
@@ -30,32 +44,62 @@ def read(path):
             marked = marked or "resumed_after" in line
             if not {"failure", "final", "resumed_after"} & line.keys():
                 if int(line["step"]) in steps and not marked:
-                    print(f"fsdp plot: {path}:{number}: step {line['step']} comes again; the file may have two runs, "
-                          "of which the last line of each step is drawn", file=sys.stderr)
+                    print(
+                        f"fsdp plot: {path}:{number}: step {line['step']} comes again; the file "
+                        f"may have two runs, "
+                        "of which the last line of each step is drawn",
+                        file=sys.stderr,
+                    )
                     marked = True
-                steps[int(line["step"])] = {panel: value_of(line) for panel, value_of in PANELS.items()}
+                steps[int(line["step"])] = {
+                    panel: value_of(line) for panel, value_of in PANELS.items()
+                }
         except (ValueError, TypeError, KeyError, AttributeError):
             if number < len(lines):
-                sys.exit(f"fsdp plot: {path}:{number}: is no line that ./fsdp train --log or --json writes")
+                sys.exit(
+                    f"fsdp plot: {path}:{number}: is no line that ./fsdp train --log or --json "
+                    f"writes"
+                )
     return steps or sys.exit(f"fsdp plot: {path}: has no step")
 
 
 def points(steps, panel):
     """(step, value) of the steps that have one. A loss that is not finite interrupts the curve."""
-    found = [(step, values[panel]) for step, values in sorted(steps.items()) if values[panel] is not None]
+    found = [
+        (step, values[panel]) for step, values in sorted(steps.items()) if values[panel] is not None
+    ]
     size = max(1, math.ceil(2 * len(found) / MOST_POINTS))
-    groups = [sorted(found[i:i + size], key=lambda p: (math.isnan(p[1]), p[1])) for i in range(0, len(found), size)]
-    return found if size < 3 else [point for group in groups for point in sorted((group[0], group[-1]))]
+    groups = [
+        sorted(found[i : i + size], key=lambda p: (math.isnan(p[1]), p[1]))
+        for i in range(0, len(found), size)
+    ]
+    return (
+        found
+        if size < 3
+        else [point for group in groups for point in sorted((group[0], group[-1]))]
+    )
 
 
 def pyplot_in(ink, paper):
     """matplotlib's pyplot, which draws in these colours."""
     import matplotlib
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({
-        "svg.fonttype": "none", "svg.hashsalt": "fsdp", "figure.facecolor": paper, "axes.facecolor": "none",
-        "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium",
-        **{f"{name}color": ink for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.", "grid.")}})
+    matplotlib.rcParams.update(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "fsdp",
+            "figure.facecolor": paper,
+            "axes.facecolor": "none",
+            "legend.frameon": False,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": "medium",
+            **{
+                f"{name}color": ink
+                for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.", "grid.")
+            },
+        }
+    )
     from matplotlib import pyplot
     return pyplot
 
@@ -65,24 +109,40 @@ def draw(runs, out, ink, paper):
     pyplot = pyplot_in(ink, paper)
     panels = [panel for panel in PANELS if any(points(steps, panel) for steps in runs.values())]
     figure = pyplot.figure(layout="constrained", figsize=(5.4, 0.7 + 1.8 * len(panels)))
-    for axes, panel in zip(figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0], panels, strict=True):
+    for axes, panel in zip(
+        figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0], panels, strict=True
+    ):
         axes.set_title(panel, loc="left")
         axes.grid(alpha=0.15)
         for i, (label, steps) in enumerate(runs.items()):
             curve = points(steps, panel)
-            axes.plot([step for step, _ in curve], [value for _, value in curve], label=label,
-                      color=COLORS[i % len(COLORS)], linestyle=DASHES[i % len(DASHES)],
-                      linewidth=0.8 if panel == "tokens/s" else 1.4 if i else 2, marker="o" if len(curve) == 1 else None)
+            axes.plot(
+                [step for step, _ in curve],
+                [value for _, value in curve],
+                label=label,
+                color=COLORS[i % len(COLORS)],
+                linestyle=DASHES[i % len(DASHES)],
+                linewidth=0.8 if panel == "tokens/s" else 1.4 if i else 2,
+                marker="o" if len(curve) == 1 else None,
+            )
         axes.set_ylim(*((-4, 104) if "%" in panel else (0, None)))
     axes.set_xlabel("step")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=min(len(runs), 3))
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside upper left",
+        ncols=min(len(runs), 3),
+    )
     figure.savefig(out, dpi=200, metadata={"Date": None} if out.suffix == ".svg" else None)
 
 
 def follow_the_scheme(svg):
-    """Replaces the colours of text and background by the reader's; makes one line with short numbers."""
-    style = (f"<style>svg {{ color: {INK}; fill: currentColor }} .paper {{ fill: {PAPER} }} @media (prefers-color-"
-             f"scheme: dark) {{ svg {{ color: {DARK_INK} }} .paper {{ fill: {DARK_PAPER} }} }}</style>")
+    """Replaces the colours of text and background by the reader's; makes one line with short
+    numbers."""
+    style = (
+        f"<style>svg {{ color: {INK}; fill: currentColor }} .paper {{ fill: {PAPER} }} @media "
+        f"(prefers-color-"
+        f"scheme: dark) {{ svg {{ color: {DARK_INK} }} .paper {{ fill: {DARK_PAPER} }} }}</style>"
+    )
     svg = svg.replace(f'style="fill: {PAPER}"', 'class="paper"').replace(INK, "currentColor")
     svg = re.sub(r"\s*\n\s*", " ", re.sub(r"(\d\.\d\d)\d+", r"\1", svg))
     return re.sub(r"(<svg[^>]*>)", lambda match: match[1] + style, svg, count=1) + "\n"
@@ -90,9 +150,19 @@ def follow_the_scheme(svg):
 
 def main():
     parser = argparse.ArgumentParser(prog="fsdp plot", description=__doc__.splitlines()[0])
-    parser.add_argument("logs", nargs="+", type=pathlib.Path, metavar="LOG.jsonl", help="a file of train --log or --json")
-    parser.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="the picture: .svg or .png")
-    parser.add_argument("--dark", action="store_true", help="a dark .png; an .svg is light or dark as its reader is")
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        type=pathlib.Path,
+        metavar="LOG.jsonl",
+        help="a file of train --log or --json",
+    )
+    parser.add_argument(
+        "--out", required=True, type=pathlib.Path, metavar="FILE", help="the picture: .svg or .png"
+    )
+    parser.add_argument(
+        "--dark", action="store_true", help="a dark .png; an .svg is light or dark as its reader is"
+    )
     arguments = parser.parse_args()
     out, logs = arguments.out, arguments.logs
     if out.suffix not in (".svg", ".png"):
@@ -100,7 +170,11 @@ def main():
     unique = len({log.name for log in logs}) == len(logs)
     try:
         runs = {log.name if unique else str(log): read(log) for log in logs}
-        draw(runs, out, *((DARK_INK, DARK_PAPER) if arguments.dark and out.suffix == ".png" else (INK, PAPER)))
+        draw(
+            runs,
+            out,
+            *((DARK_INK, DARK_PAPER) if arguments.dark and out.suffix == ".png" else (INK, PAPER)),
+        )
         if out.suffix == ".svg":
             out.write_text(follow_the_scheme(out.read_text()))
     except ModuleNotFoundError as error:

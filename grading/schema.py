@@ -1,14 +1,34 @@
-"""What Gradescope's documentation says of results.json ("Autograder Specifications"), as a check for tests."""
+"""What Gradescope's documentation says of results.json ("Autograder Specifications"), as a check
+for tests."""
 
 NUMBER, TEXT = (int, float), str
 VISIBILITIES = ("hidden", "after_due_date", "after_published", "visible")
-CHOICES = {"visibility": VISIBILITIES, "stdout_visibility": VISIBILITIES, "status": ("passed", "failed"),
-           "output_format": ("text", "html", "simple_format", "md", "ansi"), "order": ("asc", "desc")}
+CHOICES = {
+    "visibility": VISIBILITIES,
+    "stdout_visibility": VISIBILITIES,
+    "status": ("passed", "failed"),
+    "output_format": ("text", "html", "simple_format", "md", "ansi"),
+    "order": ("asc", "desc"),
+}
 # Name -> type. All may be missing but a leader's name and value.
-EITHER = {"score": NUMBER, "output": TEXT, "output_format": TEXT, "visibility": TEXT, "extra_data": dict}
+EITHER = {
+    "score": NUMBER,
+    "output": TEXT,
+    "output_format": TEXT,
+    "visibility": TEXT,
+    "extra_data": dict,
+}
 WHOLE = {**EITHER, "execution_time": NUMBER, "test_output_format": TEXT, "test_name_format": TEXT,
          "stdout_visibility": TEXT, "tests": list, "leaderboard": list}
-TEST = {**EITHER, "max_score": NUMBER, "status": TEXT, "name": TEXT, "name_format": TEXT, "number": TEXT, "tags": list}
+TEST = {
+    **EITHER,
+    "max_score": NUMBER,
+    "status": TEXT,
+    "name": TEXT,
+    "name_format": TEXT,
+    "number": TEXT,
+    "tags": list,
+}
 LEADER = {"name": TEXT, "value": (int, float, str), "order": TEXT}
 
 
@@ -16,7 +36,9 @@ def wrong_fields(what, where, fields, required=()):
     if not isinstance(what, dict):
         yield f"{where} is no object"
         return
-    yield from (f"{where}: '{name}' is unknown to Gradescope" for name in what if name not in fields)
+    yield from (
+        f"{where}: '{name}' is unknown to Gradescope" for name in what if name not in fields
+    )
     yield from (f"{where}: '{name}' is missing" for name in required if name not in what)
     for name, value in what.items():
         right = isinstance(value, fields.get(name, object)) and not isinstance(value, bool)

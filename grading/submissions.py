@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Grades the submissions of ordinary.toml and of exploits.toml as those of students are.
 
-An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no process and no
-file behind, and gets the reason; it is graded again without the look at the compiled code, to see what stops it then.
+An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no
+process and no file behind, and gets the reason; it is graded again without the look at the compiled
+code, to see what stops it then.
 """
 
 import contextlib
@@ -18,7 +19,10 @@ from grader.course import ROOT, Refused
 from grader.programs import new_job
 
 # List -> which file of the course its entries change.
-FILES = {"ordinary": "task3_forward_hooks/forward_hooks.cpp", "exploits": "task2_flat_parameter/flat_parameter.cpp"}
+FILES = {
+    "ordinary": "task3_forward_hooks/forward_hooks.cpp",
+    "exploits": "task2_flat_parameter/flat_parameter.cpp",
+}
 # File -> before which line a `use` stands.
 PLACES = {
     "task2_flat_parameter/flat_layout.cpp": "  return layout;\n",
@@ -36,10 +40,16 @@ def task_of(entry):
 
 
 def files_of(entry):
-    """What decides how it is graded: the grader, what looks at its code, and the task that it solves."""
+    """What decides how it is graded: the grader, what looks at its code, and the task that it
+    solves."""
     grader = [*(ROOT / "grading/grader").glob("*.py"), *(ROOT / "common/testing/judge").glob("*")]
     names = {str(path.relative_to(ROOT)) for path in grader}
-    return names | {f"solutions/{entry['file']}", "grading/rubric.toml", "scripts/look.sh", "cmake/isolate.sh"}
+    return names | {
+        f"solutions/{entry['file']}",
+        "grading/rubric.toml",
+        "scripts/look.sh",
+        "cmake/isolate.sh",
+    }
 
 
 def numbers_of(entry):
@@ -53,14 +63,25 @@ def most_points(entry):
 
 def changed_files(files, entry):
     """The files with what the entry changes in other files than its own."""
-    files = {name: content for name, content in files.items() if not (entry.get("begins_no_extension") and
-                                                                      submission.is_extension(name))}
+    files = {
+        name: content
+        for name, content in files.items()
+        if not (entry.get("begins_no_extension") and submission.is_extension(name))
+    }
     for change in entry.get("changes", ()):
-        files[change["file"]] = changed.replaced(files[change["file"]].decode(), change, entry["name"]).encode()
+        files[change["file"]] = changed.replaced(
+            files[change["file"]].decode(), change, entry["name"]
+        ).encode()
     for task in course.tasks() if "everywhere" in entry else ():
         for name in (name for name in list(files) if name in task.files):
-            own = entry["everywhere"].replace("{N}", str(task.number)) if name == task.files[0] else ""
-            files[name] = files[name].replace(b"\nnamespace fsdp {", f"\n{own}\nnamespace fsdp {{".encode(), 1)
+            own = (
+                entry["everywhere"].replace("{N}", str(task.number))
+                if name == task.files[0]
+                else ""
+            )
+            files[name] = files[name].replace(
+                b"\nnamespace fsdp {", f"\n{own}\nnamespace fsdp {{".encode(), 1
+            )
     return files
 
 
@@ -73,7 +94,9 @@ def handed_in(entry):
     if "use" in entry:
         entry = {**entry, "old": PLACES[file], "new": f"{entry['use']}\n{PLACES[file]}"}
     text = changed.replaced(entry.get("whole", base.files[file].decode()), entry, entry["name"])
-    text = text.replace("\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1) + entry.get("after", "")
+    text = text.replace(
+        "\nnamespace fsdp {", f"\n{entry.get('before', '')}\nnamespace fsdp {{", 1
+    ) + entry.get("after", "")
     content = text.encode()
     if entry.get("windows"):
         content = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
@@ -100,32 +123,52 @@ def found_behind():
 
 
 def attempts(entries):
-    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and without the look.
-    `listed` is the name that the list has."""
+    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and
+    without the look. `listed` is the name that the list has."""
     for entry in ({**entry, "listed": entry["name"]} for entry in entries):
         if entry["is_honest"] or "rejected" in entry:
             yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}
         if "stopped" in entry:
-            yield {**entry, "looked_at": False, "told": entry["stopped"], "name": f"{entry['name']}, not looked at"}
+            yield {
+                **entry,
+                "looked_at": False,
+                "told": entry["stopped"],
+                "name": f"{entry['name']}, not looked at",
+            }
 
 
 def wrong(entry):
     """What is wrong with how it is graded."""
     with new_job() as job:
-        graded = grade.grade(entry["name"], handed_in(entry), "submissions", job, fresh=True, only=numbers_of(entry),
-                             looked_at=entry["looked_at"])
+        graded = grade.grade(
+            entry["name"],
+            handed_in(entry),
+            "submissions",
+            job,
+            fresh=True,
+            only=numbers_of(entry),
+            looked_at=entry["looked_at"],
+        )
     own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
-    notes = "; ".join(note for note in graded.notes if note.startswith(own))  # of the solutions there are others
-    left_out = next((best.left_out for best in map(graded.best, graded.graded) if best.left_out), "")
+    # Of the solutions there are others.
+    notes = "; ".join(note for note in graded.notes if note.startswith(own))
+    left_out = next(
+        (best.left_out for best in map(graded.best, graded.graded) if best.left_out), ""
+    )
     said = "\n".join(text for scores in graded.scores.values() for score in scores
                      for text in (score.remark, *(problem.text for problem in score.problems)))
     yield from (f"left {what}" for what in found_behind())
     most = most_points(entry)
     if graded.points != (most if entry["is_honest"] else 0) or left_out:
-        yield f"has {graded.points:g} of {most:g} points: {left_out or said.strip() or graded.throughput}"
+        yield (
+            f"has {graded.points:g} of {most:g} points: "
+            f"{left_out or said.strip() or graded.throughput}"
+        )
     if "seconds" in entry and graded.seconds > entry["seconds"]:
         yield f"takes {graded.seconds:.0f} s and not less than {entry['seconds']}"
-    if entry["is_honest"] and (bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes):
+    if entry["is_honest"] and (
+        bool(notes) != ("remark" in entry) or entry.get("remark", "") not in notes
+    ):
         yield f"the instructor reads '{notes}'"
     if entry["told"] not in said:
         yield f"does not get the words '{entry['told']}', but: {said[:300]}"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code chooses what is in it, and reads it.
+"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code chooses what is
+in it, and reads it.
 
-RESULTS is of check --json, REFUSED holds a line for all that costs points. Without them this only refuses what
-can't become a zip.
+RESULTS is of check --json, REFUSED holds a line for all that costs points. Without them this only
+refuses what can't become a zip.
 """
 
 import json
@@ -22,12 +23,21 @@ def collect(root=ROOT):
     """Member of the zip -> content; and lines on what is in tasks/ and not in the zip."""
     given = skeletons.delivered(root)
     headers = {name for name in given if not name.endswith(".cpp")}
-    files = {f"tasks/{name}": content for name, content in submission.read_folder(root, "tasks")[0].items()}
+    files = {
+        f"tasks/{name}": content
+        for name, content in submission.read_folder(root, "tasks")[0].items()
+    }
     sources = {path.relative_to(root).as_posix() for path in (root / "tasks").rglob("[!.]*")
                if path.suffix in (".cpp", *submission.HEADERS, *submission.OTHER_SOURCES)}
-    remarks = [f"{name} is not taken: the grader takes .cpp files directly in a task's folder, and headers under it"
-               for name in sorted(sources - files.keys())]
-    remarks += [f"{name} is missing: the grader takes its first state" for name in sorted(given.keys() - headers - files.keys())]
+    remarks = [
+        f"{name} is not taken: the grader takes .cpp files directly in a task's folder, and "
+        f"headers under it"
+        for name in sorted(sources - files.keys())
+    ]
+    remarks += [
+        f"{name} is missing: the grader takes its first state"
+        for name in sorted(given.keys() - headers - files.keys())
+    ]
     remarks += [f"{name} is changed: the grader takes the course's copy of this header"
                 for name in sorted(headers & files.keys()) if files[name] != given[name]]
     if (root / WRITEUP).is_file():
@@ -37,9 +47,15 @@ def collect(root=ROOT):
 
 def check_place(out, root=ROOT):
     """Only an older zip of this program is replaced."""
-    if out.suffix != ".zip" or not out.parent.is_dir() or (root / "tasks").resolve() in out.resolve().parents:
+    if (
+        out.suffix != ".zip"
+        or not out.parent.is_dir()
+        or (root / "tasks").resolve() in out.resolve().parents
+    ):
         raise Refused(f"{out}: name a file OUT.zip in a folder that exists, outside of tasks/")
-    if (out.exists() or out.is_symlink()) and not (zipfile.is_zipfile(out) and zipfile.ZipFile(out).comment == NOTE):
+    if (out.exists() or out.is_symlink()) and not (
+        zipfile.is_zipfile(out) and zipfile.ZipFile(out).comment == NOTE
+    ):
         raise Refused(f"{out} exists, and ./fsdp submit has not made it: choose another name")
 
 
@@ -66,9 +82,17 @@ def main(out, results=None, refused=None):
         points = json.loads(results.read_text())
     except (OSError, Refused) as error:
         sys.exit(f"fsdp submit: {error}")
-    points, more = (f"{part['points']:.1f} of {part['possible']:.0f}" for part in (points, points["extensions"]))
-    print("", *remarks, f"{out}: {len(files)} files; points {points}, extensions {more}, by the tests of ./fsdp check",
-          sep="\n", flush=True)
+    points, more = (
+        f"{part['points']:.1f} of {part['possible']:.0f}" for part in (points, points["extensions"])
+    )
+    print(
+        "",
+        *remarks,
+        f"{out}: {len(files)} files; points {points}, extensions {more}, by the tests of ./fsdp "
+        f"check",
+        sep="\n",
+        flush=True,
+    )
     if lines := refused.read_text().splitlines():
         sys.exit("\n  ".join(("The grader gives no points for what is wrong here:", *lines)))
     print("The grader takes all of it.")

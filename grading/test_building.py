@@ -21,24 +21,49 @@ EXTENSION = next(name for name in course.tasks()[3].files if name.startswith("ex
 class Errors(unittest.TestCase):
     def test_those_in_the_student_s_files_and_those_of_a_full_machine_are_shown_whole(self):
         long = "tasks/a.cpp:1: error: " + "x" * 500
-        full = ("mktemp: failed to create directory: No space left on device", "vfork: Resource temporarily unavailable",
-                "collect2: fatal error: ld terminated with signal 9 [Killed]")
+        full = (
+            "mktemp: failed to create directory: No space left on device",
+            "vfork: Resource temporarily unavailable",
+            "collect2: fatal error: ld terminated with signal 9 [Killed]",
+        )
         for log, shown in (
-                (f"/usr/include/x.h:1: error: y\n/jobs/1/{long}\n    12 | // error: no\n", long),
-                ("tasks/a.cpp:1:2: error: x\n    12 | // out of memory\n      | signal 9\n", "tasks/a.cpp:1:2: error: x"),
-                ("/tmp/c.s: Assembler messages:\n/tmp/c.s:3: Error: not found: x\n", "/tmp/c.s:3: Error: not found: x"),
-                *((f"tasks/a.cpp:1: error: mine\n{words}\n", f"tasks/a.cpp:1: error: mine\n{words}") for words in full)):
+            (f"/usr/include/x.h:1: error: y\n/jobs/1/{long}\n    12 | // error: no\n", long),
+            (
+                "tasks/a.cpp:1:2: error: x\n    12 | // out of memory\n      | signal 9\n",
+                "tasks/a.cpp:1:2: error: x",
+            ),
+            (
+                "/tmp/c.s: Assembler messages:\n/tmp/c.s:3: Error: not found: x\n",
+                "/tmp/c.s:3: Error: not found: x",
+            ),
+            *(
+                (f"tasks/a.cpp:1: error: mine\n{words}\n", f"tasks/a.cpp:1: error: mine\n{words}")
+                for words in full
+            ),
+        ):
             self.assertEqual(compiling.first_errors(log, [("/jobs/1/tasks", "tasks")]), shown)
 
 
 class Commands(unittest.TestCase):
     def test_a_file_of_the_student_s_own_is_compiled_as_another_of_its_task(self):
-        known = {name: ["c++", "-Werror", f"-I{course.ROOT}/tasks/task2_x", "-o", "x.o", "-c", f"{course.ROOT}/tasks/{name}"]
-                 for name in ("task2_x/a.cpp", "task3_y/b.cpp")}
+        known = {
+            name: [
+                "c++",
+                "-Werror",
+                f"-I{course.ROOT}/tasks/task2_x",
+                "-o",
+                "x.o",
+                "-c",
+                f"{course.ROOT}/tasks/{name}",
+            ]
+            for name in ("task2_x/a.cpp", "task3_y/b.cpp")
+        }
         with mock.patch.object(compiling, "commands", lambda: known):
             for name in ("task2_x/a.cpp", "task2_x/own.cpp", "extensions/task2_x/own.cpp"):
-                self.assertEqual(compiling.command_of(name, "/job/tasks", "made.o"),
-                                 ["c++", "-I/job/tasks/task2_x", "-o", "made.o", "-c", f"/job/tasks/{name}"])
+                self.assertEqual(
+                    compiling.command_of(name, "/job/tasks", "made.o"),
+                    ["c++", "-I/job/tasks/task2_x", "-o", "made.o", "-c", f"/job/tasks/{name}"],
+                )
             with self.assertRaises(course.Refused):
                 compiling.command_of("task4_z/own.cpp", "/job/tasks", "made.o")
 
@@ -46,7 +71,9 @@ class Commands(unittest.TestCase):
 class LimitedRuns(unittest.TestCase):
     def test_end_when_too_much_is_printed_or_the_time_is_over(self):
         limits = {**course.rubric()["limits"], "log_characters": 5000}
-        self.assertEqual(compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n"))
+        self.assertEqual(
+            compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n")
+        )
         with mock.patch.object(course, "rubric", lambda: {"limits": limits}):
             for words, seconds, why in ((["yes"], 60, compiling.TOO_MUCH),
                                         (["sh", "-c", "sleep 607 & wait"], 0.2, compiling.NO_TIME)):
@@ -66,55 +93,147 @@ class Looks(unittest.TestCase):
                 source.parent.mkdir(exist_ok=True)
                 source.write_text(text)
                 objects.append(f"{source}.o")
-                subprocess.run(["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[-1]], check=True)
-            done = subprocess.run([compiling.LOOK, *objects], capture_output=True, text=True, check=True)
+                subprocess.run(
+                    ["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[-1]], check=True
+                )
+            done = subprocess.run(
+                [compiling.LOOK, *objects], capture_output=True, text=True, check=True
+            )
         return done.stdout.splitlines()
 
     def test_tells_what_reaches_files_processes_and_others_and_what_is_unknown(self):
         c = 'extern "C" __attribute__((weak))'
-        remark = ("getenv", "fsdp::live_bytes::reset", "other::g", "exit", "raise", "c10::Dispatcher::findSchemaOrThrow")
+        remark = (
+            "getenv",
+            "fsdp::live_bytes::reset",
+            "other::g",
+            "exit",
+            "raise",
+            "c10::Dispatcher::findSchemaOrThrow",
+        )
         for code, names, why in (
-                ('#include <fstream>\nvoid f() { std::ofstream("a") << 3; }', "std::ofstream", "uses no files"),
-                ('#include <fstream>\nvoid f(int& a) { std::ifstream("a") >> a; }', "std::ifstream", "uses no files"),
-                ('#include <fstream>\nvoid f(int& a) { std::fstream file("a"); file >> a; }', "std::fstream", "uses no files"),
-                ('#include <fstream>\nvoid f() { std::filebuf().open("a", std::ios::in); }', "std::filebuf", "uses no files"),
-                (f'{c} int __open64_2(const char*, int);\nint f() {{ return __open64_2("a", 0); }}', "open", "uses no files"),
-                (f'{c} long __read_chk(int, void*, long, long);\nlong f() {{ return __read_chk(0, 0, 1, 1); }}', "read", "uses no files"),
-                ('#include <cstdio>\nFILE* f() { return fopen64("a", "r"); }', "fopen", "uses no files"),
-                ("namespace at::_ops { struct from_file { static void call(); }; }\nvoid f() { at::_ops::from_file::call(); }",
-                 "torch::from_file", "uses no files"),
-                ("namespace torch::serialize { struct OutputArchive { OutputArchive(); }; }\nvoid f() { torch::serialize::OutputArchive(); }",
-                 "torch::save or torch::load", "uses no files"),
-                ('#include <filesystem>\nbool f() { return std::filesystem::exists("a"); }', "std::filesystem", "uses no files"),
-                ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
-                ("#include <unistd.h>\nvoid f() { fork(); }", "fork", "starts, ends and watches"),
-                ("#include <stdio.h>\nvoid f() { dprintf(3, \"x\"); }", "dprintf", "uses no files"),
-                (f'{c} long __write(int);\nvoid f() {{ __write(3); }}', "write", "uses no files"),
-                ("#include <cstdlib>\nvoid f() { std::exit(1); }", "exit", "it ends the rank"),
-                ("#include <csignal>\nvoid f() { std::raise(6); }", "raise", "it ends the rank"),
-                ("namespace c10 { struct Dispatcher { void findSchemaOrThrow(); }; }\n"
-                 "void f(c10::Dispatcher& d) { d.findSchemaOrThrow(); }", "c10::Dispatcher::findSchemaOrThrow", ""),
-                ("namespace fsdp { bool hidden_cases(); }\nbool f() { return fsdp::hidden_cases(); }", "fsdp::hidden_cases", "for the tests"),
-                (f'{c} int system(const char*);\nvoid f() {{ if (system) system(""); }}', "system", "starts, ends and watches"),
-                ("#include <sys/socket.h>\nint f() { return socket(1, 2, 3); }", "socket", "by the communicator alone"),
-                ('#include <dlfcn.h>\nvoid* f() { return dlopen("a", 1); }', "dlopen", "by its name"),
-                ("namespace fsdp { void launch(int); }\nvoid f() { fsdp::launch(3); }", "fsdp::launch", "for the tests"),
-                ('void f() { asm volatile("syscall"); }', "an instruction of the kernel", "leaves the kernel alone"),
-                ('#include <cstdlib>\nchar* f() { return std::getenv("A"); }', "getenv", ""),
-                ("namespace fsdp::live_bytes { void reset(); }\nvoid f() { fsdp::live_bytes::reset(); }", "fsdp::live_bytes::reset", ""),
-                ("namespace other { void g(); }\nvoid f() { other::g(); }", "other::g", "")):
+            (
+                '#include <fstream>\nvoid f() { std::ofstream("a") << 3; }',
+                "std::ofstream",
+                "uses no files",
+            ),
+            (
+                '#include <fstream>\nvoid f(int& a) { std::ifstream("a") >> a; }',
+                "std::ifstream",
+                "uses no files",
+            ),
+            (
+                '#include <fstream>\nvoid f(int& a) { std::fstream file("a"); file >> a; }',
+                "std::fstream",
+                "uses no files",
+            ),
+            (
+                '#include <fstream>\nvoid f() { std::filebuf().open("a", std::ios::in); }',
+                "std::filebuf",
+                "uses no files",
+            ),
+            (
+                f'{c} int __open64_2(const char*, int);\nint f() {{ return __open64_2("a", 0); }}',
+                "open",
+                "uses no files",
+            ),
+            (
+                f"{c} long __read_chk(int, void*, long, long);\nlong f() {{ return __read_chk(0, "
+                f"0, 1, 1); }}",
+                "read",
+                "uses no files",
+            ),
+            (
+                '#include <cstdio>\nFILE* f() { return fopen64("a", "r"); }',
+                "fopen",
+                "uses no files",
+            ),
+            (
+                "namespace at::_ops { struct from_file { static void call(); }; }\nvoid f() { "
+                "at::_ops::from_file::call(); }",
+                "torch::from_file",
+                "uses no files",
+            ),
+            (
+                "namespace torch::serialize { struct OutputArchive { OutputArchive(); }; }\nvoid "
+                "f() { torch::serialize::OutputArchive(); }",
+                "torch::save or torch::load",
+                "uses no files",
+            ),
+            (
+                '#include <filesystem>\nbool f() { return std::filesystem::exists("a"); }',
+                "std::filesystem",
+                "uses no files",
+            ),
+            ('#include <unistd.h>\nvoid f() { write(3, "a", 1); }', "write", "uses no files"),
+            ("#include <unistd.h>\nvoid f() { fork(); }", "fork", "starts, ends and watches"),
+            ('#include <stdio.h>\nvoid f() { dprintf(3, "x"); }', "dprintf", "uses no files"),
+            (f"{c} long __write(int);\nvoid f() {{ __write(3); }}", "write", "uses no files"),
+            ("#include <cstdlib>\nvoid f() { std::exit(1); }", "exit", "it ends the rank"),
+            ("#include <csignal>\nvoid f() { std::raise(6); }", "raise", "it ends the rank"),
+            (
+                "namespace c10 { struct Dispatcher { void findSchemaOrThrow(); }; }\n"
+                "void f(c10::Dispatcher& d) { d.findSchemaOrThrow(); }",
+                "c10::Dispatcher::findSchemaOrThrow",
+                "",
+            ),
+            (
+                "namespace fsdp { bool hidden_cases(); }\nbool f() { return fsdp::hidden_cases(); "
+                "}",
+                "fsdp::hidden_cases",
+                "for the tests",
+            ),
+            (
+                f'{c} int system(const char*);\nvoid f() {{ if (system) system(""); }}',
+                "system",
+                "starts, ends and watches",
+            ),
+            (
+                "#include <sys/socket.h>\nint f() { return socket(1, 2, 3); }",
+                "socket",
+                "by the communicator alone",
+            ),
+            ('#include <dlfcn.h>\nvoid* f() { return dlopen("a", 1); }', "dlopen", "by its name"),
+            (
+                "namespace fsdp { void launch(int); }\nvoid f() { fsdp::launch(3); }",
+                "fsdp::launch",
+                "for the tests",
+            ),
+            (
+                'void f() { asm volatile("syscall"); }',
+                "an instruction of the kernel",
+                "leaves the kernel alone",
+            ),
+            ('#include <cstdlib>\nchar* f() { return std::getenv("A"); }', "getenv", ""),
+            (
+                "namespace fsdp::live_bytes { void reset(); }\nvoid f() { "
+                "fsdp::live_bytes::reset(); }",
+                "fsdp::live_bytes::reset",
+                "",
+            ),
+            ("namespace other { void g(); }\nvoid f() { other::g(); }", "other::g", ""),
+        ):
             (line,) = self.looked_at(code)
             kind, file, text = line.split("\t")
-            expected = "rejected" if "instruction" in names else "remark" if names in remark else "stopped"
+            expected = (
+                "rejected" if "instruction" in names else "remark" if names in remark else "stopped"
+            )
             self.assertEqual((kind, file), (expected, "tasks/0.cpp"))
             self.assertIn(f"uses {names}:", text)
             self.assertIn(why, text)
 
     def test_says_nothing_of_a_name_that_only_begins_so_or_is_the_student_s_own(self):
-        uses = "namespace fsdp { void launch_all(); void collect(); }\nnamespace mine { void g(); }\nint helper(int);\n" \
-               "extern \"C\" int open_it(int);\nvoid f() { fsdp::launch_all(); mine::g(); helper(open_it(1)); }"
-        defines = "namespace fsdp { void launch_all() {} }\nnamespace mine { void g() {} }\nint helper(int x) { return x; }\n" \
-                  "extern \"C\" int open_it(int x) { return x; }"
+        uses = (
+            "namespace fsdp { void launch_all(); void collect(); }\nnamespace mine { void g(); "
+            "}\nint helper(int);\n"
+            'extern "C" int open_it(int);\nvoid f() { fsdp::launch_all(); mine::g(); '
+            'helper(open_it(1)); }'
+        )
+        defines = (
+            "namespace fsdp { void launch_all() {} }\nnamespace mine { void g() {} }\nint "
+            "helper(int x) { return x; }\n"
+            'extern "C" int open_it(int x) { return x; }'
+        )
         self.assertEqual(self.looked_at(uses, defines), [])
 
     def test_says_nothing_of_what_the_c_library_s_headers_use_by_themselves(self):
@@ -126,7 +245,9 @@ class Looks(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("no object")
             file.flush()
-            self.assertNotEqual(subprocess.run([compiling.LOOK, file.name], capture_output=True).returncode, 0)
+            self.assertNotEqual(
+                subprocess.run([compiling.LOOK, file.name], capture_output=True).returncode, 0
+            )
 
 
 class Isolation(unittest.TestCase):
@@ -143,12 +264,17 @@ class Isolation(unittest.TestCase):
         }
         int main() {
           fsdp::Entry entry;
-          return fsdp::contract() == 42 && fsdp::kOffsets.size() == 3 && fsdp::helper(3) == 3 && fsdp::other() == 1 &&
+          return fsdp::contract() == 42 && fsdp::kOffsets.size() == 3 && fsdp::helper(3) == 3 &&
+            fsdp::other() == 1 &&
                  entry.get() == 2 ? 0 : 1;
         }"""
-    HEADER = "#include <vector>\nnamespace fsdp { inline std::vector<int> observed; void note(); }\n"
+    HEADER = (
+        "#include <vector>\nnamespace fsdp { inline std::vector<int> observed; void note(); }\n"
+    )
     LIBRARY = HEADER + "namespace fsdp { void note() { observed.push_back(1); } }\n"
-    OWN = HEADER + """
+    OWN = (
+        HEADER
+        + """
         namespace fsdp {
         inline std::vector<char> kOffsets{97};
         int helper(int x) { return x + 100; }
@@ -157,20 +283,34 @@ class Isolation(unittest.TestCase):
         int contract() {
           Entry entry;
           note();
-          return kOffsets.size() == 1 && helper(1) == 101 && other() == 7 && entry.get() == 8 && observed.size() == 1 ? 42 : 0;
+          const bool own = kOffsets.size() == 1 && helper(1) == 101 && other() == 7;
+          return own && entry.get() == 8 && observed.size() == 1 ? 42 : 0;
         }
         }"""
+    )
 
     def test_names_of_a_student_meet_nobody_else_s_and_shared_variables_stay_shared(self):
         with tempfile.TemporaryDirectory() as folder:
             def run(*words):
                 subprocess.run(words, cwd=folder, check=True)
 
-            for name, text in (("caller", self.CALLER), ("library", self.LIBRARY), ("own", self.OWN)):
+            for name, text in (
+                ("caller", self.CALLER),
+                ("library", self.LIBRARY),
+                ("own", self.OWN),
+            ):
                 (pathlib.Path(folder) / f"{name}.cpp").write_text(text)
                 run("c++", "-std=c++20", "-O1", "-c", f"{name}.cpp")
             run("ar", "rcs", "library.a", "library.o")
-            run(programs.ISOLATE, f"{folder}/made/own.o", "caller.o", "--", "own.o", "--", "library.a")
+            run(
+                programs.ISOLATE,
+                f"{folder}/made/own.o",
+                "caller.o",
+                "--",
+                "own.o",
+                "--",
+                "library.a",
+            )
             run("c++", "caller.o", "made/own.o", "library.a", "-o", "program")
             run("./program")
 
@@ -181,8 +321,8 @@ class IsolationOfTasks(unittest.TestCase):
     HEADERS = {"task2_a": "int second();", "task3_b": "int third();"}
 
     def run_program(self, callers, files):
-        """The status of the program of these sources and what isolate.sh or the program says. `files`: path in
-        tasks/ -> C++."""
+        """The status of the program of these sources and what isolate.sh or the program says.
+        `files`: path in tasks/ -> C++."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for script in ("cmake/isolate.sh", "scripts/look.sh"):
@@ -192,19 +332,34 @@ class IsolationOfTasks(unittest.TestCase):
                 (root / "tasks" / task).mkdir(parents=True)
                 (root / "tasks" / task / "contract.h").write_text(text)
             objects = {}
-            for name, text in {**{f"caller{i}.cpp": text for i, text in enumerate(callers)}, **files}.items():
+            for name, text in {
+                **{f"caller{i}.cpp": text for i, text in enumerate(callers)},
+                **files,
+            }.items():
                 source = root / ("tasks" if name in files else ".") / name
                 source.write_text(text)
                 objects[name] = f"{source}.o"
-                subprocess.run(["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[name]], check=True)
+                subprocess.run(
+                    ["c++", "-std=c++20", "-O1", "-c", source, "-o", objects[name]], check=True
+                )
             own = [objects[name] for name in files]
             outside = [objects[name] for name in objects if name not in files]
             subprocess.run(["ar", "rcs", root / "empty.a"], check=True)
-            isolate = [root / "cmake/isolate.sh", root / "made/own.o", *outside, "--", *own, "--", root / "empty.a"]
+            isolate = [
+                root / "cmake/isolate.sh",
+                root / "made/own.o",
+                *outside,
+                "--",
+                *own,
+                "--",
+                root / "empty.a",
+            ]
             done = subprocess.run(isolate, capture_output=True, text=True)
             if done.returncode:
                 return done.returncode, done.stderr
-            subprocess.run(["c++", *outside, root / "made/own.o", "-o", root / "program"], check=True)
+            subprocess.run(
+                ["c++", *outside, root / "made/own.o", "-o", root / "program"], check=True
+            )
             done = subprocess.run([root / "program"], capture_output=True, text=True)
             return done.returncode, done.stdout + done.stderr
 
@@ -216,23 +371,35 @@ class IsolationOfTasks(unittest.TestCase):
         template <typename T> struct Box { static inline T made = N; };
         inline std::array<int, N> table{};
         int helper() { return N; }
-        static int sum() { return state().get() + int(state().names.size()) + Box<int>::made + int(table.size()) + helper(); }
+        static int sum() {
+          return state().get() + int(state().names.size()) + Box<int>::made + int(table.size()) +
+                 helper();
+        }
     """
 
     def test_helpers_of_one_name_in_two_tasks_are_two(self):
-        caller = "int second(), third(); int main() { return second() == 10 && third() == 45 ? 0 : 1; }"
-        files = {"task2_a/x.cpp": f"#define N 2\n{self.HELPERS}\nint second() {{ return sum(); }}",
-                 "task3_b/y.cpp": f"#define N 7\n{self.HELPERS}\nint second(); int third() {{ return sum() + second(); }}"}
+        caller = (
+            "int second(), third(); int main() { return second() == 10 && third() == 45 ? 0 : 1; }"
+        )
+        files = {
+            "task2_a/x.cpp": f"#define N 2\n{self.HELPERS}\nint second() {{ return sum(); }}",
+            "task3_b/y.cpp": f"#define N 7\n{self.HELPERS}\nint second();\n"
+            "int third() { return sum() + second(); }",
+        }
         self.assertEqual(self.run_program([caller], files)[0], 0)
 
     def test_a_helper_has_the_name_of_a_function_that_two_files_of_the_tests_share(self):
-        callers = ["int second(), shared(); int main() { return second() == 5 && shared() == 1 ? 0 : 1; }",
-                   "int shared() { return 1; }"]
+        callers = [
+            "int second(), shared(); int main() { return second() == 5 && shared() == 1 ? 0 : 1; }",
+            "int shared() { return 1; }",
+        ]
         files = {"task2_a/x.cpp": "int shared() { return 5; } int second() { return shared(); }"}
         self.assertEqual(self.run_program(callers, files)[0], 0)
 
     def test_a_helper_has_the_name_of_what_another_task_s_header_declares(self):
-        caller = "int second(), third(); int main() { return second() == 3 && third() == 4 ? 0 : 1; }"
+        caller = (
+            "int second(), third(); int main() { return second() == 3 && third() == 4 ? 0 : 1; }"
+        )
         files = {"task2_a/x.cpp": "int third() { return 1; } int second() { return third() + 2; }",
                  "task3_b/y.cpp": "int third() { return 4; }"}
         self.assertEqual(self.run_program([caller], files)[0], 0)
@@ -246,16 +413,29 @@ class IsolationOfTasks(unittest.TestCase):
         status, said = self.run_program([caller], files)
         self.assertEqual(status, 1)
         self.assertIn("multiple definition of note(int)", said)
-        self.assertIn("tasks/task2_a/x.cpp and in tasks/task3_b/y.cpp; rename one of them, or make it static", said)
+        self.assertIn(
+            "tasks/task2_a/x.cpp and in tasks/task3_b/y.cpp; rename one of them, or make it static",
+            said,
+        )
 
-    def test_a_call_that_a_solution_does_not_need_is_replaced_and_costs_nothing_if_it_does_not_run(self):
+    def test_a_call_that_a_solution_does_not_need_is_replaced_and_costs_nothing_if_it_does_not_run(
+        self,
+    ):
         stops = """
             #include <cstdio>
             #include <cstdlib>
-            extern "C" void fsdp_refused_call(const char* name) { std::printf("refused %s", name); std::fflush(stdout); _Exit(9); }
-            extern "C" long fsdp_futex_alone(long number, ...) { std::printf("kernel %ld", number); return 0; }
+            extern "C" void fsdp_refused_call(const char* name) {
+              std::printf("refused %s", name);
+              std::fflush(stdout);
+              _Exit(9);
+            }
+            extern "C" long fsdp_futex_alone(long number, ...) {
+              std::printf("kernel %ld", number);
+              return 0;
+            }
             int second(int); int main(int, char**) { return second(COUNT); }"""
-        files = {"task2_a/x.cpp": """
+        files = {"task2_a/x.cpp":
+        """
             #include <fstream>
             #include <unistd.h>
             extern "C" long another(long, ...) asm("syscall");
@@ -266,14 +446,21 @@ class IsolationOfTasks(unittest.TestCase):
               return 0;
             }"""}
         for count, expected in ((1, (0, "")), (2, (9, "refused write")), (4, (0, "kernel 1"))):
-            self.assertEqual(self.run_program([stops.replace("COUNT", str(count))], files), expected)
+            self.assertEqual(
+                self.run_program([stops.replace("COUNT", str(count))], files), expected
+            )
         status, said = self.run_program([stops.replace("COUNT", "3")], files)
-        self.assertEqual((status, said.startswith("refused std::basic_"), "written" in said), (9, True, False))
+        self.assertEqual(
+            (status, said.startswith("refused std::basic_"), "written" in said), (9, True, False)
+        )
 
 
 class Jobs(unittest.TestCase):
     def test_end_with_their_folders_and_remove_those_of_graders_that_were_killed_alone(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "JOBS", pathlib.Path(folder)):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(programs, "JOBS", pathlib.Path(folder)),
+        ):
             left, running = pathlib.Path(folder) / "left", pathlib.Path(folder) / "running"
             for job in (left, running):
                 job.mkdir()
@@ -286,7 +473,12 @@ class Jobs(unittest.TestCase):
             self.assertFalse(first.exists() or second.exists())
 
     def test_what_is_kept_lies_outside_of_the_build(self):
-        for folder in (compiling.KEPT, compiling.OBJECTS, programs.JOBS, run.result_file("key", "").parent):
+        for folder in (
+            compiling.KEPT,
+            compiling.OBJECTS,
+            programs.JOBS,
+            run.result_file("key", "").parent,
+        ):
             self.assertNotIn(course.ROOT / "build", folder.parents)
         ignored = subprocess.run(["git", "-C", course.ROOT, "check-ignore", "-q", compiling.KEPT])
         self.assertIn(ignored.returncode, (0, 128))  # 128: this copy is no repository
@@ -295,21 +487,33 @@ class Jobs(unittest.TestCase):
 class Programs(unittest.TestCase):
     def test_are_known_by_the_sources_that_are_in_them_and_by_all_own_headers(self):
         blank = submission.completed({})
-        for name, numbers in ((OF_TASK[2], {2}), ("task2_flat_parameter/own.cpp", {2}), ("task2_flat_parameter/own.h", range(1, 8))):
+        for name, numbers in (
+            (OF_TASK[2], {2}),
+            ("task2_flat_parameter/own.cpp", {2}),
+            ("task2_flat_parameter/own.h", range(1, 8)),
+        ):
             changed = submission.completed({name: b"// mine\n"})
             for program in (*programs.all_programs(), programs.training_program()):
                 holds_it = any(task.number in numbers for task in program.tasks)
-                self.assertEqual(program.key(changed) != program.key(blank), holds_it, (name, program.target))
+                self.assertEqual(
+                    program.key(changed) != program.key(blank), holds_it, (name, program.target)
+                )
 
     def builder(self, files=(), why=(), rejected=()):
         """`why`: file -> why it does not compile; `rejected`: likewise why it is not run."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        made = programs.Builder(submission.completed(dict.fromkeys(files, b"// mine\n")), folder.name)
-        made.compiler.made = {name: Compiled(None if name in why else pathlib.Path(name), dict(why).get(name, ""))
-                              for name in made.submission.files}
+        made = programs.Builder(
+            submission.completed(dict.fromkeys(files, b"// mine\n")), folder.name
+        )
+        made.compiler.made = {
+            name: Compiled(None if name in why else pathlib.Path(name), dict(why).get(name, ""))
+            for name in made.submission.files
+        }
         made.compiler.rejected = {name: [text] for name, text in dict(rejected).items()}
-        made.without_extensions.made = {name: Compiled(pathlib.Path("blank") / name) for name in course.blank()}
+        made.without_extensions.made = {
+            name: Compiled(pathlib.Path("blank") / name) for name in course.blank()
+        }
         made.linked = []
 
         def link(program, objects):
@@ -319,31 +523,71 @@ class Programs(unittest.TestCase):
         made.link, made.answers = link, [Built(pathlib.Path("program"))] * 2
         return made
 
-    def test_a_file_that_does_not_compile_or_is_rejected_costs_only_the_programs_that_contain_it(self):
-        for how in ({"why": {OF_TASK[3]: "does not compile:\nx"}}, {"rejected": {OF_TASK[3]: "tasks/x uses fopen"}}):
+    def test_a_file_that_does_not_compile_or_is_rejected_costs_only_the_programs_that_contain_it(
+        self,
+    ):
+        for how in (
+            {"why": {OF_TASK[3]: "does not compile:\nx"}},
+            {"rejected": {OF_TASK[3]: "tasks/x uses fopen"}},
+        ):
             for program in programs.all_programs():
                 built = self.builder(**how).build(program)
                 holds_it = 3 in [task.number for task in program.tasks]
                 earlier = holds_it and program.task.number != 3
-                self.assertEqual((built.path is None, "an earlier task" in built.why), (holds_it, earlier), program.target)
-        builder = self.builder(rejected={OF_TASK[4]: "tasks/4 uses fopen", OF_TASK[6]: "tasks/6 uses fork"})
-        self.assertEqual({builder.build(Program(course.tasks()[5], base)).why for base in programs.BASES},
-                         {"is not run: tasks/6 uses fork"})  # of the task itself, if it has a reason
+                self.assertEqual(
+                    (built.path is None, "an earlier task" in built.why),
+                    (holds_it, earlier),
+                    program.target,
+                )
+        builder = self.builder(
+            rejected={OF_TASK[4]: "tasks/4 uses fopen", OF_TASK[6]: "tasks/6 uses fork"}
+        )
+        # Of the task itself, if it has a reason.
+        self.assertEqual(
+            {builder.build(Program(course.tasks()[5], base)).why for base in programs.BASES},
+            {"is not run: tasks/6 uses fork"},
+        )
 
     def test_both_bases_reasons_are_told(self):
         task = course.tasks()[5]
-        found = [score.score_task(task, base, dict.fromkeys(("tests", "hidden"), Result([], f"does not link:\n{base}")))
-                 for base in programs.BASES]
-        self.assertEqual(score.better(found).reasons, ("does not link:\nown", "does not link:\nreference"))
+        found = [
+            score.score_task(
+                task,
+                base,
+                dict.fromkeys(("tests", "hidden"), Result([], f"does not link:\n{base}")),
+            )
+            for base in programs.BASES
+        ]
+        self.assertEqual(
+            score.better(found).reasons, ("does not link:\nown", "does not link:\nreference")
+        )
 
     def test_an_extension_costs_its_own_points_alone(self):
         program = Program(course.tasks()[3], "own")
-        made, twice, full = Built(pathlib.Path("program")), "does not link:\ntwice", "does not link:\nNo space left on device"
+        made, twice, full = (
+            Built(pathlib.Path("program")),
+            "does not link:\ntwice",
+            "does not link:\nNo space left on device",
+        )
         for files, how, answers, links, told in (
-                ([EXTENSION], {"why": {EXTENSION: "does not compile:\nx"}}, [made], 1, "does not compile:\nx"),
-                ([EXTENSION], {"rejected": {EXTENSION: "uses fopen"}}, [made], 1, "is not run: uses fopen"),
-                ([EXTENSION], {}, [Built(None, twice), made], 2, twice),
-                ([], {}, [Built(None, twice)], 1, twice), ([EXTENSION], {}, [Built(None, full)], 1, full)):
+            (
+                [EXTENSION],
+                {"why": {EXTENSION: "does not compile:\nx"}},
+                [made],
+                1,
+                "does not compile:\nx",
+            ),
+            (
+                [EXTENSION],
+                {"rejected": {EXTENSION: "uses fopen"}},
+                [made],
+                1,
+                "is not run: uses fopen",
+            ),
+            ([EXTENSION], {}, [Built(None, twice), made], 2, twice),
+            ([], {}, [Built(None, twice)], 1, twice),
+            ([EXTENSION], {}, [Built(None, full)], 1, full),
+        ):
             builder = self.builder(files, **how)
             builder.answers = list(answers)
             built = builder.build(program)

@@ -13,8 +13,16 @@ import changed
 import faults
 import lists
 
-FAULT = {"name": "sum", "task": 2, "mistake": "Nobody divides.", "file": "flat_layout.cpp", "old": "no such line",
-         "new": "", "test": "T2_1_layout.no_such_test", "message": "the sum"}
+FAULT = {
+    "name": "sum",
+    "task": 2,
+    "mistake": "Nobody divides.",
+    "file": "flat_layout.cpp",
+    "old": "no such line",
+    "new": "",
+    "test": "T2_1_layout.no_such_test",
+    "message": "the sum",
+}
 
 
 class Changes(unittest.TestCase):
@@ -24,7 +32,9 @@ class Changes(unittest.TestCase):
 
     def test_an_old_text_that_is_not_there_once_or_a_change_that_changes_nothing_is_refused(self):
         for text, new in (("two", ""), ("one one", ""), ("one", "one")):
-            with self.assertRaisesRegex(changed.Refused, r"sum: its `old` occurs [012] times in a.cpp"):
+            with self.assertRaisesRegex(
+                changed.Refused, r"sum: its `old` occurs [012] times in a.cpp"
+            ):
                 changed.replaced(text, {"file": "a.cpp", "old": "one", "new": new}, "sum")
 
 
@@ -70,7 +80,9 @@ class Chosen(unittest.TestCase):
         self.entries[0]["new"] = "line"
         self.assertEqual(self.chosen(), [0, 10])
 
-    def test_changes_are_counted_from_the_last_commit_but_one_or_from_where_the_branch_left_main(self):
+    def test_changes_are_counted_from_the_last_commit_but_one_or_from_where_the_branch_left_main(
+        self,
+    ):
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
         (self.root / "scripts").mkdir()
         shutil.copy(self.before / "scripts/build.sh", self.root / "scripts")
@@ -93,10 +105,24 @@ class Chosen(unittest.TestCase):
 
 class Bank(unittest.TestCase):
     def test_a_wrong_test_file_or_field_is_found(self):
-        found = list(faults.wrong_forms([FAULT, {**FAULT, "file": "gone.cpp"}, {**FAULT, "leads_to": "nowhere"}]))
-        for wrong in ("no test T2_1_layout.no_such_test", "occurs 0 times", "no file gone.cpp", "leads_to"):
+        found = list(
+            faults.wrong_forms(
+                [FAULT, {**FAULT, "file": "gone.cpp"}, {**FAULT, "leads_to": "nowhere"}]
+            )
+        )
+        for wrong in (
+            "no test T2_1_layout.no_such_test",
+            "occurs 0 times",
+            "no file gone.cpp",
+            "leads_to",
+        ):
             self.assertTrue(any(wrong in line for line in found), (wrong, found))
 
     def test_a_skeleton_is_emptied(self):
-        skeleton = 'int Unit::size() const {\n  todo("Unit::size", "2.1");\n}\nvoid f() {\n  todo("f", "2.2");\n}'
-        self.assertEqual(faults.emptied(skeleton), "int Unit::size() const { return {}; }\nvoid f() {}")
+        skeleton = (
+            'int Unit::size() const {\n  todo("Unit::size", "2.1");\n}\nvoid f() {\n  todo("f", '
+            '"2.2");\n}'
+        )
+        self.assertEqual(
+            faults.emptied(skeleton), "int Unit::size() const { return {}; }\nvoid f() {}"
+        )

@@ -1,4 +1,5 @@
-"""Hugging Face's transformers reads what ./fsdp export writes, and --init reads what transformers saves.
+"""Hugging Face's transformers reads what ./fsdp export writes, and --init reads what transformers
+saves.
 
 The models are tiny and random, so nothing is downloaded. The tests run in a Python that has
 transformers: that of .venv-peers, which this file starts if it is run by another one. They are
@@ -30,9 +31,20 @@ else:
 
 # Others than the defaults of both. Grouped-query attention: two heads of keys and values serve six.
 GPT2 = {"vocab_size": 256, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 4}
-LLAMA = {"vocab_size": 256, "max_position_embeddings": 64, "hidden_size": 48, "num_hidden_layers": 2,
-         "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 80, "rope_theta": 5e5}
-KINDS = [("gpt2", True, GPT2), *((kind, tied, LLAMA) for kind in ("llama", "qwen2") for tied in (False, True))]
+LLAMA = {
+    "vocab_size": 256,
+    "max_position_embeddings": 64,
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 80,
+    "rope_theta": 5e5,
+}
+KINDS = [
+    ("gpt2", True, GPT2),
+    *((kind, tied, LLAMA) for kind in ("llama", "qwen2") for tied in (False, True)),
+]
 MODES = [("single", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 1), ("fsdp", 2), ("fsdp", 4)]
 
 
@@ -78,7 +90,9 @@ def greedy(logits_of, context):
     return bytes(text)
 
 
-@unittest.skipUnless(transformers, "transformers is not installed; ./fsdp setup --peers installs it")
+@unittest.skipUnless(
+    transformers, "transformers is not installed; ./fsdp setup --peers installs it"
+)
 class HuggingFace(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -116,7 +130,9 @@ class HuggingFace(unittest.TestCase):
     def test_models_come_in_several_files_train_to_the_same_bits_in_all_modes_and_go_out(self):
         for kind, tied, sizes in KINDS:
             name = f"{kind}-{tied}"
-            theirs, run, ours = (self.folder / f"{name}-{what}" for what in ("theirs", "run", "ours"))
+            theirs, run, ours = (
+                self.folder / f"{name}-{what}" for what in ("theirs", "run", "ours")
+            )
             model = random_model(kind, tie_word_embeddings=tied, **sizes)
             model.save_pretrained(theirs, max_shard_size="50KB")
             self.assertGreater(len(list(theirs.glob("*.safetensors"))), 1)
@@ -125,8 +141,26 @@ class HuggingFace(unittest.TestCase):
             for mode, world in MODES:
                 out = self.folder / "run.json"
                 saved = ["--checkpoint-dir", run] if (mode, world) == MODES[-1] else []
-                fsdp("train", "--mode", mode, "--world", world, "--parts", 4, "--batch", 4, "--seq", 16,
-                     "--steps", 5, "--init", f"hf:{theirs}", "--json", out, *saved)
+                fsdp(
+                    "train",
+                    "--mode",
+                    mode,
+                    "--world",
+                    world,
+                    "--parts",
+                    4,
+                    "--batch",
+                    4,
+                    "--seq",
+                    16,
+                    "--steps",
+                    5,
+                    "--init",
+                    f"hf:{theirs}",
+                    "--json",
+                    out,
+                    *saved,
+                )
                 last = json.loads(out.read_text().splitlines()[-1])
                 self.assertEqual(last["live_bytes_mismatches"], 0, (name, mode, world))
                 hashes.add(last["param_sha256"])
@@ -150,7 +184,11 @@ class HuggingFace(unittest.TestCase):
         fsdp("train", "--mode", "fsdp", "--world", 2, "--model", "gpt2-tiny", "--steps", 2,
              "--seq", 18, "--lr", 0.05, "--checkpoint-dir", run)
         fsdp("export", "--checkpoint", run, "--format", "safetensors", "--output", plain)
-        model = gpt2.GPT2(types.SimpleNamespace(vocabulary=256, context=19, d_model=35, layers=3, heads=5, d_ff=121))
+        model = gpt2.GPT2(
+            types.SimpleNamespace(
+                vocabulary=256, context=19, d_model=35, layers=3, heads=5, d_ff=121
+            )
+        )
         load_model(model, plain / "model.safetensors")  # every name, and no other
         text, logits = self.generated("--checkpoint", run)
         with torch.no_grad():

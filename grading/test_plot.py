@@ -14,9 +14,18 @@ import plot  # noqa: E402
 
 
 def log(steps, first=0):
-    return "".join(json.dumps({"step": step, "loss": 9 if step == 701 else None if step == 801 else 1, "tokens_per_s": step,
-                               **({"held_out": {"accuracy": 0.5}} if step % 10 == 9 else {})}) + "\n"
-                   for step in range(first, first + steps))
+    return "".join(
+        json.dumps(
+            {
+                "step": step,
+                "loss": 9 if step == 701 else None if step == 801 else 1,
+                "tokens_per_s": step,
+                **({"held_out": {"accuracy": 0.5}} if step % 10 == 9 else {}),
+            }
+        )
+        + "\n"
+        for step in range(first, first + steps)
+    )
 
 
 class Plot(unittest.TestCase):
@@ -35,29 +44,50 @@ class Plot(unittest.TestCase):
         return done.stdout + done.stderr
 
     def test_reads_a_run_that_was_resumed_and_is_still_written(self):
-        (self.folder / "x").write_text(log(30) + '{"failure":"rank 1"}\n' + log(980, first=20) + '{"step":1000,"lo')
+        (self.folder / "x").write_text(
+            log(30) + '{"failure":"rank 1"}\n' + log(980, first=20) + '{"step":1000,"lo'
+        )
         steps = plot.read(self.folder / "x")
         self.assertEqual(list(steps), list(range(1000)))
-        self.assertEqual(plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(9, 1000, 10)])
+        self.assertEqual(
+            plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(9, 1000, 10)]
+        )
         drawn = plot.points(steps, "loss")
-        self.assertIn((701, 9), drawn)  # of many steps the lowest and the highest are drawn, and a gap
-        self.assertTrue(len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn))
+        # Of many steps the lowest and the highest are drawn, and a gap.
+        self.assertIn((701, 9), drawn)
+        self.assertTrue(
+            len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)
+        )
 
     def test_refuses_in_one_line_what_is_no_log(self):
-        for text, reason in (("step 1\n", ":1: is no line that"), (log(3) + '{"step":3,"lo\n' + log(1), ":4: is no line that"),
-                             (log(1) + "[1]\n", ":2: is no line that"), (log(1) + '{"a":1}\n', ":2: is no line that"),
-                             ('{"step":0,"loss":"low"}\n', ":1: is no line that"), ("", ": has no step")):
+        for text, reason in (
+            ("step 1\n", ":1: is no line that"),
+            (log(3) + '{"step":3,"lo\n' + log(1), ":4: is no line that"),
+            (log(1) + "[1]\n", ":2: is no line that"),
+            (log(1) + '{"a":1}\n', ":2: is no line that"),
+            ('{"step":0,"loss":"low"}\n', ":1: is no line that"),
+            ("", ": has no step"),
+        ):
             self.assertRegex(self.plot(text, "x.svg"), f"^fsdp plot: b.jsonl{reason}.*\n$")
         self.assertIn("must end in .svg or .png", self.plot(log(1), "x.pdf"))
         missing = "import sys; sys.modules['matplotlib'] = None; import plot; plot.main()"
-        self.assertEqual(self.plot(log(1), "x.svg", "-c", missing), "fsdp plot: matplotlib is missing: run ./fsdp setup --plots\n")
+        self.assertEqual(
+            self.plot(log(1), "x.svg", "-c", missing),
+            "fsdp plot: matplotlib is missing: run ./fsdp setup --plots\n",
+        )
 
     def test_draws_the_same_svg_for_the_same_runs_that_follows_the_scheme(self):
-        first, second, png = (self.plot(log(1000), name) and (self.folder / name).read_bytes() for name in ("1.svg", "2.svg", "3.png"))
+        first, second, png = (
+            self.plot(log(1000), name) and (self.folder / name).read_bytes()
+            for name in ("1.svg", "2.svg", "3.png")
+        )
         self.assertEqual((first, png[:4]), (second, b"\x89PNG"))
         for word in ("a.jsonl", "b.jsonl", *plot.PANELS, "step"):
             self.assertIn(f">{word}</text>", first.decode())
-        self.assertLessEqual(set(re.findall(r"#[0-9a-f]{6}\b", first.decode().partition("</style>")[2])), set(plot.COLORS))
+        self.assertLessEqual(
+            set(re.findall(r"#[0-9a-f]{6}\b", first.decode().partition("</style>")[2])),
+            set(plot.COLORS),
+        )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,12 @@ from invented import result_of, scored, whole_grade
 
 class Reports(unittest.TestCase):
     def test_results_are_as_gradescope_documents_them(self):
-        grades = (Grade("ada"), Grade("ada", refused="no tasks/"), whole_grade(), whole_grade("failed"))
+        grades = (
+            Grade("ada"),
+            Grade("ada", refused="no tasks/"),
+            whole_grade(),
+            whole_grade("failed"),
+        )
         for grade in grades:
             results = report.gradescope(grade)
             self.assertEqual(schema.wrong(results), [])
@@ -81,34 +86,69 @@ class Reports(unittest.TestCase):
                 Progress(1).show(name, f"tasks/x.cpp is in it twice: {name} and x")
             grade = Grade(name, refused=course.one_line(name))  # as Refused makes it
             table = classroom.table([grade])
-            self.assertEqual((len(printed.getvalue().splitlines()), len(table.splitlines()), "\t" in table), (1, 2, False))
+            self.assertEqual(
+                (len(printed.getvalue().splitlines()), len(table.splitlines()), "\t" in table),
+                (1, 2, False),
+            )
             for text in (report.student_page(grade), classroom.class_page([grade])):
                 self.assertNotIn(name, text)
             self.assertNotIn("\x1b", printed.getvalue() + table + text)
-        page = classroom.class_page([Grade("javascript:alert(1)"), Grade("a#b'?%\udcff"), Grade("\x1b]0;x\x07")])
+        page = classroom.class_page(
+            [Grade("javascript:alert(1)"), Grade("a#b'?%\udcff"), Grade("\x1b]0;x\x07")]
+        )
         self.assertEqual(re.findall("href='(.*?)'", page), [
             "./javascript%3Aalert%281%29/report.html", "./a%23b%27%3F%25%FF/report.html",
             "./%1B%5D0%3Bx%07/report.html"])
         self.assertEqual(score.shortened("a\x1b[2J\0\nb\udcff\tc"), "a\\x1b[2J\\x00\nb\\udcff\tc")
 
-    def test_a_class_is_refused_whose_results_would_lie_among_its_submissions_or_in_the_place_of_one(self):
+    def test_a_class_is_refused_whose_results_would_lie_among_its_submissions_or_on_one(
+        self,
+    ):
         for out in ("", "grades"):
-            with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(course.Refused, "name another folder"):
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                self.assertRaisesRegex(course.Refused, "name another folder"),
+            ):
                 classroom.grade_all(argparse.Namespace(all=folder, out=os.path.join(folder, out)))
-        for name in ("seed", "grades.csv", "class.html.zip", "grades.csv.17.partial", "seed.17.partial.ZIP"):
-            with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(course.Refused, "rename it"):
+        for name in (
+            "seed",
+            "grades.csv",
+            "class.html.zip",
+            "grades.csv.17.partial",
+            "seed.17.partial.ZIP",
+        ):
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                self.assertRaisesRegex(course.Refused, "rename it"),
+            ):
                 path = pathlib.Path(folder) / name
                 path.touch() if name.lower().endswith(".zip") else path.mkdir()
                 classroom.submissions(pathlib.Path(folder))
 
     def test_what_lies_beside_the_submissions_and_is_none_is_told_by_name_in_a_line(self):
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
-            for name in ("ann.tar.gz", "eve.ZIP", "bob.zip", ".DS_Store", "x\nfsdp grade: all is well"):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.redirect_stderr(io.StringIO()) as said,
+        ):
+            for name in (
+                "ann.tar.gz",
+                "eve.ZIP",
+                "bob.zip",
+                ".DS_Store",
+                "x\nfsdp grade: all is well",
+            ):
                 (pathlib.Path(folder) / name).touch()
-            self.assertEqual(list(classroom.submissions(pathlib.Path(folder))), ["ann", "bob", "eve"])
-            with self.assertRaisesRegex(course.Refused, "ann.tar.gz is a .tar.gz archive: hand in a zip"):
+            self.assertEqual(
+                list(classroom.submissions(pathlib.Path(folder))), ["ann", "bob", "eve"]
+            )
+            with self.assertRaisesRegex(
+                course.Refused, "ann.tar.gz is a .tar.gz archive: hand in a zip"
+            ):
                 submission.read(pathlib.Path(folder) / "ann.tar.gz")
-        self.assertEqual(said.getvalue(), "x\\nfsdp grade: all is well is neither a folder nor a zip: it is not graded\n")
+        self.assertEqual(
+            said.getvalue(),
+            "x\\nfsdp grade: all is well is neither a folder nor a zip: it is not graded\n",
+        )
 
     def test_two_submissions_of_one_name_are_both_not_graded_and_stand_in_no_others_way(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -116,16 +156,28 @@ class Reports(unittest.TestCase):
             for name in ("ann", "bob"):
                 (class_ / name).mkdir(parents=True)
             (class_ / "bob.zip").touch()
-            arguments = argparse.Namespace(all=class_, out=out, seed="x", fresh=False, jobs=1, tasks=None)
-            with (mock.patch.object(grading, "prepare", lambda only: None),
-                  mock.patch.object(programs, "JOBS", pathlib.Path(folder) / "jobs"),
-                  mock.patch.object(classroom.submission, "read", lambda path: path),
-                  mock.patch.object(grading, "grade", lambda name, *_, **__: Grade(name, complete=True)),
-                  contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())):
+            arguments = argparse.Namespace(
+                all=class_, out=out, seed="x", fresh=False, jobs=1, tasks=None
+            )
+            with (
+                mock.patch.object(grading, "prepare", lambda only: None),
+                mock.patch.object(programs, "JOBS", pathlib.Path(folder) / "jobs"),
+                mock.patch.object(classroom.submission, "read", lambda path: path),
+                mock.patch.object(
+                    grading, "grade", lambda name, *_, **__: Grade(name, complete=True)
+                ),
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 classroom.grade_all(arguments)
             rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
-        self.assertEqual([(row["submission"], row["remark"]) for row in rows], [
-            ("ann", ""), ("bob", "there are bob and bob.zip, and only one can be graded: remove the other")])
+        self.assertEqual(
+            [(row["submission"], row["remark"]) for row in rows],
+            [
+                ("ann", ""),
+                ("bob", "there are bob and bob.zip, and only one can be graded: remove the other"),
+            ],
+        )
 
     def test_hidden_cases_say_nothing_before_their_day(self):
         grade = whole_grade()
@@ -133,11 +185,15 @@ class Reports(unittest.TestCase):
         hidden = result_of(task, "failed")
         for problem in hidden.problems.values():
             problem["explanation"] = "rank 3 of 6 is wrong"
-        grade.scores[2] = [score.score_task(task, "own", {"tests": result_of(task), "hidden": hidden})]
+        grade.scores[2] = [
+            score.score_task(task, "own", {"tests": result_of(task), "hidden": hidden})
+        ]
         results = report.gradescope(grade)
         for entry in results["tests"]:
             told = "rank 3 of 6" in entry.get("output", "")
-            self.assertEqual(told, entry["name"].startswith("2.") and "hidden" in entry["name"], entry["name"])
+            self.assertEqual(
+                told, entry["name"].startswith("2.") and "hidden" in entry["name"], entry["name"]
+            )
         passed = whole_grade()
         self.assertNotEqual(passed.points, grade.points)
         passed.scores[2] = [scored(task, "own")]
@@ -147,13 +203,23 @@ class Reports(unittest.TestCase):
 
     def test_refused_not_compiled_and_wrong_are_told_apart(self):
         grade = whole_grade("failed")
-        for number, why in ((2, "is not run: tasks/x.cpp uses system"), (3, "does not compile:\ntasks/x.cpp:1: error")):
+        for number, why in (
+            (2, "is not run: tasks/x.cpp uses system"),
+            (3, "does not compile:\ntasks/x.cpp:1: error"),
+        ):
             result = Result([], why)
             grade.scores[number] = [
-                score.score_task(course.tasks()[number - 1], "own", {"tests": result, "hidden": result})]
+                score.score_task(
+                    course.tasks()[number - 1], "own", {"tests": result, "hidden": result}
+                )
+            ]
         self.assertEqual(grade.remark, "task 2 refused: tasks/x.cpp uses system; "
                                        "task 3 does not compile: tasks/x.cpp:1: error")
-        for text in (classroom.table([grade]), classroom.class_page([grade]), report.student_page(grade)):
+        for text in (
+            classroom.table([grade]),
+            classroom.class_page([grade]),
+            report.student_page(grade),
+        ):
             self.assertIn("task 2 refused", text)
             self.assertIn("task 3 does not compile", text)
         self.assertEqual(whole_grade("failed").remark, "")
@@ -161,7 +227,9 @@ class Reports(unittest.TestCase):
     def test_of_two_bases_with_equal_points_the_one_is_shown_that_tells_more(self):
         nothing = Result([], "is not run: task 1 is refused")
         own = score.score_task(course.tasks()[2], "own", {"tests": nothing, "hidden": nothing})
-        self.assertEqual(score.better([own, scored(course.tasks()[2], "reference", "failed")]).base, "reference")
+        self.assertEqual(
+            score.better([own, scored(course.tasks()[2], "reference", "failed")]).base, "reference"
+        )
 
     def test_a_refused_submission_is_one_sentence(self):
         grade = Grade("ada", refused="no tasks/")
@@ -174,13 +242,21 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(lines), 3)
         self.assertTrue(lines[1].startswith(f'"ada","{most_points():g}","15",'))
         self.assertTrue(lines[2].endswith(',"no tasks/",""'))
-        page = classroom.class_page([whole_grade(), Grade("bob"), Grade("eve"), whole_grade(), Grade("kim", refused="x")])
+        page = classroom.class_page(
+            [whole_grade(), Grade("bob"), Grade("eve"), whole_grade(), Grade("kim", refused="x")]
+        )
         self.assertIn(f"4 submissions, 1 more not graded, median {most_points() / 2:g} of", page)
-        self.assertIn("0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")]))
+        self.assertIn(
+            "0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")])
+        )
 
     def test_the_instructor_reads_the_seed_and_the_remarks_in_every_place(self):
-        grade = dataclasses.replace(whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",))
-        (entry,) = [t for t in report.gradescope(grade)["tests"] if t["name"] == "for the instructor"]
+        grade = dataclasses.replace(
+            whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",)
+        )
+        (entry,) = [
+            t for t in report.gradescope(grade)["tests"] if t["name"] == "for the instructor"
+        ]
         self.assertEqual(entry["visibility"], "hidden")
         self.assertIn("--seed 5eed", entry["output"])
         self.assertIn("uses getenv", entry["output"])
@@ -190,11 +266,20 @@ class Reports(unittest.TestCase):
 
     def test_only_the_tasks_that_are_due_are_in_the_sums(self):
         whole = whole_grade()
-        grade = dataclasses.replace(whole, tasks=(1, 2, 3), scores={n: whole.scores[n] for n in (1, 2, 3)}, throughput={})
+        grade = dataclasses.replace(
+            whole, tasks=(1, 2, 3), scores={n: whole.scores[n] for n in (1, 2, 3)}, throughput={}
+        )
         results = report.gradescope(grade)
         self.assertEqual((grade.points, most_points(grade), results["score"]), (45, 45, 45))
-        self.assertEqual({tag for test in results["tests"] for tag in test.get("tags", ()) if tag.startswith("task")},
-                         {"task 1", "task 2", "task 3"})
+        self.assertEqual(
+            {
+                tag
+                for test in results["tests"]
+                for tag in test.get("tags", ())
+                if tag.startswith("task")
+            },
+            {"task 1", "task 2", "task 3"},
+        )
         self.assertIn("these tasks were graded: 1, 2, 3", results["output"])
         self.assertIn('"task 3","throughput"', classroom.table([grade]))
         for text in (report.student_page(grade), classroom.class_page([grade])):
@@ -226,29 +311,56 @@ class Reports(unittest.TestCase):
     def test_a_rejected_first_task_is_told_once(self):
         grade, why = Grade("ada"), "tasks/task1_meta_init/meta_init.cpp uses an instruction"
         for task in course.tasks():
-            text = f"is not run: {why}" if task.number == 1 else f"is not run, {programs.EARLIER}: {why}"
+            text = (
+                f"is not run: {why}"
+                if task.number == 1
+                else f"is not run, {programs.EARLIER}: {why}"
+            )
             result = Result([], text)
-            grade.scores[task.number] = [score.score_task(task, "own", {"tests": result, "hidden": result})]
+            grade.scores[task.number] = [
+                score.score_task(task, "own", {"tests": result, "hidden": result})
+            ]
         self.assertEqual(grade.remark, f"task 1 refused: {why}")
         del grade.scores[1]
         self.assertEqual(grade.remark.count(why), 1)
 
     def test_the_time_of_a_class_is_told_before(self):
         with mock.patch.object(os, "cpu_count", lambda: 8):
-            self.assertIn("40 submissions, 4 at a time: about 45 minutes", classroom.estimate(40, 4))
-            self.assertIn("1 submissions, 1 at a time: about 2 minutes", classroom.estimate(1, 4, [1, 2, 3]))
+            self.assertIn(
+                "40 submissions, 4 at a time: about 45 minutes", classroom.estimate(40, 4)
+            )
+            self.assertIn(
+                "1 submissions, 1 at a time: about 2 minutes", classroom.estimate(1, 4, [1, 2, 3])
+            )
 
     def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
-        for name in ("=1+1", "bob;=cmd|' -C calc'!A1;x", "\uff1d1+1", 'a";=1', "a,=1", "a\t=1", "+1", "-1", "@x"):
+        for name in (
+            "=1+1",
+            "bob;=cmd|' -C calc'!A1;x",
+            "\uff1d1+1",
+            'a";=1',
+            "a,=1",
+            "a\t=1",
+            "+1",
+            "-1",
+            "@x",
+        ):
             text = classroom.table([Grade(name, refused=name)])
             for ends in ",;\t":
                 for row in csv.reader(io.StringIO(text), delimiter=ends):
-                    self.assertFalse([cell for cell in row if cell.startswith(("=", "\uff1d", "+", "-", "@"))], name)
+                    self.assertFalse(
+                        [cell for cell in row if cell.startswith(("=", "\uff1d", "+", "-", "@"))],
+                        name,
+                    )
 
     def test_a_name_that_the_terminal_cannot_show_ends_no_class(self):
         script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"
                   "try: grade.main()\nexcept SystemExit: pass\nprint('\u5b66')")
-        done = subprocess.run([sys.executable, "-B", "-c", script], cwd=course.ROOT / "grading", capture_output=True,
-                              env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            cwd=course.ROOT / "grading",
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.endswith(b"\\u5b66\n"))

@@ -48,7 +48,11 @@ class InEveryMode(unittest.TestCase):
 
     def sandboxed(self, words, mode, **how):
         """The status and what is printed."""
-        return run.run([sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words], None, 60)
+        return run.run(
+            [sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words],
+            None,
+            60,
+        )
 
     def for_each(self, *which):
         for mode in MODES:
@@ -58,7 +62,9 @@ class InEveryMode(unittest.TestCase):
 
     def test_memory_that_runs_out_ends_what_is_graded_first(self):
         for mode in self.for_each():
-            self.assertEqual(self.sandboxed(["/bin/cat", "/proc/self/oom_score_adj"], mode), (0, "1000\n"))
+            self.assertEqual(
+                self.sandboxed(["/bin/cat", "/proc/self/oom_score_adj"], mode), (0, "1000\n")
+            )
 
     def test_system_calls_that_no_computation_needs_are_refused(self):
         if not sandbox.filters_calls():
@@ -77,8 +83,10 @@ class InEveryMode(unittest.TestCase):
 
     @AS_ROOT
     def test_a_foreign_user_s_process_goes_on_while_and_after_graded_code_runs(self):
-        foreign = subprocess.Popen(["setpriv", "--reuid", str(FOREIGN), "--clear-groups", "sleep", "603"],
-                                   start_new_session=True)
+        foreign = subprocess.Popen(
+            ["setpriv", "--reuid", str(FOREIGN), "--clear-groups", "sleep", "603"],
+            start_new_session=True,
+        )
         try:
             for mode in self.for_each():
                 self.sandboxed(["/bin/true"], mode)
@@ -96,7 +104,9 @@ class InEveryMode(unittest.TestCase):
         for mode in self.for_each():
             script = sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode)
             words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
-            process = subprocess.Popen([script, *words], start_new_session=True, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [script, *words], start_new_session=True, stderr=subprocess.DEVNULL
+            )
             while len(self.sleeping("604")) < 2:
                 self.assertIsNone(process.poll())
                 time.sleep(0.01)
@@ -119,17 +129,28 @@ class InEveryMode(unittest.TestCase):
 
     def test_scratch_folders_have_a_limit_of_size_and_nothing_else_is_written(self):
         for mode in self.for_each("namespaces"):
-            fills = ("for i in 1 2 3; do for d in /tmp /dev/shm; do head -c 50000000 /dev/zero > $d/fill$i; done; done;"
-                     "du -cm /tmp /dev/shm | tail -n 1; touch /x /dev/x /usr/x")
-            _, printed = self.sandboxed(["/bin/sh", "-c", f"({fills}) 2> /dev/null; ls /x /dev/x /usr/x"], mode)
+            fills = (
+                "for i in 1 2 3; do for d in /tmp /dev/shm; do head -c 50000000 /dev/zero > "
+                "$d/fill$i; done; done;"
+                "du -cm /tmp /dev/shm | tail -n 1; touch /x /dev/x /usr/x"
+            )
+            _, printed = self.sandboxed(
+                ["/bin/sh", "-c", f"({fills}) 2> /dev/null; ls /x /dev/x /usr/x"], mode
+            )
             self.assertLessEqual(int(printed.split()[0]), 129)
             self.assertEqual(printed.count("cannot access"), 3)
 
     def test_only_what_is_shown_is_seen(self):
         shown = course.ROOT / "common"
         for mode in self.for_each("namespaces"):
-            for path, seen in ((shown, True), (course.ROOT / "solutions", False), (course.ROOT / "grading", False),
-                               ("/etc/passwd", False), (f"/proc/1/root{course.ROOT}/grading", False), ("/dev/kmsg", False)):
+            for path, seen in (
+                (shown, True),
+                (course.ROOT / "solutions", False),
+                (course.ROOT / "grading", False),
+                ("/etc/passwd", False),
+                (f"/proc/1/root{course.ROOT}/grading", False),
+                ("/dev/kmsg", False),
+            ):
                 status, _ = self.sandboxed(["/usr/bin/test", "-e", path], mode, seen=[shown])
                 self.assertEqual(status == 0, seen, path)
 
@@ -139,25 +160,44 @@ class InEveryMode(unittest.TestCase):
             (pathlib.Path(closed) / "tests.o").write_text("secret")
             for mode in self.for_each("namespaces", "user"):
                 for as_grader in (False, True):
-                    status, _ = self.sandboxed(["/bin/cat", f"{closed}/tests.o"], mode, seen=[closed], as_grader=as_grader)
+                    status, _ = self.sandboxed(
+                        ["/bin/cat", f"{closed}/tests.o"], mode, seen=[closed], as_grader=as_grader
+                    )
                     self.assertEqual(status == 0, as_grader)
 
     def test_the_network_is_not_there(self):
         for mode in self.for_each("namespaces"):
             _, printed = self.sandboxed(["/bin/cat", "/proc/net/dev"], mode)
-            self.assertEqual([line.split(":")[0].strip() for line in printed.splitlines()[2:]], ["lo"])
+            self.assertEqual(
+                [line.split(":")[0].strip() for line in printed.splitlines()[2:]], ["lo"]
+            )
 
 
 class Compilers(unittest.TestCase):
     def test_see_headers_and_no_secret(self):
-        if sandbox.best_mode() != "namespaces" or not (course.BUILD / "compile_commands.json").exists():
+        if (
+            sandbox.best_mode() != "namespaces"
+            or not (course.BUILD / "compile_commands.json").exists()
+        ):
             self.skipTest("this machine has no namespaces, or nothing is built")
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
-            script = sandbox.make(f"{folder}/run", sandbox.limits_of_compilers(), compiling.read_by_compilers())
-            for path, seen in (("common/comm/call.h", True), ("solutions", False), ("tests", False), ("grading", False),
-                               (".grades", False), ("build/default/bin", False), ("build/default/build.ninja", False),
-                               ("/dev/null", True), ("/dev/ptmx", False), ("/dev/fd", False), ("/proc/self", False)):
+            script = sandbox.make(
+                f"{folder}/run", sandbox.limits_of_compilers(), compiling.read_by_compilers()
+            )
+            for path, seen in (
+                ("common/comm/call.h", True),
+                ("solutions", False),
+                ("tests", False),
+                ("grading", False),
+                (".grades", False),
+                ("build/default/bin", False),
+                ("build/default/build.ninja", False),
+                ("/dev/null", True),
+                ("/dev/ptmx", False),
+                ("/dev/fd", False),
+                ("/proc/self", False),
+            ):
                 status, _ = run.run([script, "/usr/bin/test", "-e", course.ROOT / path], None, 60)
                 self.assertEqual(status == 0, seen, path)
 
@@ -170,7 +210,10 @@ class Trial(unittest.TestCase):
             program.chmod(0o755)
             kept = pathlib.Path(folder) / "kept"
             kept.mkdir()
-            with self.assertRaises(course.Refused) as caught, mock.patch.object(sandbox, "KEPT", kept):
+            with (
+                self.assertRaises(course.Refused) as caught,
+                mock.patch.object(sandbox, "KEPT", kept),
+            ):
                 sandbox.require_that_tests_run(program)
         self.assertIn(f"other users may not enter {folder}", str(caught.exception))
 
@@ -183,12 +226,18 @@ class Running(unittest.TestCase):
 
     def test_the_usual_tests_have_no_seed_whatever_the_shell_has(self):
         given = []
-        with (mock.patch.object(run, "run", lambda command, environment, *_: given.append(environment) or (1, "")),
-              mock.patch.object(run, "sandboxed", lambda path, script: script),
-              mock.patch.dict(os.environ, FSDP_TEST_SEED="of the shell")):
+        with (
+            mock.patch.object(
+                run, "run", lambda command, environment, *_: given.append(environment) or (1, "")
+            ),
+            mock.patch.object(run, "sandboxed", lambda path, script: script),
+            mock.patch.dict(os.environ, FSDP_TEST_SEED="of the shell"),
+        ):
             for seed in ("", "drawn"):
                 run.run_tests(pathlib.Path("tests"), course.tasks()[1], seed)
-        self.assertEqual([environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"])
+        self.assertEqual(
+            [environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"]
+        )
 
     def test_what_a_grader_runs_ends_with_it_when_it_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +256,10 @@ class Running(unittest.TestCase):
 
 class Files(unittest.TestCase):
     def test_several_threads_write_one_file_with_any_characters(self):
-        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            concurrent.futures.ThreadPoolExecutor(4) as pool,
+        ):
             path = pathlib.Path(folder) / "page"
             list(pool.map(lambda _: whole_file.write(path, "m\udcfcll"), range(2000)))
             self.assertEqual(([*path.parent.iterdir()], path.read_text()), ([path], "m\\udcfcll"))

@@ -22,42 +22,83 @@ class Scores(unittest.TestCase):
             held = scored(task, "own", sentinel_fails=True)
             self.assertEqual((held.points, task.sentinel in held.remark), (0, True))
             self.assertEqual([points for _, points in held.extensions], [0] * len(task.extensions))
-            self.assertEqual([points for _, points in scored(task, "own").extensions], [p.points for p in task.extensions])
+            self.assertEqual(
+                [points for _, points in scored(task, "own").extensions],
+                [p.points for p in task.extensions],
+            )
 
     def mixed(self, base, usual, hidden):
         task = course.tasks()[1]
-        return score.score_task(task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)})
+        return score.score_task(
+            task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)}
+        )
 
-    def test_the_better_of_the_usual_tests_and_by_themselves_the_better_of_the_hidden_cases_count(self):
+    def test_the_better_of_the_usual_tests_and_by_themselves_the_better_of_the_hidden_cases_count(
+        self,
+    ):
         """So what is shown does not depend on hidden cases."""
         bases, outcomes = ("own", "reference"), ("passed", "failed")
         for usual in outcomes:
             for hidden in outcomes:
-                best = score.better([self.mixed("own", usual, hidden), self.mixed("reference", "failed", "passed")])
-                self.assertEqual((best.base, best.base_of_hidden), ("own", bases[hidden == "failed"]))
-                self.assertEqual(best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"])
-        best = score.better([self.mixed("own", "failed", "passed"), self.mixed("reference", "passed", "failed")])
+                best = score.better(
+                    [self.mixed("own", usual, hidden), self.mixed("reference", "failed", "passed")]
+                )
+                self.assertEqual(
+                    (best.base, best.base_of_hidden), ("own", bases[hidden == "failed"])
+                )
+                self.assertEqual(
+                    best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"]
+                )
+        best = score.better(
+            [self.mixed("own", "failed", "passed"), self.mixed("reference", "passed", "failed")]
+        )
         self.assertEqual((best.base, best.points), ("reference", course.tasks()[1].points))
 
     def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
         task = course.tasks()[1]
-        results = {"tests": result_of(task), "hidden": result_of(task, "failed", sentinel_fails=True)}
+        results = {
+            "tests": result_of(task),
+            "hidden": result_of(task, "failed", sentinel_fails=True),
+        }
         got = score.score_task(task, "own", results)
         self.assertAlmostEqual(got.points, task.points * (1 - course.rubric()["hidden"]))
 
     def test_reads_what_check_has_written_and_nothing_else(self):
         written = {
-            "points": 2, "possible": 4, "sentinel_fails": [2],
-            "problems": [{"number": "2.1", "passed": 1, "failed": 1, "not_started": 0, "share": 0.5,
-                          "explanation": "is 3"}],
-            "tests": [{"test": "T2_1_layout.a", "ranks": "W1", "outcome": "failed", "text": "is 3"}],
+            "points": 2,
+            "possible": 4,
+            "sentinel_fails": [2],
+            "problems": [
+                {
+                    "number": "2.1",
+                    "passed": 1,
+                    "failed": 1,
+                    "not_started": 0,
+                    "share": 0.5,
+                    "explanation": "is 3",
+                }
+            ],
+            "tests": [
+                {"test": "T2_1_layout.a", "ranks": "W1", "outcome": "failed", "text": "is 3"}
+            ],
         }
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "tests.json"
             path.write_text(json.dumps(written))
             result, other = (run.read_result(path, course.tasks()[i], 1.5) for i in (1, 2))
-            self.assertEqual((result.problems["2.1"]["share"], result.sentinel_fails, other.sentinel_fails), (0.5, True, False))
-            for text in ("[" * 100_000, '{"a":' * 100_000, "", "\0", "9" * 10_000, "{}", '{"tests": [{}]}'):
+            self.assertEqual(
+                (result.problems["2.1"]["share"], result.sentinel_fails, other.sentinel_fails),
+                (0.5, True, False),
+            )
+            for text in (
+                "[" * 100_000,
+                '{"a":' * 100_000,
+                "",
+                "\0",
+                "9" * 10_000,
+                "{}",
+                '{"tests": [{}]}',
+            ):
                 path.write_text(text)
                 self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
 
@@ -65,25 +106,53 @@ class Scores(unittest.TestCase):
 class Kept(unittest.TestCase):
     def test_results_are_kept_but_not_those_for_which_the_machine_is_to_blame(self):
         failed = {"test": "a", "ranks": "W2", "outcome": "failed"}
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
+        ):
             for result, kept in (
-                    *((Result([], why), kept) for why, kept in (
-                        ("", True), ("does not compile:\nx.cpp:1: error", True), ("is not run: uses system", True),
+                *(
+                    (Result([], why), kept)
+                    for why, kept in (
+                        ("", True),
+                        ("does not compile:\nx.cpp:1: error", True),
+                        ("is not run: uses system", True),
                         ("gave no result: its tests did not end", False),
                         ("does not compile:\nx.o: No space left on device", False),
-                        ("does not compile:\nc++: fatal error: Killed signal terminated program cc1plus", False))),
-                    *((Result([{**failed, "text": text}]), False) for text in (
-                        "rank 1 was killed by signal 9 (Killed)", "the program of the ranks was killed: Killed",
-                        "left by exit(137)", compiling.NO_REASON)),
-                    (Result([{"points": 5, "ratio": 1.0}]), True),
-                    (Result([{"points": 0, "why": "training did not end in time"}]), True),
-                    (Result([{"points": 0, "why": "training failed: No space left on device"}]), False),
-                    (Result([{"points": 0, "why": "gave no result: the reference's training failed"}]), False)):
+                        (
+                            "does not compile:\nc++: fatal error: Killed signal terminated "
+                            "program cc1plus",
+                            False,
+                        ),
+                    )
+                ),
+                *(
+                    (Result([{**failed, "text": text}]), False)
+                    for text in (
+                        "rank 1 was killed by signal 9 (Killed)",
+                        "the program of the ranks was killed: Killed",
+                        "left by exit(137)",
+                        compiling.NO_REASON,
+                    )
+                ),
+                (Result([{"points": 5, "ratio": 1.0}]), True),
+                (Result([{"points": 0, "why": "training did not end in time"}]), True),
+                (Result([{"points": 0, "why": "training failed: No space left on device"}]), False),
+                (
+                    Result(
+                        [{"points": 0, "why": "gave no result: the reference's training failed"}]
+                    ),
+                    False,
+                ),
+            ):
                 run.keep(str(result), "", result)
                 self.assertEqual(run.kept(str(result), ""), result if kept else None)
 
     def test_what_a_machine_left_whose_power_failed_is_no_result(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
+        ):
             run.keep("key", "", Result([]))
             for content in ("", "{", "[]", '{"mine": 1}'):
                 run.result_file("key", "").write_text(content)
@@ -103,7 +172,9 @@ class Grades(unittest.TestCase):
 
 class Remembered(unittest.TestCase):
     def test_remarks_are_told_when_results_are_known_from_before(self):
-        known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 1.0, notes=["tasks/x.cpp uses getenv"]))
+        known = mock.patch.object(
+            run, "kept", lambda key, seed: Result([], "", 1.0, notes=["tasks/x.cpp uses getenv"])
+        )
         trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0})
         with known, trained, tempfile.TemporaryDirectory() as job:
             done = grading.grade("ada", submission.completed({}), "5eed", job)
@@ -112,22 +183,34 @@ class Remembered(unittest.TestCase):
     def test_what_ends_a_rank_is_told_where_a_test_fails(self):
         task = course.tasks()[1]
         for outcome, told in (("failed", True), ("passed", False)):
-            result = dataclasses.replace(result_of(task, outcome), stopped=["tasks/x.cpp uses write: no files"])
+            result = dataclasses.replace(
+                result_of(task, outcome), stopped=["tasks/x.cpp uses write: no files"]
+            )
             found = score.score_task(task, "own", {"tests": result, "hidden": result})
-            self.assertEqual(["uses write" in p.text for p in found.problems], [told] * len(task.problems))
+            self.assertEqual(
+                ["uses write" in p.text for p in found.problems], [told] * len(task.problems)
+            )
 
 
 class Patience(unittest.TestCase):
     LIMITS = course.rubric()["limits"]
 
     def result(self, texts, seconds=100.0):
-        return Result([{"test": "a", "outcome": "failed", "text": text} for text in texts], seconds=seconds)
+        return Result(
+            [{"test": "a", "outcome": "failed", "text": text} for text in texts], seconds=seconds
+        )
 
-    def test_tests_that_do_not_end_leave_less_for_the_next_tasks_and_are_counted_by_their_limits(self):
+    def test_tests_that_do_not_end_leave_less_for_the_next_tasks_and_are_counted_by_their_limits(
+        self,
+    ):
         patience = run.Patience()
         self.assertEqual(patience.of_next(), self.LIMITS["task_lost_seconds"])
-        hangs = ["rank 0 was still running at the time limit", "the program of the ranks did not report within 30 s",
-                 "rank 0: longer than the time limit (CommunicatorOptions::timeout)", "rank 0 is 3"]
+        hangs = [
+            "rank 0 was still running at the time limit",
+            "the program of the ranks did not report within 30 s",
+            "rank 0: longer than the time limit (CommunicatorOptions::timeout)",
+            "rank 0 is 3",
+        ]
         self.assertEqual(run.lost_seconds(self.result(hangs)), 42)
         patience.add(self.result(hangs * 10))
         self.assertEqual(patience.of_next(), self.LIMITS["lost_seconds_at_last"])
@@ -143,7 +226,10 @@ class Patience(unittest.TestCase):
         self.assertEqual((result.why, result.cut_short), (run.OVER, True))
 
     def test_what_was_cut_short_is_not_kept(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiling, "KEPT", pathlib.Path(folder)):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
+        ):
             run.keep("key", "", Result([], cut_short=True))
             self.assertIsNone(run.kept("key", ""))
 
@@ -151,7 +237,9 @@ class Patience(unittest.TestCase):
         patience, lost = run.Patience(), 0
         for _ in 2 * programs.all_programs():  # hidden cases too, if sentinels alone pass
             of_one = patience.of_next()
-            patience.add(self.result(["rank 0 was still running at the time limit"] * (of_one // 20)))
+            patience.add(
+                self.result(["rank 0 was still running at the time limit"] * (of_one // 20))
+            )
             lost += of_one
         self.assertLess(lost, 15 * 60)
 
@@ -168,9 +256,12 @@ class Held(unittest.TestCase):
             ran.append("hidden" if seed else "tests")
             return result_of(self.TASK, sentinel_fails=sentinel_fails)
 
-        with (mock.patch.object(run, "kept", lambda key, seed: result if kept and not seed else None),
-              mock.patch.object(run, "keep", lambda *_: None), mock.patch.object(run, "run_tests", run_tests),
-              tempfile.TemporaryDirectory() as job):
+        with (
+            mock.patch.object(run, "kept", lambda key, seed: result if kept and not seed else None),
+            mock.patch.object(run, "keep", lambda *_: None),
+            mock.patch.object(run, "run_tests", run_tests),
+            tempfile.TemporaryDirectory() as job,
+        ):
             builder = programs.Builder(submission.completed({}), job)
             builder.compile = lambda *_: None
             builder.build = lambda program: programs.Built(pathlib.Path("made"))
@@ -210,16 +301,29 @@ class Throughput(unittest.TestCase):
                 measured = throughput.measure(builder, grade, "seed", False)
             self.assertEqual("ratio" in measured, tried)
 
-    def test_seconds_are_compared_with_the_reference_s_and_a_reference_that_does_not_train_is_nobody_s_result(self):
-        of_reference, failed = throughput.Training(2.0, "abc"), throughput.Training(why="training failed")
-        for own, points, of_machine in ((throughput.Training(2.4, "abc"), 5, False), (throughput.Training(4.8, "abc"), 2.5, False),
-                                        (throughput.Training(2.0, "abd"), 0, False), (failed, 0, False), (None, 0, True)):
+    def test_seconds_are_compared_with_a_reference_and_one_that_does_not_train_is_no_result(
+        self,
+    ):
+        of_reference, failed = (
+            throughput.Training(2.0, "abc"),
+            throughput.Training(why="training failed"),
+        )
+        for own, points, of_machine in (
+            (throughput.Training(2.4, "abc"), 5, False),
+            (throughput.Training(4.8, "abc"), 2.5, False),
+            (throughput.Training(2.0, "abd"), 0, False),
+            (failed, 0, False),
+            (None, 0, True),
+        ):
             runs = {"program": own or failed, "reference_train": of_reference if own else failed}
             with (mock.patch.object(throughput, "train", lambda path, _: runs[path.name]),
                   mock.patch.object(throughput.shutil, "copy", lambda path, folder: path),
                   mock.patch.object(run, "sandboxed", lambda path, script: path)):
                 measured = throughput.compare(pathlib.Path("program"), 1)
-            self.assertEqual((measured["points"], run.is_of_the_machine(Result([measured]))), (points, of_machine))
+            self.assertEqual(
+                (measured["points"], run.is_of_the_machine(Result([measured]))),
+                (points, of_machine),
+            )
 
     def test_training_that_fails_says_how(self):
         self.assertIn("no loss", self.trained("no loss").why)

@@ -1,4 +1,5 @@
-"""What the site of ./fsdp site holds, and that nothing in it leads nowhere or is loaded from a network."""
+"""What the site of ./fsdp site holds, and that nothing in it leads nowhere or is loaded from a
+network."""
 
 import html.parser
 import importlib.util
@@ -18,7 +19,9 @@ import results  # noqa: E402
 import test_handout  # noqa: E402
 
 OUTWARD = {"https://github.com/pradyunsg/furo"}  # plain links, for readers to follow
-INSTALLED = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser", "furo", "matplotlib"))
+INSTALLED = all(
+    importlib.util.find_spec(name) for name in ("sphinx", "myst_parser", "furo", "matplotlib")
+)
 
 
 class Page(html.parser.HTMLParser):
@@ -31,7 +34,9 @@ class Page(html.parser.HTMLParser):
         for name, value in attributes:
             if name in ("id", "name"):
                 self.ids.add(value)
-            if name in ("href", "src", "srcset", "data", "action", "xlink:href") and not (tag == "a" and value in OUTWARD):
+            if name in ("href", "src", "srcset", "data", "action", "xlink:href") and not (
+                tag == "a" and value in OUTWARD
+            ):
                 self.links.add(value)
 
     def handle_data(self, data):
@@ -44,7 +49,11 @@ def wrong_links(folder):
     for path, page in pages.items():
         for link in page.links:
             url = urllib.parse.urlsplit(link)
-            there = pathlib.Path(os.path.normpath(path.parent / urllib.parse.unquote(url.path))) if url.path else path
+            there = (
+                pathlib.Path(os.path.normpath(path.parent / urllib.parse.unquote(url.path)))
+                if url.path
+                else path
+            )
             if (url.scheme or url.netloc or folder not in there.parents or not there.is_file()
                     or (url.fragment and there in pages and url.fragment not in pages[there].ids)):
                 yield f"{path.relative_to(folder)}: {link}"
@@ -82,22 +91,48 @@ class Site(unittest.TestCase):
 
     def test_the_site_of_students_has_no_line_of_a_solution(self):
         paths = [path for path in (self.folder / "students").rglob("*") if path.is_file()]
-        texts = {str(path.relative_to(self.folder)): (Page(path).text.encode() if path.suffix == ".html" else path.read_bytes(), False) for path in paths}
-        self.assertEqual(list(test_handout.found_in(test_handout.solution_lines(range(1, 8)), texts)), [])
-        given = test_handout.telling_lines(self.files["students"]["tasks/task1_meta_init/meta_init.h"].decode())
-        self.assertTrue(any("meta_init.h.html" in found for found in test_handout.found_in(given, texts)))
+        texts = {
+            str(path.relative_to(self.folder)): (
+                Page(path).text.encode() if path.suffix == ".html" else path.read_bytes(),
+                False,
+            )
+            for path in paths
+        }
+        self.assertEqual(
+            list(test_handout.found_in(test_handout.solution_lines(range(1, 8)), texts)), []
+        )
+        given = test_handout.telling_lines(
+            self.files["students"]["tasks/task1_meta_init/meta_init.h"].decode()
+        )
+        self.assertTrue(
+            any("meta_init.h.html" in found for found in test_handout.found_in(given, texts))
+        )
 
     def test_has_a_page_for_every_text_and_every_contract(self):
         for name, files in self.files.items():
-            pages = [path.removesuffix(".md") for path in files if path.endswith(".md") and path[0] != "." and path != "README.md"]
+            pages = [
+                path.removesuffix(".md")
+                for path in files
+                if path.endswith(".md") and path[0] != "." and path != "README.md"
+            ]
             pages += [path for path in files if re.fullmatch(r"tasks/.*\.h", path)]
-            pages += [f"common/{path}" for path in re.findall(r"^\| `(\S+\.h)`", files["common/README.md"].decode(), re.M)]
-            self.assertEqual([page for page in pages if not (self.folder / name / f"{page}.html").is_file()], [])
-            tasks = re.findall(r'href="tasks/task(\d)_\w+/README.html">Task', (self.folder / name / "index.html").read_text())
+            pages += [
+                f"common/{path}"
+                for path in re.findall(r"^\| `(\S+\.h)`", files["common/README.md"].decode(), re.M)
+            ]
+            self.assertEqual(
+                [page for page in pages if not (self.folder / name / f"{page}.html").is_file()], []
+            )
+            tasks = re.findall(
+                r'href="tasks/task(\d)_\w+/README.html">Task',
+                (self.folder / name / "index.html").read_text(),
+            )
             self.assertEqual(list(dict.fromkeys(tasks)), list("1234567"))
 
     def test_the_drawings_have_the_colours_of_their_page(self):
-        drawings = re.findall(r'<div class="figure".*?</div>', (self.folder / "whole/figures.html").read_text())
+        drawings = re.findall(
+            r'<div class="figure".*?</div>', (self.folder / "whole/figures.html").read_text()
+        )
         self.assertGreaterEqual(len(drawings), 6)
         for drawing in drawings:
             self.assertNotRegex(drawing, r"(?<!, )#[0-9a-f]{6}\b")
@@ -117,7 +152,11 @@ class Site(unittest.TestCase):
         self.assertEqual(list(wrong_links(out)), [])
         self.assertEqual((out / "docs/step.html").read_bytes(), b"the step")
         text = (out / "docs/more.html").read_text()
-        self.assertEqual(text.count('href="../docs/step.html"') + text.count('href="step.html"'), 2, "sidebar and text")
+        self.assertEqual(
+            text.count('href="../docs/step.html"') + text.count('href="step.html"'),
+            2,
+            "sidebar and text",
+        )
         make.build(files, out)
         self.assertNotIn('step.html"', (out / "docs/more.html").read_text())
 

@@ -1,5 +1,6 @@
-"""Python's torch.load() reads what examples/own_training.cpp saves, and it goes on from what torch.save()
-has written. The test is skipped without the PyTorch of .venv-peers, or if the example is not built."""
+"""Python's torch.load() reads what examples/own_training.cpp saves, and it goes on from what
+torch.save() has written. The test is skipped without the PyTorch of .venv-peers, or if the example
+is not built."""
 
 import pathlib
 import subprocess

@@ -22,9 +22,14 @@ PLAN = ROOT / "build/default/bin/plan"
 
 def needs(*names):
     """Skips a test if modules or programs are missing."""
-    missing = [str(name) for name in names
-               if not (name.exists() if isinstance(name, pathlib.Path) else importlib.util.find_spec(name))]
-    return unittest.skipIf(missing, f"missing: {', '.join(missing)}; ./fsdp setup --site and ./fsdp build have them")
+    missing = [
+        str(name)
+        for name in names
+        if not (name.exists() if isinstance(name, pathlib.Path) else importlib.util.find_spec(name))
+    ]
+    return unittest.skipIf(
+        missing, f"missing: {', '.join(missing)}; ./fsdp setup --site and ./fsdp build have them"
+    )
 
 
 def settings(dice):
@@ -40,8 +45,8 @@ def settings(dice):
             dice.choice([10, 1000])]
 
 
-# Moves every slider to every place, goes to every stop and to addresses that are wrong, and notes in the
-# page what it says.
+# Moves every slider to every place, goes to every stop and to addresses that are wrong, and notes
+# in the page what it says.
 DRIVE = """<script>(async () => {
   while (!run) await new Promise(done => setTimeout(done, 10));
   const said = [], wrong = () => element('wrong').textContent;
@@ -52,8 +57,13 @@ DRIVE = """<script>(async () => {
       said.push([`slider ${name}`, wrong()]);
     });
   STOPS.forEach((_, i) => { goToStop(i); said.push(['stop', element('sentence').textContent]); });
-  for (const text of BAD) { location.hash = text; attempt(readAddress); said.push(['bad', wrong()]); }
-  document.body.innerHTML = `<pre id="said">${btoa(unescape(encodeURIComponent(JSON.stringify(said))))}</pre>`;
+  for (const text of BAD) {
+    location.hash = text;
+    attempt(readAddress);
+    said.push(['bad', wrong()]);
+  }
+  const packed = btoa(unescape(encodeURIComponent(JSON.stringify(said))));
+  document.body.innerHTML = `<pre id="said">${packed}</pre>`;
 })()</script>"""
 BAD = {"world=0": "world is 0: takes a number from 1 to 64",
        "width=100": "width is 100: takes a number from 64 to 4096 that 64 divides",
@@ -70,7 +80,9 @@ class Wasm:
         self.store.set_wasi(wasmtime.WasiConfig())
         linker = wasmtime.Linker(engine)
         linker.define_wasi()
-        self.exports = linker.instantiate(self.store, wasmtime.Module(engine, code)).exports(self.store)
+        self.exports = linker.instantiate(self.store, wasmtime.Module(engine, code)).exports(
+            self.store
+        )
         self.exports["_initialize"](self.store)
 
     def described(self, line):
@@ -87,19 +99,27 @@ class Step(unittest.TestCase):
         self.text = build.PAGE.read_text()
 
     def test_the_page_is_made_of_the_files_in_its_folder(self):
-        self.assertTrue(build.page_around(build.packed_in(self.text)) == self.text,
-                        "docs/step.html is older than grading/site/step/ or timeline.css; make it again with "
-                        "grading/site/step/build.py")
+        self.assertTrue(
+            build.page_around(build.packed_in(self.text)) == self.text,
+            "docs/step.html is older than grading/site/step/ or timeline.css; make it again with "
+            "grading/site/step/build.py",
+        )
 
     @needs("ziglang", "wasmtime")
     def test_the_sources_of_today_say_what_the_page_says(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "step.wasm")
             build.compile_to(path)
-            today, page, dice = Wasm(path.read_bytes()), Wasm(build.wasm_in(self.text)), random.Random(22)
+            today, page, dice = (
+                Wasm(path.read_bytes()),
+                Wasm(build.wasm_in(self.text)),
+                random.Random(22),
+            )
         for _ in range(100):
             line = settings(dice)
-            self.assertEqual(page.described(line), today.described(line), "run grading/site/step/build.py")
+            self.assertEqual(
+                page.described(line), today.described(line), "run grading/site/step/build.py"
+            )
 
     def test_every_slider_and_stop_of_the_page_works_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
@@ -110,9 +130,20 @@ class Step(unittest.TestCase):
         script = DRIVE.replace("BAD", json.dumps(list(BAD)))
         page = pathlib.Path(folder.name, "driven.html")
         page.write_text(self.text.replace("</body>", script + "</body>"))
-        done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-                               f"--user-data-dir={folder.name}/browser", "--virtual-time-budget=60000",
-                               page.as_uri()], capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--dump-dom",
+                f"--user-data-dir={folder.name}/browser",
+                "--virtual-time-budget=60000",
+                page.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+        )
         said = json.loads(base64.b64decode(re.search('id="said">(.*?)<', done.stdout)[1]))
         self.assertEqual([one for one in said if one[0].startswith("slider") and one[1]], [])
         self.assertEqual(len([one for one in said if one[0] == "stop" and one[1]]), 17)
@@ -140,7 +171,9 @@ class Step(unittest.TestCase):
                 seconds = sum(map(int, words)) / 1e9
             elif what == "flops":
                 flops = int(words[0])
-        done = subprocess.run([PLAN, *command[2:], "--json"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [PLAN, *command[2:], "--json"], capture_output=True, text=True, check=True
+        )
         plan = json.loads(done.stdout)
         with self.subTest(shlex.join(command)):
             planned = {(phase, cls): count for phase, classes in plan["live_bytes"].items()

@@ -59,14 +59,29 @@ class Submissions(unittest.TestCase):
                 self.assertEqual(len(read.missing), len(course.blank()) - 1)
 
     def test_takes_own_sources_and_headers_beside_them(self):
-        own = ("task2_flat_parameter/recorder.h", "task2_flat_parameter/recorder.cpp", "extensions/task4_backward_hooks/x.hpp",
-               "task2_flat_parameter/detail/y.inl")
-        for name in (LISTED, *own, "task2_flat_parameter/notes.txt", "mine/elsewhere.cpp", "task2_flat_parameter/detail/z.cpp"):
+        own = (
+            "task2_flat_parameter/recorder.h",
+            "task2_flat_parameter/recorder.cpp",
+            "extensions/task4_backward_hooks/x.hpp",
+            "task2_flat_parameter/detail/y.inl",
+        )
+        for name in (
+            LISTED,
+            *own,
+            "task2_flat_parameter/notes.txt",
+            "mine/elsewhere.cpp",
+            "task2_flat_parameter/detail/z.cpp",
+        ):
             self.put(f"tasks/{name}")
-        for read in (submission.read(self.folder), submission.read(self.zipped(*(f"tasks/{name}" for name in (LISTED, *own))))):
+        for read in (
+            submission.read(self.folder),
+            submission.read(self.zipped(*(f"tasks/{name}" for name in (LISTED, *own)))),
+        ):
             self.assertEqual(set(read.files) - set(course.blank()), set(own))
             self.assertIn(own[1], read.sources(course.tasks()[1]))
-        self.assertEqual(submission.read(self.folder).ignored, ("task2_flat_parameter/detail/z.cpp",))
+        self.assertEqual(
+            submission.read(self.folder).ignored, ("task2_flat_parameter/detail/z.cpp",)
+        )
 
     def test_headers_of_the_course_are_its_own_copies_and_a_changed_one_is_told(self):
         changed, same = list(course.headers())[:2]
@@ -81,26 +96,57 @@ class Submissions(unittest.TestCase):
     def test_the_digest_is_of_the_sources_of_the_tasks_and_of_all_own_headers(self):
         tasks = course.tasks()
         digest = submission.completed({}).digest(tasks[:2])
-        for name, changes in ((LISTED, True), (tasks[3].files[0], False), ("task4_backward_hooks/own.h", True),
-                              ("task4_backward_hooks/own.cpp", False), ("task2_flat_parameter/own.cpp", True)):
-            self.assertEqual(submission.completed({name: b"x"}).digest(tasks[:2]) != digest, changes, name)
+        for name, changes in (
+            (LISTED, True),
+            (tasks[3].files[0], False),
+            ("task4_backward_hooks/own.h", True),
+            ("task4_backward_hooks/own.cpp", False),
+            ("task2_flat_parameter/own.cpp", True),
+        ):
+            self.assertEqual(
+                submission.completed({name: b"x"}).digest(tasks[:2]) != digest, changes, name
+            )
 
     def test_finds_them_in_a_zip_whatever_tool_made_it(self):
-        for name in (f"./tasks/{LISTED}", f".//x/./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"),
-                     ".\\x\\tasks/" + LISTED.replace("/", "\\"), f"/x/tasks/{LISTED}", "C:\\" + LISTED.replace("/",
-                     "\\")):
+        for name in (
+            f"./tasks/{LISTED}",
+            f".//x/./tasks/{LISTED}",
+            "tasks\\" + LISTED.replace("/", "\\"),
+            ".\\x\\tasks/" + LISTED.replace("/", "\\"),
+            f"/x/tasks/{LISTED}",
+            "C:\\" + LISTED.replace("/", "\\"),
+        ):
             with self.subTest(name=name):
                 archive = self.zipped("./", name, f"__MACOSX/x/tasks/{LISTED}", "../../evil.cpp")
                 self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["handed_in.zip"])
 
     def test_what_leads_out_of_a_zip_or_is_hidden_is_not_taken_from_it_in_any_spelling(self):
-        for before in ("../", "..\\", "./../", ".\\..\\", "x\\..\\..\\", "/../", "C:\\..\\", ".git\\", "./.git/",
-                       "__MACOSX\\", ".\\__MACOSX\\"):
+        for before in (
+            "../",
+            "..\\",
+            "./../",
+            ".\\..\\",
+            "x\\..\\..\\",
+            "/../",
+            "C:\\..\\",
+            ".git\\",
+            "./.git/",
+            "__MACOSX\\",
+            ".\\__MACOSX\\",
+        ):
             with self.subTest(before=before):
-                self.assertIn("no file of tasks/", self.refused(self.zipped(f"{before}tasks/{LISTED}")))
-        for other in (f"./tasks/{LISTED}", "tasks\\" + LISTED.replace("/", "\\"), f"/tasks/{LISTED}"):
-            self.assertIn("is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other)
+                self.assertIn(
+                    "no file of tasks/", self.refused(self.zipped(f"{before}tasks/{LISTED}"))
+                )
+        for other in (
+            f"./tasks/{LISTED}",
+            "tasks\\" + LISTED.replace("/", "\\"),
+            f"/tasks/{LISTED}",
+        ):
+            self.assertIn(
+                "is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other
+            )
 
     def test_a_member_of_which_no_part_can_be_unpacked_is_refused_before_it_fills_the_memory(self):
         for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
@@ -145,7 +191,10 @@ class AsPeopleMakeThem(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.expected = submission.read(course.ROOT / "solutions")
-        self.files = {f"tasks/{name}": content for name, content in {**self.expected.files, **course.headers()}.items()}
+        self.files = {
+            f"tasks/{name}": content
+            for name, content in {**self.expected.files, **course.headers()}.items()
+        }
 
     def zip_of(self, files, name="mine.zip"):
         path = self.folder / name
@@ -158,41 +207,91 @@ class AsPeopleMakeThem(unittest.TestCase):
     def read(self, path, same=lambda content: content):
         got = submission.read(path)
         self.assertEqual((got.missing, got.ignored, got.changed), ((), (), ()), path)
-        self.assertEqual({name: same(content) for name, content in got.files.items()}, self.expected.files, path)
+        self.assertEqual(
+            {name: same(content) for name, content in got.files.items()}, self.expected.files, path
+        )
 
     def test_ten_zips(self):
-        of_windows = {name: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n") for name, content in self.files.items()}
+        of_windows = {
+            name: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+            for name, content in self.files.items()
+        }
         inner = self.zip_of(self.files, "inner.zip").read_bytes()
-        mac = {**self.files, **{f"__MACOSX/{name}": b"\0" for name in self.files}, "tasks/.DS_Store": b"\0",
-               **{f"tasks/._{name.rpartition('/')[2]}": b"\0" for name in self.files}}
+        mac = {
+            **self.files,
+            **{f"__MACOSX/{name}": b"\0" for name in self.files},
+            "tasks/.DS_Store": b"\0",
+            **{f"tasks/._{name.rpartition('/')[2]}": b"\0" for name in self.files},
+        }
         for name, files in (
-                ("of_submit.zip", {name: content for name, content in self.files.items() if name[6:] not in course.headers()}),
-                ("nested.zip", {f"fsdp-course-main/fsdp-course/{name}": content for name, content in self.files.items()}),
-                ("backslashes.zip", {name.replace("/", "\\"): content for name, content in self.files.items()}),
-                ("mac.zip", mac),
-                ("without_tasks.zip", {name.removeprefix("tasks/"): content for name, content in self.files.items()}),
-                ("whole_copy.zip", {**self.files, "solutions/task2_flat_parameter/flat_parameter.cpp": b"x", "README.md": b"x"}),
-                ("M\u00fcller, J\u00f6rg (1).zip", self.files),
-                ("zip_in_zip.zip", {"mine.zip": inner}),
-                ("UPPER.ZIP", self.files)):
+            (
+                "of_submit.zip",
+                {
+                    name: content
+                    for name, content in self.files.items()
+                    if name[6:] not in course.headers()
+                },
+            ),
+            (
+                "nested.zip",
+                {
+                    f"fsdp-course-main/fsdp-course/{name}": content
+                    for name, content in self.files.items()
+                },
+            ),
+            (
+                "backslashes.zip",
+                {name.replace("/", "\\"): content for name, content in self.files.items()},
+            ),
+            ("mac.zip", mac),
+            (
+                "without_tasks.zip",
+                {name.removeprefix("tasks/"): content for name, content in self.files.items()},
+            ),
+            (
+                "whole_copy.zip",
+                {
+                    **self.files,
+                    "solutions/task2_flat_parameter/flat_parameter.cpp": b"x",
+                    "README.md": b"x",
+                },
+            ),
+            ("M\u00fcller, J\u00f6rg (1).zip", self.files),
+            ("zip_in_zip.zip", {"mine.zip": inner}),
+            ("UPPER.ZIP", self.files),
+        ):
             self.read(self.zip_of(files, name))
         self.read(self.zip_of(of_windows, "windows.zip"), submission.plain)
 
     def test_the_folder_that_moodle_makes_for_a_student_holds_the_zip(self):
-        for name in ("J\u00fcrgen M\u00fcller_1234_assignsubmission_file_", "Ada Lovelace_77_assignsubmission_file_"):
+        for name in (
+            "J\u00fcrgen M\u00fcller_1234_assignsubmission_file_",
+            "Ada Lovelace_77_assignsubmission_file_",
+        ):
             self.read(self.zip_of(self.files, f"{name}/my work.zip").parent)
         folder = self.zip_of(self.files, "twice/one.zip").parent
         self.zip_of(self.files, "twice/two.zip")
-        with self.assertRaisesRegex(course.Refused, "it holds one.zip and two.zip, and only one zip can be graded"):
+        with self.assertRaisesRegex(
+            course.Refused, "it holds one.zip and two.zip, and only one zip can be graded"
+        ):
             submission.read(folder)
 
     def test_another_archive_is_refused_with_what_to_do_wherever_it_is(self):
         for suffix in (".tar.gz", ".tgz", ".7z", ".rar", ".TAR"):
-            for path in (self.folder / f"mine{suffix}", self.folder / f"folder{suffix[1:]}" / f"mine{suffix}"):
+            for path in (
+                self.folder / f"mine{suffix}",
+                self.folder / f"folder{suffix[1:]}" / f"mine{suffix}",
+            ):
                 path.parent.mkdir(exist_ok=True)
                 path.touch()
-            for where in (self.folder / f"mine{suffix}", path.parent, self.zip_of({f"mine{suffix}": b""}, f"of{suffix}.zip")):
-                with self.assertRaisesRegex(course.Refused, f"mine{suffix} is a {suffix.lower()} archive: hand in a zip"):
+            for where in (
+                self.folder / f"mine{suffix}",
+                path.parent,
+                self.zip_of({f"mine{suffix}": b""}, f"of{suffix}.zip"),
+            ):
+                with self.assertRaisesRegex(
+                    course.Refused, f"mine{suffix} is a {suffix.lower()} archive: hand in a zip"
+                ):
                     submission.read(where)
 
     def test_a_zip_in_a_zip_in_a_zip_is_refused(self):
@@ -209,7 +308,9 @@ class NotBegun(unittest.TestCase):
         self.assertEqual(blank.not_begun(by_task[7]), {"7.6", "7.8", "7.9"})
         self.assertEqual(blank.not_begun(by_task[2]), {"2.6"})
         solved = submission.read(course.ROOT / "solutions")
-        self.assertEqual([solved.not_begun(task) for task in course.tasks()], [set()] * len(by_task))
+        self.assertEqual(
+            [solved.not_begun(task) for task in course.tasks()], [set()] * len(by_task)
+        )
         path = "extensions/task7_integration/keep_fp32.cpp"
         begun = course.blank()[path].replace(b'todo("keep_in_fp32", "7.9");', b"plan.clear();")
         self.assertEqual(submission.completed({path: begun}).not_begun(by_task[7]), {"7.6", "7.8"})
@@ -226,8 +327,13 @@ class HostileSubmissions(unittest.TestCase):
             str(refused).encode()
 
     def test_what_lies_in_the_place_of_a_file_is_read_or_refused_in_a_line(self):
-        for make in (os.mkfifo, os.mkdir, lambda file: file.symlink_to("/dev/zero"), lambda file: file.symlink_to(file),
-                     lambda file: file.symlink_to(file.parent)):
+        for make in (
+            os.mkfifo,
+            os.mkdir,
+            lambda file: file.symlink_to("/dev/zero"),
+            lambda file: file.symlink_to(file),
+            lambda file: file.symlink_to(file.parent),
+        ):
             with tempfile.TemporaryDirectory() as folder:
                 for name in ("tasks", "m\udcfcll\n\x1b]0;title\x07/tasks"):
                     file = pathlib.Path(folder) / name / LISTED
@@ -252,7 +358,11 @@ class HostileSubmissions(unittest.TestCase):
 
     def test_a_folder_of_a_thousand_folders_in_one_another_is_refused_or_read(self):
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["bash", "-c", "for ((i = 0; i < 1200; ++i)); do mkdir d && cd d; done"], cwd=folder, check=True)
+            subprocess.run(
+                ["bash", "-c", "for ((i = 0; i < 1200; ++i)); do mkdir d && cd d; done"],
+                cwd=folder,
+                check=True,
+            )
             with self.assertRaises(course.Refused):
                 submission.read(folder)
             subprocess.run(["rm", "-rf", os.path.join(folder, "d")], check=True)
@@ -264,7 +374,10 @@ class Submit(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.root, self.out = pathlib.Path(folder.name) / "a copy", pathlib.Path(folder.name) / "mine.zip"
+        self.root, self.out = (
+            pathlib.Path(folder.name) / "a copy",
+            pathlib.Path(folder.name) / "mine.zip",
+        )
         for name, (content, _) in handout.contents().items():
             if name.startswith(("grading/", "tasks/", ".pristine/", "course.toml")):
                 self.put(name, content)
@@ -275,11 +388,23 @@ class Submit(unittest.TestCase):
         path.write_bytes(content)
 
     def submit(self, *arguments):
-        done = subprocess.run([sys.executable, self.root / "grading/submit.py", self.out, *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, self.root / "grading/submit.py", self.out, *arguments],
+            capture_output=True,
+            text=True,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def test_the_grader_finds_every_file_in_the_zip_and_unpacked(self):
-        own = {f"tasks/{name}" for name in (LISTED, EXTENSION, "task7_integration/more.cpp", "task2_flat_parameter/detail/x.inl")}
+        own = {
+            f"tasks/{name}"
+            for name in (
+                LISTED,
+                EXTENSION,
+                "task7_integration/more.cpp",
+                "task2_flat_parameter/detail/x.inl",
+            )
+        }
         for name in own:
             self.put(name)
         files, remarks = submit.collect(self.root)
@@ -294,28 +419,62 @@ class Submit(unittest.TestCase):
             archive.extractall(self.root / "unpacked")
         for where in (self.out, self.root / "unpacked"):
             read = submission.read(where)
-            self.assertEqual({submit.WRITEUP: files[submit.WRITEUP], **{f"tasks/{name}": read.files[name] for name in read.files}}, files)
+            self.assertEqual(
+                {
+                    submit.WRITEUP: files[submit.WRITEUP],
+                    **{f"tasks/{name}": read.files[name] for name in read.files},
+                },
+                files,
+            )
             self.assertEqual((read.missing, read.ignored, read.changed), ((), (), ()))
 
     def test_replaces_no_other_file_and_writes_none_into_tasks(self):
-        for make in (lambda: self.out.mkdir(), lambda: self.out.symlink_to("none"), lambda: zipfile.ZipFile(self.out, "w").close()):
+        for make in (
+            lambda: self.out.mkdir(),
+            lambda: self.out.symlink_to("none"),
+            lambda: zipfile.ZipFile(self.out, "w").close(),
+        ):
             make()
             self.assertIn("choose another name", self.submit()[1])
             self.out.rmdir() if self.out.is_dir() else self.out.unlink()
-        for self.out in (self.root / "tasks/mine.zip", self.root / "mine.tar", self.root / "none/mine.zip"):
+        for self.out in (
+            self.root / "tasks/mine.zip",
+            self.root / "mine.tar",
+            self.root / "none/mine.zip",
+        ):
             self.assertIn("name a file OUT.zip", self.submit()[1])
 
     def test_names_what_the_grader_does_not_take_and_what_costs_points(self):
         for name in ("deep/x.cpp", "x.cc", "notes.txt", ".#x.cpp", "forward_hooks.h"):
             self.put(f"tasks/task3_forward_hooks/{name}")
         (self.root / "tasks/task3_forward_hooks/forward_hooks.cpp").unlink()
-        self.put("results", json.dumps({"points": 20.5, "possible": 120, "extensions": {"points": 0, "possible": 39}}).encode())
-        for refused, status, end in ((b"", 0, "takes all of it.\n"), (b"task 3: x\n", 1, "wrong here:\n  task 3: x\n")):
+        self.put(
+            "results",
+            json.dumps(
+                {"points": 20.5, "possible": 120, "extensions": {"points": 0, "possible": 39}}
+            ).encode(),
+        )
+        for refused, status, end in (
+            (b"", 0, "takes all of it.\n"),
+            (b"task 3: x\n", 1, "wrong here:\n  task 3: x\n"),
+        ):
             self.put("refused", refused)
             result, said = self.submit(self.root / "results", self.root / "refused")
-            self.assertEqual(re.findall("^tasks/task3_forward_hooks/(.*):", said, re.MULTILINE), [
-                "deep/x.cpp is not taken", "x.cc is not taken", "forward_hooks.cpp is missing", "forward_hooks.h is changed"])
-            self.assertIn("files; points 20.5 of 120, extensions 0.0 of 39, by the tests of ./fsdp check\n", said)
+            self.assertEqual(
+                re.findall("^tasks/task3_forward_hooks/(.*):", said, re.MULTILINE),
+                [
+                    "deep/x.cpp is not taken",
+                    "x.cc is not taken",
+                    "forward_hooks.cpp is missing",
+                    "forward_hooks.h is changed",
+                ],
+            )
+            self.assertIn(
+                "files; points 20.5 of 120, extensions 0.0 of 39, by the tests of ./fsdp check\n",
+                said,
+            )
             self.assertEqual((result, said[-len(end):]), (status, end))
         (self.root / "tasks/task1_meta_init/link.h").symlink_to("/etc/passwd")
-        self.assertEqual(self.submit(), (1, "fsdp submit: tasks/task1_meta_init/link.h is not a regular file\n"))
+        self.assertEqual(
+            self.submit(), (1, "fsdp submit: tasks/task1_meta_init/link.h is not a regular file\n")
+        )

@@ -46,10 +46,11 @@ broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format con
 
 # A name of a file says what it tests: no two files under tests/ share one.
 repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
-# Suites with tests in two files. `check` shows the failures of a suite in the order of its file: of two
-# files, the linker chooses.
+# Suites with tests in two files. `check` shows the failures of a suite in the order of its file:
+# of two files, the linker chooses.
 torn_suites() {
-  grep -rzoP --include='*.cpp' '\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])' tests | tr '\n\0' ' \n' |
+  local test='\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])'
+  grep -rzoP --include='*.cpp' "$test" tests | tr '\n\0' ' \n' |
     sed -E 's/:.*\(\s*/ /' | sort -u | awk '{ print $2 }' | sort | uniq -d
 }
 
@@ -89,8 +90,10 @@ python_tests() {
 # The first examples in docs/library.md and docs/checkpoints.md have to be what is compiled.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
-    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' tests/library/test_library_checkpoint.cpp | sed '1d;$d;s/^  //')
-  diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/library.md | sed '1d;$d') examples/own_model.cpp
+    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' \
+      tests/library/test_library_checkpoint.cpp | sed '1d;$d;s/^  //')
+  diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/library.md | sed '1d;$d') \
+    examples/own_model.cpp
 }
 
 # rule NAME COMMAND...
@@ -113,6 +116,7 @@ rule "headers have #pragma once" unguarded_headers
 rule "the reference is short" long_reference
 rule "Python in grading/ only" stray_python
 rule "files of at most 1 MB" large_files
+rule "lines of at most 100 columns" long_lines
 rule "shell scripts are sound" broken_scripts
 rule "Python is sound" broken_python
 rule "course.toml lists every suite" unlisted_suites
@@ -122,6 +126,7 @@ rule "test names are snake_case" odd_test_names
 rule "tests of tasks assert outside of ranks" asserts_in_ranks
 rule "the fault bank fits the code" grading faults --check
 rule "layers include what they may" grading course/layers
+rule "rooms have their doors" grading course/rooms
 rule "examples are compiled" stale_example
 rule "texts agree with what they name" grading course/texts
 rule "shown output can be made" grading course/samples --check

@@ -38,7 +38,9 @@ class CourseCopy(unittest.TestCase):
     def run_function(self, source, script):
         """The script, which may call the functions of this file of scripts/."""
         begin = f"source scripts/verb.sh; source scripts/{source}.sh; set +e; "
-        return subprocess.run(["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True)
+        return subprocess.run(
+            ["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True
+        )
 
     def folder_of_build(self, rule):
         """Whose one target is made by `rule`."""
@@ -48,7 +50,10 @@ class CourseCopy(unittest.TestCase):
         return folder
 
     def build(self, before="", within=("bash", "-c")):
-        script = f"root={str(self.root)!r}; source scripts/build.sh; {before} build default made; exit $?"
+        script = (
+            f"root={str(self.root)!r}; source scripts/build.sh; {before} build default made; exit "
+            f"$?"
+        )
         return subprocess.Popen([*within, script], cwd=self.root, text=True, start_new_session=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

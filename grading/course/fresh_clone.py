@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Types every line that the texts show into a clone that has built nothing, and prints a table.
 
-The lines are the help of each verb of ./fsdp and the commands in the code blocks of the pages, and what
-fresh_clone.toml adds. A page has a clone of its own; what its lines write stays for the lines after them, but each
-line begins without build/, so that it must build all that it uses. Compiled files are copied from this
-repository's build, where this is current, by the rules of the clone's own ninja (compiler_of_clone.sh). With
---really everything is compiled: hours for the whole table.
+The lines are the help of each verb of ./fsdp and the commands in the code blocks of the pages, and
+what fresh_clone.toml adds. A page has a clone of its own; what its lines write stays for the lines
+after them, but each line begins without build/, so that it must build all that it uses. Compiled
+files are copied from this repository's build, where this is current, by the rules of the clone's
+own ninja (compiler_of_clone.sh). With --really everything is compiled: hours for the whole table.
 """
 
 import dataclasses
@@ -27,14 +27,28 @@ import lists  # noqa: E402
 from grader.course import BUILD, ROOT, Refused, tomllib  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGES = ("README.md", "COURSE.md", "CONTRIBUTING.md", "docs/*.md", "appendix/*.md", "tasks/*.md", "tasks/*/*.md",
-         "grading/*.md", "grading/*/README.md", "scripts/maintain.txt")
+PAGES = (
+    "README.md",
+    "COURSE.md",
+    "CONTRIBUTING.md",
+    "docs/*.md",
+    "appendix/*.md",
+    "tasks/*.md",
+    "tasks/*/*.md",
+    "grading/*.md",
+    "grading/*/README.md",
+    "scripts/maintain.txt",
+)
 OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"  # the pages of its own lines
 # What begins a command. `P` stands in scripts/maintain.txt for the Python of the repository.
-BEGINS = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
-                    r"torchrun |mpirun |srun )")
+BEGINS = re.compile(
+    r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
+    r"torchrun |mpirun |srun )"
+)
 # What a line never prints if all that it needs is there.
-WRONG = re.compile(r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built")
+WRONG = re.compile(
+    r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built"
+)
 
 
 @dataclasses.dataclass
@@ -51,12 +65,17 @@ class Line:
     @property
     def keeps_build(self):
         """Whether it runs what the lines before it have built."""
-        words = [word for word in shlex.split(self.text, comments=True) if not re.match(r"[A-Z_]+=", word)]
+        words = [
+            word
+            for word in shlex.split(self.text, comments=True)
+            if not re.match(r"[A-Z_]+=", word)
+        ]
         return words[0] in ("ctest", "gdb") or words[0].startswith("build/")
 
 
 def lines_of_text(page, text):
-    """The commands of a page: what its code blocks and scripts/maintain.txt show, and `./fsdp appendix NAME`."""
+    """The commands of a page: what its code blocks and scripts/maintain.txt show, and `./fsdp
+    appendix NAME`."""
     found, fenced = [], False
     rows = text.splitlines()
     for number, row in enumerate(rows, 1):
@@ -65,15 +84,24 @@ def lines_of_text(page, text):
         while row.endswith("\\"):
             row = row[:-1].rstrip() + " " + rows[number].strip()
             number += 1
-        indented = re.match(r"    (?! )(.*)", row) or (page.endswith(".txt") and re.match(r"  (?! )(.*)", row))
+        indented = re.match(r"    (?! )(.*)", row) or (
+            page.endswith(".txt") and re.match(r"  (?! )(.*)", row)
+        )
         if indented and not fenced and BEGINS.match(indented[1]):
-            found.append(Line(page, number, re.sub(r"\s{2,}(?=[^\s#])", "  # ", indented[1], count=1)))
-        found += [Line(page, number, command) for command in re.findall(r"`(\./fsdp appendix [a-z_]+)` prints", row)]
+            found.append(
+                Line(page, number, re.sub(r"\s{2,}(?=[^\s#])", "  # ", indented[1], count=1))
+            )
+        found += [
+            Line(page, number, command)
+            for command in re.findall(r"`(\./fsdp appendix [a-z_]+)` prints", row)
+        ]
     return found
 
 
 def usage():
-    return subprocess.run([ROOT / "fsdp", "help"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [ROOT / "fsdp", "help"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def lines_of_help():
@@ -99,7 +127,9 @@ def load():
                 line.expected = {**line.expected, **settings["lines"][key]}
                 used.add(key)
     if unused := settings["lines"].keys() - used:
-        raise Refused(f"fresh_clone.toml: no page shows a line that begins with {', '.join(sorted(unused))}")
+        raise Refused(
+            f"fresh_clone.toml: no page shows a line that begins with {', '.join(sorted(unused))}"
+        )
     return lines, settings
 
 
@@ -123,7 +153,9 @@ class Clone:
             "FRESH_NEEDS": str(folder / "needs"), "FRESH_CMAKE": shutil.which("cmake"),
             "FRESH_CXX": re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE)[1],
             "CXX": str(programs / "c++"), "PATH": f"{programs}:{os.environ['PATH']}"}
-        (folder / "needs").write_text("".join(f"{output}\t{file}\n" for output, file in needed_files()))
+        (folder / "needs").write_text(
+            "".join(f"{output}\t{file}\n" for output, file in needed_files())
+        )
 
     def begin(self, page):
         """Makes the clone anew, for the lines of a page."""
@@ -138,9 +170,14 @@ class Clone:
                 path.chmod(0o755 if executable else 0o644)
         else:
             clone_of_repository(self.folder)
-        self.environment["FRESH_CONFIGURED"] = str(self.aside / ("handout" if in_handout else "repository"))
-        same = all((ROOT / path.relative_to(self.folder)).exists() and path.read_bytes() == (ROOT / path.relative_to(self.folder)).read_bytes()
-                   for path in (self.folder / "tasks").rglob("*.cpp"))
+        self.environment["FRESH_CONFIGURED"] = str(
+            self.aside / ("handout" if in_handout else "repository")
+        )
+        same = all(
+            (ROOT / path.relative_to(self.folder)).exists()
+            and path.read_bytes() == (ROOT / path.relative_to(self.folder)).read_bytes()
+            for path in (self.folder / "tasks").rglob("*.cpp")
+        )
         self.environment["FRESH_TASKS"] = "" if same else "others"
         for name in (".venv", ".venv-peers"):
             if (ROOT / name).exists():
@@ -148,8 +185,15 @@ class Clone:
 
     def run(self, command, seconds):
         """Status, what it printed, and whether it took longer."""
-        process = subprocess.Popen(["bash", "-c", command], cwd=self.folder, env=self.environment, start_new_session=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         try:
             printed = process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:
@@ -159,8 +203,11 @@ class Clone:
 
 
 def needed_files():
-    """(output, file) for each file in the build folder that a compiler read for an output, both relative to it."""
-    listed = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+    """(output, file) for each file in the build folder that a compiler read for an output, both
+    relative to it."""
+    listed = subprocess.run(
+        ["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True
+    ).stdout
     output = None
     for row in listed.splitlines():
         if not row.startswith(" "):
@@ -174,7 +221,11 @@ def needed_files():
 def handouts_pages():
     """The pages that tell students what to type: their lines are typed in a handout."""
     names = (handout.RENAMED.get(line, line) for line in handout.tracked())
-    return {IN_HANDOUT, *handout.RENAMED, *(name for name in names if name.startswith(("appendix/", "tasks/")))}
+    return {
+        IN_HANDOUT,
+        *handout.RENAMED,
+        *(name for name in names if name.startswith(("appendix/", "tasks/"))),
+    }
 
 
 def clone_of_repository(folder):
@@ -183,22 +234,29 @@ def clone_of_repository(folder):
     with open(folder / ".git/info/exclude", "a") as file:
         file.write("/.venv\n/.venv-peers\n")
     here = set(handout.tracked())
-    for name in subprocess.run(["git", "-C", folder, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines():
+    for name in subprocess.run(
+        ["git", "-C", folder, "ls-files"], capture_output=True, text=True, check=True
+    ).stdout.splitlines():
         if name not in here:
             (folder / name).unlink()
     for name in here:
-        if not (folder / name).exists() or (folder / name).read_bytes() != (ROOT / name).read_bytes():
+        if (
+            not (folder / name).exists()
+            or (folder / name).read_bytes() != (ROOT / name).read_bytes()
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
             os.utime(folder / name)
     git = ["git", "-C", folder, "-c", "user.name=clone", "-c", "user.email=clone@localhost"]
     subprocess.run([*git, "add", "-A"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "what is not committed yet"], check=True)
+    subprocess.run(
+        [*git, "commit", "--quiet", "--allow-empty", "-m", "what is not committed yet"], check=True
+    )
 
 
 def command_of(line, words):
-    """What is typed: without the comment and what is optional, with values for the words that a reader replaces, and
-    shortened as fresh_clone.toml says."""
+    """What is typed: without the comment and what is optional, with values for the words that a
+    reader replaces, and shortened as fresh_clone.toml says."""
     if line.page in (OWN, IN_HANDOUT):
         return line.text
     command = re.sub(r"\s+# .*|\s+#$", "", line.text)
@@ -283,11 +341,19 @@ def chosen(lines, arguments):
 
 def main():
     parser = lists.parser(__doc__)
-    parser.add_argument("--pages", action="store_true", help="also the lines of the pages that take less than a minute")
+    parser.add_argument(
+        "--pages",
+        action="store_true",
+        help="also the lines of the pages that take less than a minute",
+    )
     parser.add_argument("--all", action="store_true", help="every line")
-    parser.add_argument("--list", action="store_true", help="print what would be typed; run nothing")
+    parser.add_argument(
+        "--list", action="store_true", help="print what would be typed; run nothing"
+    )
     parser.add_argument("--really", action="store_true", help="compile everything")
-    parser.add_argument("--folder", type=pathlib.Path, help="where the clone is made; must be empty")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, help="where the clone is made; must be empty"
+    )
     arguments = parser.parse_args()
     try:
         lines, settings = load()
@@ -296,13 +362,19 @@ def main():
     lines = chosen(lines, arguments)
     if arguments.list:
         for line in lines:
-            print(f"{line.page}:{line.number}  {line.expected.get('skip') or command_of(line, settings['words'])}")
+            print(
+                f"{line.page}:{line.number}  "
+                f"{line.expected.get('skip') or command_of(line, settings['words'])}"
+            )
         return
     if not arguments.really:
         changed.prepare("everything")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        os.chmod(folder, 0o755)  # as a folder of work is: graded code, which runs as another user, is read from it
-        passed, failed, left_out = play(lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really))
+        # As a folder of work is: graded code, which runs as another user, is read from it.
+        os.chmod(folder, 0o755)
+        passed, failed, left_out = play(
+            lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really)
+        )
     print(f"{passed} as the text says, {failed} not, {left_out} not tried")
     if arguments.totals:
         with open(arguments.totals, "a") as file:

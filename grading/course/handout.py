@@ -2,10 +2,10 @@
 """Makes the student's repository: OUT.tar.gz.
 
 It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
---release K the solutions of the tasks before K are in it, so that task K can stand on them. The first
-state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp reset`. For
-`./fsdp update`, .pristine/delivered lists the files; .pristine/hashes lists what a student must not change, for
-`./fsdp check`.
+--release K the solutions of the tasks before K are in it, so that task K can stand on them. The
+first state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp
+reset`. For `./fsdp update`, .pristine/delivered lists the files; .pristine/hashes lists what a
+student must not change, for `./fsdp check`.
 """
 
 import argparse
@@ -25,22 +25,38 @@ ROOT = skeletons.ROOT
 FOLDER = "fsdp-course"
 
 # What is given, by the beginning of the path. The rest of the repository is the maintainers'.
-GIVEN = tuple("""
-    .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md CMakeLists.txt
-    CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml docs/checkpoints.md
-    docs/debugging.md docs/hugging_face.md docs/memory- docs/step.html docs/telemetry.md fsdp
-    grading/course/skeletons.py grading/grader/course.py grading/grader/submission.py grading/plot.py grading/submit.py
-    programs/check programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
+GIVEN = tuple(
+    """
+    .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
+    CMakeLists.txt CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml
+    docs/checkpoints.md docs/debugging.md docs/hugging_face.md docs/memory- docs/step.html
+    docs/telemetry.md fsdp grading/course/skeletons.py grading/grader/course.py
+    grading/grader/submission.py grading/plot.py grading/submit.py programs/check
+    programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
     programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/build_errors.sh
-    scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh scripts/verb.sh
-    tasks/ tests/task trainer/
-""".split()) + tuple(f"scripts/verbs/{verb}.sh" for verb in """
-    appendix build check diff doctor export generate hello help hint inspect plot replay reset setup submit
-    train
-""".split())
+    scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh
+    scripts/verb.sh tasks/ tests/task trainer/
+""".split()
+) + tuple(
+    f"scripts/verbs/{verb}.sh"
+    for verb in """
+    appendix build check diff doctor export generate hello help hint inspect plot replay reset
+    setup submit train
+""".split()
+)
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
 # What the tests of a student's .cpp files are built from: the grader uses its own.
-DECIDES = ("CMake", "cmake/", "common/", "course.toml", "programs/", "scripts/look.sh", "solutions/", "tests/", "trainer/")
+DECIDES = (
+    "CMake",
+    "cmake/",
+    "common/",
+    "course.toml",
+    "programs/",
+    "scripts/look.sh",
+    "solutions/",
+    "tests/",
+    "trainer/",
+)
 # What has another place in a handout. ./fsdp update is a verb of handouts alone.
 RENAMED = {"COURSE.md": "README.md", "grading/course/update.sh": "scripts/verbs/update.sh"}
 
@@ -52,11 +68,14 @@ def tracked():
 
 
 def for_students(page):
-    """The page of a step, in which the order of actions, which problems ask for, is hidden until a button is pressed."""
+    """The page of a step, in which the order of actions, which problems ask for, is hidden until a
+    button is pressed."""
     hidden = page.replace(b'data-students=""', b'data-students="hidden"')
     if hidden.count(b'data-students="hidden"') != 1:
-        raise skeletons.Refused("docs/step.html: cannot hide the order of actions; make the page again with "
-                                "grading/site/step/build.py")
+        raise skeletons.Refused(
+            "docs/step.html: cannot hide the order of actions; make the page again with "
+            "grading/site/step/build.py"
+        )
     return hidden
 
 
@@ -68,7 +87,9 @@ def contents(release=1):
     for name in tracked():
         if name.startswith(GIVEN) or name in RENAMED or (released and name.startswith(released)):
             path = ROOT / name
-            content = for_students(path.read_bytes()) if name == "docs/step.html" else path.read_bytes()
+            content = (
+                for_students(path.read_bytes()) if name == "docs/step.html" else path.read_bytes()
+            )
             files[RENAMED.get(name, name)] = (content, os.access(path, os.X_OK))
     files = {name: file for name, file in files.items()
              if not (name.startswith("tasks/") and skeletons.is_source(name))}
@@ -80,8 +101,11 @@ def contents(release=1):
 
 def hashes(files):
     """As sha256sum prints them: of what decides a verdict, and is not the student's."""
-    return "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, (content, _) in sorted(files.items())
-                   if name.startswith(DECIDES) or (name.startswith("tasks/") and name.endswith(".h")))
+    return "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+        for name, (content, _) in sorted(files.items())
+        if name.startswith(DECIDES) or (name.startswith("tasks/") and name.endswith(".h"))
+    )
 
 
 def with_list(files):
@@ -97,8 +121,8 @@ def commit_time():
 
 
 def write(out, files, seconds):
-    """The archive, of files that were changed at `seconds`; the same for the same files; complete, or
-    not there at all."""
+    """The archive, of files that were changed at `seconds`; the same for the same files; complete,
+    or not there at all."""
     part = out.with_name(out.name + ".part")
     with (
         part.open("wb") as raw,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Who includes whom. As a program: reads the names of C++ files and prints for each .cpp file a line with
-the hash of it and of every one of the files that it includes, directly or not. For scripts/tidy.sh."""
+"""Who includes whom. As a program: reads the names of C++ files and prints for each .cpp file a
+line with the hash of it and of every one of the files that it includes, directly or not. For
+scripts/tidy.sh."""
 
 import hashlib
 import pathlib
@@ -11,8 +12,8 @@ INCLUDE = re.compile(r'^ *# *include *[<"](?:fsdp/)?([^">]+)[">]', re.MULTILINE)
 
 
 def included(texts):
-    """Path -> the paths of those of the files `texts` that it includes. An include stands for all files
-    whose path ends with it."""
+    """Path -> the paths of those of the files `texts` that it includes. An include stands for all
+    files whose path ends with it."""
     ends = {}
     for path in texts:
         parts = path.split("/")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the output that pages show, of samples.toml and of the programs of appendix/, and compares it.
+"""Makes the output that pages show, of samples.toml and of the programs of appendix/, and compares
+it.
 
-Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into the
-page.
+Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into
+the page.
 """
 
 import os
@@ -20,8 +21,8 @@ from grader.course import BUILD, ROOT, Refused, tasks  # noqa: E402
 BIN = BUILD / "bin"
 APPENDIX = pathlib.Path("appendix/README.md")
 SECONDS = 900  # that a program may take
-# The levers of memory that task 7's handout shows, each with its option. A line has the options of those
-# before it.
+# The levers of memory that task 7's handout shows, each with its option. A line has the options of
+# those before it.
 LEVERS = (
     ("DDP", "--world 4 --mode ddp"),
     ("FSDP, one unit", "--mode fsdp --wrap none"),
@@ -35,8 +36,15 @@ LEVERS = (
 
 
 def load():
-    appendix = [{"page": str(APPENDIX), "name": f"./fsdp appendix {pathlib.Path(program).stem}",
-                 "from": f"<!-- output of {program} -->\n", "kind": "program"} for program in programs()]
+    appendix = [
+        {
+            "page": str(APPENDIX),
+            "name": f"./fsdp appendix {pathlib.Path(program).stem}",
+            "from": f"<!-- output of {program} -->\n",
+            "kind": "program",
+        }
+        for program in programs()
+    ]
     return lists.load("course/samples.toml") + appendix
 
 
@@ -45,25 +53,40 @@ def programs():
 
 
 def files_of(sample):
-    """What decides what the run prints: beside the page, the program, or what trains, or the tests of the task."""
+    """What decides what the run prints: beside the page, the program, or what trains, or the tests
+    of the task."""
     kind, page = sample["kind"], sample["page"]
     if kind == "program":
         return {page, f"appendix/{sample['name'].split()[-1]}.cpp"}
-    folders = ["programs/check"] if kind in ("mistake", "nothing", "solutions") else ["trainer/prediction", "trainer/report"]
-    folders += [f"tests/task{task.number}_{task.name}" for task in tasks() if kind == "mistake" and task.number == sample["task"]]
+    folders = (
+        ["programs/check"]
+        if kind in ("mistake", "nothing", "solutions")
+        else ["trainer/prediction", "trainer/report"]
+    )
+    folders += [
+        f"tests/task{task.number}_{task.name}"
+        for task in tasks()
+        if kind == "mistake" and task.number == sample["task"]
+    ]
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return {page, *(str(path.relative_to(ROOT)) for path in paths)}
 
 
 def run(words):
     """A program of the build, as ./fsdp runs it."""
-    return subprocess.run(words, env={**os.environ, "FSDP_ROOT": str(ROOT)}, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=SECONDS)
+    return subprocess.run(
+        words,
+        env={**os.environ, "FSDP_ROOT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=SECONDS,
+    )
 
 
 def block_span(text, sample):
-    """Where the output is in the page: the first block after the command, fenced or indented. A table of
-    peaks has the command in its head."""
+    """Where the output is in the page: the first block after the command, fenced or indented. A
+    table of peaks has the command in its head."""
     if sample["kind"] == "peaks":
         found = re.search(rf"(?m)^\| `{re.escape(sample['name'])}` \|.*\n(?:\|.*\n)+", text)
         if not found:
@@ -85,7 +108,9 @@ def check_with_a_mistake(sample):
     """What `check` prints for a student with this mistake, whose stack of this name it tests."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        changed.build(sample["task"], sample, folder / f"{sample['stack']}_task{sample['task']}_tests")
+        changed.build(
+            sample["task"], sample, folder / f"{sample['stack']}_task{sample['task']}_tests"
+        )
         check = folder / "check"  # finds the tests beside it
         check.write_bytes((BIN / "check").read_bytes())
         check.chmod(0o700)
@@ -108,7 +133,9 @@ def failing_training(sample):
 
 def program_of_appendix(sample):
     done = run([BIN / f"appendix_{sample['name'].split()[-1]}"])
-    return done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
+    return (
+        done.stdout + done.stderr + (f"exit status {done.returncode}\n" if done.returncode else "")
+    )
 
 
 def levers_of_memory(sample):
@@ -119,13 +146,16 @@ def levers_of_memory(sample):
             options.update(zip(words.split()[::2], words.split()[1::2]))
             given = [word.replace("DIR", folder) for pair in options.items() for word in pair]
             printed = run([BIN / "reference_train", *sample["name"].split()[2:], *given]).stdout
-            lines.append(f"{title:30}{words:39}{re.search(r'peak ([0-9,]*[0-9])', printed)[1]:>13}\n")
+            lines.append(
+                f"{title:30}{words:39}{re.search(r'peak ([0-9,]*[0-9])', printed)[1]:>13}\n"
+            )
     return "".join(lines)
 
 
 def table_of_peaks(sample):
-    """The table of the page, with the highest total of rank 0 in the last cell of each row. A row has
-    options that are added to the command in its first pair of backticks, DIR for a folder, or none."""
+    """The table of the page, with the highest total of rank 0 in the last cell of each row. A row
+    has options that are added to the command in its first pair of backticks, DIR for a folder, or
+    none."""
     text = (ROOT / sample["page"]).read_text()
     begin, end = block_span(text, sample)
     head, rule, *rows = text[begin:end].splitlines(keepends=True)
@@ -139,9 +169,15 @@ def table_of_peaks(sample):
     return "".join([head, rule, *rows])
 
 
-KINDS = {"mistake": check_with_a_mistake, "nothing": check_of_nothing, "solutions": check_of_solutions,
-         "indented": failing_training, "levers": levers_of_memory, "peaks": table_of_peaks,
-         "program": program_of_appendix}
+KINDS = {
+    "mistake": check_with_a_mistake,
+    "nothing": check_of_nothing,
+    "solutions": check_of_solutions,
+    "indented": failing_training,
+    "levers": levers_of_memory,
+    "peaks": table_of_peaks,
+    "program": program_of_appendix,
+}
 
 
 def play(sample, write=False):
@@ -151,7 +187,9 @@ def play(sample, write=False):
     text = path.read_text()
     begin, end = block_span(text, sample)
     # What differs from run to run is not compared.
-    before, now = (re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed))
+    before, now = (
+        re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed)
+    )
     if write and before != now:
         path.write_text(text[:begin] + printed + text[end:])
     lines = zip([*before.splitlines(), "the end"], [*now.splitlines(), "the end"])
@@ -159,15 +197,20 @@ def play(sample, write=False):
 
 
 def wrong_quotes(page):
-    """Programs of which the appendix quotes no line, or lines that they lack; "..." stands for any lines."""
+    """Programs of which the appendix quotes no line, or lines that they lack; "..." stands for any
+    lines."""
     quotes = dict(re.findall(r"<!-- lines of (\S+) -->\n```cpp\n(.*?)```", page, re.DOTALL))
     for name in {*programs(), *re.findall(r"<!-- \w+ of (\S+) -->", page)} - quotes.keys():
         yield f"{APPENDIX} quotes no line of {name}"
     for name, quoted in quotes.items():
         path = ROOT / name
-        lines = iter([line.strip() for line in path.read_text().splitlines()] if path.exists() else [])
+        lines = iter(
+            [line.strip() for line in path.read_text().splitlines()] if path.exists() else []
+        )
         wanted = (line.strip() for line in quoted.splitlines())
-        missing = next((line for line in wanted if line not in ("", "...") and line not in lines), None)
+        missing = next(
+            (line for line in wanted if line not in ("", "...") and line not in lines), None
+        )
         if missing:
             yield f"{name} does not have, in this order, the line: {missing}"
 
@@ -186,7 +229,9 @@ def wrong_forms():
 
 def main():
     parser = lists.parser(__doc__)
-    parser.add_argument("--write", action="store_true", help="put what the runs print into the pages")
+    parser.add_argument(
+        "--write", action="store_true", help="put what the runs print into the pages"
+    )
     parser.add_argument("--check", action="store_true", help="the form of the list; runs nothing")
     arguments = parser.parse_args()
     if arguments.check:
@@ -194,7 +239,9 @@ def main():
     samples = lists.chosen(load(), arguments, files_of, fixed=2, most=6)
     changed.prepare("appendix_programs", "check", "reference_train",
                     *(f"reference_task{task.number}_tests" for task in tasks()))
-    lists.play(arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)), files_of)
+    lists.play(
+        arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)), files_of
+    )
 
 
 if __name__ == "__main__":

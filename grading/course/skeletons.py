@@ -1,5 +1,5 @@
-"""The skeletons: the C++ files of tasks/ as students get them. In a handout .pristine/ has them, in the
-course's own repository its last commit."""
+"""The skeletons: the C++ files of tasks/ as students get them. In a handout .pristine/ has them, in
+the course's own repository its last commit."""
 
 import pathlib
 import subprocess
@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def printable(text):
-    """Names and texts from outside may hold anything: what can't be printed is shown by its code, so that no
-    terminal obeys it and every format of files takes it."""
+    """Names and texts from outside may hold anything: what can't be printed is shown by its code,
+    so that no terminal obeys it and every format of files takes it."""
     text = text.encode(errors="backslashreplace").decode()
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
@@ -36,7 +36,8 @@ def folder_of(task):
 
 
 def folders_of(folder):
-    """Where a task's files lie, in solutions/ and in tasks/: what it asks for, and its extensions."""
+    """Where a task's files lie, in solutions/ and in tasks/: what it asks for, and its
+    extensions."""
     return folder, f"extensions/{folder}"
 
 
@@ -52,7 +53,9 @@ def delivered(root=ROOT):
                 for path in sorted(pristine.rglob("*")) if is_source(path.name)}
 
     def git(*arguments):
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, check=True).stdout
+        return subprocess.run(
+            ["git", "-C", root, *arguments], capture_output=True, check=True
+        ).stdout
 
     names = git("ls-tree", "-r", "--name-only", "HEAD", "tasks/").decode().splitlines()
     return {name: git("show", f"HEAD:{name}") for name in names if is_source(name)}
@@ -60,7 +63,11 @@ def delivered(root=ROOT):
 
 def differences(files, root=ROOT):
     """One line for each C++ file of tasks/ that is not what it should be."""
-    here = {path.relative_to(root).as_posix() for path in (root / "tasks").rglob("*") if is_source(path.name)}
+    here = {
+        path.relative_to(root).as_posix()
+        for path in (root / "tasks").rglob("*")
+        if is_source(path.name)
+    }
     for name in sorted({*files, *here}):
         path = root / name
         if name not in files:

@@ -14,37 +14,57 @@ from course_copy import SKELETON
 
 
 class Everything(unittest.TestCase):
-    """./fsdp lint builds the target `everything`, and nothing else before it runs Python's tests."""
+    """./fsdp lint builds the target `everything`, and nothing else before it runs Python's
+    tests."""
 
-    @unittest.skipUnless((skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured")
+    @unittest.skipUnless(
+        (skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured"
+    )
     def test_what_tests_run_is_built_before_them(self):
         needed = {name for path in (skeletons.ROOT / "grading").rglob("test_*.py")
                   for name in re.findall(r'ROOT / "build/default/bin/(\w+)"', path.read_text())}
         self.assertGreaterEqual(needed, {"plan", "own_training"})
-        listed = subprocess.run(["ninja", "-C", skeletons.ROOT / "build/default", "-t", "inputs", "everything"],
-                                capture_output=True, text=True, check=True).stdout
+        build = skeletons.ROOT / "build/default"
+        listed = subprocess.run(
+            ["ninja", "-C", build, "-t", "query", "CMakeFiles/everything"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         self.assertEqual(needed - set(re.findall(r"bin/(\w+)", listed)), set())
 
 
 class Build(course_copy.CourseCopy):
     def test_a_file_that_comes_back_with_an_old_time_is_as_new_for_ninja(self):
         (self.root / "build").mkdir()
-        for text, is_touched in (("// first\n", False), ("// of a backup\n", True), ("// of a backup\n", False)):
+        for text, is_touched in (
+            ("// first\n", False),
+            ("// of a backup\n", True),
+            ("// of a backup\n", False),
+        ):
             (self.root / SKELETON).write_text(text)
             os.utime(self.root / SKELETON, (1_600_000_000, 1_600_000_000))
             self.run_function("stacks", "touch_old_files build")
             self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
 
     def jobs_and_said(self, megabytes, cores, files):
-        """The -j of a build of so many files on such a machine, and the first line that it prints."""
+        """The -j of a build of so many files on such a machine, and the first line that it
+        prints."""
         folder = self.folder_of_build("true")
-        (folder / "build.ninja").write_text("rule r\n  command = touch $out\n" + "".join(
-            f"build made{number}: r\n" for number in range(files)) + "build made: phony " + " ".join(
-            f"made{number}" for number in range(files)) + "\n")
+        (folder / "build.ninja").write_text(
+            "rule r\n  command = touch $out\n"
+            + "".join(f"build made{number}: r\n" for number in range(files))
+            + "build made: phony "
+            + " ".join(f"made{number}" for number in range(files))
+            + "\n"
+        )
         for path in folder.glob("made*"):
             path.unlink()
-        before = (f"configure() {{ :; }}; nproc() {{ echo {cores}; }}; free_megabytes() {{ echo {megabytes}; }};"
-                  'ninja() { echo "$@" >>build/default/calls; command ninja "$@"; };')
+        before = (
+            f"configure() {{ :; }}; nproc() {{ echo {cores}; }}; free_megabytes() {{ echo "
+            f"{megabytes}; }};"
+            'ninja() { echo "$@" >>build/default/calls; command ninja "$@"; };'
+        )
         said = self.build(before).communicate()[1].splitlines()
         calls = (folder / "calls").read_text().splitlines()
         (folder / "calls").unlink()
@@ -53,19 +73,29 @@ class Build(course_copy.CourseCopy):
     def test_a_build_runs_as_many_compilers_as_memory_has_room_for(self):
         bounded = "because {} MB of memory are free and a compiler takes 1300"
         for megabytes, cores, files, jobs, said in (
-                (64000, 8, 9, "8", "9 steps"), (2700, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(2700)),
-                (900, 2, 3, "1", "3 steps, 1 at a time, " + bounded.format(900)), (900, 1, 2, "1", "2 steps"),
-                (2700, 8, 1, "2", "1 step")):
+            (64000, 8, 9, "8", "9 steps"),
+            (2700, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(2700)),
+            (900, 2, 3, "1", "3 steps, 1 at a time, " + bounded.format(900)),
+            (900, 1, 2, "1", "2 steps"),
+            (2700, 8, 1, "2", "1 step"),
+        ):
             self.assertEqual(self.jobs_and_said(megabytes, cores, files),
                              (jobs, [f"fsdp: building made in build/default: {said}"]))
 
     def test_a_build_shows_its_first_warning(self):
         one = f"{self.root}/common/nn/module.h:7:1: warning: unused variable 'a'"
         for lines, said in (
-                ([one, one], f"1 warning in build/default/build.log; first: {one.removeprefix(f'{self.root}/')}"),
-                ([one, f"{self.root}/{SKELETON}:9:3: warning: unused variable 'b'"],
-                 f"2 warnings in build/default/build.log; first: {SKELETON}:9:3: warning: unused variable 'b'"),
-                ([], None)):
+            (
+                [one, one],
+                f"1 warning in build/default/build.log; first: {one.removeprefix(f'{self.root}/')}",
+            ),
+            (
+                [one, f"{self.root}/{SKELETON}:9:3: warning: unused variable 'b'"],
+                f"2 warnings in build/default/build.log; first: {SKELETON}:9:3: warning: unused "
+                f"variable 'b'",
+            ),
+            ([], None),
+        ):
             folder = self.folder_of_build("cat printed; touch made")
             (folder / "made").unlink(missing_ok=True)
             (folder / "printed").write_text("\n".join(lines))
@@ -91,9 +121,16 @@ class Build(course_copy.CourseCopy):
 
     def test_who_waits_for_another_build_says_for_which(self):
         process = os.getpid()
-        words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ").rstrip(" ")
+        words = (
+            pathlib.Path(f"/proc/{process}/cmdline")
+            .read_bytes()
+            .decode()
+            .replace("\0", " ")
+            .rstrip(" ")
+        )
         for known, which in (("", ""), (process, f" (process {process}: {words})")):
-            said = self.build_while_another_holds_the_lock("true", known)  # makes nothing, so it is never current
+            # Makes nothing, so it is never current.
+            said = self.build_while_another_holds_the_lock("true", known)
             self.assertEqual(said, f"fsdp: waiting for another build to end{which}\n")
 
     def test_an_interrupted_build_is_not_called_failed(self):
@@ -106,14 +143,19 @@ class Build(course_copy.CourseCopy):
         started.read_text()  # waits until the rule runs
         os.killpg(build.pid, signal.SIGINT)
         said = build.communicate()[1]
-        self.assertEqual((build.returncode, said.splitlines()[-1]), (-signal.SIGINT, "fsdp: interrupted"), said)
+        self.assertEqual(
+            (build.returncode, said.splitlines()[-1]), (-signal.SIGINT, "fsdp: interrupted"), said
+        )
         self.assertNotIn("failed", said)
 
     def read_only_build(self, rule):
         """In a folder in which nothing can be written, even by root."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
-        mount = f'mount --bind "{self.root}" "{self.root}" && mount -o remount,bind,ro "{self.root}" && cd "{self.root}" && '
+        mount = (
+            f'mount --bind "{self.root}" "{self.root}" && mount -o remount,bind,ro "{self.root}" '
+            f'&& cd "{self.root}" && '
+        )
         build = self.build(within=("unshare", "-m", "bash", "-c", mount + 'exec bash -c "$0"'))
         _, said = build.communicate()
         if "unshare" in said or "mount" in said:

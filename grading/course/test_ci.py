@@ -1,4 +1,5 @@
-"""What .ci/run makes of ./fsdp test and ./fsdp lint: python3 -m unittest discover grading/course."""
+"""What .ci/run makes of ./fsdp test and ./fsdp lint: python3 -m unittest discover
+grading/course."""
 
 import shutil
 import subprocess
@@ -19,16 +20,26 @@ class Run(course_copy.CourseCopy):
         return done.returncode, done.stdout.splitlines()
 
     def test_its_last_line_is_the_sum_and_the_only_one_of_its_kind(self):
-        status, lines = self.run_with("echo '== a'; echo '3 passed, 0 failed, 1 skipped'",
-                                      'echo "format $*"; echo "20 passed, 0 failed, 0 skipped"', "--all")
-        self.assertEqual((status, lines), (0, ["== a", "format --all", "23 passed, 0 failed, 1 skipped"]))
+        status, lines = self.run_with(
+            "echo '== a'; echo '3 passed, 0 failed, 1 skipped'",
+            'echo "format $*"; echo "20 passed, 0 failed, 0 skipped"',
+            "--all",
+        )
+        self.assertEqual(
+            (status, lines), (0, ["== a", "format --all", "23 passed, 0 failed, 1 skipped"])
+        )
 
     def test_it_fails_if_one_verb_fails_whichever_it_is(self):
-        good, bad = "echo '3 passed, 0 failed, 0 skipped'", "echo '2 passed, 1 failed, 0 skipped'; exit 1"
+        good, bad = (
+            "echo '3 passed, 0 failed, 0 skipped'",
+            "echo '2 passed, 1 failed, 0 skipped'; exit 1",
+        )
         for verbs in ((good, bad), (bad, good), (good, bad.replace("exit 1", "")),
                       (good, "echo '2 passed, 0 failed, 0 skipped'; exit 1")):
             self.assertEqual(self.run_with(*verbs), (1, ["5 passed, 1 failed, 0 skipped"]), verbs)
 
     def test_a_verb_that_breaks_off_is_a_failure_and_the_other_one_runs(self):
-        self.assertEqual(self.run_with("echo broken; exit 1", "echo '2 passed, 0 failed, 0 skipped'"),
-                         (1, ["broken", "./fsdp test broke off", "2 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(
+            self.run_with("echo broken; exit 1", "echo '2 passed, 0 failed, 0 skipped'"),
+            (1, ["broken", "./fsdp test broke off", "2 passed, 1 failed, 0 skipped"]),
+        )

@@ -1,4 +1,5 @@
-"""What is typed into a clone that has built nothing: python3 -m unittest discover grading/course."""
+"""What is typed into a clone that has built nothing: python3 -m unittest discover
+grading/course."""
 
 import os
 import pathlib
@@ -27,20 +28,38 @@ PAGE = """# A page
 class Lines(unittest.TestCase):
     def test_a_page_shows_its_commands(self):
         lines = fresh_clone.lines_of_text("a.md", PAGE)
-        self.assertEqual([fresh_clone.command_of(line, {}) for line in lines],
-                         ["./fsdp train --steps 3 --world 2", "scripts/rules.sh", "FSDP_STACK=second ./fsdp check ",
-                          "./fsdp appendix tensors"])
+        self.assertEqual(
+            [fresh_clone.command_of(line, {}) for line in lines],
+            [
+                "./fsdp train --steps 3 --world 2",
+                "scripts/rules.sh",
+                "FSDP_STACK=second ./fsdp check ",
+                "./fsdp appendix tensors",
+            ],
+        )
 
     def test_words_that_a_reader_replaces_get_values(self):
-        line = fresh_clone.Line("a.md", 1, "P grading/x.py OUT.zip DIR/NAME --DIR ...", {"shorter": {"x.py": "y.py"}})
+        line = fresh_clone.Line(
+            "a.md", 1, "P grading/x.py OUT.zip DIR/NAME --DIR ...", {"shorter": {"x.py": "y.py"}}
+        )
         self.assertEqual(fresh_clone.command_of(line, {"OUT": "out", "DIR": "folder"}),
                          ".venv/bin/python3 grading/y.py out.zip folder/NAME --DIR")
         with self.assertRaises(fresh_clone.Refused):
-            fresh_clone.command_of(fresh_clone.Line("a.md", 1, "./fsdp train", {"shorter": {"--steps 5": "--steps 1"}}), {})
+            fresh_clone.command_of(
+                fresh_clone.Line(
+                    "a.md", 1, "./fsdp train", {"shorter": {"--steps 5": "--steps 1"}}
+                ),
+                {},
+            )
 
     def test_a_line_that_runs_what_was_built_keeps_the_build(self):
-        for text, keeps in (("./fsdp hello", False), ("FSDP_DEBUG=1 gdb x", True), ("build/default/bin/check", True),
-                            ("A=1 ./fsdp check 'a  # b'", False), ("ctest -L task2", True)):
+        for text, keeps in (
+            ("./fsdp hello", False),
+            ("FSDP_DEBUG=1 gdb x", True),
+            ("build/default/bin/check", True),
+            ("A=1 ./fsdp check 'a  # b'", False),
+            ("ctest -L task2", True),
+        ):
             self.assertEqual(fresh_clone.Line("a.md", 1, text).keeps_build, keeps, text)
 
     def test_every_verb_is_typed_and_every_line_has_what_it_needs(self):
@@ -50,7 +69,12 @@ class Lines(unittest.TestCase):
         for verb in ("install", "check", "train", "hello", "bench", "quiz"):
             self.assertIn(f"  {verb} ", help_text)
             self.assertIn(f"./fsdp {verb} --help", typed)
-        for line in ("./fsdp install $PWD/prefix", "./fsdp reproduce", "./fsdp appendix meta", "./fsdp check 7.9"):
+        for line in (
+            "./fsdp install $PWD/prefix",
+            "./fsdp reproduce",
+            "./fsdp appendix meta",
+            "./fsdp check 7.9",
+        ):
             self.assertIn(line, typed)
 
 
@@ -78,60 +102,98 @@ class Verdicts(unittest.TestCase):
 
     def test_a_line_differs_by_status_by_what_it_prints_and_by_what_it_makes(self):
         for expected, answer, differs in (
-                ({}, {}, ""), ({"status": 2}, {"status": 2}, ""), ({"says": "f.ne"}, {}, ""),
-                ({}, {"status": 1}, "status 1, not 0"), ({"status": 1}, {}, "status 0, not 1"),
-                ({}, {"status": None}, "has not ended"), ({"says": "right"}, {}, "does not print 'right'"),
-                ({}, {"printed": "x\nTraceback (most"}, "prints 'Traceback'"),
-                ({"makes": ["out.zip"]}, {}, "has not made out.zip"),
-                ({"before": ["cp a b"]}, {"status": 1}, "before it, cp a b: status 1")):
+            ({}, {}, ""),
+            ({"status": 2}, {"status": 2}, ""),
+            ({"says": "f.ne"}, {}, ""),
+            ({}, {"status": 1}, "status 1, not 0"),
+            ({"status": 1}, {}, "status 0, not 1"),
+            ({}, {"status": None}, "has not ended"),
+            ({"says": "right"}, {}, "does not print 'right'"),
+            ({}, {"printed": "x\nTraceback (most"}, "prints 'Traceback'"),
+            ({"makes": ["out.zip"]}, {}, "has not made out.zip"),
+            ({"before": ["cp a b"]}, {"status": 1}, "before it, cp a b: status 1"),
+        ):
             said = self.attempt(expected, **answer)
             self.assertTrue(said.startswith(differs) and bool(said) == bool(differs), said)
 
     def test_each_line_begins_without_a_build(self):
         clone = FakeClone(self.folder)
-        for text, expected in (("./fsdp hello", {"before": ["cp a b"]}), ("./fsdp plan", {}), ("ctest -L task2", {})):
+        for text, expected in (
+            ("./fsdp hello", {"before": ["cp a b"]}),
+            ("./fsdp plan", {}),
+            ("ctest -L task2", {}),
+        ):
             fresh_clone.attempt(clone, fresh_clone.Line("a.md", 1, text, expected), {})
-        self.assertEqual(clone.typed, [("cp a b", False), ("./fsdp hello", False), ("./fsdp plan", False),
-                                       ("ctest -L task2", True)])
+        self.assertEqual(
+            clone.typed,
+            [
+                ("cp a b", False),
+                ("./fsdp hello", False),
+                ("./fsdp plan", False),
+                ("ctest -L task2", True),
+            ],
+        )
 
 
 class Compiler(unittest.TestCase):
-    """The compiler of the clone, beside a finished build whose one object is not what a compiler would make."""
+    """The compiler of the clone, beside a finished build whose one object is not what a compiler
+    would make."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for name, text in (("root/common/a.cpp", "int a;\n"), ("root/build/default/a.o", "finished"),
-                           ("clone/common/a.cpp", "int a;\n"), ("root/build/default/bin/mine_train", "finished"),
-                           ("clone/build/default/include/made.h", ""), ("needs", "a.o\tinclude/made.h\nb.o\tgone.h\n")):
+        for name, text in (
+            ("root/common/a.cpp", "int a;\n"),
+            ("root/build/default/a.o", "finished"),
+            ("clone/common/a.cpp", "int a;\n"),
+            ("root/build/default/bin/mine_train", "finished"),
+            ("clone/build/default/include/made.h", ""),
+            ("needs", "a.o\tinclude/made.h\nb.o\tgone.h\n"),
+        ):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self.build = self.folder / "clone/build/default"
 
     def call(self, *words, **more):
-        environment = {"FRESH_CLONE": f"{self.folder}/clone", "FRESH_ROOT": f"{self.folder}/root",
-                       "FRESH_BUILD": f"{self.folder}/root/build/default", "FRESH_NEEDS": f"{self.folder}/needs",
-                       "FRESH_CXX": "c++", **more}
-        return subprocess.run([fresh_clone.HERE / "compiler_of_clone.sh", *words], cwd=self.build, capture_output=True,
-                              text=True, env={**os.environ, **environment})
+        environment = {
+            "FRESH_CLONE": f"{self.folder}/clone",
+            "FRESH_ROOT": f"{self.folder}/root",
+            "FRESH_BUILD": f"{self.folder}/root/build/default",
+            "FRESH_NEEDS": f"{self.folder}/needs",
+            "FRESH_CXX": "c++",
+            **more,
+        }
+        return subprocess.run(
+            [fresh_clone.HERE / "compiler_of_clone.sh", *words],
+            cwd=self.build,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
 
     def compiled(self, output="a.o"):
-        done = self.call("-MD", "-MF", "a.d", "-o", output, "-c", f"{self.folder}/clone/common/a.cpp")
+        done = self.call(
+            "-MD", "-MF", "a.d", "-o", output, "-c", f"{self.folder}/clone/common/a.cpp"
+        )
         made = self.build / output
         return done, made.read_bytes() if made.exists() else None
 
     def test_what_is_the_same_is_copied(self):
         done, made = self.compiled()
         self.assertEqual((done.returncode, made), (0, b"finished"), done.stderr)
-        self.assertEqual((self.build / "a.d").read_text(), f"a.o: {self.folder}/clone/common/a.cpp\n")
+        self.assertEqual(
+            (self.build / "a.d").read_text(), f"a.o: {self.folder}/clone/common/a.cpp\n"
+        )
 
     def test_what_no_step_has_made_is_missing(self):
         (self.build / "include/made.h").unlink()
         done, made = self.compiled()
         self.assertEqual((done.returncode, made), (1, None))
-        self.assertEqual(done.stderr, "a.o: error: include/made.h is missing, and no step before has made it\n")
+        self.assertEqual(
+            done.stderr, "a.o: error: include/made.h is missing, and no step before has made it\n"
+        )
 
     def test_what_differs_or_was_not_built_is_compiled(self):
         self.assertEqual(self.compiled("c.o")[1][:4], b"\x7fELF")
@@ -142,7 +204,8 @@ class Compiler(unittest.TestCase):
         (self.build / "bin").mkdir()
         self.assertEqual(self.call("-o", "bin/mine_train").returncode, 0)
         self.assertEqual((self.build / "bin/mine_train").read_text(), "finished")
-        self.assertNotEqual(self.call("-o", "bin/mine_train", FRESH_TASKS="others").returncode, 0)  # there is nothing to link
+        # There is nothing to link.
+        self.assertNotEqual(self.call("-o", "bin/mine_train", FRESH_TASKS="others").returncode, 0)
 
 
 if __name__ == "__main__":

@@ -63,21 +63,28 @@ def paths_in(paragraph):
     spans = [span.partition("#")[0] for span in texts.CODE.findall(paragraph)]
     spans = [span for span in spans if PATH.fullmatch(span) and span.endswith(KINDS)
              and not span.startswith(texts.MADE) and not PLACEHOLDER.search(span)]
-    return links, [span for span in spans if "/" in span or not span.endswith((".html", ".png", ".svg"))]
+    return links, [
+        span for span in spans if "/" in span or not span.endswith((".html", ".png", ".svg"))
+    ]
 
 
 def is_there(path, folder, names):
-    """Whether a file or a folder has this path, which counts from the root, from the page's folder or from what
-    #include counts from. A name alone may be that of any file."""
+    """Whether a file or a folder has this path, which counts from the root, from the page's folder
+    or from what #include counts from. A name alone may be that of any file."""
     if "/" not in path:
         return any(name == path or name.endswith(f"/{path}") for name in names)
-    places = (os.path.normpath(os.path.join(start, path)) for start in ("", folder, "common", "trainer"))
+    places = (
+        os.path.normpath(os.path.join(start, path)) for start in ("", folder, "common", "trainer")
+    )
     return any(fnmatch.filter(names, place) for place in places)
 
 
 def missing_in(files):
     """What the texts of a handout name, and what it lacks: "TEXT: PATH"."""
-    names = {*files, *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents)}
+    names = {
+        *files,
+        *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents),
+    }
     for page, (data, _) in sorted(files.items()):
         if not page.endswith(".md"):
             continue
@@ -86,7 +93,11 @@ def missing_in(files):
             if any(excuse in " ".join(paragraph.split()) for excuse in EXCUSES):
                 continue
             links, spans = paths_in(paragraph)
-            yield from (f"{page}: {link}" for link in links if os.path.normpath(os.path.join(folder, link)) not in names)
+            yield from (
+                f"{page}: {link}"
+                for link in links
+                if os.path.normpath(os.path.join(folder, link)) not in names
+            )
             yield from (f"{page}: {span}" for span in spans if not is_there(span, folder, names))
 
 
@@ -107,7 +118,9 @@ def verbs_of_copy(files):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o755 if executable else 0o644)
-        usage = subprocess.run([pathlib.Path(folder, "fsdp"), "help"], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run(
+            [pathlib.Path(folder, "fsdp"), "help"], capture_output=True, text=True, check=True
+        ).stdout
     return set(re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE))
 
 
@@ -119,26 +132,43 @@ class Names(unittest.TestCase):
 
     def test_whatever_page_a_file_names_and_whatever_path_a_contract_names_is_in_the_handout(self):
         files = handout.contents(release=2)
-        names = {*files, *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents)}
-        tops = "|".join(sorted({name.split("/")[0] for name in handout.tracked() if "/" in name and name[0] != "."}))
+        names = {
+            *files,
+            *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents),
+        }
+        tops = "|".join(
+            sorted(
+                {name.split("/")[0] for name in handout.tracked() if "/" in name and name[0] != "."}
+            )
+        )
         paths = re.compile(rf"(?<![\w/<\"$}}.-])((?:{tops})/[\w./-]*\w)")
         for name, (data, _) in files.items():
             named = {path.decode() for path in re.findall(rb"\bdocs/[\w-]+\.\w+", data)}
-            if name.startswith(("tasks/", "common/", "trainer/", "tests/", "appendix/", "programs/")) and name.endswith((".h", ".cpp")):
-                named |= {path for path in paths.findall(data.decode()) if not PLACEHOLDER.search(path)}
+            if name.startswith(
+                ("tasks/", "common/", "trainer/", "tests/", "appendix/", "programs/")
+            ) and name.endswith((".h", ".cpp")):
+                named |= {
+                    path for path in paths.findall(data.decode()) if not PLACEHOLDER.search(path)
+                }
             self.assertEqual(named - names, set(), name)
 
     def test_a_path_that_is_not_there_is_found_however_it_is_written(self):
-        page = ("`there.md`, `docs/there.md`, [here](there.md#mark), `docs/`, `memory/x.h`, `build/made.txt`, `W/U`\n\n"
-                "`lost.md`, `site/lost.html#limit=1`, [gone](gone.md), <img src=\"lost.png\">, `lost/`, `memory/y.h`\n\n"
-                "`examples/own.cpp` is not in the students'\ncopy.\n\n```\n`output/of.md`\n```\n")
+        page = (
+            "`there.md`, `docs/there.md`, [here](there.md#mark), `docs/`, `memory/x.h`, "
+            "`build/made.txt`, `W/U`\n\n"
+            '`lost.md`, `site/lost.html#limit=1`, [gone](gone.md), <img src="lost.png">, `lost/`, '
+            '`memory/y.h`\n\n'
+            "`examples/own.cpp` is not in the students'\ncopy.\n\n```\n`output/of.md`\n```\n"
+        )
         files = {"docs/there.md": (page.encode(), False), "common/memory/x.h": (b"", False)}
         lost = ("gone.md", "lost.png", "lost.md", "site/lost.html", "lost/", "memory/y.h")
         self.assertEqual(list(missing_in(files)), [f"docs/there.md: {path}" for path in lost])
 
     def test_a_copy_has_the_verbs_that_students_use_and_no_other(self):
-        students = set("""appendix build check diff doctor export generate hello help hint inspect plot replay
-                          reset setup submit train update""".split())
+        students = set(
+            """appendix build check diff doctor export generate hello help hint inspect plot replay
+                          reset setup submit train update""".split()
+        )
         for release in (1, 8):
             self.assertEqual(verbs_of_copy(handout.contents(release)), students)
 
@@ -166,9 +196,21 @@ class Handout(unittest.TestCase):
         self.assertEqual(list(found_in(solution_lines(range(4, 8)), files)), [])
 
     def test_has_nothing_of_the_grader_but_what_submit_takes(self):
-        names = [name for name in handout.contents() if name.startswith(("grading/", "solutions/", ".ci/", "writeup/"))]
-        self.assertEqual(names, ["grading/course/skeletons.py", "grading/grader/course.py",
-                                 "grading/grader/submission.py", "grading/plot.py", "grading/submit.py"])
+        names = [
+            name
+            for name in handout.contents()
+            if name.startswith(("grading/", "solutions/", ".ci/", "writeup/"))
+        ]
+        self.assertEqual(
+            names,
+            [
+                "grading/course/skeletons.py",
+                "grading/grader/course.py",
+                "grading/grader/submission.py",
+                "grading/plot.py",
+                "grading/submit.py",
+            ],
+        )
 
     def test_every_task_has_its_texts_and_a_first_state(self):
         files = handout.contents()
@@ -186,7 +228,9 @@ class Handout(unittest.TestCase):
         page, _ = handout.contents()["docs/step.html"]
         self.assertIn(b'<body data-students="hidden">', page)
         self.assertIn(b'<body data-students="">', (handout.ROOT / "docs/step.html").read_bytes())
-        with self.assertRaisesRegex(skeletons.Refused, "docs/step.html: cannot hide the order of actions"):
+        with self.assertRaisesRegex(
+            skeletons.Refused, "docs/step.html: cannot hide the order of actions"
+        ):
             handout.for_students(b"<body>")
 
     def test_archives_of_the_same_files_are_the_same(self):

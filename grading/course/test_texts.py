@@ -20,34 +20,69 @@ def problems(*rows, after=""):
 class Rows(unittest.TestCase):
     def test_a_row_names_tests_that_exist(self):
         for rows, wrong in (
-                (["| one | right: `a.b` | `AnyModel.trains`, `.loads` |", "| two | right | the same |"], []),
-                (["| one | right | `Launcher.*` |"], []),
-                (["| one | right | `AnyModel.trains`, `.ends` |", "| two | right | `Nobody.*`, `Launcher.ends` |"],
-                 ["there is no test AnyModel.ends", "there is no test Nobody.*"]),
-                (["| one | right |"], ["the row names no test: | one | right |"]),
-                (["| one | right | the same |"], ["the row names no test: | one | right | the same |"])):
+            (
+                [
+                    "| one | right: `a.b` | `AnyModel.trains`, `.loads` |",
+                    "| two | right | the same |",
+                ],
+                [],
+            ),
+            (["| one | right | `Launcher.*` |"], []),
+            (
+                [
+                    "| one | right | `AnyModel.trains`, `.ends` |",
+                    "| two | right | `Nobody.*`, `Launcher.ends` |",
+                ],
+                ["there is no test AnyModel.ends", "there is no test Nobody.*"],
+            ),
+            (["| one | right |"], ["the row names no test: | one | right |"]),
+            (["| one | right | the same |"], ["the row names no test: | one | right | the same |"]),
+        ):
             self.assertEqual(problems(*rows), wrong)
-        self.assertEqual(problems("| one | right | `AnyModel.trains` |",  # text beside the tables
-                                  after="`model.parameters()` and `.wrap` (`AnyModel.loads`, `AnyModel.is_gone`)"),
-                         ["there is no test AnyModel.is_gone"])
+        self.assertEqual(
+            problems(
+                "| one | right | `AnyModel.trains` |",  # text beside the tables
+                after="`model.parameters()` and `.wrap` (`AnyModel.loads`, `AnyModel.is_gone`)",
+            ),
+            ["there is no test AnyModel.is_gone"],
+        )
 
 
 class Paths(unittest.TestCase):
     def test_a_page_that_is_not_there_is_found_with_a_section_too(self):
-        text = "`docs/lost.html#limit=1`, `docs/lost.html`, `docs/step.html#limit=1`, `tasks/GLOSSARY.md#words`\n"
-        self.assertEqual(list(texts.problems_of_text(text, TESTS, set(), set())), ["there is no docs/lost.html"] * 2)
+        text = (
+            "`docs/lost.html#limit=1`, `docs/lost.html`, `docs/step.html#limit=1`, "
+            "`tasks/GLOSSARY.md#words`\n"
+        )
+        self.assertEqual(
+            list(texts.problems_of_text(text, TESTS, set(), set())),
+            ["there is no docs/lost.html"] * 2,
+        )
 
 
 class Headers(unittest.TestCase):
     def problems(self, text, is_task=True):
-        return list(texts.problems_of_headers(text, is_task, "| `memory/live_bytes.h` | `optim/exact_sum.h` |"))
+        return list(
+            texts.problems_of_headers(
+                text, is_task, "| `memory/live_bytes.h` | `optim/exact_sum.h` |"
+            )
+        )
 
     def test_a_name_is_in_the_header_that_the_text_gives_for_it(self):
-        for text in ("`MemoryScope` (`common/memory/live_bytes.h`)", "`MemoryScope` of `memory/live_bytes.h`",
-                     "`live_bytes::now` and\n`MemoryScope` of `memory/live_bytes.h`",
-                     "`memory/live_bytes.h` has `live_bytes::now` and `MemoryScope`"):
-            self.assertEqual(self.problems(text, False), [f"{re.search('[a-z/_]+[.]h', text)[0]} has no MemoryScope"], text)
-        self.assertEqual(self.problems("`sum_of_squares()` and `value_of_sum` of `common/optim/exact_sum.h`"), [])
+        for text in (
+            "`MemoryScope` (`common/memory/live_bytes.h`)",
+            "`MemoryScope` of `memory/live_bytes.h`",
+            "`live_bytes::now` and\n`MemoryScope` of `memory/live_bytes.h`",
+            "`memory/live_bytes.h` has `live_bytes::now` and `MemoryScope`",
+        ):
+            self.assertEqual(
+                self.problems(text, False),
+                [f"{re.search('[a-z/_]+[.]h', text)[0]} has no MemoryScope"],
+                text,
+            )
+        self.assertEqual(
+            self.problems("`sum_of_squares()` and `value_of_sum` of `common/optim/exact_sum.h`"), []
+        )
 
     def test_a_task_names_headers_of_the_list_of_common(self):
         text = "`common/comm/call.h`, `common/optim/exact_sum.h`, `trainer/prediction/step_time.h`"
@@ -57,9 +92,16 @@ class Headers(unittest.TestCase):
 
 class Measurements(unittest.TestCase):
     def test_a_row_says_by_itself_what_to_measure_and_how(self):
-        page = "## Measure\n\n| What | Command |\n|---|---|\n{}\n\n## Break it\n\n| the same | as above |\n"
-        for row, is_wrong in (("| bytes | (a) with `--world 2` |", False), ("| the same, no prefetch | `T` |", True),
-                              ("| bytes of a step | as above |", True), ("| bytes | `--world 1`, ... |", True)):
+        page = (
+            "## Measure\n\n| What | Command |\n|---|---|\n{}\n\n## Break it\n\n| the same | as "
+            "above |\n"
+        )
+        for row, is_wrong in (
+            ("| bytes | (a) with `--world 2` |", False),
+            ("| the same, no prefetch | `T` |", True),
+            ("| bytes of a step | as above |", True),
+            ("| bytes | `--world 1`, ... |", True),
+        ):
             found = [f"a row of Measure leans on another one: {row}"] if is_wrong else []
             self.assertEqual(list(texts.problems_of_measurements(page.format(row))), found)
 
@@ -73,17 +115,31 @@ class Points(unittest.TestCase):
 
     def test_the_example_of_a_problem_is_that_of_the_sample(self):
         points, most, passed, failed = re.search(
-            r"^3.2 post_forward +\S+ +(\S+) of +(\d) +(\d+) passed, (\d+) failed, 0 not", self.sample, re.MULTILINE).groups()
+            r"^3.2 post_forward +\S+ +(\S+) of +(\d) +(\d+) passed, (\d+) failed, 0 not",
+            self.sample,
+            re.MULTILINE,
+        ).groups()
         tests = int(passed) + int(failed)
         self.assertEqual(points, f"{int(most) * int(passed) / tests:.1f}")
-        self.assertIn(f"{passed} of {tests} passed, so problem 3.2 has {passed}/{tests} of {most} points, {points}.", self.text)
+        self.assertIn(
+            f"{passed} of {tests} passed, so problem 3.2 has {passed}/{tests} of {most} points, "
+            f"{points}.",
+            self.text,
+        )
         self.assertIn(f"{tests - 1} of {tests} would bring {int(most) - 0.5} points", self.text)
 
     def test_the_parts_of_the_points_and_the_throughput_are_those_of_the_rubric(self):
         rubric = course.rubric()
         most, full = rubric["throughput"]["points"], rubric["throughput"]["full"]
         self.assertEqual((rubric["hidden"], most), (0.25, 5))
-        self.assertIn("three quarters of the points are for the tests that you have. The last quarter", self.text)
+        self.assertIn(
+            "three quarters of the points are for the tests that you have. The last quarter",
+            self.text,
+        )
         self.assertIn("up to five extra points for throughput", self.text)
-        self.assertIn(f"You get {most} points if r is at most {full}, and {most} x {full} / r points if it is more: "
-                      f"{most / 2} points for r = {2 * full}.", self.text)
+        self.assertIn(
+            f"You get {most} points if r is at most {full}, and {most} x {full} / r points if it "
+            f"is more: "
+            f"{most / 2} points for r = {2 * full}.",
+            self.text,
+        )

@@ -4,8 +4,9 @@
 A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
 has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
 exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A row of
-"Measure" says by itself what to measure, with which command. A test must compare each answer of "Predict before you
-code" with a run. Each row of the tables of docs/what_works.md names its test, and that test exists.
+"Measure" says by itself what to measure, with which command. A test must compare each answer of
+"Predict before you code" with a run. Each row of the tables of docs/what_works.md names its test,
+and that test exists.
 """
 
 import pathlib
@@ -28,13 +29,24 @@ def without_blocks(text):
 
 
 def verbs_and_options():
-    """The verbs of ./fsdp, and the options that the sources of its programs name, whichever verb takes them."""
+    """The verbs of ./fsdp, and the options that the sources of its programs name, whichever verb
+    takes them."""
     paths = [*(ROOT / "scripts/verbs").glob("*.sh"), ROOT / "grading/course/update.sh"]
     usage = "".join(path.read_text() for path in paths)
-    sources = [path for folder in ("programs", "trainer/options") for path in (ROOT / folder).rglob("*.cpp")]
-    sources += [path for path in (ROOT / "grading").rglob("*.py") if not path.name.startswith("test_")]
-    options = {option for path in sources for option in re.findall(r"--[a-z][a-z-]+", path.read_text())}
-    return set(re.findall(r"^#: ([a-z]+) ", usage, re.MULTILINE)), options | set(re.findall(r"--[a-z][a-z-]+", usage)) | {"--help"}
+    sources = [
+        path
+        for folder in ("programs", "trainer/options")
+        for path in (ROOT / folder).rglob("*.cpp")
+    ]
+    sources += [
+        path for path in (ROOT / "grading").rglob("*.py") if not path.name.startswith("test_")
+    ]
+    options = {
+        option for path in sources for option in re.findall(r"--[a-z][a-z-]+", path.read_text())
+    }
+    return set(re.findall(r"^#: ([a-z]+) ", usage, re.MULTILINE)), options | set(
+        re.findall(r"--[a-z][a-z-]+", usage)
+    ) | {"--help"}
 
 
 def problems_of_task(text, task):
@@ -56,7 +68,8 @@ def problems_of_task(text, task):
 
 
 def problems_of_predictions(text, task):
-    """The answers of "Predict before you code" that no test of tests/reference/ compares with a run."""
+    """The answers of "Predict before you code" that no test of tests/reference/ compares with a
+    run."""
     section = text.partition("## Predict before you code")[2].split("\n## ")[0]
     name = f"test_handout_of_task{task['number']}.cpp"
     source = (ROOT / "tests" / "reference" / name).read_text()
@@ -91,7 +104,12 @@ def problems_of_text(text, known_tests, verbs, options):
         span = span.partition("#")[0]  # `page.html#section` names a page
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
         file = pathlib.PurePosixPath(span)
-        if is_path and "/" in span and not span.startswith(MADE) and (file.suffix or span[-1] == "/"):
+        if (
+            is_path
+            and "/" in span
+            and not span.startswith(MADE)
+            and (file.suffix or span[-1] == "/")
+        ):
             if "N" not in span and not (ROOT / span).exists():
                 yield f"there is no {span}"
     for test in TEST.findall(text):
@@ -112,18 +130,24 @@ def problems_of_text(text, known_tests, verbs, options):
 
 
 def headers_in(text):
-    """The name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has `NAME`"."""
+    """The name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has
+    `NAME`"."""
     text, name, header = " ".join(text.split()), r"`([A-Za-z_:]+)(?:\(\))?`", r"`([\w/]+\.h)`"
-    for first, second, path in re.findall(rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text):
+    for first, second, path in re.findall(
+        rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text
+    ):
         yield from ((found, path) for found in (first, second) if found)
     for path, rest in re.findall(rf"{header} (?:has|lists|offers) ([^.;]*)", text):
         yield from ((found, path) for found in re.findall(name, rest))
 
 
 def problems_of_headers(text, is_task, list_of_common):
-    """Names that the header beside them does not have, and headers of common/ that a task names and its list lacks."""
+    """Names that the header beside them does not have, and headers of common/ that a task names and
+    its list lacks."""
     for name, header in headers_in(text):
-        path = next((path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None)
+        path = next(
+            (path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None
+        )
         if path and not re.search(rf"\b{name.split('::')[-1]}\b", path.read_text()):
             yield f"{header} has no {name}"
     for header in re.findall(r"`common/([\w/]+\.h)`", text) if is_task else []:
@@ -139,7 +163,8 @@ def tests_named_in(text, suite=""):
 
 
 def problems_of_rows(text, known_tests):
-    """Rows of a page's tables whose last cell names no test, and names of tests that are not there."""
+    """Rows of a page's tables whose last cell names no test, and names of tests that are not
+    there."""
     known = {*known_tests, *(test.partition(".")[0] + ".*" for test in known_tests)}
     for table in re.findall(r"^\|[-|]+\|$\n((?:^\|.*\n)+)", text, re.MULTILINE):
         named = []
@@ -165,13 +190,22 @@ def problems():
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
             more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
-            text = path.read_text() + (more.read_text() if check is problems_of_task and more.exists() else "")
+            text = path.read_text() + (
+                more.read_text() if check is problems_of_task and more.exists() else ""
+            )
             yield from ((path, problem) for problem in check(text, task))
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("appendix/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("grading/*.md"),
-             ROOT / "scripts/maintain.txt"]
+    pages = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("appendix/*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("grading/*.md"),
+        ROOT / "scripts/maintain.txt",
+    ]
     common = (ROOT / "common/README.md").read_text()
     for path in [*sorted(pages), *sorted((ROOT / "tasks").rglob("*.md"))]:
-        yield from ((path, problem) for problem in problems_of_text(path.read_text(), known_tests, *known))
+        yield from (
+            (path, problem) for problem in problems_of_text(path.read_text(), known_tests, *known)
+        )
         found = problems_of_headers(path.read_text(), ROOT / "tasks" in path.parents, common)
         yield from ((path, problem) for problem in found)
     path = ROOT / "docs/what_works.md"

@@ -1,8 +1,9 @@
-"""Takes system calls from graded code (seccomp, by libseccomp): those that change other processes, the
-system or the sandbox, and old doors into the kernel that no computation needs. Sockets stay: gloo's ranks
-talk over them, and the sandbox has no network.
+"""Takes system calls from graded code (seccomp, by libseccomp): those that change other processes,
+the system or the sandbox, and old doors into the kernel that no computation needs. Sockets stay:
+gloo's ranks talk over them, and the sandbox has no network.
 
-    call_filter.py PROGRAM [ARGUMENT...]    runs the program with what is left, where bubblewrap does not
+    call_filter.py PROGRAM [ARGUMENT...]    runs the program with what is left, where bubblewrap
+                                            does not
 """
 
 import ctypes
@@ -10,11 +11,14 @@ import errno
 import os
 import sys
 
-REFUSED = """ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd mount umount2 pivot_root chroot open_tree
-    move_mount fsopen fsmount mount_setattr unshare setns setsid bpf perf_event_open userfaultfd keyctl add_key
-    request_key io_uring_setup io_uring_enter io_uring_register kexec_load init_module finit_module delete_module
-    reboot swapon swapoff acct quotactl syslog personality sethostname setdomainname settimeofday clock_settime
-    adjtimex clock_adjtime mknod mknodat name_to_handle_at open_by_handle_at fanotify_init memfd_secret""".split()
+REFUSED = """
+    ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd mount umount2 pivot_root chroot
+    open_tree move_mount fsopen fsmount mount_setattr unshare setns setsid bpf perf_event_open
+    userfaultfd keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register
+    kexec_load init_module finit_module delete_module reboot swapon swapoff acct quotactl syslog
+    personality sethostname setdomainname settimeofday clock_settime adjtimex clock_adjtime mknod
+    mknodat name_to_handle_at open_by_handle_at fanotify_init memfd_secret
+""".split()
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 NEW_USER = 0x10000000  # CLONE_NEWUSER
 MASKED_EQUAL = 7
@@ -34,12 +38,15 @@ def rules():
     def refuse(call, error, *compared):
         number = lib.seccomp_syscall_resolve_name(call.encode())
         if number >= 0:  # else this machine or this libseccomp has no such call
-            lib.seccomp_rule_add_array(made, REFUSE | error, number, len(compared), (Compare * 1)(*compared))
+            lib.seccomp_rule_add_array(
+                made, REFUSE | error, number, len(compared), (Compare * 1)(*compared)
+            )
 
     for call in REFUSED:
         refuse(call, errno.EPERM)
     refuse("clone", errno.EPERM, Compare(0, MASKED_EQUAL, NEW_USER, NEW_USER))
-    refuse("clone3", errno.ENOSYS)  # its flags lie in memory, which a filter does not see; glibc calls clone then
+    # Its flags lie in memory, which a filter does not see; glibc calls clone then.
+    refuse("clone3", errno.ENOSYS)
     return lib, made
 
 

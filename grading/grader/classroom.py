@@ -33,7 +33,8 @@ TABLE, PAGE, SEED = "grades.csv", "class.html", "seed"
 
 
 def is_reserved(name):
-    """Whether its results would be in the place of those of the class, or of what becomes of whole_file.write()."""
+    """Whether its results would be in the place of those of the class, or of what becomes of
+    whole_file.write()."""
     return name in (TABLE, PAGE, SEED) or name.endswith(".partial")
 
 
@@ -43,14 +44,21 @@ def submissions(folder):
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        other = "" if path.is_dir() else submission.archive_suffix(path.name)  # which is refused, with a sentence
+        # Which is refused, with a sentence.
+        other = "" if path.is_dir() else submission.archive_suffix(path.name)
         if not (path.is_dir() or path.suffix.lower() == ".zip" or other):
-            print(f"{course.one_line(path.name)} is neither a folder nor a zip: it is not graded", file=sys.stderr)
+            print(
+                f"{course.one_line(path.name)} is neither a folder nor a zip: it is not graded",
+                file=sys.stderr,
+            )
             continue
         name = path.name if path.is_dir() else path.name[: -len(other or path.suffix)]
         if is_reserved(name):
-            raise Refused(f"{course.one_line(str(path))} can't be called so: its results would be in the place of "
-                          "the class's; rename it")
+            raise Refused(
+                f"{course.one_line(str(path))} can't be called so: its results would be in the "
+                f"place of "
+                "the class's; rename it"
+            )
         found.setdefault(name, []).append(path)
     if not found:
         raise Refused(f"{folder} has no folder and no zip to grade")
@@ -74,7 +82,8 @@ def class_seed(arguments, out):
 
 
 def grade_into(name, paths, seed, fresh, out, progress, only=None):
-    """One of the class (`paths`: as of submissions()): its results.json and its page. The grade, or the refusal."""
+    """One of the class (`paths`: as of submissions()): its results.json and its page. The grade, or
+    the refusal."""
     folder = out / name
     folder.mkdir(exist_ok=True)
 
@@ -103,7 +112,10 @@ def grade_all(arguments):
     if out.exists() and not out.is_dir():
         raise Refused(f"--out {out}: with --all it is a folder")
     if folder.resolve() in (out.resolve(), out.resolve().parent):
-        raise Refused(f"--out {out}: it lies in {folder} and would be taken for a submission; name another folder")
+        raise Refused(
+            f"--out {out}: it lies in {folder} and would be taken for a submission; name another "
+            f"folder"
+        )
     found = submissions(folder)
     out.mkdir(parents=True, exist_ok=True)
     seed = class_seed(arguments, out)
@@ -112,8 +124,12 @@ def grade_all(arguments):
     progress, grades = Progress(len(found)), {}
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        running = [pool.submit(grade_into, name, paths, seed, arguments.fresh, out, progress, arguments.tasks)
-                   for name, paths in found.items()]
+        running = [
+            pool.submit(
+                grade_into, name, paths, seed, arguments.fresh, out, progress, arguments.tasks
+            )
+            for name, paths in found.items()
+        ]
         for future in concurrent.futures.as_completed(running):
             done = future.result()
             grades[done.name] = done
@@ -127,14 +143,17 @@ def grade_all(arguments):
 
 
 def estimate(count, jobs, only=None):
-    """A line on how long it may take. A complete submission takes 268 s on two quiet cores, and 240 of them for what
-    the tasks share as their points."""
+    """A line on how long it may take. A complete submission takes 268 s on two quiet cores, and 240
+    of them for what the tasks share as their points."""
     share = sum(task.points for task in grade.Grade("", tasks=tuple(only or ())).graded) / sum(
         task.points for task in course.tasks())
     at_once = min(jobs, count, max(1, (os.cpu_count() or 1) // 2))
     minutes = max(1, round((28 + 240 * share) / 60 * -(-count // at_once)))
-    return (f"{count} submissions, {at_once} at a time: about {minutes} minutes if all are complete; one that hangs "
-            f"everywhere takes up to 20 minutes")
+    return (
+        f"{count} submissions, {at_once} at a time: about {minutes} minutes if all are complete; "
+        f"one that hangs "
+        f"everywhere takes up to 20 minutes"
+    )
 
 
 def cell(text):
@@ -155,12 +174,23 @@ def table(grades):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # for some, ; ends a cell
     names = [f"task {task.number}" for task in grades[0].graded]
-    writer.writerow(["submission", "points", *names, "throughput", "extensions", "seconds", "remark", "to read"])
+    writer.writerow(
+        ["submission", "points", *names, "throughput", "extensions", "seconds", "remark", "to read"]
+    )
     for done in grades:
         name, trains = cell(course.one_line(done.name)), done.throughput.get("points", 0)
-        writer.writerow([name, f"{done.points:g}", *points_of_tasks(done), trains,
-                         f"{done.extension_points:g}", f"{done.seconds:.0f}", cell(done.remark.replace(";", ",")),
-                         cell(course.one_line(" / ".join(done.notes)).replace(";", ","))])
+        writer.writerow(
+            [
+                name,
+                f"{done.points:g}",
+                *points_of_tasks(done),
+                trains,
+                f"{done.extension_points:g}",
+                f"{done.seconds:.0f}",
+                cell(done.remark.replace(";", ",")),
+                cell(course.one_line(" / ".join(done.notes)).replace(";", ",")),
+            ]
+        )
     return text.getvalue()
 
 
@@ -173,9 +203,11 @@ def histogram(points, most):
     bars = []
     for i, count in enumerate(counts):
         height = 120 * count / highest
-        bars.append(f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
-                    f"<text x={i * 60 + 30} y=156>{most * i / 10:g}&ndash;{most * (i + 1) / 10:g}</text>"
-                    f"<text x={i * 60 + 30} y={134 - height:.1f}>{count or ''}</text>")
+        bars.append(
+            f"<rect x={i * 60 + 6} y={140 - height:.1f} width=48 height={height:.1f} />"
+            f"<text x={i * 60 + 30} y=156>{most * i / 10:g}&ndash;{most * (i + 1) / 10:g}</text>"
+            f"<text x={i * 60 + 30} y={134 - height:.1f}>{count or ''}</text>"
+        )
     return f"<svg viewBox='0 0 600 165' role=img aria-label='points'>{''.join(bars)}</svg>"
 
 
@@ -196,14 +228,23 @@ def class_page(grades):
     points = [done.points for done in read]
     middle = statistics.median(points or [0])
     rows = "".join(
-        f"<tr><td class=name><a href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
+        f"<tr><td class=name><a "
+        f"href='./{urllib.parse.quote(done.name, errors='surrogateescape')}/report.html'>"
         f"{html.escape(course.one_line(done.name))}</a><small>{html.escape(done.remark)}</small>"
         f"<small>{html.escape(course.one_line('; '.join(done.notes)))}</small>"
-        + numbers(f"{done.points:g}", *points_of_tasks(done), f"{done.throughput.get('points', 0):g}",
-                  f"{done.extension_points:g}", f"{done.seconds:.0f}")
+        + numbers(
+            f"{done.points:g}",
+            *points_of_tasks(done),
+            f"{done.throughput.get('points', 0):g}",
+            f"{done.extension_points:g}",
+            f"{done.seconds:.0f}",
+        )
         for done in sorted(grades, key=lambda done: -done.points)
     )
-    heads = "".join(f"<th class=number>task {task.number}<small>of {task.points:g}</small>" for task in grades[0].graded)
+    heads = "".join(
+        f"<th class=number>task {task.number}<small>of {task.points:g}</small>"
+        for task in grades[0].graded
+    )
     tests = "".join(
         f"<tr><td>{html.escape(suite)}<td class=test>{html.escape(sentence.replace('_', ' '))}"
         f"<td class=number>{passed} of {len(read)}{report.meter(passed, len(read))}"
@@ -215,10 +256,13 @@ def class_page(grades):
     title = f"{len(read)} submissions{refused}, median {middle:g} of {most:g} points"
     body = (
         f"<h1>{title}</h1><h2>Points</h2>{histogram(points, most)}"
-        f"<div class=scrolls><table><tr><th>submission<th class=number>points<small>of {most:g}</small>{heads}"
-        f"<th class=number>throughput<small>of {trains:g}</small><th class=number>extensions<small>no part of it</small>"
+        f"<div class=scrolls><table><tr><th>submission<th class=number>points<small>of "
+        f"{most:g}</small>{heads}"
+        f"<th class=number>throughput<small>of {trains:g}</small><th "
+        f"class=number>extensions<small>no part of it</small>"
         f"<th class=number>seconds{rows}</table></div>"
         f"<h2>How many pass which test</h2><p>On every number of ranks; the hardest first.</p>"
-        f"<div class=scrolls><table><tr><th>suite<th>test<th class=number>pass<th class=bar>{tests}</table></div>"
+        f"<div class=scrolls><table><tr><th>suite<th>test<th class=number>pass<th "
+        f"class=bar>{tests}</table></div>"
     )
     return report.page(title, body, "wide")

@@ -1,5 +1,5 @@
-"""Compiles the .cpp files of a submission, each once, where headers lie and no secret; and looks at the objects
-(scripts/look.sh). An object serves every program that its task is in."""
+"""Compiles the .cpp files of a submission, each once, where headers lie and no secret; and looks at
+the objects (scripts/look.sh). An object serves every program that its task is in."""
 
 import concurrent.futures
 import dataclasses
@@ -23,13 +23,21 @@ OBJECTS = KEPT / "objects"
 MOST_KEPT = 1_000_000_000  # [bytes] of objects
 AT_A_TIME = 2
 LOOK = ROOT / "scripts" / "look.sh"
-TOO_MUCH, NO_TIME = "error: the compiler prints too much\n", "error: the time for compiling was over\n"
-ALL_TIME = "does not compile:\nerror: the files of this submission took longer to compile than all together may take"
+TOO_MUCH, NO_TIME = (
+    "error: the compiler prints too much\n",
+    "error: the time for compiling was over\n",
+)
+ALL_TIME = (
+    "does not compile:\nerror: the files of this submission took longer to compile than all "
+    "together may take"
+)
 NO_REASON = "does not build, and the compiler gives no reason"
 
 # What a machine does that is full or busy, whoever filled it.
-MACHINE = re.compile(r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
-                     r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory")
+MACHINE = re.compile(
+    r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
+    r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +52,18 @@ def commands():
     found = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
-        if ROOT / "tasks" in path.parents and "solutions/" not in entry["command"].replace(entry["file"], ""):
-            found.setdefault(path.relative_to(ROOT / "tasks").as_posix(), shlex.split(entry["command"]))
+        if ROOT / "tasks" in path.parents and "solutions/" not in entry["command"].replace(
+            entry["file"], ""
+        ):
+            found.setdefault(
+                path.relative_to(ROOT / "tasks").as_posix(), shlex.split(entry["command"])
+            )
     return found
 
 
 def command_of(name, folder, out):
-    """Compiles the file `name` of `folder`, which is like tasks/, into `out`. A file that the course does not
-    have is compiled as another of its task is."""
+    """Compiles the file `name` of `folder`, which is like tasks/, into `out`. A file that the
+    course does not have is compiled as another of its task is."""
     of_task = [other for other in commands() if other.split("/")[-2] == name.split("/")[-2]]
     neighbour = name if name in of_task else next(iter(of_task), None)
     if neighbour is None:
@@ -59,26 +71,42 @@ def command_of(name, folder, out):
     words = list(commands()[neighbour])
     words[words.index("-o") + 1] = str(out)
     words[words.index("-c") + 1] = str(ROOT / "tasks" / name)
-    return [word.replace(f"{ROOT}/tasks", str(folder)) for word in words if not word.startswith("-Werror")]
+    return [
+        word.replace(f"{ROOT}/tasks", str(folder))
+        for word in words
+        if not word.startswith("-Werror")
+    ]
 
 
 @functools.cache
 def read_by_compilers():
-    """Besides the system: the headers of common/, the precompiled header, LibTorch's headers, the compiler."""
+    """Besides the system: the headers of common/, the precompiled header, LibTorch's headers, the
+    compiler."""
     words = [word for command in commands().values() for word in command]
     named = {words[i + 1] for i, word in enumerate(words) if word == "-isystem"}
     compiler = pathlib.Path(words[0]).resolve()
-    seen = {ROOT / "common", ROOT / "cmake" / "pch.h", BUILD / "CMakeFiles" / "fsdp_memory.dir", *map(pathlib.Path, named),
-            compiler.parent.parent}
-    return sorted(path for path in seen if path.exists() and not str(path.resolve()).startswith(sandbox.SYSTEM))
+    seen = {
+        ROOT / "common",
+        ROOT / "cmake" / "pch.h",
+        BUILD / "CMakeFiles" / "fsdp_memory.dir",
+        *map(pathlib.Path, named),
+        compiler.parent.parent,
+    }
+    return sorted(
+        path
+        for path in seen
+        if path.exists() and not str(path.resolve()).startswith(sandbox.SYSTEM)
+    )
 
 
 @functools.cache
 def code():
-    """A hash of all that an object depends on besides the submission and its command. With another compiler or
-    LibTorch the precompiled header is another."""
+    """A hash of all that an object depends on besides the submission and its command. With another
+    compiler or LibTorch the precompiled header is another."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
-    made = [path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")]
+    made = [
+        path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")
+    ]
     return f"{course.digest(headers)} {made}"
 
 
@@ -99,10 +127,17 @@ def remove_old():
 
 
 def run_limited(command, seconds, cwd=None):
-    """The exit status and what it prints; None for the status if that is too much or takes too long."""
+    """The exit status and what it prints; None for the status if that is too much or takes too
+    long."""
     most = course.rubric()["limits"]["log_characters"]
-    with subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd,
-                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+    with subprocess.Popen(
+        session.bound(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=cwd,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
         with concurrent.futures.ThreadPoolExecutor(1) as reader:
             log = reader.submit(process.stdout.read, most)
             try:
@@ -118,13 +153,16 @@ def run_limited(command, seconds, cwd=None):
 
 
 def first_errors(log, places=()):
-    """Of a compiler's or linker's output, what a student can do something about. `places`: folder -> what is
-    shown for it."""
+    """Of a compiler's or linker's output, what a student can do something about. `places`: folder
+    -> what is shown for it."""
     shown = {}  # as a set that keeps their order
     for line in log.splitlines():
         if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
             continue
-        if re.search(r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol", line) or MACHINE.search(line):
+        if re.search(
+            r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol",
+            line,
+        ) or MACHINE.search(line):
             for place, name in (*places, (f"{BUILD}/", ""), (f"{ROOT}/", "")):
                 line = line.replace(place, name)
             shown[line[:2000]] = True
@@ -144,7 +182,9 @@ class Compiler:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         self.rejected, self.stopped, self.remarks = {}, {}, {}  # name -> sentences
-        self.left = course.rubric()["limits"]["submission_build_seconds"]  # [s] for all files together
+        self.left = course.rubric()["limits"][
+            "submission_build_seconds"
+        ]  # [s] for all files together
 
     def compile(self, names, on_step=None):
         """Afterwards `made` has all of these."""
@@ -173,10 +213,14 @@ class Compiler:
         started = time.monotonic()
         script = sandbox.make(self.job / f"compile_{number}.sh", sandbox.limits_of_compilers(),
                               [*read_by_compilers(), self.folder], out)
-        status, log = run_limited([script, *command_of(name, self.folder, made)], limits["build_seconds"])
+        status, log = run_limited(
+            [script, *command_of(name, self.folder, made)], limits["build_seconds"]
+        )
         self.left -= (time.monotonic() - started) / AT_A_TIME
         if status != 0 or not made.is_file() or made.is_symlink():
-            return Compiled(None, "does not compile:\n" + first_errors(log, [(str(self.folder), "tasks")]))
+            return Compiled(
+                None, "does not compile:\n" + first_errors(log, [(str(self.folder), "tasks")])
+            )
         OBJECTS.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}.part")
         shutil.copyfile(made, part)
@@ -194,15 +238,23 @@ class Compiler:
         if not paths:
             return
         script = sandbox.make(self.job / "look.sh", sandbox.limits_of_linkers(), [LOOK, folder])
-        status, log = run_limited([script, LOOK, *paths.values()], course.rubric()["limits"]["build_seconds"])
+        status, log = run_limited(
+            [script, LOOK, *paths.values()], course.rubric()["limits"]["build_seconds"]
+        )
         if status != 0:
-            log = "".join(f"rejected\ttasks/{name}\tcan't be looked at: {log[-300:]}\n" for name in names)
+            log = "".join(
+                f"rejected\ttasks/{name}\tcan't be looked at: {log[-300:]}\n" for name in names
+            )
         for line in log.splitlines():
             kind, _, rest = line.partition("\t")
             path, _, sentence = rest.partition("\t")
-            into = {"rejected": self.rejected, "stopped": self.stopped, "remark": self.remarks}.get(kind)
+            into = {"rejected": self.rejected, "stopped": self.stopped, "remark": self.remarks}.get(
+                kind
+            )
             if into is not None:
-                into.setdefault(path.removeprefix("tasks/"), []).append(f"{path} {course.one_line(sentence)}")
+                into.setdefault(path.removeprefix("tasks/"), []).append(
+                    f"{path} {course.one_line(sentence)}"
+                )
 
     def trouble(self, name, looked_at=True):
         """Why the file is not used, empty if it is."""
@@ -220,9 +272,13 @@ def require_that_compilers_run():
         made = pathlib.Path(folder) / "made"
         made.mkdir()
         name = next(iter(course.blank()))
-        script = sandbox.make(f"{folder}/compile", sandbox.limits_of_compilers(), read_by_compilers(), made)
+        script = sandbox.make(
+            f"{folder}/compile", sandbox.limits_of_compilers(), read_by_compilers(), made
+        )
         words = command_of(name, ROOT / "tasks", made / "empty.o")
         words[words.index("-c"):] = ["-x", "c++", "-c", "/dev/null"]
         status, log = run_limited([script, *words], course.rubric()["limits"]["build_seconds"])
         if not (made / "empty.o").exists():
-            raise Refused(f"the compiler does not work in the sandbox ({sandbox.best_mode()}): {log[-300:]}")
+            raise Refused(
+                f"the compiler does not work in the sandbox ({sandbox.best_mode()}): {log[-300:]}"
+            )

@@ -1,11 +1,20 @@
-"""The course as the grader needs it: course.toml, grading/rubric.toml and the first state of tasks/."""
+"""The course as the grader needs it: course.toml, grading/rubric.toml and the first state of
+tasks/."""
 
 import dataclasses
 import functools
 import hashlib
 import re
 
-from course.skeletons import ROOT, Refused, folder_of, folders_of, one_line, printable, tomllib  # noqa: F401
+from course.skeletons import (  # noqa: F401
+    ROOT,
+    Refused,
+    folder_of,
+    folders_of,
+    one_line,
+    printable,
+    tomllib,
+)
 
 BUILD = ROOT / "build" / "default"
 
@@ -57,8 +66,11 @@ def tasks():
         for p in task["problem"]:
             problem = Problem(p["number"], p["name"], p["points"], tuple(p["suites"]))
             (extensions if p.get("extension") else problems).append(problem)
-        files = tuple(path.relative_to(ROOT / "tasks").as_posix() for folder in folders_of(folder_of(task))
-                      for path in sorted((ROOT / "tasks" / folder).glob("*.cpp")))
+        files = tuple(
+            path.relative_to(ROOT / "tasks").as_posix()
+            for folder in folders_of(folder_of(task))
+            for path in sorted((ROOT / "tasks" / folder).glob("*.cpp"))
+        )
         found.append(Task(task["number"], task["name"], task["sentinel"], tuple(problems),
                           tuple(extensions), files))
     return tuple(found)
@@ -66,8 +78,11 @@ def tasks():
 
 def test_names(folder="."):
     """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
-    sources = " ".join(path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp")))
-    tests = r"\b(?:TEST(?:_[PF]|_IN_A_PROCESS)?|MULTI_RANK_TEST|(?:LASTING_)?MISUSE_TEST)\(\s*(\w+),\s*(\w+)"
+    sources = " ".join(
+        path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp"))
+    )
+    kinds = r"TEST(?:_[PF]|_IN_A_PROCESS)?|MULTI_RANK_TEST|(?:LASTING_)?MISUSE_TEST"
+    tests = rf"\b(?:{kinds})\(\s*(\w+),\s*(\w+)"
     return [".".join(found) for found in re.findall(tests, sources)]
 
 
@@ -77,7 +92,8 @@ def rubric():
 
 
 def task_files(folder):
-    """Path in tasks/ -> content, of the .cpp file of every task, from another folder of that form."""
+    """Path in tasks/ -> content, of the .cpp file of every task, from another folder of that
+    form."""
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 

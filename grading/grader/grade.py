@@ -9,7 +9,10 @@ from grader.course import BUILD, Refused
 from grader.programs import BASES, EARLIER, Builder, all_programs, build
 
 KINDS = ("tests", "hidden")
-HELD = "not run: no point of this task counts before its sentinel passes, which is one of its usual tests"
+HELD = (
+    "not run: no point of this task counts before its sentinel passes, which is one of its usual "
+    "tests"
+)
 
 
 @dataclasses.dataclass
@@ -26,7 +29,8 @@ class Grade:
     seconds: float = 0  # by the clock on the wall, until now
     usual_seconds: float = 0  # without those in which hidden cases ran
     known: int = 0  # results that were known from an earlier run
-    notes: tuple = ()  # for the instructor: what the look at the compiled code has found and costs nothing
+    # For the instructor: what the look at the compiled code has found and costs nothing.
+    notes: tuple = ()
     complete: bool = False
     seed: str = ""  # of the hidden cases
     tasks: tuple = ()  # the numbers of those that are graded; all of them if it is empty
@@ -64,7 +68,11 @@ class Grade:
             for why in best.reasons if best and best.why else ():
                 words = why.removeprefix("is not run: ").splitlines()
                 kind = "refused" if why.startswith("is not run: ") else words.pop(0).rstrip(":")
-                if EARLIER in why and 1 < task.number and any(told.startswith("task") for told in found):
+                if (
+                    EARLIER in why
+                    and 1 < task.number
+                    and any(told.startswith("task") for told in found)
+                ):
                     continue  # it is told of the earlier task
                 found.append(f"task {task.number} {kind}: {' '.join(words)}".rstrip(": "))
         return course.one_line("; ".join(dict.fromkeys(found)))
@@ -72,7 +80,12 @@ class Grade:
     @property
     def extensions(self):
         """(Problem, points) of each extension, which count in no sum of the course."""
-        return [found for task in course.tasks() if self.best(task) for found in self.best(task).extensions]
+        return [
+            found
+            for task in course.tasks()
+            if self.best(task)
+            for found in self.best(task).extensions
+        ]
 
     @property
     def extension_points(self):
@@ -93,16 +106,21 @@ def most_usual_points(grade=None):
 
 
 def most_extension_points(grade=None):
-    return sum(problem.points for task in (grade or Grade("")).graded for problem in task.extensions)
+    return sum(
+        problem.points for task in (grade or Grade("")).graded for problem in task.extensions
+    )
 
 
 def prepare(only=None):
     """Builds what is the grader's own: for the tasks with these numbers, or all."""
     changed = list(skeletons.differences(skeletons.delivered()))
     if changed:
-        raise Refused(f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy")
+        raise Refused(
+            f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy"
+        )
     numbers = only or [task.number for task in course.tasks()]
-    # The judges have the tests, and the reference's libraries are what is linked below a student's task.
+    # The judges have the tests, and the reference's libraries are what is linked below a student's
+    # task.
     below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else []
     below += ["reference_train"] if course.tasks()[-1].number in numbers else []
     build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
@@ -113,8 +131,8 @@ def prepare(only=None):
 
 
 def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
-    """Yields (program, kind, result, whether it was known) of each program of `wanted`: first what is known, then
-    what it builds and runs. Calls on_step("3/25") as it compiles."""
+    """Yields (program, kind, result, whether it was known) of each program of `wanted`: first what
+    is known, then what it builds and runs. Calls on_step("3/25") as it compiles."""
     seeds, patience = {"tests": "", "hidden": seed}, run.Patience()
     missing, held = [], set()  # programs of whose hidden cases no point counts
     for program in wanted:
@@ -155,12 +173,18 @@ def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
 
 def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: None, only=None,
           looked_at=True, on_step=None):
-    """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever more is
-    known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that the look rejects is not run.
-    `on_step`: as of results()."""
+    """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever
+    more is known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that the
+    look rejects is not run. `on_step`: as of results()."""
     started, hidden = time.monotonic(), 0
-    done = Grade(name, missing=submission.missing, ignored=submission.ignored, changed=submission.changed, seed=seed,
-                 tasks=tuple(only or ()))
+    done = Grade(
+        name,
+        missing=submission.missing,
+        ignored=submission.ignored,
+        changed=submission.changed,
+        seed=seed,
+        tasks=tuple(only or ()),
+    )
     notes = {}  # as a set that keeps their order
     builder = Builder(submission, job, looked_at)
     found = {}  # (base, task number) -> kind -> Result

@@ -26,8 +26,9 @@ ISOLATE = ROOT / "cmake" / "isolate.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The tests of a task, over the student's own tasks before it or over the reference ones. Of task 1
-    there is one: nothing comes before it. Of the last task over the student's own, also `fsdp train`."""
+    """The tests of a task, over the student's own tasks before it or over the reference ones. Of
+    task 1 there is one: nothing comes before it. Of the last task over the student's own, also
+    `fsdp train`."""
 
     task: course.Task
     base: str  # own or reference
@@ -41,7 +42,9 @@ class Program:
     @property
     def target(self):
         """The build's program that is like this one, over the blank tasks."""
-        return f"{self.stack}_train" if self.trains else f"{self.stack}_task{self.task.number}_tests"
+        return (
+            f"{self.stack}_train" if self.trains else f"{self.stack}_task{self.task.number}_tests"
+        )
 
     @property
     def own_object(self):
@@ -61,7 +64,12 @@ class Program:
 
 
 def all_programs():
-    return [Program(task, base) for task in course.tasks() for base in BASES if base == "own" or task.number > 1]
+    return [
+        Program(task, base)
+        for task in course.tasks()
+        for base in BASES
+        if base == "own" or task.number > 1
+    ]
 
 
 def training_program():
@@ -73,10 +81,23 @@ def code(program):
     """A hash of everything that a program and its result depend on besides the submission."""
     tasks = course.tasks()[: program.task.number]
     given = course.tasks() if program.trains else tasks[:-1] if program.base == "reference" else []
-    names = ["CMakeLists.txt", "cmake", "common", "trainer", "course.toml", "programs", "tasks", "scripts/look.sh",
-             "grading/rubric.toml", *(f"tests/{task.folder}" for task in tasks),  # a later task's include an earlier one's
-             *(f"solutions/{folder}" for task in given for folder in task.folders),
-             *(f"grading/grader/{name}.py" for name in ("compiling", "programs", "run", "sandbox", "throughput"))]
+    names = [
+        "CMakeLists.txt",
+        "cmake",
+        "common",
+        "trainer",
+        "course.toml",
+        "programs",
+        "tasks",
+        "scripts/look.sh",
+        "grading/rubric.toml",
+        *(f"tests/{task.folder}" for task in tasks),  # a later task's include an earlier one's
+        *(f"solutions/{folder}" for task in given for folder in task.folders),
+        *(
+            f"grading/grader/{name}.py"
+            for name in ("compiling", "programs", "run", "sandbox", "throughput")
+        ),
+    ]
     files = []
     for path in (ROOT / name for name in names):
         found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
@@ -86,18 +107,24 @@ def code(program):
 
 def build(*targets):
     """What is the grader's own, with the build's progress and errors on standard error."""
-    if subprocess.run([ROOT / "fsdp", "build", *targets], stdout=subprocess.DEVNULL).returncode != 0:
+    if (
+        subprocess.run([ROOT / "fsdp", "build", *targets], stdout=subprocess.DEVNULL).returncode
+        != 0
+    ):
         raise Refused("the grader's own programs do not build; grade from a clean copy")
 
 
 @contextlib.contextmanager
 def new_job():
-    """A folder for what is made of one submission, which ends with the job. Removes those of graders that were
-    killed."""
+    """A folder for what is made of one submission, which ends with the job. Removes those of
+    graders that were killed."""
     for folder in (KEPT, JOBS):
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     for left in JOBS.iterdir():
-        with contextlib.suppress(OSError), open(left / "lock") as lock:  # held by its grader, if that runs
+        with (
+            contextlib.suppress(OSError),
+            open(left / "lock") as lock,
+        ):  # held by its grader, if that runs
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
     folder = pathlib.Path(tempfile.mkdtemp(dir=JOBS))
@@ -113,23 +140,38 @@ def new_job():
 @functools.cache
 def command_for(target):
     """The last command by which the build makes the target."""
-    listed = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "-s", target], capture_output=True, text=True)
+    listed = subprocess.run(
+        ["ninja", "-C", BUILD, "-t", "commands", "-s", target], capture_output=True, text=True
+    )
     lines = [line for line in listed.stdout.splitlines() if line]
     if listed.returncode != 0 or not lines:
-        raise Refused(f"the grader's build does not work ({listed.stderr.strip()[:200]}): delete {BUILD} and grade again")
+        raise Refused(
+            f"the grader's build does not work ({listed.stderr.strip()[:200]}): delete {BUILD} "
+            f"and grade again"
+        )
     return lines[-1]
 
 
 def link_command(program, objects, folder, guarded=True):
-    """Makes `folder`/program of the objects, where the build would make the target of its own. `guarded`: what ends
-    a rank if it runs (scripts/look.sh) is replaced."""
+    """Makes `folder`/program of the objects, where the build would make the target of its own.
+    `guarded`: what ends a rank if it runs (scripts/look.sh) is replaced."""
     own = f"{folder}/own.o"
     isolate = shlex.split(command_for(program.own_object))
     if isolate.count("--") != 2 or str(ISOLATE) not in isolate:
-        raise Refused(f"{program.own_object} is not made by {ISOLATE.name}: {shlex.join(isolate)[:200]}")
+        raise Refused(
+            f"{program.own_object} is not made by {ISOLATE.name}: {shlex.join(isolate)[:200]}"
+        )
     first, end = isolate.index(str(ISOLATE)) + 2, isolate.index("--")
     callers, libraries = isolate[first:end], isolate[isolate.index("--", end + 1):]
-    words = [str(ISOLATE), *([] if guarded else ["--unguarded"]), own, *callers, "--", *map(str, objects), *libraries]
+    words = [
+        str(ISOLATE),
+        *([] if guarded else ["--unguarded"]),
+        own,
+        *callers,
+        "--",
+        *map(str, objects),
+        *libraries,
+    ]
     link = command_for(f"bin/{program.target}")
     link = re.sub(rf"\S*{re.escape(program.own_object)}(?=\s)", lambda _: shlex.quote(own), link)
     link = link.replace(f"-o bin/{program.target}", f"-o {shlex.quote(f'{folder}/program')}")
@@ -156,12 +198,18 @@ class Builder:
     def compile(self, wanted, on_step=None):
         """All that the programs are made of."""
         tasks = {task.number: task for program in wanted for task in program.tasks}
-        self.compiler.compile([name for number in sorted(tasks) for name in self.submission.sources(tasks[number])],
-                              on_step)
+        self.compiler.compile(
+            [name for number in sorted(tasks) for name in self.submission.sources(tasks[number])],
+            on_step,
+        )
 
     @functools.cached_property
     def without_extensions(self):
-        kept = {name: content for name, content in self.submission.files.items() if not is_extension(name)}
+        kept = {
+            name: content
+            for name, content in self.submission.files.items()
+            if not is_extension(name)
+        }
         return Compiler(completed(kept), self.job / "without_extensions")
 
     def notes(self, tasks):
@@ -172,7 +220,11 @@ class Builder:
 
     def stopped(self, task):
         """Of the task: what ends a rank if it runs. If a test fails, the student reads it."""
-        return [sentence for name in self.submission.sources(task) for sentence in self.compiler.stopped.get(name, ())]
+        return [
+            sentence
+            for name in self.submission.sources(task)
+            for sentence in self.compiler.stopped.get(name, ())
+        ]
 
     def trouble(self, names):
         """Of those of the files that are not used: why, each reason once."""
@@ -180,8 +232,8 @@ class Builder:
         return "\n".join(dict.fromkeys(filter(None, found)))
 
     def build(self, program):
-        """Requires that it was compiled. No task depends on extensions: a program that can't be had with them is
-        built without. It stays until the job ends."""
+        """Requires that it was compiled. No task depends on extensions: a program that can't be had
+        with them is built without. It stays until the job ends."""
         names = [name for task in program.tasks for name in self.submission.sources(task)]
         own = [name for name in names if not is_extension(name)]
         for task in reversed(program.tasks):
@@ -191,12 +243,21 @@ class Builder:
             if why:
                 return Built(None, why)
         left_out = self.trouble(filter(is_extension, names))
-        built = Built() if left_out else self.link(program, {name: self.compiler.made[name].path for name in names})
+        built = (
+            Built()
+            if left_out
+            else self.link(program, {name: self.compiler.made[name].path for name in names})
+        )
         has_any = any(is_extension(name) and name not in self.submission.missing for name in names)
         if built.path or MACHINE.search(built.why) or not has_any:
             return built
-        blank = [name for name in course.blank() if is_extension(name) and name.rpartition("/")[0] in
-                 {folder for task in program.tasks for folder in task.folders}]
+        blank = [
+            name
+            for name in course.blank()
+            if is_extension(name)
+            and name.rpartition("/")[0]
+            in {folder for task in program.tasks for folder in task.folders}
+        ]
         self.without_extensions.compile(blank)
         objects = {name: self.compiler.made[name].path for name in own}
         objects |= {name: self.without_extensions.made[name].path for name in blank}
@@ -205,15 +266,27 @@ class Builder:
             built if built.why else again)
 
     def link(self, program, objects):
-        """In a sandbox, which reads the tests' objects and the course's libraries. No other user may read these."""
+        """In a sandbox, which reads the tests' objects and the course's libraries. No other user
+        may read these."""
         self.count += 1
         folder = self.job / f"program{self.count}"
         folder.mkdir()
         folder.chmod(0o755)
-        headers = [ROOT / "tasks" / name for task in program.tasks for name in task.folders if (ROOT / "tasks" / name).is_dir()]
+        headers = [
+            ROOT / "tasks" / name
+            for task in program.tasks
+            for name in task.folders
+            if (ROOT / "tasks" / name).is_dir()
+        ]
         seen = [BUILD, ISOLATE, LOOK, *headers, *objects.values(), *sandbox.libraries()]
-        script = sandbox.make(self.job / f"link{self.count}.sh", sandbox.limits_of_linkers(), seen, folder, BUILD,
-                              as_grader=True)
+        script = sandbox.make(
+            self.job / f"link{self.count}.sh",
+            sandbox.limits_of_linkers(),
+            seen,
+            folder,
+            BUILD,
+            as_grader=True,
+        )
         links = []  # which isolate.sh knows the tasks by
         for name, path in objects.items():
             links.append(folder / "tasks" / f"{name}.o")

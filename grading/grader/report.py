@@ -11,8 +11,11 @@ BASE_NAMES = {
     "own": "your own tasks before it",
     "reference": "the reference solutions of the tasks before it",
 }
-TWICE = ("Each task but the first was graded twice. The better result counts, once for the usual tests and once for "
-         "the hidden cases:")
+TWICE = (
+    "Each task but the first was graded twice. The better result counts, once for the usual tests "
+    "and once for "
+    "the hidden cases:"
+)
 
 
 def counts_text(counts):
@@ -54,9 +57,17 @@ def most_shown_points(grade):
 
 def entry(name, number, points, output, visibility, tags=()):
     score, most = points
-    return {"name": name, **({"number": number} if number else {}), "score": score, "max_score": most,
-            "status": "passed" if score == most else "failed", "output": output, "output_format": "text",
-            "tags": list(tags), "visibility": visibility}
+    return {
+        "name": name,
+        **({"number": number} if number else {}),
+        "score": score,
+        "max_score": most,
+        "status": "passed" if score == most else "failed",
+        "output": output,
+        "output_format": "text",
+        "tags": list(tags),
+        "visibility": visibility,
+    }
 
 
 def of_problem(task_score, problem_score):
@@ -64,10 +75,15 @@ def of_problem(task_score, problem_score):
     problem = problem_score.problem
     visibility = course.rubric()["visibility"]
     task = f"task {task_score.task.number}"
-    head, hidden_head = (f"graded over {BASE_NAMES[base]}" for base in (task_score.base, task_score.base_of_hidden))
+    head, hidden_head = (
+        f"graded over {BASE_NAMES[base]}" for base in (task_score.base, task_score.base_of_hidden)
+    )
     remark = f"\n{task_score.remark}" if task_score.remark else ""
-    others = "".join(f"\n\n{why}" for why in task_score.reasons if task_score.why and why != task_score.why)
-    usual = f"{head}: {counts_text(problem_score.counts['tests'])}{remark}\n\n{problem_score.text}{others}"
+    others = "".join(
+        f"\n\n{why}" for why in task_score.reasons if task_score.why and why != task_score.why
+    )
+    counts = counts_text(problem_score.counts["tests"])
+    usual = f"{head}: {counts}{remark}\n\n{problem_score.text}{others}"
     hidden = (
         f"{hidden_head}: {counts_text(problem_score.counts['hidden'])}{remark}\n"
         "These are the same tests with other numbers of ranks, sizes and values.\n\n"
@@ -76,8 +92,14 @@ def of_problem(task_score, problem_score):
     name = f"{problem.number} {problem.name}"
     points = problem_score.points
     yield entry(name, problem.number, points["tests"], usual.strip(), visibility["tests"], [task])
-    yield entry(f"{name}, hidden cases", problem.number, points["hidden"], hidden.strip(), visibility["hidden"],
-                [task, "hidden"])
+    yield entry(
+        f"{name}, hidden cases",
+        problem.number,
+        points["hidden"],
+        hidden.strip(),
+        visibility["hidden"],
+        [task, "hidden"],
+    )
 
 
 def waiting(grade):
@@ -100,25 +122,43 @@ def of_throughput(grade):
 
 def of_extensions(grade):
     """An entry without points: what it tells counts in no sum."""
-    not_begun = {number for task in grade.graded if grade.best(task) for number in grade.best(task).not_begun}
-    lines = [f"{p.number} {p.name}: " + ("not begun" if p.number in not_begun else f"{points:g} of {p.points:g}")
-             for p, points in grade.extensions]
+    not_begun = {
+        number for task in grade.graded if grade.best(task) for number in grade.best(task).not_begun
+    }
+    lines = [
+        f"{p.number} {p.name}: "
+        + ("not begun" if p.number in not_begun else f"{points:g} of {p.points:g}")
+        for p, points in grade.extensions
+    ]
     earned = f"{grade.extension_points:g} of {most_extension_points(grade):g} points"
     head = f"{earned}, which are not part of the grade"
-    left_out = dict.fromkeys(score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out)
+    left_out = dict.fromkeys(
+        score.left_out for score in map(grade.best, course.tasks()) if score and score.left_out
+    )
     if left_out:
-        lines += ["", "The tasks were graded as if these extensions had not been handed in:", *left_out]
+        lines += [
+            "",
+            "The tasks were graded as if these extensions had not been handed in:",
+            *left_out,
+        ]
     return {"name": "extensions", "output": "\n".join([head, *lines]), "output_format": "text",
             "visibility": "visible"}
 
 
 def of_notes(grade):
     """An entry that students do not see: the seed, and what may be read in the code."""
-    lines = [f"To grade again with the same hidden cases: --seed {grade.seed}"] if grade.seed else []
+    lines = (
+        [f"To grade again with the same hidden cases: --seed {grade.seed}"] if grade.seed else []
+    )
     if grade.notes:
         lines += ["It costs nothing, and may be read in the code:", *grade.notes]
     if lines:
-        yield {"name": "for the instructor", "output": "\n".join(lines), "output_format": "text", "visibility": "hidden"}
+        yield {
+            "name": "for the instructor",
+            "output": "\n".join(lines),
+            "output_format": "text",
+            "visibility": "hidden",
+        }
 
 
 def leaderboard(grade):
@@ -141,12 +181,22 @@ def remarks(grade):
         lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:
         lines.append("The grader stopped early. This is what it knew by then.")
-    for names, what in ((grade.missing, "Not handed in, so graded as delivered"),
-                        (grade.changed, "Graded with the course's own copies of these headers, which yours differ from"),
-                        (grade.ignored, "Not compiled, as ./fsdp check does not compile them either: move what is in "
-                                        "them into a .cpp file of a task's folder")):
+    for names, what in (
+        (grade.missing, "Not handed in, so graded as delivered"),
+        (
+            grade.changed,
+            "Graded with the course's own copies of these headers, which yours differ from",
+        ),
+        (
+            grade.ignored,
+            "Not compiled, as ./fsdp check does not compile them either: move what is in "
+            "them into a .cpp file of a task's folder",
+        ),
+    ):
         if names:
-            shown = ", ".join(name[:100] for name in names[:20]) + (", ..." if len(names) > 20 else "")
+            shown = ", ".join(name[:100] for name in names[:20]) + (
+                ", ..." if len(names) > 20 else ""
+            )
             lines.append(f"{what}: {course.one_line(shown)}.")
     return [*lines, TWICE] if grade.scores else lines
 
@@ -165,8 +215,17 @@ def gradescope(grade):
         for problem in best.problems if best else ():
             tests.extend(of_problem(best, problem))
         if best is None:
-            tests.extend(entry(f"{p.number} {p.name}", p.number, (0, p.points), waiting(grade), "visible",
-                               [f"task {task.number}"]) for p in task.problems)
+            tests.extend(
+                entry(
+                    f"{p.number} {p.name}",
+                    p.number,
+                    (0, p.points),
+                    waiting(grade),
+                    "visible",
+                    [f"task {task.number}"],
+                )
+                for p in task.problems
+            )
     if grade.trains:
         tests.append(of_throughput(grade))
     score = round(sum(test["score"] for test in tests), 2)
@@ -194,18 +253,23 @@ def write_results(path, grade):
 STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --back: #fff; --line: #d8dee4; --box: #f3f5f7;
   --full: #17692c; --part: #8a5a00; --none: #a3201d; --link: #0a58a6; --bar: #4878a8 }
-@media (prefers-color-scheme: dark) { :root { --text: #dde2e8; --back: #14171a; --line: #343b43; --box: #1d2226;
+@media (prefers-color-scheme: dark) { :root {
+  --text: #dde2e8; --back: #14171a; --line: #343b43; --box: #1d2226;
   --full: #6fd08c; --part: #e5b567; --none: #f0857f; --link: #7fb8f0; --bar: #6f9fd0 } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: var(--text); background: var(--back); overflow-wrap: anywhere }
 h1 { font-size: 1.6rem; line-height: 1.25 } a { color: var(--link) } small { display: block }
 table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left;
   border-bottom: 1px solid var(--line); vertical-align: top }
-.number { text-align: right; white-space: nowrap } .task th { padding-top: 1.2rem } .task small { font-weight: normal }
+.number { text-align: right; white-space: nowrap } .task th { padding-top: 1.2rem }
+.task small { font-weight: normal }
 pre { white-space: pre-wrap; background: var(--box); padding: .7rem; font-size: 13px }
-.full { color: var(--full) } .part { color: var(--part) } .none { color: var(--none) } meter { width: 8rem }
-svg rect { fill: var(--bar) } svg { max-width: 48rem } svg text { font-size: 10px; text-anchor: middle; fill: currentColor }
-.wide { max-width: 80rem } .scrolls { overflow-x: auto; overflow-wrap: normal } .name, .test { min-width: 9rem }
+.full { color: var(--full) } .part { color: var(--part) } .none { color: var(--none) }
+meter { width: 8rem }
+svg rect { fill: var(--bar) } svg { max-width: 48rem }
+svg text { font-size: 10px; text-anchor: middle; fill: currentColor }
+.wide { max-width: 80rem } .scrolls { overflow-x: auto; overflow-wrap: normal }
+.name, .test { min-width: 9rem }
 .name, .test { overflow-wrap: anywhere }
 @media (max-width: 40rem) { .bar { display: none } td, th { padding: .25rem .4rem } }
 """
@@ -214,7 +278,8 @@ svg rect { fill: var(--bar) } svg { max-width: 48rem } svg text { font-size: 10p
 def page(title, body, kind=""):
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style><body class='{kind}'>{body}</html>\n"
+        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style><body "
+        f"class='{kind}'>{body}</html>\n"
     )
 
 
@@ -228,15 +293,22 @@ def row(test):
     kind = "full" if score == most else "part" if score else "none"
     details = ""
     if kind != "full" and test["output"]:
-        details = (f"<tr><td colspan=3><details><summary>why not all of {html.escape(test['name'].split()[0])}</summary>"
-                   f"<pre>{html.escape(test['output'])}</pre></details>")
+        details = (
+            f"<tr><td colspan=3><details><summary>why not all of "
+            f"{html.escape(test['name'].split()[0])}</summary>"
+            f"<pre>{html.escape(test['output'])}</pre></details>"
+        )
     return (f"<tr><td>{html.escape(test['name'])}<td class='number {kind}'>{score:g} of {most:g}"
             f"{meter(score, most)}{details}")
 
 
 def of_task(grade, task, tests):
     """The rows of a task: its points, and those of its problems that may be shown."""
-    bases = f"<small>{html.escape(bases_text(grade, task))}</small>" if grade.best(task) and task.number > 1 else ""
+    bases = (
+        f"<small>{html.escape(bases_text(grade, task))}</small>"
+        if grade.best(task) and task.number > 1
+        else ""
+    )
     score, most = (round(sum(test[name] for test in tests), 2) for name in ("score", "max_score"))
     return (f"<tr class=task><th>task {task.number} {html.escape(task.name)}{bases}"
             f"<th class=number>{score:g} of {most:g}<th class=bar>{''.join(map(row, tests))}")
@@ -247,7 +319,11 @@ def student_page(grade):
     graded = [test for test in results["tests"] if "score" in test]
     throughput = graded.pop() if grade.trains else None
     extensions = of_extensions(grade)
-    points = "not graded" if grade.refused else f"{shown_points(grade):g} of {most_shown_points(grade):g} points"
+    points = (
+        "not graded"
+        if grade.refused
+        else f"{shown_points(grade):g} of {most_shown_points(grade):g} points"
+    )
     title = f"{course.one_line(grade.name)}: {points}"
     body = f"<h1>{html.escape(title)}</h1>"
     body += "".join(f"<p>{html.escape(line)}" for line in remarks(grade))
@@ -255,7 +331,9 @@ def student_page(grade):
         rows = ""
         for task in grade.graded:
             of_it = [test for test in graded if f"task {task.number}" in test["tags"]]
-            rows += of_task(grade, task, [test for test in of_it if test["visibility"] == "visible"])
+            rows += of_task(
+                grade, task, [test for test in of_it if test["visibility"] == "visible"]
+            )
         if throughput and throughput["visibility"] == "visible":
             rows += f"<tr class=task><th>training<th class=number><th class=bar>{row(throughput)}"
         body += f"<table><tr><th>problem<th class=number>points<th class=bar>{rows}</table>"

@@ -26,8 +26,10 @@ class Result:
     problems: dict = dataclasses.field(default_factory=dict)  # number -> as `check --json` has it
     sentinel_fails: bool = False
     left_out: str = ""  # why extensions were not in the program
-    notes: list = dataclasses.field(default_factory=list)  # of the look at the task's code, for the instructor
-    stopped: list = dataclasses.field(default_factory=list)  # of this look: what ends a rank if it runs
+    # Of the look at the task's code, for the instructor.
+    notes: list = dataclasses.field(default_factory=list)
+    # Of this look: what ends a rank if it runs.
+    stopped: list = dataclasses.field(default_factory=list)
     cut_short: bool = False  # because of other programs: another time more tests would run
 
 
@@ -45,9 +47,17 @@ def kept(key, seed):
 
 def is_of_the_machine(result):
     """Whether the machine may be to blame, as another submission may have filled it."""
-    reasons = [result.why, result.left_out, *(test.get("text") or test.get("why", "") for test in result.tests)]
-    return any(reason.startswith("gave no result") or compiling.NO_REASON in reason or compiling.MACHINE.search(reason)
-               for reason in reasons)
+    reasons = [
+        result.why,
+        result.left_out,
+        *(test.get("text") or test.get("why", "") for test in result.tests),
+    ]
+    return any(
+        reason.startswith("gave no result")
+        or compiling.NO_REASON in reason
+        or compiling.MACHINE.search(reason)
+        for reason in reasons
+    )
 
 
 def keep(key, seed, result):
@@ -65,13 +75,16 @@ def shortened(entry, name):
 
 
 def read_result(path, task, seconds):
-    """The result of the task from the file that `check --json` has written, the grader's own program."""
+    """The result of the task from the file that `check --json` has written, the grader's own
+    program."""
     try:
         if (size := os.path.getsize(path)) > MOST_RESULT:
             raise ValueError(f"it has {size} bytes")
         found = json.loads(pathlib.Path(path).read_text(errors="replace"))
         tests = [shortened(test, "text") for test in found["tests"]]
-        problems = {problem["number"]: shortened(problem, "explanation") for problem in found["problems"]}
+        problems = {
+            problem["number"]: shortened(problem, "explanation") for problem in found["problems"]
+        }
         return Result(tests, "", seconds, problems, task.number in found["sentinel_fails"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Result([], f"gave no result: what check wrote is none: {error}", seconds)
@@ -80,9 +93,18 @@ def read_result(path, task, seconds):
 def run(command, environment, seconds, folder=None):
     """The exit status, None if the program took longer than that; and what it printed. What it has
     started ends with it."""
-    with tempfile.TemporaryFile() as printed:  # not a pipe: of a file, graded code writes `file_bytes` at most
-        process = subprocess.Popen(session.bound(command), stdin=subprocess.DEVNULL, stdout=printed,
-                                   stderr=printed, env=environment, cwd=folder, start_new_session=True)
+    with (
+        tempfile.TemporaryFile() as printed
+    ):  # not a pipe: of a file, graded code writes `file_bytes` at most
+        process = subprocess.Popen(
+            session.bound(command),
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -96,10 +118,14 @@ def run(command, environment, seconds, folder=None):
 
 def sandboxed(path, script):
     """Makes `script`, which runs the program in the sandbox."""
-    return sandbox.make(script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path])
+    return sandbox.make(
+        script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path]
+    )
 
 
-LOST = re.compile(r"was still running at the time limit|did not report within \d+ s|CommunicatorOptions::timeout")
+LOST = re.compile(
+    r"was still running at the time limit|did not report within \d+ s|CommunicatorOptions::timeout"
+)
 NOT_RUN = re.compile(r"not run: earlier runs of this (task|problem) did not end")
 
 
@@ -111,8 +137,9 @@ def lost_seconds(result):
 
 
 class Patience:
-    """What is left of the time that the tests of one submission may lose by not ending or failing. Once they have lost
-    `lost_seconds`, a program of tests ends when it has lost `lost_seconds_at_last`."""
+    """What is left of the time that the tests of one submission may lose by not ending or failing.
+    Once they have lost `lost_seconds`, a program of tests ends when it has lost
+    `lost_seconds_at_last`."""
 
     def __init__(self):
         self.lost, self.failing = 0, 0.0
@@ -120,18 +147,25 @@ class Patience:
     def of_next(self):
         """[s] that the next program may lose."""
         limits = rubric()["limits"]
-        return limits["task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"]
+        return limits[
+            "task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"
+        ]
 
     def is_over(self):
         return self.failing >= rubric()["limits"]["failing_seconds"]
 
     def add(self, result):
         self.lost += lost_seconds(result)
-        passed = bool(result.tests) and all(test.get("outcome") == "passed" for test in result.tests)
+        passed = bool(result.tests) and all(
+            test.get("outcome") == "passed" for test in result.tests
+        )
         self.failing += 0 if passed else result.seconds
 
 
-OVER = "not run: the tests of this submission that fail have taken too long; grade again, what is known is kept"
+OVER = (
+    "not run: the tests of this submission that fail have taken too long; grade again, what is "
+    "known is kept"
+)
 
 
 def run_tests(path, task, seed, patience=None):
@@ -143,7 +177,8 @@ def run_tests(path, task, seed, patience=None):
         return Result([], OVER, cut_short=True)
     at_most = patience.of_next()
     script = sandboxed(path, path.with_name("run.sh"))
-    # The judge takes spaces for the ends of words, so the script is named from the folder that it is in.
+    # The judge takes spaces for the ends of words, so the script is named from the folder that it
+    # is in.
     environment = {**os.environ, "FSDP_ROOT": str(ROOT), "FSDP_RANKS_OF": f"./{script.name}"}
     environment.pop("FSDP_TEST_SEED", None)  # of the shell in which somebody has tried hidden cases
     environment["FSDP_MOST_LOST_SECONDS"] = str(at_most)

@@ -1,6 +1,6 @@
-"""Where graded code is compiled, linked and run. A sandbox is a script that runs a program with what it may
-do here at most, in the first of three modes that works: `namespaces` (bubblewrap), `user` (root without
-namespaces: another user with limits) or `limits` (limits alone)."""
+"""Where graded code is compiled, linked and run. A sandbox is a script that runs a program with
+what it may do here at most, in the first of three modes that works: `namespaces` (bubblewrap),
+`user` (root without namespaces: another user with limits) or `limits` (limits alone)."""
 
 import dataclasses
 import functools
@@ -19,7 +19,8 @@ import tempfile
 from grader import call_filter
 from grader.course import BUILD, ROOT, Refused, rubric
 
-KEPT = ROOT / ".grades"  # results, objects and running jobs: not in build/, which a moved folder makes anew
+# Results, objects and running jobs: not in build/, which a moved folder makes anew.
+KEPT = ROOT / ".grades"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 OF_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "hosts", "nsswitch.conf")
 # Above the numbers that systemd, containers and directories give to users.
@@ -30,7 +31,9 @@ given = set()  # of these, to the sandboxes of this grader
 def has_processes(user):
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and re.search(rf"(?m)^Uid:.*\t{user}\b", (entry / "status").read_text()):
+            if entry.name.isdigit() and re.search(
+                rf"(?m)^Uid:.*\t{user}\b", (entry / "status").read_text()
+            ):
                 return True
         except OSError:  # it has ended
             continue
@@ -59,13 +62,22 @@ class Limits:
 
     options: tuple
     scratch: int  # [bytes]
-    devices: bool = True  # whether it sees /dev and /proc; a compiler could wait for ever for what is read from there
+    # Whether it sees /dev and /proc; a compiler could wait for ever for what is read from there.
+    devices: bool = True
 
 
 def limits_of_runs():
     limits = rubric()["limits"]
-    return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['file_bytes']}",
-                   f"--data={limits['memory_bytes']}", "--core=0", "--nofile=1024"), limits["file_bytes"])
+    return Limits(
+        (
+            f"--nproc={limits['processes']}",
+            f"--fsize={limits['file_bytes']}",
+            f"--data={limits['memory_bytes']}",
+            "--core=0",
+            "--nofile=1024",
+        ),
+        limits["file_bytes"],
+    )
 
 
 def limits_of_linkers():
@@ -74,16 +86,25 @@ def limits_of_linkers():
 
 def limits_of_compilers():
     limits = rubric()["limits"]
-    return Limits((f"--nproc={limits['processes']}", f"--fsize={limits['object_bytes']}",
-                   f"--as={limits['compiler_bytes']}", f"--cpu={limits['compiler_seconds']}", "--core=0"),
-                  limits["object_bytes"], devices=False)
+    return Limits(
+        (
+            f"--nproc={limits['processes']}",
+            f"--fsize={limits['object_bytes']}",
+            f"--as={limits['compiler_bytes']}",
+            f"--cpu={limits['compiler_seconds']}",
+            "--core=0",
+        ),
+        limits["object_bytes"],
+        devices=False,
+    )
 
 
 def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(), as_grader=False):
-    """Writes `script`, which runs the words `program` and then its own arguments under these limits. In
-    `namespaces` this reads the system's folders and `seen`, files and folders; it changes nothing but `writes`, a
-    folder, and scratch folders. It starts in `folder`, otherwise in /tmp. Returns the script's path. `as_grader`:
-    it runs as the grader's user, who alone may read what it is linked with; without namespaces with limits alone."""
+    """Writes `script`, which runs the words `program` and then its own arguments under these
+    limits. In `namespaces` this reads the system's folders and `seen`, files and folders; it
+    changes nothing but `writes`, a folder, and scratch folders. It starts in `folder`, otherwise in
+    /tmp. Returns the script's path. `as_grader`: it runs as the grader's user, who alone may read
+    what it is linked with; without namespaces with limits alone."""
     mode = mode or best_mode()
     if as_grader and mode == "user":
         mode = "limits"
@@ -109,10 +130,15 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
         words += ["--reuid", str(user), "--regid", str(user), "--clear-groups", "--inh-caps=-all"]
     words += ["env", "-i", "PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C.UTF-8",
               f"TMPDIR={writes if writes and mode != 'namespaces' else '/tmp'}"]
-    text = ["#!/bin/sh", "# If the machine has no memory left, the kernel ends this first, and not the grader.",
-            "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null", f"cd {shlex.quote(str(folder or '/tmp'))} || exit",
-            f"exec {shlex.join(map(str, words))} ${{FSDP_SEED_FROM+FSDP_SEED_FROM=\"$FSDP_SEED_FROM\"}} "
-            f"${{OMP_NUM_THREADS+OMP_NUM_THREADS=\"$OMP_NUM_THREADS\"}} {shlex.join(map(str, program))} \"$@\"{redirection}"]
+    text = [
+        "#!/bin/sh",
+        "# If the machine has no memory left, the kernel ends this first, and not the grader.",
+        "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null",
+        f"cd {shlex.quote(str(folder or '/tmp'))} || exit",
+        f'exec {shlex.join(map(str, words))} ${{FSDP_SEED_FROM+FSDP_SEED_FROM="$FSDP_SEED_FROM"}} '
+        f'${{OMP_NUM_THREADS+OMP_NUM_THREADS="$OMP_NUM_THREADS"}} {shlex.join(map(str, program))} '
+        f'"$@"{redirection}',
+    ]
     script.write_text("\n".join(text) + "\n")
     script.chmod(0o755)
     return script
@@ -120,8 +146,15 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
 
 def bubblewrap(limits, seen, writes, folder, user):
     """The options that make the namespaces and what is seen in them."""
-    words = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
-    # Root gives its rights away in the sandbox, after it has become the user; an ordinary user has none.
+    words = [
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--die-with-parent",
+    ]
+    # Root gives its rights away in the sandbox, after it has become the user; an ordinary user has
+    # none.
     words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else []
     words += ["--unshare-user"] if os.geteuid() != 0 else []
     for path in SYSTEM:
@@ -136,8 +169,11 @@ def bubblewrap(limits, seen, writes, folder, user):
     for path in ("/dev/shm", "/tmp") if limits.devices else ("/tmp",):
         words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", path]
     # What bubblewrap makes on the way to a path is for its owner alone.
-    parents = {parent for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
-               for parent in pathlib.Path(path).parents}
+    parents = {
+        parent
+        for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
+        for parent in pathlib.Path(path).parents
+    }
     for path in sorted(parents - {pathlib.Path(path) for path in ("/", "/tmp", *SYSTEM)}):
         if not str(path).startswith(tuple(f"{path}/" for path in SYSTEM)):
             words += ["--perms", "0755", "--dir", str(path)]
@@ -158,8 +194,8 @@ def filters_calls():
     return subprocess.run(program, capture_output=True).returncode == 0
 
 
-# Succeeds if it has no capability, can neither take a mount away nor make it writable again, and, as in every
-# mode that is tried, is not who grades.
+# Succeeds if it has no capability, can neither take a mount away nor make it writable again, and,
+# as in every mode that is tried, is not who grades.
 TRIES_TO_BREAK_OUT = """
 grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 1
 umount /tmp && exit 2
@@ -173,7 +209,9 @@ def works(command, mode, seen=()):
         os.chmod(folder, 0o755)
         script = make(f"{folder}/run", limits_of_runs(), seen, mode=mode)
         try:
-            done = subprocess.run([script, *command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            done = subprocess.run(
+                [script, *command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+            )
         except subprocess.TimeoutExpired:
             return False
     return done.returncode == 0
@@ -194,8 +232,8 @@ def best_mode():
 
 @functools.cache
 def libraries():
-    """Folders of the libraries that the test programs load, without those of the system. They may have been linked at
-    different times, with LibTorch in different places."""
+    """Folders of the libraries that the test programs load, without those of the system. They may
+    have been linked at different times, with LibTorch in different places."""
     programs = list((BUILD / "bin").glob("mine_task*_tests"))
     if not programs:
         return ()
@@ -205,14 +243,26 @@ def libraries():
 
 
 def require_that_tests_run(program):
-    """Throws Refused if the grader's own test program does not start where graded code will: then no
-    submission would have a point."""
+    """Throws Refused if the grader's own test program does not start where graded code will: then
+    no submission would have a point."""
     with tempfile.TemporaryDirectory(dir=KEPT, prefix="trial-") as folder:
         os.chmod(folder, 0o755)
-        copy = pathlib.Path(shutil.copy(program, folder))  # where graded programs are: build/ may be closed
+        # Where graded programs are: build/ may be closed.
+        copy = pathlib.Path(shutil.copy(program, folder))
         if works([copy, "--gtest_list_tests"], best_mode(), [copy, *libraries()]):
             return
-    closed = next((folder for path in (KEPT, *libraries()) for folder in reversed(path.resolve().parents)
-                   if not folder.stat().st_mode & stat.S_IXOTH), None)
-    why = f"other users may not enter {closed}; grade from another folder" if closed else "see grader/sandbox.py"
+    closed = next(
+        (
+            folder
+            for path in (KEPT, *libraries())
+            for folder in reversed(path.resolve().parents)
+            if not folder.stat().st_mode & stat.S_IXOTH
+        ),
+        None,
+    )
+    why = (
+        f"other users may not enter {closed}; grade from another folder"
+        if closed
+        else "see grader/sandbox.py"
+    )
     raise Refused(f"{program.name} does not start in the sandbox ({best_mode()}): {why}")

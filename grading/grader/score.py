@@ -21,8 +21,14 @@ class ProblemScore:
 
     def with_hidden_of(self, other):
         """With the other's hidden cases in the place of its own."""
-        counts, points, texts = ({"tests": mine["tests"], "hidden": its["hidden"]} for mine, its in (
-            (self.counts, other.counts), (self.points, other.points), (self.texts, other.texts)))
+        counts, points, texts = (
+            {"tests": mine["tests"], "hidden": its["hidden"]}
+            for mine, its in (
+                (self.counts, other.counts),
+                (self.points, other.points),
+                (self.texts, other.texts),
+            )
+        )
         return ProblemScore(self.problem, counts, points, texts)
 
 
@@ -34,7 +40,8 @@ class TaskScore:
     outcomes: dict  # test -> whether it passes on every number of ranks, hidden ones too
     remark: str = ""  # about the whole task
     why: str = ""  # no test of it was run
-    extensions: list = dataclasses.field(default_factory=list)  # (Problem, points), outside `points`
+    # (Problem, points), outside `points`.
+    extensions: list = dataclasses.field(default_factory=list)
     left_out: str = ""  # why extensions are graded as if they were not handed in
     base_of_hidden: str = ""  # as `base`, of better()
     reasons: tuple = ()  # why no test was run, of either base, of better()
@@ -97,7 +104,9 @@ def score_problem(problem, results, held):
         points[kind] = (points_of(problem.number, most, results[kind], held), most)
         texts[kind] = shortened(results[kind].why or (found["explanation"] if found else ""))
         if found and found["failed"] and results[kind].stopped:
-            texts[kind] += "\nA rank ends if this runs: " + shortened("\n".join(results[kind].stopped))
+            texts[kind] += "\nA rank ends if this runs: " + shortened(
+                "\n".join(results[kind].stopped)
+            )
     return ProblemScore(problem, counts, points, texts)
 
 
@@ -110,30 +119,44 @@ def outcomes(results):
 
 
 def score_task(task, base, results, not_begun=()):
-    """`not_begun`: the numbers of extensions that have no points, whatever passes without them. `results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the usual
-    tests decides about the hidden ones too."""
+    """`not_begun`: the numbers of extensions that have no points, whatever passes without them.
+    `results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the
+    usual tests decides about the hidden ones too."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,
                       left_out=shortened(results["tests"].left_out), not_begun=frozenset(not_begun))
     for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
-        points = points_of(problem.number, problem.points, results["tests"], held or problem.number in not_begun)
+        points = points_of(
+            problem.number, problem.points, results["tests"], held or problem.number in not_begun
+        )
         score.extensions.append((problem, points))
     if held and any(counts[0] for p in problems for counts in p.counts.values()):
         score.remark = (
-            "This task's points count as soon as the following test passes, in tasks 2 to 7 on two or more "
-            "ranks. It measures whether a rank holds less memory than the whole takes, and cannot measure "
+            "This task's points count as soon as the following test passes, in tasks 2 to 7 on "
+            "two or more "
+            "ranks. It measures whether a rank holds less memory than the whole takes, and cannot "
+            "measure "
             f"ranks that stop early: {task.sentinel}"
         )
     return score
 
 
 def better(scores):
-    """The best of a task's scores by the usual tests, with the hidden cases of the one that is best by these: so
-    what a student sees tells nothing of hidden cases. Where points are equal, the one of which more tests pass,
-    then of which more run: it tells a student most; then the one over the student's own tasks."""
-    usual, hidden = (max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))
-                     for kind in ("tests", "hidden"))
+    """The best of a task's scores by the usual tests, with the hidden cases of the one that is best
+    by these: so what a student sees tells nothing of hidden cases. Where points are equal, the one
+    of which more tests pass, then of which more run: it tells a student most; then the one over the
+    student's own tasks."""
+    usual, hidden = (
+        max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))
+        for kind in ("tests", "hidden")
+    )
     problems = [one.with_hidden_of(other) for one, other in zip(usual.problems, hidden.problems)]
-    reasons = tuple(dict.fromkeys(one.why for one in sorted(scores, key=lambda one: one is not usual) if one.why))
-    return dataclasses.replace(usual, problems=problems, base_of_hidden=hidden.base, reasons=reasons)
+    reasons = tuple(
+        dict.fromkeys(
+            one.why for one in sorted(scores, key=lambda one: one is not usual) if one.why
+        )
+    )
+    return dataclasses.replace(
+        usual, problems=problems, base_of_hidden=hidden.base, reasons=reasons
+    )

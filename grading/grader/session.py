@@ -29,10 +29,10 @@ def members(session):
 
 
 def end(process):
-    """`process` was started with start_new_session. What it has started may leave its group (ninja gives each
-    compiler one of its own), but not its session: a filter of system calls, or a namespace of processes that
-    ends with its first one, keeps it there. So no process that somebody else has started is ended, whatever
-    user it runs as. Whether all have ended."""
+    """`process` was started with start_new_session. What it has started may leave its group (ninja
+    gives each compiler one of its own), but not its session: a filter of system calls, or a
+    namespace of processes that ends with its first one, keeps it there. So no process that somebody
+    else has started is ended, whatever user it runs as. Whether all have ended."""
     deadline = time.monotonic() + PATIENCE
     while (numbers := members(process.pid)) and time.monotonic() < deadline:
         for number in numbers:

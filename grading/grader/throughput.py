@@ -1,5 +1,5 @@
-"""Training with the student's seven tasks beside the reference: in turns, by the grader's clock. A run
-counts if its parameters end as the reference's, from a seed that nobody knew."""
+"""Training with the student's seven tasks beside the reference: in turns, by the grader's clock. A
+run counts if its parameters end as the reference's, from a seed that nobody knew."""
 
 import dataclasses
 import hashlib
@@ -41,7 +41,8 @@ def train(script, seed):
 def compare(program, seed):
     """Each in turn; the fastest of both."""
     turns = []
-    reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)  # build/ may be closed
+    # Build/ may be closed.
+    reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)
     scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
                for path in (pathlib.Path(reference), program)]
     for _ in range(rubric()["throughput"]["turns"]):
@@ -61,8 +62,9 @@ def compare(program, seed):
 
 
 def measure(builder, grade, seed, fresh):
-    """`points` and, where training was possible, the seconds as a ratio to the reference's. What is needed for it
-    are the usual tests: students see whether it was possible, and nothing that they see may tell of hidden cases."""
+    """`points` and, where training was possible, the seconds as a ratio to the reference's. What is
+    needed for it are the usual tests: students see whether it was possible, and nothing that they
+    see may tell of hidden cases."""
     last = tasks()[-1]
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
     if own is None or own.usual_points < score.most_usual_points(last):

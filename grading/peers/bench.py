@@ -1,4 +1,5 @@
-"""Times our FSDP and DDP beside PyTorch's FSDP2 and DDP: one model, data, threads, optimizer, machine.
+"""Times our FSDP and DDP beside PyTorch's FSDP2 and DDP: one model, data, threads, optimizer,
+machine.
 
 Programs take turns, a short run each, `--rounds` times; a ratio is taken within one round, so that
 what else the machine does weighs on both sides. The losses of every run must agree."""
@@ -25,10 +26,18 @@ ROOT = HERE.parents[1]
 TRAIN = ROOT / "build/default/bin/reference_train"
 COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
 
-# Program -> its name in the table. Alone: W processes that train the model at once, each by itself. What is
-# computed in a step can't be had faster on this machine. Ours has FSDP2's units, auto those of --wrap auto.
+# Program -> its name in the table. Alone: W processes that train the model at once, each by itself.
+# What is computed in a step can't be had faster on this machine. Ours has FSDP2's units, auto those
+# of --wrap auto.
 OURS, AUTO, OUR_DDP, ALONE = "fsdp", "fsdp-auto", "our-ddp", "alone"
-LABELS = {OURS: "ours", AUTO: "auto", "fsdp2": "FSDP2", OUR_DDP: "our DDP", "ddp": "DDP", ALONE: "alone"}
+LABELS = {
+    OURS: "ours",
+    AUTO: "auto",
+    "fsdp2": "FSDP2",
+    OUR_DDP: "our DDP",
+    "ddp": "DDP",
+    ALONE: "alone",
+}
 MODES = {OURS: "fsdp", AUTO: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
 WRAPS = {OURS: "block", AUTO: "auto"}
 
@@ -37,7 +46,9 @@ WRAPS = {OURS: "block", AUTO: "auto"}
 # the last place of fp32 (6e-8). What would be wrong (other rows, another learning rate, a missing
 # step) is off by 1e-5 and more.
 LOSS_TOLERANCE = 1e-6
-COMPARED = 100  # first steps: later on, where a model suddenly learns, a rounding grows to a per cent
+COMPARED = (
+    100  # first steps: later on, where a model suddenly learns, a rounding grows to a per cent
+)
 WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
 EVAL_EVERY = 20  # steps of the recipe modular
 
@@ -55,7 +66,9 @@ def parse():
     parser.add_argument("--world", type=list_of(int), default="2,4", metavar="LIST")
     parser.add_argument("--model", type=list_of(str), default="gpt2-36m,gpt2-124m", metavar="LIST")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8, help=f"timed in each run, after {WARMUP} that are not")
+    parser.add_argument(
+        "--steps", type=int, default=8, help=f"timed in each run, after {WARMUP} that are not"
+    )
     parser.add_argument("--recipe", choices=["published", "modular"], default="published",
                         help="data and settings, as of train")
     parser.add_argument("--rows", type=int, default=1, help="per rank")
@@ -84,13 +97,24 @@ def command(program, args, model, world, out):
     else:
         start = [sys.executable, HERE / "peer.py", "--mode", program]
         start += [] if args.torch_allocator else ["--counter", COUNTER]
-    start += ["--world", world, "--model", model, "--recipe", args.recipe, "--batch", args.rows * world]
+    start += [
+        "--world",
+        world,
+        "--model",
+        model,
+        "--recipe",
+        args.recipe,
+        "--batch",
+        args.rows * world,
+    ]
     start += ["--steps", WARMUP + args.steps, "--json", out]
     if args.recipe == "modular":
         start += ["--eval-every", EVAL_EVERY]
     elif program in MODES:
         start += ["--lr", LR]
-    if args.recipe == "published" or program not in MODES:  # train knows the tokens of modular's rows
+    if (
+        args.recipe == "published" or program not in MODES
+    ):  # train knows the tokens of modular's rows
         start += ["--seq", args.seq]
     return [str(word) for word in start]
 
@@ -99,7 +123,9 @@ def launch(words):
     """One thread a rank in every library; gloo over the loopback, whatever the host's name is."""
     environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
                    "FSDP_ROOT": str(ROOT), **os.environ}
-    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 def read_run(lines):
@@ -113,7 +139,11 @@ def read_run(lines):
         # JSON has no NaN: train writes null.
         "losses": [math.nan if record["loss"] is None else record["loss"] for record in steps],
         "tokens_per_s": [record["tokens_per_s"] for record in steps],
-        "accuracy": {record["step"]: record["held_out"]["accuracy"] for record in steps if "held_out" in record},
+        "accuracy": {
+            record["step"]: record["held_out"]["accuracy"]
+            for record in steps
+            if "held_out" in record
+        },
         "final": final,
     }
 
@@ -132,9 +162,13 @@ def waiting(step):
 
 def run(program, args, model, world):
     with tempfile.TemporaryDirectory() as folder:
-        outs = [pathlib.Path(folder, str(number)) for number in range(world if program == ALONE else 1)]
+        outs = [
+            pathlib.Path(folder, str(number)) for number in range(world if program == ALONE else 1)
+        ]
         running = [launch(command(program, args, model, world, out)) for out in outs]
-        said = [process.communicate()[1] for process in running]  # all of them, before one is found to have failed
+        said = [
+            process.communicate()[1] for process in running
+        ]  # all of them, before one is found to have failed
         for process, errors in zip(running, said):
             if process.returncode != 0:
                 tail = "\n".join(errors.strip().splitlines()[-5:])
@@ -165,8 +199,10 @@ def spread(values):
 def learned(run):
     """When all that is held out was right, of a peer that evaluated it."""
     solved = [step + 1 for step, accuracy in run["accuracy"].items() if accuracy == 1]
-    return (f"all right after {solved[0] if solved else 'no'} steps with loss {run['losses'][-1]:.4f} "
-            f"and peak {max(run['final']['peak_bytes'] or [0]) / 1e6:.1f} MB")
+    return (
+        f"all right after {solved[0] if solved else 'no'} steps with loss {run['losses'][-1]:.4f} "
+        f"and peak {max(run['final']['peak_bytes'] or [0]) / 1e6:.1f} MB"
+    )
 
 
 def summarize(runs):
@@ -192,17 +228,22 @@ def summarize(runs):
             continue
         peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
         differences = [loss_difference(one["losses"], expected["losses"]) for one in rounds]
-        # Between rounds a peer's peak varies: a gloo thread lets go of a buffer sooner or later. The peer has
-        # the benefit of the doubt.
-        summary[program] |= {"peak_bytes": (max if program in MODES else min)(peaks) if peaks else None,
-                             "comm_bytes": finals[0].get("comm_bytes"), "loss_difference": max(differences)}
+        # Between rounds a peer's peak varies: a gloo thread lets go of a buffer sooner or later.
+        # The peer has the benefit of the doubt.
+        summary[program] |= {
+            "peak_bytes": (max if program in MODES else min)(peaks) if peaks else None,
+            "comm_bytes": finals[0].get("comm_bytes"),
+            "loss_difference": max(differences),
+        }
     return summary
 
 
 def waiting_share(rounds):
     """The median over all timed steps, by operation."""
     steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
-    return {operation: statistics.median(step[operation] for step in steps) for operation in steps[0]}
+    return {
+        operation: statistics.median(step[operation] for step in steps) for operation in steps[0]
+    }
 
 
 def check_torch():
@@ -222,7 +263,9 @@ def check_torch():
 
 
 def git(*words):
-    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", ROOT, *words], capture_output=True, text=True
+    ).stdout.strip()
 
 
 def context(args):
@@ -230,13 +273,21 @@ def context(args):
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu[1] if cpu else platform.machine(), "cores": os.cpu_count(),
-                    "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-                    "kernel": platform.release()},
+        "machine": {
+            "cpu": cpu[1] if cpu else platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": platform.release(),
+        },
         "versions": {"torch": check_torch(), "python": platform.python_version()},
         "commit": git("rev-parse", "HEAD"),
         "changed": bool(git("status", "--porcelain")),
-        "configuration": {**vars(args), "warmup": WARMUP, "threads": 1, "optimizer": "adamw, fused"},
+        "configuration": {
+            **vars(args),
+            "warmup": WARMUP,
+            "threads": 1,
+            "optimizer": "adamw, fused",
+        },
     }
 
 
@@ -248,16 +299,28 @@ def show(model, world, args, summary):
     print(f"\n{model}, W = {world}, {args.rows} x {args.seq} tokens a rank, "
           f"{args.rounds} rounds of {args.steps} steps")
     row = "{:8}{:>10}{:>20}{:>9}{:>17}{:>17}{:>11}".format
-    print(row("", "tokens/s", "min .. max", "ours/it", "min .. max", "peak bytes/rank", "loss diff."))
+    print(
+        row("", "tokens/s", "min .. max", "ours/it", "min .. max", "peak bytes/rank", "loss diff.")
+    )
     for program, found in summary.items():
         speed, ratio, peak = found["tokens_per_s"], found["ratio"], found["peak_bytes"]
         ratios = ("", "") if program == OURS else (f"{ratio['median']:.2f}", span(ratio, 2))
         difference = "" if program == ALONE else f"{found['loss_difference']:.1e}"
-        print(row(LABELS[program], f"{speed['median']:.1f}", span(speed, 1), *ratios, f"{peak:,}" if peak else "",
-                  difference).rstrip())
+        print(
+            row(
+                LABELS[program],
+                f"{speed['median']:.1f}",
+                span(speed, 1),
+                *ratios,
+                f"{peak:,}" if peak else "",
+                difference,
+            ).rstrip()
+        )
     for program, found in summary.items():
         if program != ALONE:
-            moved = ", ".join(f"{key} {size:,}" for key, size in (found["comm_bytes"] or {}).items())
+            moved = ", ".join(
+                f"{key} {size:,}" for key, size in (found["comm_bytes"] or {}).items()
+            )
             print(f"{LABELS[program]:8}bytes moved a step and rank: {moved or 'not known'}")
     shares = ", ".join(f"{name} {share:.1%}" for name, share in summary[OURS]["waiting"].items())
     print(f"ours    share of a step spent waiting on rank 0: {shares}")
@@ -269,8 +332,12 @@ def measure(args, model, world, report):
     for number in range(args.rounds):
         for program in LABELS:
             if sys.stderr.isatty():
-                print(f"\r\033[K{model} W = {world} round {number + 1}/{args.rounds} {LABELS[program]}\r",
-                      end="", file=sys.stderr)
+                print(
+                    f"\r\033[K{model} W = {world} round {number + 1}/{args.rounds} "
+                    f"{LABELS[program]}\r",
+                    end="",
+                    file=sys.stderr,
+                )
             one = run(program, args, model, world)
             runs[program].append(one)
             report({"run": program, "model": model, "world": world, "round": number, **one})
@@ -302,8 +369,14 @@ def main():
         sys.exit(f"fsdp bench --peers: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    print("\n" + ("\n".join(wrong) or f"losses agree to {LOSS_TOLERANCE:.0e}, relative, at every step" +
-                 (f" of the first {COMPARED}" if args.steps > COMPARED else "")))
+    print(
+        "\n"
+        + (
+            "\n".join(wrong)
+            or f"losses agree to {LOSS_TOLERANCE:.0e}, relative, at every step"
+            + (f" of the first {COMPARED}" if args.steps > COMPARED else "")
+        )
+    )
     sys.exit(bool(wrong))
 
 

@@ -1,4 +1,5 @@
-"""What the collectives of a rank move, by the textbook count: (W - 1) / W of the whole, of an all-reduce twice."""
+"""What the collectives of a rank move, by the textbook count: (W - 1) / W of the whole, of an
+all-reduce twice."""
 
 import collections
 import contextlib
@@ -8,7 +9,8 @@ import torch.distributed as dist
 
 @contextlib.contextmanager
 def counted_collectives(world):
-    """While it lasts, what FSDP2 gathers and scatters is added up in the Counter it yields: operation -> bytes."""
+    """While it lasts, what FSDP2 gathers and scatters is added up in the Counter it yields:
+    operation -> bytes."""
     moved = collections.Counter()
 
     def counted(function, operation, keyword, position):

@@ -1,7 +1,9 @@
-"""Trains GPT-2 on one GPU with PyTorch's FSDP2 or DDP over NCCL, or eagerly in one process; prints JSON lines in the
-form of ./fsdp train. Parameters compute in bf16; what the optimizer updates, and its state, is fp32.
+"""Trains GPT-2 on one GPU with PyTorch's FSDP2 or DDP over NCCL, or eagerly in one process; prints
+JSON lines in the form of ./fsdp train. Parameters compute in bf16; what the optimizer updates, and
+its state, is fp32.
 
-    python gpu_peer.py --mode fsdp2|ddp|eager --device cuda|cpu --model NAME --batch B --seq T --steps N
+    python gpu_peer.py --mode fsdp2|ddp|eager --device cuda|cpu --model NAME
+                       --batch B --seq T --steps N
                        --json FILE --profile FILE
 """
 
@@ -29,7 +31,9 @@ from sizes import MODELS
 
 def materialize(model, options, device):
     model.to_empty(device=device)
-    gpt2.draw_weights(model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device)))
+    gpt2.draw_weights(
+        model, options, SEED, lambda parameter, whole: place(parameter, whole.to(device))
+    )
 
 
 class Fsdp2:
@@ -68,7 +72,9 @@ class Eager:
     def step(self):
         for master, parameter in zip(self.masters, self.own):
             master.grad = torch.empty_like(master)
-        torch._foreach_copy_([master.grad for master in self.masters], [parameter.grad for parameter in self.own])
+        torch._foreach_copy_(
+            [master.grad for master in self.masters], [parameter.grad for parameter in self.own]
+        )
         for parameter in self.own:
             parameter.grad = None
         self.optimizer.step()
@@ -78,8 +84,13 @@ class Eager:
 
 class Ddp(Eager):
     def wrapped(self, model):
-        return DistributedDataParallel(model, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True,
-                                       static_graph=True)
+        return DistributedDataParallel(
+            model,
+            init_sync=False,
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            static_graph=True,
+        )
 
 
 PROGRAMS = {"fsdp2": Fsdp2, "ddp": Ddp, "eager": Eager}
@@ -101,12 +112,20 @@ def train(args, report):
         if step == max(0, args.steps - PROFILED):
             profile.start()
         start = time.perf_counter()
-        inputs, targets = (part.to(args.device) for part in recipe.batch(step, args.batch, args.seq))
+        inputs, targets = (
+            part.to(args.device) for part in recipe.batch(step, args.batch, args.seq)
+        )
         loss = gpt2.loss_of(program.model, inputs, targets)
         loss.backward()
         program.step()
         value = loss.item()
-        report({"step": step, "loss": value, "tokens_per_s": args.batch * args.seq / (time.perf_counter() - start)})
+        report(
+            {
+                "step": step,
+                "loss": value,
+                "tokens_per_s": args.batch * args.seq / (time.perf_counter() - start),
+            }
+        )
     if args.device == "cuda":
         torch.cuda.synchronize()
     profile.stop()
@@ -119,7 +138,10 @@ def peaks(device):
     """[bytes] In the names of ./fsdp train; nothing on the CPU."""
     if device != "cuda":
         return None
-    return {"peak_allocated": [torch.cuda.max_memory_allocated()], "peak_reserved": [torch.cuda.max_memory_reserved()]}
+    return {
+        "peak_allocated": [torch.cuda.max_memory_allocated()],
+        "peak_reserved": [torch.cuda.max_memory_reserved()],
+    }
 
 
 def parse():
@@ -138,7 +160,9 @@ def main():
     args = parse()
     with tempfile.TemporaryDirectory() as folder, open(args.json, "w") as out:
         store = dist.FileStore(str(pathlib.Path(folder, "store")), 1)
-        dist.init_process_group("nccl" if args.device == "cuda" else "gloo", store=store, rank=0, world_size=1)
+        dist.init_process_group(
+            "nccl" if args.device == "cuda" else "gloo", store=store, rank=0, world_size=1
+        )
         train(args, lambda line: print(json.dumps(line), file=out, flush=True))
         dist.destroy_process_group()
 

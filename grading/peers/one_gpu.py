@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Times our FSDP on one GPU beside PyTorch's FSDP2, DDP and an eager loop, all in bf16 with masters in fp32.
+"""Times our FSDP on one GPU beside PyTorch's FSDP2, DDP and an eager loop, all in bf16 with masters
+in fp32.
 
-Each program trains the same GPT-2 on the same rows, one after the other. A line of JSON is written as soon as a run
-has ended, so a run that is broken off keeps what it had. --dry does all of it with a tiny model on the CPU."""
+Each program trains the same GPT-2 on the same rows, one after the other. A line of JSON is written
+as soon as a run has ended, so a run that is broken off keeps what it had. --dry does all of it with
+a tiny model on the CPU."""
 
 import argparse
 import importlib.util
@@ -19,15 +21,21 @@ from sizes import LR, MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-LABELS = {"fsdp": "ours", "single": "ours, single", "fsdp2": "FSDP2", "ddp": "DDP", "eager": "eager"}
+LABELS = {
+    "fsdp": "ours",
+    "single": "ours, single",
+    "fsdp2": "FSDP2",
+    "ddp": "DDP",
+    "eager": "eager",
+}
 OURS = ("fsdp", "single")
 RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of each
 DRY_RUNS = [("gpt2-tiny", 2, 16)]
 WARMUP = 5       # steps that are not timed: allocations, the choice of kernels
 PROFILED = 2     # steps at the end, which are slower: as many as --profile of train has
 LIMIT = 120      # [s] of a run
-# How far losses may differ, relative. The programs call the same kernels on the same numbers; on a GPU these need not
-# give the same bits twice, and DDP adds into buckets.
+# How far losses may differ, relative. The programs call the same kernels on the same numbers; on a
+# GPU these need not give the same bits twice, and DDP adds into buckets.
 LOSS_TOLERANCE, DRY_LOSS_TOLERANCE = 1e-2, 0
 
 # [FLOP/s] Dense matrices in bf16, from NVIDIA's data sheets (H100 and H200 SXM).
@@ -36,8 +44,8 @@ ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
 
 
 def flops_of_token(model, seq):
-    """Forward and backward: 6 for each parameter that multiplies, and 12 for each layer, width and token that attention
-    looks at (PaLM, 2204.02311, appendix B)."""
+    """Forward and backward: 6 for each parameter that multiplies, and 12 for each layer, width and
+    token that attention looks at (PaLM, 2204.02311, appendix B)."""
     options = MODELS[model]
     block = 4 * options.d_model**2 + 2 * options.d_model * options.d_ff
     multiplied = options.layers * block + options.vocabulary * options.d_model  # the tied head
@@ -54,7 +62,8 @@ def busy(events):
 
 
 def read_profile(trace, steps):
-    """What a step takes: operators of the CPU, kernels, and seconds in which the device has work."""
+    """What a step takes: operators of the CPU, kernels, and seconds in which the device has
+    work."""
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     on_device = [event for event in events if event.get("cat") in ON_DEVICE]
     return {
@@ -67,10 +76,37 @@ def read_profile(trace, steps):
 def command(program, args, run, out):
     model, rows, seq = run
     steps = WARMUP + args.steps + PROFILED
-    words = ["--mode", program, "--device", args.device, "--model", model, "--batch", rows, "--seq", seq,
-             "--steps", steps, "--json", out, "--profile", f"{out}.profile"]
+    words = [
+        "--mode",
+        program,
+        "--device",
+        args.device,
+        "--model",
+        model,
+        "--batch",
+        rows,
+        "--seq",
+        seq,
+        "--steps",
+        steps,
+        "--json",
+        out,
+        "--profile",
+        f"{out}.profile",
+    ]
     if program in OURS:
-        words = [args.train, *words, "--world", 1, "--recipe", "published", "--lr", LR, "--param-dtype", "bf16"]
+        words = [
+            args.train,
+            *words,
+            "--world",
+            1,
+            "--recipe",
+            "published",
+            "--lr",
+            LR,
+            "--param-dtype",
+            "bf16",
+        ]
     else:
         words = [sys.executable, HERE / "gpu_peer.py", *words]
     return [str(word) for word in words]
@@ -109,12 +145,14 @@ def measured(program, args, run):
 
 
 def compared(results, tolerance=LOSS_TOLERANCE):
-    """Program -> its result with `ratio`, our speed by its, and `loss_difference` to ours. Throws bench.Failure if a
-    program trains another model, or another way."""
+    """Program -> its result with `ratio`, our speed by its, and `loss_difference` to ours. Throws
+    bench.Failure if a program trains another model, or another way."""
     ours = results["fsdp"]
     for program, found in results.items():
         if found["params"] != ours["params"]:
-            raise bench.Failure(f"{LABELS[program]} has {found['params']} parameters, ours has {ours['params']}")
+            raise bench.Failure(
+                f"{LABELS[program]} has {found['params']} parameters, ours has {ours['params']}"
+            )
         found["ratio"] = ours["tokens_per_s"] / found["tokens_per_s"]
         found["loss_difference"] = bench.loss_difference(found["losses"], ours["losses"])
         if not found["loss_difference"] <= tolerance:
@@ -131,12 +169,25 @@ def show(run, results):
     model, rows, seq = run
     row = "{:13}{:>11}{:>9}{:>8}{:>10}{:>10}{:>9}{:>8}{:>11}".format
     print(f"\n{model}, {rows} x {seq} tokens a step, bf16")
-    print(row("", "tokens/s", "ours/it", "MFU", "peak GB", "reserved", "kernels", "idle", "loss diff."))
+    print(
+        row(
+            "", "tokens/s", "ours/it", "MFU", "peak GB", "reserved", "kernels", "idle", "loss diff."
+        )
+    )
     for program, found in results.items():
-        print(row(LABELS[program], f"{found['tokens_per_s']:,.0f}", f"{found['ratio']:.3f}",
-                  shown(found["mfu"], "{:.1%}"), shown(found["peak_allocated"] and found["peak_allocated"] / 1e9, "{:.2f}"),
-                  shown(found["peak_reserved"] and found["peak_reserved"] / 1e9, "{:.2f}"),
-                  f"{found['kernels']:.0f}", shown(found["idle"], "{:.1%}"), f"{found['loss_difference']:.1e}"))
+        print(
+            row(
+                LABELS[program],
+                f"{found['tokens_per_s']:,.0f}",
+                f"{found['ratio']:.3f}",
+                shown(found["mfu"], "{:.1%}"),
+                shown(found["peak_allocated"] and found["peak_allocated"] / 1e9, "{:.2f}"),
+                shown(found["peak_reserved"] and found["peak_reserved"] / 1e9, "{:.2f}"),
+                f"{found['kernels']:.0f}",
+                shown(found["idle"], "{:.1%}"),
+                f"{found['loss_difference']:.1e}",
+            )
+        )
 
 
 def programs():
@@ -178,7 +229,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--train", required=True, metavar="PROGRAM", help="our train program")
     parser.add_argument("--out", required=True, metavar="FILE", help="a line of JSON for each run")
-    parser.add_argument("--steps", type=int, default=20, help=f"timed in each run, after {WARMUP} that are not")
+    parser.add_argument(
+        "--steps", type=int, default=20, help=f"timed in each run, after {WARMUP} that are not"
+    )
     parser.add_argument("--dry", action="store_true", help="a tiny model, on the CPU")
     return parser.parse_args()
 
@@ -194,7 +247,9 @@ def main():
         def report(line):
             print(json.dumps({**line, **carried}), file=file, flush=True)
 
-        wrong = [line for run in (DRY_RUNS if args.dry else RUNS) for line in measure(args, run, report)]
+        wrong = [
+            line for run in (DRY_RUNS if args.dry else RUNS) for line in measure(args, run, report)
+        ]
     for line in wrong:
         print(line, file=sys.stderr)
     sys.exit(1 if wrong else 0)

@@ -37,7 +37,9 @@ TIMEOUT = datetime.timedelta(seconds=300)
 def place(parameter, whole):
     if isinstance(parameter, DTensor):
         # Every rank drew the same tensor: each cuts its own part, nothing is sent.
-        part = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        part = distribute_tensor(
+            whole, parameter.device_mesh, parameter.placements, src_data_rank=None
+        )
         parameter.to_local().copy_(part.to_local())
     else:
         parameter.copy_(whole)
@@ -59,8 +61,13 @@ def build_ddp(options, world):
     model.to_empty(device="cpu")
     gpt2.draw_weights(model, options, SEED, place)
     # init_sync: the replicas were drawn alike.
-    return DistributedDataParallel(model, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True,
-                                   static_graph=True)
+    return DistributedDataParallel(
+        model,
+        init_sync=False,
+        broadcast_buffers=False,
+        gradient_as_bucket_view=True,
+        static_graph=True,
+    )
 
 
 BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
@@ -105,13 +112,20 @@ def train(rank, args):
             held_out[step] = {"accuracy": accuracy(model, recipe)}
     if args.mode == "ddp":
         moved = counting.ddp_bytes(model, args.world)
-    return {"losses": losses, "seconds": seconds, "held_out": held_out, "params": params, "comm_bytes": dict(moved)}
+    return {
+        "losses": losses,
+        "seconds": seconds,
+        "held_out": held_out,
+        "params": params,
+        "comm_bytes": dict(moved),
+    }
 
 
 def count_storage(library):
-    """Puts the allocator of our train program, which counts, in the place of torch's before this process has a
-    tensor. torch.profiler would not do: a block that a gloo thread frees after its operation goes unseen, and
-    the sum drifts by whole units. Returns the function that tells the peak."""
+    """Puts the allocator of our train program, which counts, in the place of torch's before this
+    process has a tensor. torch.profiler would not do: a block that a gloo thread frees after its
+    operation goes unseen, and the sum drifts by whole units. Returns the function that tells the
+    peak."""
     counter = ctypes.CDLL(library)
     counter.counter_peak.restype = ctypes.c_int64
     counter.counter_install()
@@ -135,14 +149,20 @@ def run_ranks(args, folder):
     """The first rank that fails ends the others."""
     # Forked: torch is imported once, and no thread of it runs yet.
     torch.multiprocessing.start_processes(run_rank, (args, folder), args.world, start_method="fork")
-    return [json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)]
+    return [
+        json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)
+    ]
 
 
 def lines(args, results):
     """One line per step and a last one, under the names that ./fsdp train --json uses."""
     for step, losses in enumerate(zip(*(result["losses"] for result in results))):
         seconds = results[0]["seconds"][step]
-        line = {"step": step, "loss": sum(losses) / args.world, "tokens_per_s": args.batch * args.seq / seconds}
+        line = {
+            "step": step,
+            "loss": sum(losses) / args.world,
+            "tokens_per_s": args.batch * args.seq / seconds,
+        }
         if str(step) in results[0]["held_out"]:
             line["held_out"] = results[0]["held_out"][str(step)]
         yield line
@@ -158,10 +178,17 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--mode", choices=sorted(BUILD), required=True)
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
-    for name, text in (("world", "ranks"), ("batch", "global rows a step"), ("seq", "tokens a row"), ("steps", "")):
+    for name, text in (
+        ("world", "ranks"),
+        ("batch", "global rows a step"),
+        ("seq", "tokens a row"),
+        ("steps", ""),
+    ):
         parser.add_argument(f"--{name}", type=int, required=True, help=text)
     parser.add_argument("--recipe", choices=RECIPES, default="published", help="data and settings")
-    parser.add_argument("--eval-every", type=int, metavar="K", help="steps between evaluations of what is held out")
+    parser.add_argument(
+        "--eval-every", type=int, metavar="K", help="steps between evaluations of what is held out"
+    )
     parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
     parser.add_argument("--json", help="file; standard output if absent")
     args = parser.parse_args()

@@ -1,4 +1,5 @@
-"""What trainer/data/dataset.cpp and --recipe draw and set: the same rows from the same generator."""
+"""What trainer/data/dataset.cpp and --recipe draw and set: the same rows from the same
+generator."""
 
 import torch
 
@@ -13,8 +14,14 @@ def generator_of_step(step):
 
 
 def adamw(parameters, recipe):
-    return torch.optim.AdamW(parameters, lr=recipe.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=recipe.weight_decay,
-                             fused=True)
+    return torch.optim.AdamW(
+        parameters,
+        lr=recipe.lr,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=recipe.weight_decay,
+        fused=True,
+    )
 
 
 class Published:
@@ -25,7 +32,9 @@ class Published:
         self.vocabulary = options.vocabulary
 
     def batch(self, step, rows, seq):
-        tokens = torch.randint(0, self.vocabulary, (rows, seq + 1), generator=generator_of_step(step))
+        tokens = torch.randint(
+            0, self.vocabulary, (rows, seq + 1), generator=generator_of_step(step)
+        )
         return tokens[:, :-1], tokens[:, 1:]
 
 

@@ -1,4 +1,5 @@
-"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and numbers of the recipes."""
+"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and numbers of the
+recipes."""
 
 import dataclasses
 

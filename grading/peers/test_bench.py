@@ -29,7 +29,9 @@ class ReadRun(unittest.TestCase):
 
 class Command(unittest.TestCase):
     def words(self, program):
-        args = types.SimpleNamespace(recipe="published", rows=1, seq=16, steps=8, torch_allocator=False)
+        args = types.SimpleNamespace(
+            recipe="published", rows=1, seq=16, steps=8, torch_allocator=False
+        )
         return bench.command(program, args, "gpt2-36m", 2, "out")
 
     def test_our_fsdp_runs_with_the_units_of_fsdp2_and_with_those_of_the_default(self):
@@ -68,14 +70,23 @@ class Summary(unittest.TestCase):
 
     def test_losses_are_compared_while_roundings_are_small(self):
         losses = [3.0] * bench.COMPARED
-        runs = {"fsdp": rounds(1.0, losses=[*losses, 2.0]), "fsdp2": rounds(1.0, losses=[*losses, 2.1])}
+        runs = {
+            "fsdp": rounds(1.0, losses=[*losses, 2.0]),
+            "fsdp2": rounds(1.0, losses=[*losses, 2.1]),
+        }
         self.assertEqual(bench.summarize(runs)["fsdp2"]["loss_difference"], 0)
         runs["fsdp2"] = rounds(1.0, losses=[*losses[1:], 3.1, 2.0])
         self.assertGreater(bench.summarize(runs)["fsdp2"]["loss_difference"], 0.03)
 
     def test_a_model_has_learned_when_it_makes_no_mistake(self):
-        run = {"accuracy": {19: 0.5, 39: 1.0, 59: 1.0}, "losses": [3.0, 0.25], "final": {"peak_bytes": [1, 2_000_000]}}
-        self.assertEqual(bench.learned(run), "all right after 40 steps with loss 0.2500 and peak 2.0 MB")
+        run = {
+            "accuracy": {19: 0.5, 39: 1.0, 59: 1.0},
+            "losses": [3.0, 0.25],
+            "final": {"peak_bytes": [1, 2_000_000]},
+        }
+        self.assertEqual(
+            bench.learned(run), "all right after 40 steps with loss 0.2500 and peak 2.0 MB"
+        )
         run["accuracy"] = {19: 0.5}
         self.assertTrue(bench.learned(run).startswith("all right after no steps"))
 

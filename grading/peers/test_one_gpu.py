@@ -12,20 +12,35 @@ def event(category, begin, length):
 
 class ReadProfile(unittest.TestCase):
     def test_the_device_is_busy_while_any_kernel_or_copy_goes_on(self):
-        events = [event("kernel", 10, 5), event("kernel", 12, 1), event("gpu_memcpy", 14, 4), event("kernel", 30, 2)]
+        events = [
+            event("kernel", 10, 5),
+            event("kernel", 12, 1),
+            event("gpu_memcpy", 14, 4),
+            event("kernel", 30, 2),
+        ]
         self.assertEqual(one_gpu.busy(events), 8 + 2)
 
     def test_operators_and_kernels_are_those_of_a_step(self):
-        events = [event("cpu_op", 0, 100), event("cpu_op", 1, 2), event("kernel", 10, 5), event("gpu_memset", 20, 1),
-                  {"ph": "s", "cat": "ac2g"}, {"ph": "M", "name": "process_name"}]
+        events = [
+            event("cpu_op", 0, 100),
+            event("cpu_op", 1, 2),
+            event("kernel", 10, 5),
+            event("gpu_memset", 20, 1),
+            {"ph": "s", "cat": "ac2g"},
+            {"ph": "M", "name": "process_name"},
+        ]
         self.assertEqual(one_gpu.read_profile({"traceEvents": events}, 2),
                          {"operators": 1, "kernels": 0.5, "seconds_busy": 3e-6})
 
 
 class Flops(unittest.TestCase):
-    def test_a_token_of_gpt2_124m_takes_six_for_each_parameter_and_twelve_for_each_place_of_attention(self):
+    def test_a_token_of_gpt2_124m_takes_six_for_each_parameter_and_twelve_for_each_place(
+        self,
+    ):
         multiplied = 12 * 12 * 768**2 + 50257 * 768
-        self.assertEqual(one_gpu.flops_of_token("gpt2-124m", 1024), 6 * multiplied + 12 * 12 * 768 * 1024)
+        self.assertEqual(
+            one_gpu.flops_of_token("gpt2-124m", 1024), 6 * multiplied + 12 * 12 * 768 * 1024
+        )
 
 
 class Compared(unittest.TestCase):
@@ -37,8 +52,11 @@ class Compared(unittest.TestCase):
         self.assertEqual(one_gpu.compared(self.results())["fsdp2"]["ratio"], 1.5)
 
     def test_another_model_or_other_losses_are_refused(self):
-        for other, words in (({"params": 11}, "11 parameters"), ({"losses": [4.0, 3.1]}, "the losses of FSDP2 differ"),
-                             ({"losses": [4.0, float("nan")]}, "the losses of FSDP2 differ")):
+        for other, words in (
+            ({"params": 11}, "11 parameters"),
+            ({"losses": [4.0, 3.1]}, "the losses of FSDP2 differ"),
+            ({"losses": [4.0, float("nan")]}, "the losses of FSDP2 differ"),
+        ):
             with self.assertRaisesRegex(bench.Failure, words):
                 one_gpu.compared(self.results(**other))
 

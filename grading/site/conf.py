@@ -19,8 +19,10 @@ html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
 html_show_sphinx = html_show_copyright = html_copy_source = html_use_index = False
 html_show_search_summary = False  # needs a server
-html_theme_options = {"top_of_page_buttons": [],
-                      **{f"{scheme}_css_variables": colors for scheme, colors in figures.SCHEMES.items()}}
+html_theme_options = {
+    "top_of_page_buttons": [],
+    **{f"{scheme}_css_variables": colors for scheme, colors in figures.SCHEMES.items()},
+}
 templates_path = [str(HERE / "templates")]
 html_sidebars = {"**": ["sidebar/brand.html", "sidebar/search.html", "sidebar/scroll-start.html",
                         *(["step.html"] if tags.has("step") else []),  # noqa: F821

@@ -36,8 +36,23 @@ def run_sphinx(sources, trees, source, made, has_step):
     for name, data in sources.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(data)
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto", "-c", HERE, "-d", trees,
-               *(["-t", "step"] if has_step else []), source, made]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-j",
+        "auto",
+        "-c",
+        HERE,
+        "-d",
+        trees,
+        *(["-t", "step"] if has_step else []),
+        source,
+        made,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise Broken(done.stderr.replace(f"{source}/", "").strip())
@@ -49,7 +64,9 @@ def build(files, out):
     """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
         source, made = (pathlib.Path(folder, name) for name in ("source", "made"))
-        run_sphinx(pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, STEP in files)
+        run_sphinx(
+            pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, STEP in files
+        )
         if STEP in files:
             (made / STEP).parent.mkdir(exist_ok=True)
             (made / STEP).write_bytes(files[STEP])
@@ -60,8 +77,15 @@ def build(files, out):
 
 def main():
     parser = argparse.ArgumentParser(prog="fsdp site", description=__doc__)
-    parser.add_argument("out", type=pathlib.Path, metavar="OUT", help="the folder to make, or an older site to replace")
-    parser.add_argument("--students", action="store_true", help="of what ./fsdp handout packs, without solutions")
+    parser.add_argument(
+        "out",
+        type=pathlib.Path,
+        metavar="OUT",
+        help="the folder to make, or an older site to replace",
+    )
+    parser.add_argument(
+        "--students", action="store_true", help="of what ./fsdp handout packs, without solutions"
+    )
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     if not out.parent.is_dir():
@@ -72,7 +96,10 @@ def main():
         build(files_of(arguments.students), out)
     except (OSError, subprocess.CalledProcessError, skeletons.Refused, Broken) as error:
         sys.exit(f"fsdp site: {error}")
-    print(f"{arguments.out / 'index.html'}: {sum(1 for _ in out.rglob('*.html'))} pages; open it in a browser")
+    print(
+        f"{arguments.out / 'index.html'}: {sum(1 for _ in out.rglob('*.html'))} pages; open it in "
+        f"a browser"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Turns the Markdown, the headers and the results of a copy of the course into the source of its site."""
+"""Turns the Markdown, the headers and the results of a copy of the course into the source of its
+site."""
 
 import html
 import os
@@ -11,13 +12,23 @@ import figures  # noqa: E402
 import results  # noqa: E402
 from course.skeletons import tomllib  # noqa: E402
 
-LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".txt": "cmake", ".json": "json", ".py": "python", ".sh": "bash", ".toml": "toml"}
+LANGUAGES = {
+    ".h": "cpp",
+    ".cpp": "cpp",
+    ".txt": "cmake",
+    ".json": "json",
+    ".py": "python",
+    ".sh": "bash",
+    ".toml": "toml",
+}
 LEVELS = {"1": "A question", "2": "The idea", "3": "A pointer"}
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md|html))`(?!\])")
 PICTURE = re.compile(  # without the narrow ones
-    r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>')
+    r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*'
+    r'<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>'
+)
 DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 HEADER = re.compile(r"^\| `([\w/]+\.h)` \|", re.MULTILINE)
 
@@ -27,16 +38,26 @@ def joined(page, path):
 
 
 def inline(svg, description):
-    """The drawing as a part of a page, whose colours it takes; in one line, because an empty line ends HTML."""
-    svg = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", svg[svg.index("<svg"):], flags=re.DOTALL)
+    """The drawing as a part of a page, whose colours it takes; in one line, because an empty line
+    ends HTML."""
+    svg = re.sub(
+        r"<style.*?</style>|<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
+    )
     used = set(re.findall(r"#([\w-]+)", svg))
     svg = re.sub(r' id="([\w-]+)"', lambda match: match[0] if match[1] in used else "", svg)
-    return f'<div class="figure" role="img" aria-label="{html.escape(" ".join(description.split()))}">{" ".join(svg.split())}</div>'
+    return (
+        f'<div class="figure" role="img" '
+        f'aria-label="{html.escape(" ".join(description.split()))}">{" ".join(svg.split())}</div>'
+    )
 
 
 def toctree(names, caption=""):
     lines = "".join(f"/{name.removesuffix('.md')}\n" for name in names)
-    return f"\n\n```{{toctree}}\n:hidden:\n{caption and f':caption: {caption}'}\n\n{lines}```\n" if names else ""
+    return (
+        f"\n\n```{{toctree}}\n:hidden:\n{caption and f':caption: {caption}'}\n\n{lines}```\n"
+        if names
+        else ""
+    )
 
 
 class Site:
@@ -44,29 +65,52 @@ class Site:
 
     def __init__(self, files):
         drawn = list(figures.drawn(files))
-        self.files = files = {**files, **{f"figures/{figure.name}.svg": figure.svg for figure in drawn}}
-        self.folders = {str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents}
+        self.files = files = {
+            **files,
+            **{f"figures/{figure.name}.svg": figure.svg for figure in drawn},
+        }
+        self.folders = {
+            str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents
+        }
         self.texts = {name: data.decode() for name, data in files.items()
                       if name.endswith(".md") and not name.startswith((".", "writeup/"))}
         self.texts.update(results.pages(files, drawn))
         if drawn:
             self.texts["figures.md"] = figures.page(drawn)
         common = HEADER.findall(self.texts.get("common/README.md", ""))
-        self.contracts = [*(name for name in sorted(files, key=lambda name: ("extensions" in name, name))
-                            if re.fullmatch(r"tasks/.*\.h", name)),
-                          *(f"common/{name}" for name in common)]
+        self.contracts = [
+            *(
+                name
+                for name in sorted(files, key=lambda name: ("extensions" in name, name))
+                if re.fullmatch(r"tasks/.*\.h", name)
+            ),
+            *(f"common/{name}" for name in common),
+        ]
         self.shown = set(self.contracts)  # what is no Markdown and has a page: files and folders
         for page, text in self.texts.items():
-            links = [joined(page, link.partition("#")[0]) for link in LINK.findall(BLOCK.sub("", text)) if link[0] != "#"]
-            self.shown.update(link for link in links if self.page_of(link) not in self.texts and self.can_show(link))
+            links = [
+                joined(page, link.partition("#")[0])
+                for link in LINK.findall(BLOCK.sub("", text))
+                if link[0] != "#"
+            ]
+            self.shown.update(
+                link
+                for link in links
+                if self.page_of(link) not in self.texts and self.can_show(link)
+            )
 
     def can_show(self, path):
-        return path in self.folders or (path in self.files and pathlib.PurePosixPath(path).suffix in LANGUAGES)
+        return path in self.folders or (
+            path in self.files and pathlib.PurePosixPath(path).suffix in LANGUAGES
+        )
 
     def page_of(self, path):
         """The page that shows the file or the folder."""
         if path in self.folders:
-            return next((page for page in (f"{path}/README.md", f"{path}/index.md") if page in self.texts), f"{path}/index.md")
+            return next(
+                (page for page in (f"{path}/README.md", f"{path}/index.md") if page in self.texts),
+                f"{path}/index.md",
+            )
         return path if path in self.texts else f"{path}.md" if path in self.shown else None
 
     def link(self, page, link):
@@ -74,12 +118,21 @@ class Site:
         if not path or re.match(r"\w+:", path) or not self.page_of(joined(page, path)):
             return link
         there = self.page_of(joined(page, path))
-        return os.path.relpath("index.md" if there == "README.md" else there, os.path.dirname(page) or ".") + mark + section
+        return (
+            os.path.relpath(
+                "index.md" if there == "README.md" else there, os.path.dirname(page) or "."
+            )
+            + mark
+            + section
+        )
 
     def code(self, page, span):
         """The name of a file that has a page or is one, as a link to it."""
-        if span.endswith(".html") and span in self.files:  # it is no source of Sphinx, which would warn of a link
-            return f'<a href="{os.path.relpath(span, os.path.dirname(page) or ".")}"><code>{span}</code></a>'
+        if (
+            span.endswith(".html") and span in self.files
+        ):  # it is no source of Sphinx, which would warn of a link
+            address = os.path.relpath(span, os.path.dirname(page) or ".")
+            return f'<a href="{address}"><code>{span}</code></a>'
         for path in (joined(page, span), span, f"common/{span}"):
             if path != page and (path in self.shown or ("/" in span and path in self.texts)):
                 return f"[`{span}`]({os.path.relpath(path, os.path.dirname(page) or '.')})"
@@ -89,50 +142,99 @@ class Site:
         def drawing(match):
             path = joined(page, match[2])
             return inline(self.files[path].decode(), match[1]) if path in self.files else match[0]
-        text = "".join(line if line.startswith(("#", "    ")) else CODE.sub(lambda match: self.code(page, match[1]), line)
-                       for line in text.splitlines(keepends=True))
-        text = PICTURE.sub(lambda match: f"![{match[2]}]({match[3]}){{.only-light}}\n![{match[2]}]({match[1]}){{.only-dark}}", text)
+
+        text = "".join(
+            line
+            if line.startswith(("#", "    "))
+            else CODE.sub(lambda match: self.code(page, match[1]), line)
+            for line in text.splitlines(keepends=True)
+        )
+        text = PICTURE.sub(
+            lambda match: (
+                f"![{match[2]}]({match[3]}){{.only-light}}\n![{match[2]}]({match[1]}){{.only-dark}}"
+            ),
+            text,
+        )
         text = DRAWING.sub(drawing, text)
         return LINK.sub(lambda match: f"]({self.link(page, match[1])})", text)
 
     def text(self, page):
         text = self.texts[page]
         if page.endswith("HINTS.md"):
-            text = re.sub(r"^### (\d)\n(.*?)(?=^##|\Z)", lambda match: f"<details><summary>{LEVELS[match[1]]}</summary>\n\n"
-                          f"{match[2].strip()}\n\n</details>\n\n", text, flags=re.MULTILINE | re.DOTALL)
+            text = re.sub(
+                r"^### (\d)\n(.*?)(?=^##|\Z)",
+                lambda match: (
+                    f"<details><summary>{LEVELS[match[1]]}</summary>\n\n"
+                    f"{match[2].strip()}\n\n</details>\n\n"
+                ),
+                text,
+                flags=re.MULTILINE | re.DOTALL,
+            )
         parts = BLOCK.split(text)
-        return "".join(part if i % 2 else self.prose(page, part) for i, part in enumerate(parts)) + self.below(page)
+        return "".join(
+            part if i % 2 else self.prose(page, part) for i, part in enumerate(parts)
+        ) + self.below(page)
 
     def below(self, page):
-        """The entries of the sidebar below this one: what else its folder has, and of a task its extensions."""
+        """The entries of the sidebar below this one: what else its folder has, and of a task its
+        extensions."""
         folder = os.path.dirname(page)
         if page == "README.md":
             return self.contents()
         if os.path.basename(page) not in ("README.md", "index.md"):
             return ""
         names = [*(f"{name}.md" for name in self.contracts), *self.texts]
-        return toctree([name for name in names if name.startswith((f"{folder}/", f"tasks/extensions/{os.path.basename(folder)}/"))
-                        and name != page])
+        return toctree(
+            [
+                name
+                for name in names
+                if name.startswith((f"{folder}/", f"tasks/extensions/{os.path.basename(folder)}/"))
+                and name != page
+            ]
+        )
 
     def contents(self):
-        """The sidebar: the tasks in the order of course.toml, other pages in the order in which the first one names them."""
-        first, course = self.texts["README.md"], tomllib.loads(self.files.get("course.toml", b"").decode())
-        named = sorted(self.texts, key=lambda page: (first.find(page) if page in first else len(first), page))
-        groups = {"The course": ["COURSE.md", *(f"tasks/task{task['number']}_{task['name']}/README.md" for task in course.get("task", [])),
-                                 "tasks/GLOSSARY.md", "appendix/README.md", "common/README.md", "tasks/WRITEUP.md"],
-                  "Results": ["figures.md", "writeup/index.md"],
-                  "The library and the trainer": [page for page in named if page.startswith("docs/")],
-                  "Around it": [page for page in named if page.startswith("grading/") or "/" not in page]}
+        """The sidebar: the tasks in the order of course.toml, other pages in the order in which the
+        first one names them."""
+        first, course = (
+            self.texts["README.md"],
+            tomllib.loads(self.files.get("course.toml", b"").decode()),
+        )
+        named = sorted(
+            self.texts, key=lambda page: (first.find(page) if page in first else len(first), page)
+        )
+        groups = {
+            "The course": [
+                "COURSE.md",
+                *(
+                    f"tasks/task{task['number']}_{task['name']}/README.md"
+                    for task in course.get("task", [])
+                ),
+                "tasks/GLOSSARY.md",
+                "appendix/README.md",
+                "common/README.md",
+                "tasks/WRITEUP.md",
+            ],
+            "Results": ["figures.md", "writeup/index.md"],
+            "The library and the trainer": [page for page in named if page.startswith("docs/")],
+            "Around it": [page for page in named if page.startswith("grading/") or "/" not in page],
+        }
         trees, done = "", {"README.md"}
         for caption, names in groups.items():
-            trees += toctree([name for name in names if name in self.texts and name not in done], caption)
+            trees += toctree(
+                [name for name in names if name in self.texts and name not in done], caption
+            )
             done.update(names)
         return trees
 
     def source(self, path):
         """The page of what is no Markdown."""
         names = sorted(name for name in self.files if name == path or name.startswith(f"{path}/"))
-        page = f"# {os.path.basename(path)}\n\n`{path}`\n" if path in self.contracts else f"---\norphan: true\n---\n# {path}\n"
+        page = (
+            f"# {os.path.basename(path)}\n\n`{path}`\n"
+            if path in self.contracts
+            else f"---\norphan: true\n---\n# {path}\n"
+        )
         for name in names:
             text = self.files[name].decode()
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
@@ -145,5 +247,9 @@ class Site:
         """Path -> bytes, for Sphinx."""
         made = {"index.md" if page == "README.md" else page: self.text(page) for page in self.texts}
         made.update({self.page_of(path): self.source(path) for path in self.shown})
-        pictures = {name: data for name, data in self.files.items() if re.match(r"docs/.*\.png$|figures/", name)}
+        pictures = {
+            name: data
+            for name, data in self.files.items()
+            if re.match(r"docs/.*\.png$|figures/", name)
+        }
         return {**{name: text.encode() for name, text in made.items()}, **pictures}

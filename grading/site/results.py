@@ -1,4 +1,5 @@
-"""Pages of what ./fsdp reproduce --write wrote to writeup/: one for each row, and the list of the rows."""
+"""Pages of what ./fsdp reproduce --write wrote to writeup/: one for each row, and the list of the
+rows."""
 
 import collections
 import json
@@ -34,7 +35,9 @@ def lines(files, name):
 
 def cells(table):
     """The rows of a table in Markdown, header -> cell."""
-    header, _, *found = ([cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines())
+    header, _, *found = (
+        [cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()
+    )
     return [dict(zip(header, row, strict=True)) for row in found]
 
 
@@ -57,10 +60,21 @@ def shown(found):
         verdict = row.pop("")
         if ours:
             published, value = number(row["published"]), number(row[ours])
-            row["difference"] = f"{value / published - 1:+.1%}" if published and value is not None else ""
-        row["verdict"] = verdict and f'<span class="{verdict.lower().replace(" ", "-")}">{verdict}</span>'
-    right = [all(number(row[name].rstrip("%")) is not None or not row[name] for row in found) for name in found[0]]
-    text = [found[0], ["---:" if is_right else "---" for is_right in right], *(row.values() for row in found)]
+            row["difference"] = (
+                f"{value / published - 1:+.1%}" if published and value is not None else ""
+            )
+        row["verdict"] = (
+            verdict and f'<span class="{verdict.lower().replace(" ", "-")}">{verdict}</span>'
+        )
+    right = [
+        all(number(row[name].rstrip("%")) is not None or not row[name] for row in found)
+        for name in found[0]
+    ]
+    text = [
+        found[0],
+        ["---:" if is_right else "---" for is_right in right],
+        *(row.values() for row in found),
+    ]
     return "".join(f"| {' | '.join(line)} |\n" for line in text)
 
 
@@ -71,11 +85,17 @@ def said(minutes):
 def page(row, text, drawn):
     """The page of a row, from what the program wrote."""
     about, _, text = text.partition("\n## ")
-    figures = "".join(f"![{figure.title}](../figures/{figure.name}.svg)\n\n**{figure.title}.** {figure.text}\n\n"
-                      for figure in drawn if figure.row == row.name)
-    return (f"# {row.name}\n\n{row.source}, {row.kind}. On two cores, this takes {said(row.minutes)}:\n\n    {row.command}\n\n{figures}"
-            f"<details><summary>The last run</summary>\n{about.partition(chr(10))[2]}\n</details>\n\n"
-            f"## {TABLE.sub(lambda match: shown(cells(match[0])), text)}")
+    figures = "".join(
+        f"![{figure.title}](../figures/{figure.name}.svg)\n\n**{figure.title}.** {figure.text}\n\n"
+        for figure in drawn
+        if figure.row == row.name
+    )
+    return (
+        f"# {row.name}\n\n{row.source}, {row.kind}. On two cores, this takes "
+        f"{said(row.minutes)}:\n\n    {row.command}\n\n{figures}"
+        f"<details><summary>The last run</summary>\n{about.partition(chr(10))[2]}\n</details>\n\n"
+        f"## {TABLE.sub(lambda match: shown(cells(match[0])), text)}"
+    )
 
 
 def overview(files):
@@ -85,10 +105,22 @@ def overview(files):
         has = f"writeup/{row.shown}.md" in files
         verdict = ("tests" if row.kind == "test" else "-" if row.when == "never" else
                    lines(files, row.shown)[0]["verdict"] if has else "not run")
-        found.append({"": verdict, "row": f"[{row.name}]({row.shown}.md)" if has else row.name, "verdict": "", "published in": row.source,
-                      "kind": row.kind, "minutes": str(row.minutes), "command": f"`{row.command}`"})
-    return ("# Published, and reproduced\n\nEach published table, figure and claim, with the command that shows it here, and the "
-            f"verdict of its last run.\n\n{shown(found)}\n{' '.join(described(files)['legend'].split())}\n")
+        found.append(
+            {
+                "": verdict,
+                "row": f"[{row.name}]({row.shown}.md)" if has else row.name,
+                "verdict": "",
+                "published in": row.source,
+                "kind": row.kind,
+                "minutes": str(row.minutes),
+                "command": f"`{row.command}`",
+            }
+        )
+    legend = " ".join(described(files)["legend"].split())
+    return (
+        "# Published, and reproduced\n\nEach published table, figure and claim, with the command "
+        f"that shows it here, and the verdict of its last run.\n\n{shown(found)}\n{legend}\n"
+    )
 
 
 def pages(files, drawn):

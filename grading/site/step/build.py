@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes docs/step.html, a page that runs the prediction of a step as WebAssembly.
 
-The page works from a file and asks for nothing else. It is kept in the repository, so that only those
-who change it need ziglang (`./fsdp setup --site`). A handout has it with the order of actions hidden
-(grading/course/handout.py).
+The page works from a file and asks for nothing else. It is kept in the repository, so that only
+those who change it need ziglang (`./fsdp setup --site`). A handout has it with the order of actions
+hidden (grading/course/handout.py).
 """
 
 import argparse
@@ -24,11 +24,17 @@ ZIGLANG = "0.17.1"
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
     trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp trainer/config/arrangement.cpp
-    trainer/config/train_config.cpp trainer/config/words.cpp common/optim/gradient_buckets.cpp common/optim/group_of.cpp
-    common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp common/memory/phase_to_string.cpp
+    trainer/config/train_config.cpp trainer/config/words.cpp
+    common/optim/gradient_buckets.cpp common/optim/group_of.cpp
+    common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp
+    common/memory/phase_to_string.cpp
     common/memory/memory_class.cpp
 """.split()
-SHIMMED = ("ATen/core/Tensor.h", "base/torch.h", *(f"c10/core/{name}.h" for name in ("Allocator", "DeviceType", "ScalarType")))
+SHIMMED = (
+    "ATen/core/Tensor.h",
+    "base/torch.h",
+    *(f"c10/core/{name}.h" for name in ("Allocator", "DeviceType", "ScalarType")),
+)
 EXPORTS = ("line_of_settings", "described")
 # Zig has none for WebAssembly: who throws, ends. The page checks its settings before.
 EXCEPTIONS = """
@@ -43,16 +49,39 @@ def compile_to(wasm):
         sys.exit(f"grading/site/step: ziglang is missing: pip install ziglang=={ZIGLANG}")
     environment = {"ZIG_GLOBAL_CACHE_DIR": str(ROOT / ".cache/zig"), **os.environ}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "ziglang", "c++", "--target=wasm32-wasi", "-mexec-model=reactor",
-                   "-std=c++20", "-Oz", "-Wno-c++11-narrowing", "-I", folder, "-I", "common",
-                   "-I", "trainer", *(f"-Wl,--export={name}" for name in EXPORTS), "-Wl,--strip-all", "-o", wasm]
+        command = [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "c++",
+            "--target=wasm32-wasi",
+            "-mexec-model=reactor",
+            "-std=c++20",
+            "-Oz",
+            "-Wno-c++11-narrowing",
+            "-I",
+            folder,
+            "-I",
+            "common",
+            "-I",
+            "trainer",
+            *(f"-Wl,--export={name}" for name in EXPORTS),
+            "-Wl,--strip-all",
+            "-o",
+            wasm,
+        ]
         for header in SHIMMED:
             path = pathlib.Path(folder) / header
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(HERE / "torch_shim.h")  # with #pragma once, so it is read once
-        together = pathlib.Path(folder) / "together.cpp"  # as one file it compiles in a fifth of the time
-        together.write_text(EXCEPTIONS + "".join(f'#include "{ROOT / source}"\n' for source in SOURCES))
-        made = subprocess.run([*command, together], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        # As one file it compiles in a fifth of the time.
+        together = pathlib.Path(folder) / "together.cpp"
+        together.write_text(
+            EXCEPTIONS + "".join(f'#include "{ROOT / source}"\n' for source in SOURCES)
+        )
+        made = subprocess.run(
+            [*command, together], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+        )
     if made.returncode != 0:
         sys.exit(f"grading/site/step: it does not compile to WebAssembly:\n{made.stderr}")
 
@@ -65,10 +94,15 @@ def page(wasm):
 
 def page_around(packed):
     text = (HERE / "step.html").read_text()
-    parts = {'<link rel="stylesheet" href="timeline.css">':
-             f"<style>\n{(ROOT / 'common/trace/page/timeline.css').read_text()}</style>",
-             '<link rel="stylesheet" href="step.css">': f"<style>\n{(HERE / 'step.css').read_text()}</style>",
-             '<script type="application/wasm" id="wasm">': f'<script type="application/wasm" id="wasm">{packed}'}
+    wasm = '<script type="application/wasm" id="wasm">'
+    styles = {
+        "timeline.css": ROOT / "common/trace/page/timeline.css",
+        "step.css": HERE / "step.css",
+    }
+    parts = {
+        f'<link rel="stylesheet" href="{name}">': f"<style>\n{path.read_text()}</style>"
+        for name, path in styles.items()
+    } | {wasm: wasm + packed}
     for script in ("stops.js", "step.js"):
         parts[f'<script src="{script}">'] = f"<script>\n{(HERE / script).read_text()}"
     for place, part in parts.items():

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Prints what common/README.md promises of the headers in common/ and what is not so: a room of
+ranks includes only the rooms before it; files outside the rooms include only the headers that the
+table lists for them; and the number of headers that a student meets is right."""
+
+import re
+import sys
+
+import handout
+import layers
+from includes import included, reached
+
+# What serves ranks, the lowest first: what they call, how they are started on one host, how they
+# find one another on several, and what moves the bytes between them.
+ROOMS = ("comm", "launch", "hosts", "transports")
+ABOVE_ROOMS = ("trace", "testing")  # modules of common/ that observe the rooms
+
+
+def doors(readme):
+    """Room -> the headers that files outside the rooms may include, by the README's table."""
+    rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (`[^|]*) \|$", readme, re.MULTILINE)
+    return {room: re.findall(r"`(\w+\.h)`", headers) for room, headers in rows if room in ROOMS}
+
+
+def room_of(path):
+    """The room that the file lies in, or None."""
+    module = layers.module_of(path)
+    return module if path.startswith("common/") and module in ROOMS else None
+
+
+def broken_rooms(includes, readme):
+    """Includes that go up from a room or pass by its doors, and doors that nobody uses."""
+    listed, used = doors(readme), set()
+    for path, targets in sorted(includes.items()):
+        room = room_of(path)
+        above = (*ROOMS[ROOMS.index(room) + 1 :], *ABOVE_ROOMS) if room else ()
+        for target in sorted(targets):
+            module, header = layers.module_of(target), target.split("/")[-1]
+            if target.startswith("common/") and module in above:
+                yield f"{path} includes {target}: {room}/ knows nothing of {module}/"
+            if room or not room_of(target):
+                continue
+            used.add((module, header))
+            if header not in listed.get(module, ()):
+                yield (
+                    f"{path} includes {target}, which common/README.md does not list for files "
+                    f"outside {module}/"
+                )
+    for room, headers in listed.items():
+        for header in headers:
+            if (room, header) not in used:
+                yield (
+                    f"common/README.md lists {room}/{header}, which no file outside the rooms "
+                    "includes"
+                )
+
+
+def wrong_count(texts, includes, readme):
+    """The sentence on how many headers a student meets, if it is wrong."""
+    own = [path for path in texts if path.startswith(("solutions/", "tasks/"))]
+    common = {path for path in texts if path.startswith("common/")}
+    direct = set().union(*(includes[path] for path in own)) & common
+    met = set().union(*(reached(path, includes) for path in direct)) & common
+    lines = round(sum(texts[path].count("\n") for path in met), -1)
+    right = (
+        f"Solutions include {len(direct)} of its headers, which include "
+        f"{len(met) - len(direct)} others: about {lines:,} lines."
+    )
+    if right not in " ".join(readme.split()):
+        yield f"common/README.md does not say: {right}"
+
+
+def main():
+    texts = layers.sources()
+    includes, readme = included(texts), (handout.ROOT / "common/README.md").read_text()
+    broken = [*broken_rooms(includes, readme), *wrong_count(texts, includes, readme)]
+    sys.exit("\n".join(broken) or 0)
+
+
+if __name__ == "__main__":
+    main()
