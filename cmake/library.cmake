@@ -5,24 +5,27 @@
 # What programs include, as <fsdp/fully_shard.h>, <fsdp/nn/module.h>: <fsdp/fsdp.h> and what it
 # includes.
 set(public_headers
-    adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h distributed_data_parallel.h
-    flat_layout.h flat_parameter.h forward_method.h fsdp.h fully_shard.h fully_sharded_data_parallel.h
-    ignored.h keep_fp32.h locate.h meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h
-    prefetch.h replicated_model.h sequential.h sharded_model.h sharded_optimizer.h state_dict.h
-    this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h
-    base/todo.h base/torch.h comm/call.h comm/clock.h launch/collect.h comm/communicator.h
-    comm/communicator_options.h comm/group.h comm/handle.h launch/hosts.h launch/launched.h launch/launcher.h comm/link.h base/mapping.h
-    comm/rank_status.h launch/shared_region.h comm/tree_sum.h memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/module.h
-    nn/unit_policy.h optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h
-    optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h state/checkpoint_format.h
-    state/model_state.h state/whole_state.h)
+    adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h
+    distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
+    fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h meta_init.h
+    module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h replicated_model.h
+    sequential.h sharded_model.h sharded_optimizer.h state_dict.h this_ranks_part.h unit_plan.h
+    visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h base/todo.h base/torch.h
+    comm/call.h comm/clock.h comm/communicator.h comm/communicator_options.h
+    comm/default_timeout.h comm/group.h comm/handle.h comm/link.h comm/rank_status.h
+    comm/tree_sum.h hosts/start.h launch/collect.h launch/hosts.h launch/launched.h
+    launch/launcher.h launch/rank_context.h launch/rank_exit.h memory/counting_allocator.h
+    memory/live_bytes.h memory/memory_class.h nn/module.h nn/reads_in_calls.h nn/unit_policy.h
+    optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
+    optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
+    state/checkpoint_format.h state/model_state.h state/whole_state.h)
 
 # FullyShardedDataParallel for one's own models, over the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_include_directories(fsdp_library PUBLIC library)
-target_link_libraries(fsdp_library PUBLIC reference_task7 fsdp_state fsdp_planning)
+target_link_libraries(fsdp_library PUBLIC fsdp_planning fsdp_ranks fsdp_state reference_task7)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_memory)
 
 add_library(fsdp STATIC)

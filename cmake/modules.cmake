@@ -29,35 +29,39 @@ endfunction()
 set(without_torch base command_line digest)
 
 module(common/base)
-module(common/memory)  # the first over LibTorch: it makes the precompiled header
+module(common/memory base)  # the first over LibTorch: it makes the precompiled header
 module(common/nn base)
 module(common/optim base memory)
-# What ranks call, and from there on up: how they are started on one host, how they find one another on
-# several, and what moves the bytes between them.
+# What ranks call, and from there on up: how they are started on one host, how they find one
+# another on several, and what moves the bytes between them.
 module(common/comm base memory)
+module(common/launch base comm memory)
+module(common/hosts base comm launch)
+module(common/transports base comm hosts launch memory)
 module(common/digest)
 module(common/agreement base comm digest optim)
 module(common/trace base comm memory nn)
 
 module(trainer/command_line base)
 module(trainer/report base digest)
-module(trainer/cuda base comm hosts memory transports)
+module(trainer/cuda base comm hosts launch memory transports)
 module(trainer/data base)
 module(trainer/offload base memory optim)
-module(trainer/state base comm digest optim)
-module(trainer/config comm optim state)
+module(trainer/state agreement base comm digest memory optim)
+module(trainer/config base comm optim state)
 module(trainer/prediction base comm config memory offload optim trace)
-module(trainer/exchange agreement comm nn state)
-module(trainer/strategies comm config data memory nn offload optim prediction state trace)
+module(trainer/exchange agreement base comm nn state)
+module(trainer/strategies base comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
 module(trainer/diff base comm config digest nn optim state strategies)
-module(trainer/train agreement base comm config cuda data diff exchange memory optim planning prediction report
-       state strategies trace)
-module(trainer/options base comm command_line config cuda data diff exchange nn optim report
-       strategies trace train)
+module(trainer/train agreement base comm config cuda data diff digest exchange hosts launch memory
+       optim planning prediction report state strategies trace transports)
+module(trainer/options base comm command_line config cuda data diff exchange launch nn optim
+       report state strategies trace train)
 
 add_library(fsdp_gloo INTERFACE)
-target_include_directories(fsdp_gloo SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/common/transports/gloo_declarations)
+target_include_directories(fsdp_gloo SYSTEM INTERFACE
+  ${PROJECT_SOURCE_DIR}/common/transports/gloo_declarations)
 target_link_libraries(fsdp_transports PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
 target_compile_options(fsdp_digest PRIVATE -O3)  # bit_hash() reads all tensors of a step
@@ -89,8 +93,8 @@ target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does
 endif()
-# Of a function that several objects define, as of a template, a linker takes the first definition. So what
-# runs the tests and compares comes before the code of a task, and all of it.
+# Of a function that several objects define, as of a template, a linker takes the first definition.
+# So what runs the tests and compares comes before the code of a task, and all of it.
 set(first testing base comm hosts launch memory nn optim trace transports)
 list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
 target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first}

@@ -24,7 +24,7 @@ const char* const @name@ = R"text(@text@)text";
   target_sources(${library} PRIVATE ${source})
 endfunction()
 
-program(hello fsdp_trace programs/hello.cpp)
+program(hello "fsdp_ranks;fsdp_trace" programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)

@@ -14,8 +14,8 @@ foreach(task ${tasks})
 endforeach()
 target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
 
-# Compiles the tests that follow as few files: half of the time of a file goes into what it includes. So up
-# to seven tests are one file, but there are at least two, for two cores.
+# Compiles the tests that follow as few files: half of the time of a file goes into what it
+# includes. So up to seven tests are one file, but there are at least two, for two cores.
 function(compile_tests_together target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)

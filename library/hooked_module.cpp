@@ -1,6 +1,7 @@
 #include <hooked_module.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
+#include <nn/reads_in_calls.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,7 +21,9 @@ bool is_current(const FlatParameter& unit) {
 
 // Returns what an error says of a parameter that is read while its unit is sharded, by
 // HookedModule::Situation. The texts are made once, because each call of a module chooses one.
-std::array<std::string, 3> messages_of(const std::string& are_sharded, const std::string& module) {
+std::array<std::string, 3> messages_of(const std::string& are_sharded, const Module& of_unit) {
+  const std::string& module = of_unit.name();
+  const bool promises = dynamic_cast<const ReadsInCalls*>(&of_unit) != nullptr;
   const std::string others = "; other causes are in docs/what_works.md";
   return {are_sharded +
               "now: call the module (module(x), not module.forward(x)), or use "
@@ -30,8 +33,12 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const std
               ": another call of it, inside this one, has ended and resharded the unit; call it "
               "once and repeat what is inside, or set .reshard_after_forward to false" +
               others,
-          are_sharded + "in backward, which reads them: reads_parameters_in_backward() of " +
-              module + " returns false; let it return true" + others};
+          are_sharded + "in backward, which reads them: " +
+              (promises ? module + " is a ReadsInCalls, but reads one of them outside of the calls "
+                                   "of the module that has it; let it be none"
+                        : "reads_parameters_in_backward() of " + module +
+                              " returns false; let it return true") +
+              others};
 }
 
 }  // namespace
@@ -48,7 +55,7 @@ void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
                                   (others > 0 ? " and " + std::to_string(others) + " more" : "") +
                                   " of unit " + unit_->unit() + (others > 0 ? " are" : " is") +
                                   " sharded ";
-  messages_ = messages_of(are_sharded, module_.name());
+  messages_ = messages_of(are_sharded, module_);
   guard_storage(storage_, messages_[0], bytes);
 }
 

@@ -19,7 +19,7 @@ TrainConfig config_of(const PlanOptions& options) {
   config.sharding.reshard_after_forward = options.reshard_after_forward;
   config.sharding.limit = options.limit;
   config.precision.policy = options.mixed_precision;
-  config.optimizer = options.optimizer;
+  static_cast<OptimizerOptions&>(config.optimizer) = options.optimizer;
   return config;
 }
 

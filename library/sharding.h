@@ -58,10 +58,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
 
   void register_first_hooks();
   void register_last_hooks();
-  void guard_units();
   void reshard_root_early();
-  static void say_what_to_do(const Watched& watched, Situation situation);
-  void before_forward(Watched& watched);
+  void before_forward(HookedModule& hooked);
   void begin_forward();
   void end_forward(bool returned);
   void drop_old_casts();

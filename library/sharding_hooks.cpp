@@ -5,6 +5,7 @@
 #include <model_checks.h>
 #include <replicated_model.h>
 #include <sharding.h>
+#include <strategies/root_readers.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -66,6 +67,21 @@ void Sharding::register_last_hooks() {
         prefetcher->end_backward();
         if (const auto alive = weak.lock()) alive->end_pass();
       });
+}
+
+// Reshards the root's units in backward when nothing reads them any more, if the model promises
+// that this can be known (root_readers.h). What reads them later breaks the promise.
+void Sharding::reshard_root_early() {
+  const auto& units = sharded_->layout().units;
+  std::vector<std::shared_ptr<HookedModule>> of_root;
+  for (size_t i = 0; i < units.size(); ++i)
+    if (units[i].root) of_root.push_back(hooked_[i]);
+  when_root_is_unread(net_, sharded_->layout(), [of_root] {
+    for (const auto& hooked : of_root) {
+      hooked->unit()->reshard();
+      hooked->say_what_to_do(HookedModule::Situation::in_backward);
+    }
+  });
 }
 
 void Sharding::before_forward(HookedModule& hooked) {
@@ -158,9 +174,11 @@ void Sharding::before_backward(const HookedModule& hooked) {
 void Sharding::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;
-  for (const auto& hooked : hooked_)
-    if (!hooked->module().reads_parameters_in_backward() && hooked->calls == 0)
+  for (const auto& hooked : hooked_) {
+    const bool is_root = &hooked->module() == &net_;
+    if ((is_root || !hooked->module().reads_parameters_in_backward()) && hooked->calls == 0)
       hooked->say_what_to_do(HookedModule::Situation::not_called);
+  }
   comm_->wait_for_readers();  // hooks on the leaves may write to the shards
   gradients_->end_pass();
 }

@@ -59,8 +59,8 @@ class Calls {
   uint64_t sequence_{};
 };
 
-std::string failure(const std::string& backend, int world_size,
-                    const std::function<void(int rank, Calls&)>& body) {
+std::string failure_over(const std::string& backend, int world_size,
+                         const std::function<void(int rank, Calls&)>& body) {
   return failure(launch(world_size, [&](const RankContext& context) {
     Calls calls(context, backend);
     body(context.rank, calls);
@@ -87,7 +87,7 @@ TEST_P(StagedCollectives, have_the_same_results_as_the_inner_transport) {
     require(sent.equal(at::full({2}, 7.0)), "broadcast");
     calls.call(Operation::barrier, {}, {});
   };
-  EXPECT_EQ(failure(GetParam(), 3, body), "");
+  EXPECT_EQ(failure_over(GetParam(), 3, body), "");
 }
 
 TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
@@ -99,7 +99,7 @@ TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
     calls.finish(*transfer);
     require(all.min().item<float>() == 1, "another value than at the issue");
   };
-  EXPECT_EQ(failure(GetParam(), 2, body), "");
+  EXPECT_EQ(failure_over(GetParam(), 2, body), "");
 }
 
 // What is compared with predictions, and with the GPU's own allocator, is the GPU's memory.
@@ -114,7 +114,7 @@ TEST(StagedOverShm, counts_no_memory_of_the_host_as_live) {
     require(all.sum().item<float>() == 3000, "other values");
     require(live_bytes::now().total == before, "freed buffers were counted");
   };
-  EXPECT_EQ(failure("shm", 2, body), "");
+  EXPECT_EQ(failure_over("shm", 2, body), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nn/layers.h>
 #include <nn/models.h>
 #include <nn/transformer_lm.h>
+#include <strategies/model_device.h>
 #include <strategies/workload.h>
 
 #include <functional>

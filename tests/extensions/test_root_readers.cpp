@@ -1,12 +1,20 @@
 #include <checkpoint_activations.h>
+#include <data/dataset.h>
 #include <nn/reads_in_calls.h>
+#include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/root_readers.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <unit_plan.h>
+#include <wrap_policy.h>
 
 #include <gtest/gtest.h>
 
-#include "models.h"
-#include "trained.h"
+#include <stdexcept>
+
+#include <common/in_a_process.h>
+
+#include "language_models.h"
+#include "two_steps.h"
 
 namespace fsdp {
 namespace {
@@ -91,7 +99,7 @@ class Backward {
 constexpr const char* kWhole = "head norm second gain unread first";
 constexpr const char* kToTheEnd = "head norm second gain first";
 
-TEST(RootReaders, have_read_the_root_when_the_last_of_them_has_come_back) {
+TEST_IN_A_PROCESS(RootReaders, have_read_the_root_when_the_last_of_them_has_come_back) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   for (int step = 0; step < 2; ++step)
@@ -99,7 +107,7 @@ TEST(RootReaders, have_read_the_root_when_the_last_of_them_has_come_back) {
   EXPECT_EQ(units_before_root_readers(*model, layout_of(*model)), 1U);
 }
 
-TEST(RootReaders, of_a_language_model_are_its_norm_and_its_head_also_if_that_is_tied) {
+TEST_IN_A_PROCESS(RootReaders, of_a_language_model_are_its_norm_and_its_head_also_if_that_is_tied) {
   for (const auto& model : {tied_model(200), untied_model(20)}) {
     Backward backward(model);
     const at::Tensor tokens = at::ones({1, 4}, at::kLong);
@@ -111,7 +119,7 @@ TEST(RootReaders, of_a_language_model_are_its_norm_and_its_head_also_if_that_is_
   }
 }
 
-TEST(RootReaders, that_run_twice_have_to_come_back_twice) {
+TEST_IN_A_PROCESS(RootReaders, that_run_twice_have_to_come_back_twice) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor one = (*model)(rows()).sum();
@@ -119,7 +127,8 @@ TEST(RootReaders, that_run_twice_have_to_come_back_twice) {
   EXPECT_EQ(backward.of(one + other), std::string(kToTheEnd) + " " + kWhole);
 }
 
-TEST(RootReaders, that_are_not_part_of_the_loss_leave_the_root_to_the_end_of_this_pass_alone) {
+TEST_IN_A_PROCESS(RootReaders,
+                  that_are_not_part_of_the_loss_leave_the_root_to_the_end_of_this_pass_alone) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   (*model->head)(at::ones({kWidth}).requires_grad_());
@@ -127,14 +136,14 @@ TEST(RootReaders, that_are_not_part_of_the_loss_leave_the_root_to_the_end_of_thi
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST(RootReaders, whose_input_needs_no_gradient_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReaders, whose_input_needs_no_gradient_leave_the_root_to_the_end) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor beside = (*model->norm)(at::ones({kWidth})).sum();
   EXPECT_EQ(backward.of((*model)(rows()).sum() + beside), kToTheEnd);
 }
 
-TEST(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept) {
+TEST_IN_A_PROCESS(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -142,7 +151,7 @@ TEST(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept) {
   EXPECT_EQ(backward.of(loss), kWhole);
 }
 
-TEST(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_of_the_next_one) {
+TEST_IN_A_PROCESS(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_of_the_next_one) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -154,7 +163,7 @@ TEST(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_of_the_next_o
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST(RootReaders, that_an_evaluation_calls_do_not_count) {
+TEST_IN_A_PROCESS(RootReaders, that_an_evaluation_calls_do_not_count) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -181,7 +190,7 @@ struct LadderAround : Module, ReadsInCalls {
   std::shared_ptr<TanhBlock> block = register_module("block", std::make_shared<TanhBlock>());
 };
 
-TEST(RootReaders, that_are_checkpointed_are_read_again_before_they_come_back) {
+TEST_IN_A_PROCESS(RootReaders, that_are_checkpointed_are_read_again_before_they_come_back) {
   const auto model = std::make_shared<PromisingLadder>();
   checkpoint_activations(*model->gain);
   Backward backward(model);
@@ -213,13 +222,14 @@ struct LadderWithOwnCheckpoint : PromisingLadder {
   }
 };
 
-TEST(RootReaders, that_a_checkpoint_of_the_users_runs_again_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReaders,
+                  that_a_checkpoint_of_the_users_runs_again_leave_the_root_to_the_end) {
   const auto model = std::make_shared<LadderWithOwnCheckpoint>();
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
 }
 
-TEST(RootReaders, that_come_back_in_a_pass_inside_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReaders, that_come_back_in_a_pass_inside_leave_the_root_to_the_end) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor x = at::ones({kWidth}).requires_grad_();
@@ -235,7 +245,8 @@ struct LadderWithOwnParameter : PromisingLadder {
   at::Tensor scale = register_parameter("scale", drawn({1}));
 };
 
-TEST(RootReaders, are_known_of_a_model_that_promises_and_whose_own_children_have_hooks) {
+TEST_IN_A_PROCESS(RootReaders,
+                  are_known_of_a_model_that_promises_and_whose_own_children_have_hooks) {
   const auto is_known = [](const std::shared_ptr<Module>& model) {
     return when_root_is_unread(*model, layout_of(*model), [] {});
   };
@@ -299,7 +310,7 @@ MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
 
 // The root of gpt2-36m takes 43.1 MB, which is all that W ranks have less than with a root that
 // stays: 404.0 MB on two ranks and 270.8 MB on four.
-TEST(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
+TEST_IN_A_PROCESS(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
   const auto peak = [](int world) {
     TrainConfig config;
     config.ranks.mode = Mode::fsdp;

@@ -33,7 +33,8 @@ inline TrainResult train(TrainConfig config) {
   const TemporaryFolder folder;
   config.reports.json = folder.path() + "/json";
   if (run_training(config, {make_fsdp_strategy, shard_layout}) != 0)
-    throw std::runtime_error(mode + " did not train; see above");
+    throw std::runtime_error(to_string(config.ranks.mode) +
+                             std::string(" did not train; see above"));
   return parse_train_result(content_of(config.reports.json));
 }
 

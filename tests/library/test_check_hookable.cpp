@@ -38,7 +38,7 @@ TEST_IN_A_PROCESS(CheckHookable, names_the_one_block_whose_hooks_a_container_pas
   KeptBlock passed_by(3);
   net.theirs->push_back(passed_by);
   const std::string says =
-      "theirs.1 (fsdp::(anonymous namespace)::KeptBlock) lies in a torch::nn::Sequential, which "
+      "theirs.1 (fsdp::KeptBlock) lies in a torch::nn::Sequential, which "
       "calls forward() and so runs no hooks; use an fsdp::Sequential";
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net); }), says);
   const std::vector<Module*> units{passed_by.get()};

@@ -1,6 +1,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <memory/live_bytes.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/serialize.h>
 
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>

@@ -34,7 +34,7 @@ TEST(ModuleHolder, may_hold_a_module_of_any_shape_and_runs_its_hooks) {
 
 TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
   in_a_process([] {
-    EXPECT_EQ(KeptBlock(3)->name(), "fsdp::(anonymous namespace)::KeptBlock");
+    EXPECT_EQ(KeptBlock(3)->name(), "fsdp::KeptBlock");
     struct Impl : KeptBlockImpl {
       using KeptBlockImpl::KeptBlockImpl;
     };

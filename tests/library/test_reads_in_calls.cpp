@@ -6,6 +6,7 @@
 #include <library/one_process.h>
 
 #include <memory>
+#include <vector>
 
 // Models that promise to read their parameters in calls of the modules that have them.
 namespace fsdp {

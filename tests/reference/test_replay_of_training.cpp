@@ -13,7 +13,7 @@ std::string replay(const TrainConfig& config, const std::string& file) {
   if (child == 0) {
     setenv("FSDP_REPLAY", file.c_str(), 1);
     testing::internal::CaptureStdout();
-    run_training(config, {make_fsdp_strategy, shard_layout});
+    run_training(config, {make_fsdp_strategy, shard_layout, nullptr, construct_on_meta});
     _exit(1);
   }
   waitpid(child, nullptr, 0);

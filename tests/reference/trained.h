@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <meta_init.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <trainer/mode_of.h>
@@ -55,7 +56,8 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
 // The lines of the JSON file.
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
                                            const FsdpImplementation& fsdp = {make_fsdp_strategy,
-                                                                             shard_layout}) {
+                                                                             shard_layout, nullptr,
+                                                                             construct_on_meta}) {
   config.reports.json = folder.path() + "/run.json";
   testing::internal::CaptureStdout();
   const int status = run_training(config, fsdp);

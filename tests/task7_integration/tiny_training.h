@@ -5,6 +5,7 @@
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <strategies/build_model.h>
+#include <strategies/model_device.h>
 #include <strategies/workload.h>
 #include <testing/judge/cases.h>
 

@@ -20,7 +20,7 @@ TEST(ActivationsOfTraining, are_checkpointed_in_every_mode_if_the_config_says_so
   fsdp.checkpoint_blocks = [](Module&, int every) {
     throw std::logic_error("every block of " + std::to_string(every) + " is checkpointed");
   };
-  for (const char* mode : {"single", "ddp", "fsdp"}) {
+  for (const Mode mode : {Mode::single, Mode::ddp, Mode::fsdp}) {
     TrainConfig config;
     config.ranks.mode = mode;
     config.model.name = "gpt2-tiny";

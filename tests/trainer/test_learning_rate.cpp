@@ -41,32 +41,5 @@ TEST(LearningRate, that_the_warm_up_does_not_reach_is_pointed_out) {
   }
 }
 
-TEST(WeightDecay, usual_spares_norms_and_biases) {
-  const TrainConfig config = parsed({"--no-decay", "usual"});
-  for (const char* name : {"h.0.ln_1.weight", "ln_f.bias", "h.0.attn.c_attn.bias",
-                           "ln_final.weight", "layers.3.ln2.weight"})
-    EXPECT_EQ(group_of(name, config.optimizer.parameter_groups()), 0) << name;
-  for (const char* name : {"wte.weight", "h.0.mlp.c_fc.weight", "layers.0.ffn.w1.weight"})
-    EXPECT_EQ(group_of(name, config.optimizer.parameter_groups()), 1) << name;
-}
-
-TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
-  const std::vector<std::string> options{
-      "--mode",  "fsdp", "--world",    "2",    "--steps",  "7",
-      "--limit", "all",  "--prefetch", "on",   "--link",   "9us,2GB/s",
-      "--lr",    "0.25", "--no-decay", "a|b$", "--poison", "on"};
-  const TrainConfig config = parsed(options);
-  const TemporaryFolder folder;
-  const auto file = folder.write("run.toml", config.reports.given);
-  const TrainConfig same = parsed({"--config", file});
-  EXPECT_EQ(same.reports.given, config.reports.given);
-  EXPECT_EQ(same.sharding.limit, kAllUnits);
-  EXPECT_EQ(same.optimizer.lr, 0.25);
-  EXPECT_EQ(same.optimizer.no_decay, "a|b$");
-  EXPECT_TRUE(same.debug.poison);
-  EXPECT_EQ(parsed({"--config", file, "--steps", "9"}).training.steps, 9)
-      << "the command line counts";
-}
-
 }  // namespace
 }  // namespace fsdp

@@ -58,11 +58,5 @@ TEST(Refusal, of_a_value_that_is_missing_or_too_much_says_so) {
   EXPECT_EQ(refused({"--capture", "x"}), "--capture: needs --hashes");
 }
 
-// torchrun takes an option of ours for one of its own if it is the beginning of one.
-TEST(LogOption, has_a_name_that_torchrun_leaves_alone) {
-  EXPECT_EQ(parsed({"--log-file", "/dev/null"}).reports.log, "/dev/null");
-  EXPECT_EQ(parsed({"--log", "/dev/null"}).reports.log, "/dev/null");
-}
-
 }  // namespace
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 #include <config/train_config.h>
 #include <gtest/gtest.h>
-#include <train/preparation.h>
+#include <train/checkpoint_room.h>
 
 #include <common/expect_text.h>
 

@@ -38,32 +38,5 @@ TEST(RunSettings, are_printed_without_a_rank_or_a_model) {
   EXPECT_EQ(printed.at("steps"), 4);
 }
 
-TEST(RunOptions, with_which_a_run_began_stay_when_it_goes_on) {
-  const TemporaryFolder folder;
-  TrainConfig config = small_run();
-  config.checkpoint.dir = folder.path();
-  config.checkpoint.save_every = 4;
-  config.reports.given = "steps = 4\n";
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  go_on_from(find_checkpoint(folder.path()), config);
-  config.training.steps = 8;
-  config.reports.given = "steps = 8\n";
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  EXPECT_EQ(content_of(folder.path() + "/run.toml"), "steps = 4\n");
-  EXPECT_EQ(content_of(folder.path() + "/run-from-000004.toml"), "steps = 8\n");
-}
-
-// A save of step 2 that was broken off.
-TEST(CheckpointsOfRun, lose_what_a_broken_save_has_left_when_the_run_begins) {
-  const TemporaryFolder folder;
-  folder.write("step-000002.part/rank-0000-of-0002.safetensors", "half");
-  TrainConfig config = small_run();
-  config.checkpoint.dir = folder.path();
-  config.checkpoint.save_every = 4;
-  EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
-  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-000002.part"));
-  EXPECT_EQ(latest_step(folder.path()), 4);
-}
-
 }  // namespace
 }  // namespace fsdp

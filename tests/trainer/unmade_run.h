@@ -5,12 +5,14 @@
 
 #include <string>
 
+#include "mode_of.h"
+
 // The options and the layout of a run that is never made.
 namespace fsdp {
 
 inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
   TrainConfig config;
-  config.ranks.mode = mode;
+  config.ranks.mode = mode_of(mode);
   config.training.steps = steps;
   return config;
 }

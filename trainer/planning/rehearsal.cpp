@@ -6,6 +6,7 @@
 #include <nn/gradient_hook.h>
 #include <planning/meta_kernels.h>
 #include <planning/rehearsal.h>
+#include <strategies/root_readers.h>
 #include <strategies/scaled_backward.h>
 #include <strategies/unit_modules.h>
 #include <strategies/workload.h>

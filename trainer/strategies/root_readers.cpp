@@ -36,15 +36,17 @@ struct Reader {
 std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   if (dynamic_cast<const ReadsInCalls*>(&root) == nullptr) return {};
   const auto of_root = parameters_of_root(root, layout);
-  std::vector<Reader> readers;
-  for (const auto& item : root.named_modules()) {
-    const auto own = item.value()->parameters(/*recurse=*/false);
-    const bool has_one = std::ranges::any_of(own, [&](const at::Tensor& parameter) {
+  const auto has_one = [&](const torch::nn::Module& module) {
+    return std::ranges::any_of(module.parameters(/*recurse=*/false), [&](const auto& parameter) {
       return of_root.contains(parameter.unsafeGetTensorImpl());
     });
-    if (!has_one) continue;
+  };
+  std::vector<Reader> readers;
+  if (has_one(root) && root.reads_parameters_in_backward()) readers.push_back({"", &root});
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
+    if (!has_one(*item.value())) continue;
     auto* module = dynamic_cast<Module*>(item.value().get());
-    const bool is_child = item.key().find('.') == std::string::npos;  // or the root itself
+    const bool is_child = item.key().find('.') == std::string::npos;
     if (module == nullptr || !is_child) return {};
     const bool is_new = std::ranges::find(readers, module, &Reader::module) == readers.end();
     if (is_new && module->reads_parameters_in_backward()) readers.push_back({item.key(), module});
@@ -146,7 +148,8 @@ std::optional<size_t> units_before_root_readers(Module& root, const ShardLayout&
   for (const auto& unit : layout.units)
     if (!unit.root) units.push_back(unit.name);
   size_t before = 0;
-  for (const auto& item : root.named_modules()) {
+  if (readers.front().module == &root) return before;
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (item.key() == readers.front().path) break;
     if (std::ranges::find(units, item.key()) != units.end()) ++before;
   }

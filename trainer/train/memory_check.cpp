@@ -49,7 +49,8 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
     ways += (ways.empty() ? "" : ", or ") + way;
   throw std::runtime_error(std::string("--mode ") + to_string(config.ranks.mode) + " of " +
                            config.model.name + " needs " + with_commas(needed) + " bytes on " +
-                           counted(processes, "rank") + (traces ? "" : ", without activations,") +
+                           counted(processes, "rank") +
+                           (traces && traces->has_activations ? "" : ", without activations,") +
                            " and this machine has " + with_commas(memory) + "; take " + ways);
 }
 

@@ -1,3 +1,4 @@
+#include <agreement/same_on_all_ranks.h>
 #include <base/whole_file.h>
 #include <c10/util/ScopeExit.h>
 #include <train/checkpoints.h>
@@ -5,9 +6,13 @@
 #include <train/over_ranks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace fsdp {
 namespace {
@@ -36,14 +41,15 @@ std::vector<Trait> traits_of_run(const TrainConfig& config) {
       {"text_held_out", "the held-out part of the text"},
       {"tokens", "the sizes of the files of --tokens"}};
   std::vector<Trait> traits;
-  for (const auto& [name, value] : settings_of_run(config).items()) {
+  const auto settings = settings_of_run(config);
+  for (const auto& [name, value] : settings.items()) {
     const auto other = others.find(name);
     std::string option = "--" + name;
     std::ranges::replace(option, '_', '-');
     traits.push_back({other != others.end() ? other->second : option, value.dump(), {}});
   }
   traits.push_back(
-      {"the number of steps of the checkpoint", std::to_string(config.first_step), {}});
+      {"the number of steps of the checkpoint", std::to_string(config.checkpoint.first_step), {}});
   return traits;
 }
 
@@ -57,11 +63,13 @@ void require_one_run(const TrainConfig& config, const RankContext& context, Comm
     throw std::runtime_error("rank " + std::to_string(context.rank) +
                              ": --on-lost-host continue needs each replica on one host (" +
                              context.hosts->text() + "); give another --shard-size");
-  const std::string settings =
-      settings_of_run(config).dump() + std::to_string(config.checkpoint.first_step);
-  require_equal(static_cast<int64_t>(std::hash<std::string>{}(settings)), context, comm,
-                "was started with other options, another text or another checkpoint than rank 0: "
-                "all ranks need the same");
+  require_same(traits_of_run(config), context, comm,
+               [](const auto& what, const auto& of_rank_0, const auto& of_rank) {
+                 return "was started with other options, another text or another checkpoint than "
+                        "rank 0: " +
+                        what + ": " + of_rank_0 + " on rank 0, " + of_rank +
+                        " here; all ranks need the same";
+               });
   if (config.checkpoint.dir.empty() || !context.hosts->several()) return;
   const auto seen = std::filesystem::path(config.checkpoint.dir) /
                     (".seen-by-all-hosts-" + std::to_string(gather_from_ranks(comm, getpid())[0]));
@@ -74,9 +82,11 @@ void require_one_run(const TrainConfig& config, const RankContext& context, Comm
     write_whole_file(seen, "");
   }
   comm.barrier(kState).wait();
-  require_equal(std::filesystem::exists(seen), context, comm,
-                "does not see --checkpoint-dir " + config.checkpoint.dir +
-                    " of rank 0: it must lie on a file system that all hosts share");
+  require_same({{"whether the rank sees it", std::filesystem::exists(seen) ? "yes" : "no", {}}},
+               context, comm, [&](const auto&, const auto&, const auto&) {
+                 return "does not see --checkpoint-dir " + config.checkpoint.dir +
+                        " of rank 0: it must lie on a file system that all hosts share";
+               });
 }
 
 }  // namespace fsdp

@@ -1,5 +1,7 @@
 #include <memory/live_bytes.h>
 #include <planning/rehearsal.h>
+#include <prediction/model_trace.h>
+#include <strategies/root_readers.h>
 #include <strategies/run_data.h>
 #include <train/held_out.h>
 #include <train/rehearsed_run.h>
@@ -16,11 +18,18 @@ Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};
-  if (config.on_cuda() || fsdp.construct_on_meta == nullptr) return run;
-  try {
-    run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
-  } catch (const c10::NotImplementedError&) {  // its bytes are not predicted
+  if (fsdp.construct_on_meta == nullptr) return run;
+  if (!config.on_cuda()) {
+    try {
+      run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
+      return run;
+    } catch (const c10::NotImplementedError&) {  // the bytes of its activations are not predicted
+    }
   }
+  std::shared_ptr<Module> model;
+  fsdp.construct_on_meta([&] { model = workload.build(); });
+  run.traces =
+      chain_of(config, run.layout, /*times=*/{}, units_before_root_readers(*model, run.layout));
   return run;
 }
 

@@ -10,8 +10,9 @@ namespace fsdp {
 // What is known of a run before it begins.
 struct Rehearsed {
   ShardLayout layout;
-  // What rehearse() returns. None on a GPU, whose kernels take memory of their own, and for a model
-  // that calls an operator without a meta kernel.
+  // What rehearse() returns. On a GPU, whose kernels take memory of their own, and for a model that
+  // calls an operator without a meta kernel: what chain_of() returns, without activations. None if
+  // construct_on_meta is missing.
   std::optional<ModelTraces> traces;
 };
 

@@ -3,7 +3,6 @@
 #include <cuda/gpu.h>
 #include <hosts/handover.h>
 #include <hosts/start.h>
-#include <hosts/start.h>
 #include <launch/launched.h>
 #include <launch/rank_context.h>
 #include <memory/counting_allocator.h>

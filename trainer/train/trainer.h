@@ -15,7 +15,8 @@ struct FsdpImplementation {
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
   // Checkpoints the activations of every `every`-th block. Called only if the config asks for it.
   void (*checkpoint_blocks)(Module& model, int every){};
-  ConstructOnMeta construct_on_meta{};  // null: activations are not predicted
+  // Null: neither activations nor the early freeing of the root are predicted.
+  ConstructOnMeta construct_on_meta{};
 };
 
 // Trains as `config` says, or only prints the units. Starts the ranks, or joins them as start()

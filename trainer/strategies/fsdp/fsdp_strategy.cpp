@@ -11,6 +11,7 @@
 #include <strategies/model_device.h>
 #include <strategies/offloaded_moments.h>
 #include <strategies/parts_strategy.h>
+#include <strategies/root_readers.h>
 #include <strategies/scaled_backward.h>
 #include <strategies/strategy.h>
 #include <strategies/unit_modules.h>
