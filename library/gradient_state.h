@@ -24,24 +24,28 @@ namespace fsdp {
 // From the beginning of a pass to its end, a gradient that the pass may change is incomplete (or
 // broken): only so do all of them change at once. After a pass in no_sync() it stays so.
 //
-//   event                  in_unit  complete         incomplete       broken           misplaced
-//   give()                 complete error            error            error            error
-//   see_users_changes()    -        -  [1]           - or complete[2] - or complete[2] complete
-//   begin_pass()           -        incomplete [3]   -                -                error
-//   gradient_of_leaf()     -        -                complete         -  [4]           -
-//   show_for_pass()        -        -                complete         -                -
-//   hide()                 error    incomplete       error            error            error
-//   break_off()            -        - [1]            broken [2]       - or complete[2] -
-//   drop()                 -        -                complete         -  [5]           complete
-//   misplace()             -        misplaced        misplaced        misplaced        misplaced
+//   event                  in_unit    complete     incomplete   broken     misplaced
+//   give()                 complete   error        error        error      error
+//   see_users_changes()    -          [1]          [2]          [2]        complete
+//   begin_pass()           -          [3]          -            -          error
+//   gradient_of_leaf()     -          -            complete     [4]        -
+//   show_for_pass()        -          -            complete     -          -
+//   hide()                 error      incomplete   error        error      error
+//   break_off()            -          [1]          [5]          [5]        -
+//   drop()                 -          -            complete     [6]        complete
+//   misplace()             -          misplaced    misplaced    misplaced  misplaced
 //
-//   -    the state stays
-//   [1]  broken or incomplete, as from incomplete, if the user has put the trap back
-//   [2]  complete if the user has dropped or replaced .grad of the leaf since: it is not the trap
-//   [3]  stays complete if the parameter is frozen and has no gradient
-//   [4]  .grad of the leaf becomes none, and autograd puts the gradient of this pass there
-//   [5]  .grad of the leaf becomes none; see_users_changes() makes it complete, at the next pass
+//   -      the state stays
 //   error  std::logic_error that says "internal error"
+//   [1]    stays complete; if .grad of the leaf is the trap again, because the user has kept it and
+//          put it back: incomplete (broken in break_off())
+//   [2]    stays if .grad of the leaf is still the trap; complete if the user has dropped it or put
+//          a gradient in its place
+//   [3]    incomplete; stays complete if the parameter is frozen and has no gradient
+//   [4]    stays broken; .grad of the leaf becomes none, where autograd puts the gradient of this
+//   pass [5]    broken; complete if .grad of the leaf is the trap no more, as in [2] [6]    stays
+//   broken; .grad of the leaf becomes none, so that see_users_changes() of the next pass
+//          makes it complete
 //
 // Between passes, the module's parameter may also have a local sum: what passes in no_sync() have
 // added up on this rank, of the parameter's shape. During a pass it lies in .grad of the module's

@@ -185,7 +185,8 @@ void Reducer::collect(Entry& entry) {
   at::Tensor own = slot(entry).copy_(entry.local.defined() ? entry.local : gradient);
   if (entry.local.defined()) own.add_(gradient);
   --buckets_[entry.place.bucket].missing;
-  // In their order, whatever order they fill in: it is the same on every rank.
+  // Buckets go out in their order, whatever order they fill in. It is the same on every rank; else
+  // one rank's bucket 1 would be added to another rank's bucket 0.
   while (sent_ < buckets_.size() && buckets_[sent_].missing == 0)
     send_next();
 }

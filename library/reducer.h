@@ -13,8 +13,10 @@
 
 namespace fsdp {
 
-// PyTorch's Reducer: puts the mean over ranks into the .grad of a module's parameters. The
-// module's hooks own it.
+// PyTorch's Reducer, for DistributedDataParallel: puts the mean over ranks into the .grad of a
+// module's parameters. The module's hooks own it. (--mode ddp of the trainer does not use it: its
+// strategy, trainer/strategies/replica_strategy.h, adds parts of the batch as a tree, needs no
+// .grad afterwards, and compares nothing between ranks in a pass.)
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {

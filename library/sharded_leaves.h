@@ -1,7 +1,7 @@
 #pragma once
 
 #include <fully_shard.h>
-#include <leaf_gradients.h>
+#include <no_gradient_by_name.h>
 #include <part_mark.h>
 
 #include <memory>

@@ -10,8 +10,9 @@ bin=$root/build/default/bin
 # Programs run in the caller's folder. They find the repository through FSDP_ROOT.
 export FSDP_ROOT=$root
 
-# Prints the verbs in the order of ./fsdp help. A verb exists if its file does: a handout has no
-# files of verbs that only maintainers need.
+# Prints the verbs in the order of ./fsdp help: a new one is added here. A verb exists if its file
+# does: a handout has no files of verbs that only maintainers need (grading/course/handout.py). It
+# alone has update.
 verbs() {
   local verb
   for verb in setup doctor build install test lint hello check hint reset appendix train \

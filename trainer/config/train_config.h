@@ -17,8 +17,7 @@
 #include <vector>
 
 // The settings of a training run, by subject. The subjects have the names of the groups of options
-// in
-// `./fsdp train --help`, which explains each option, and of the tables in a file of --config.
+// in `./fsdp train --help`, which explains each option, and of the tables in a file of --config.
 namespace fsdp {
 
 struct RanksConfig {

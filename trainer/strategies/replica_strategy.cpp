@@ -246,7 +246,8 @@ class ReplicaStrategy : public PartsStrategy {
     own.reset();
     collected_[index] = true;
     --missing_[slot.place.bucket];
-    // Buckets go out in their order, whatever order they fill in: it is the same on every rank.
+    // Buckets go out in their order, whatever order they fill in. It is the same on every rank;
+    // else one rank's bucket 1 would be added to another rank's bucket 0.
     while (reduces_each() && reductions_.size() < missing_.size() &&
            missing_[reductions_.size()] == 0)
       reduce_next_bucket();

@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-// Makes the strategy of ddp or single; `layout` is fsdp's.
+// Makes the strategy of --mode ddp or --mode single; `layout` is fsdp's. (The library's
+// DistributedDataParallel has a Reducer of its own.)
 // - ddp: a replica on each rank of `comm`. In each turn gradients are summed in buckets while the
 //   backward pass goes on.
 // - single, if `comm` is null: this process computes the parts of all ranks, and adds them as those

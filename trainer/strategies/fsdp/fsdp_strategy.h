@@ -11,8 +11,8 @@ namespace fsdp {
 std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
 
-// The layout that make_fsdp_strategy would give the model. Takes no memory
-// for parameters and draws no random number.
+// The layout that make_fsdp_strategy would give the model. Takes no memory for parameters and draws
+// no random number.
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload);
 
 // Checkpoints the activations of the K-th, 2K-th, ... of the modules of `root` whose class name

@@ -1,4 +1,4 @@
-#include <leaf_gradients.h>
+#include <no_gradient_by_name.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
