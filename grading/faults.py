@@ -146,7 +146,7 @@ def main():
     faults = [fault for task in tasks for fault in load(task)]
     if arguments.check:
         sys.exit("\n".join(wrong_forms(faults)) or 0)
-    faults = lists.chosen(faults, arguments, files_of, fixed=8, most=60)
+    faults = lists.chosen(faults, arguments, files_of, fixed=8, most=24)
     changed.prepare(*sorted({f"reference_task{fault['task']}_tests" for fault in faults}))
     lists.play(
         arguments, faults, lambda fault: attempt(fault, arguments.show), files_of, changed.jobs()
