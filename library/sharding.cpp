@@ -1,6 +1,7 @@
 #include <backward_pass.h>
 #include <buffers.h>
 #include <check_hookable.h>
+#include <ignored.h>
 #include <model_checks.h>
 #include <sharding.h>
 

@@ -213,6 +213,7 @@ class Site:
                 "tasks/GLOSSARY.md",
                 "appendix/README.md",
                 "common/README.md",
+                "trainer/README.md",
                 "tasks/WRITEUP.md",
             ],
             "Results": ["figures.md", "writeup/index.md"],

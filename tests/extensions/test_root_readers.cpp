@@ -2,6 +2,7 @@
 #include <data/dataset.h>
 #include <nn/reads_in_calls.h>
 #include <strategies/fsdp/fsdp_strategy.h>
+#include <strategies/language_modeling.h>
 #include <strategies/root_readers.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <unit_plan.h>

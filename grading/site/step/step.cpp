@@ -144,6 +144,15 @@ ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& pa
   return layout;
 }
 
+// How many units come before the first module that reads the root's parameters in backward: before
+// ln_final, which always is the root's. None if the root has parameters of the blocks, too: then it
+// stays to the end (strategies/root_readers.h).
+std::optional<size_t> units_before_readers(const Settings& settings, const ShardLayout& layout) {
+  if (settings.wrap == "none") return {};
+  const bool has_head = layout.units.back().name == "lm_head";
+  return layout.units.size() - 1 - (has_head ? 1 : 0);
+}
+
 // What each unit computes. [ns]
 std::vector<UnitTime> times_of(const Settings& settings, const ShardLayout& layout,
                                const std::vector<Parameter>& parameters) {
@@ -186,8 +195,9 @@ std::string describe(const std::string& line) {
   const std::vector<Parameter> parameters = parameters_of(settings);
   const ShardLayout layout = layout_of(settings, parameters);
   const auto times = times_of(settings, layout, parameters);
-  const Schedule step =
-      schedule(config, layout, /*rank=*/0, /*first=*/false, chain_of(config, layout, times));
+  const ModelTraces traces =
+      chain_of(config, layout, times, units_before_readers(settings, layout));
+  const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
   const CallTime link = over(
       {std::chrono::nanoseconds(settings.latency), static_cast<double>(settings.bandwidth) * 1e6});
   const PredictedMemory memory = predict_memory(step, "shm");

@@ -35,7 +35,7 @@ nlohmann::json measured(const Question& question) {
 // FSDP_QUIZ_STUDENTS=20 draws 240 questions.
 TEST(Quiz, accepts_what_a_run_measures_and_not_four_bytes_more) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
-  for (int student = 0; student < (students ? std::atoi(students) : 1); ++student) {
+  for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {
     const auto questions = questions_of("student" + std::to_string(student), "tested");
     const auto answers = in_process([&] {
       nlohmann::json all;
