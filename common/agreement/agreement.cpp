@@ -33,7 +33,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& tex
 }
 
 std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text) {
-  const auto own = gather_texts(comm, text);
+  auto own = gather_texts(comm, text);
   const auto replicas = comm.replicas();
   if (!replicas) return own;
   std::vector<std::string> all(own.size() * static_cast<size_t>(replicas->world_size()));

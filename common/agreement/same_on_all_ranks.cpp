@@ -106,7 +106,7 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
   const at::Tensor element = values[begin];
   const auto texts = gather_all_texts(comm, element_text(element));
   const auto hashes = gather_all_texts(comm, hash_of(element));
-  const std::string found = differ(texts) ? tell(texts) : tell(hashes);
+  std::string found = differ(texts) ? tell(texts) : tell(hashes);
   if (tensor.dim() == 0) return found;
   return "element " + index_text(begin, tensor.sizes()) + " is " + found;
 }
