@@ -57,11 +57,10 @@ Engine& looking_engine() {
 }  // namespace
 
 NoGradientByName::NoGradientByName(const at::Tensor& leaf, const std::string& parameter) {
-  at::Tensor tensor = leaf;
-  const bool trainable = tensor.requires_grad();
-  tensor.set_requires_grad(true);  // else it has no accumulator; it may be unfrozen later
-  accumulator_ = torch::autograd::impl::grad_accumulator(tensor);
-  tensor.set_requires_grad(trainable);
+  const bool trainable = leaf.requires_grad();
+  leaf.set_requires_grad(true);  // else it has no accumulator; it may be unfrozen later
+  accumulator_ = torch::autograd::impl::grad_accumulator(leaf);
+  leaf.set_requires_grad(trainable);
   {
     const std::scoped_lock lock(leaves().mutex);
     leaves().parameters[accumulator_.get()] = parameter;
