@@ -31,8 +31,7 @@ struct Difference {
 // same on every rank.
 // - If a trait has values, the text names the first element that differs: "the values of parameter
 //   b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2".
-// - If a trait has only the hash of values, the text says so: "hash 5f796f5004548068 on rank 0,
-// ...".
+// - If a trait has only the hash of values, the text says so: "hash 5f796f5004548068 on rank 0".
 // - If one rank has other traits than another, `what` is "what they have", and `what_differs` is
 //   the advice.
 std::optional<Difference> difference_between_ranks(Communicator& comm,

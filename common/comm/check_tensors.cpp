@@ -19,7 +19,7 @@ bool has_memory(const at::Tensor& tensor) {
   return end * tensor.element_size() <= static_cast<int64_t>(tensor.storage().nbytes());
 }
 
-// What is wrong with the tensors of a call, or nothing.
+// Returns what is wrong with the tensors of a call, or an empty text.
 std::string fault_of(const TensorsOfCall& given, int world_size, c10::DeviceType device) {
   const auto& [operation, output, input, root, unit] = given;
   if (operation == Operation::barrier) return {};

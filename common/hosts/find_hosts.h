@@ -7,10 +7,10 @@
 
 namespace fsdp {
 
-// What processes of one host have in common, and no process of another: a line of text.
+// Returns a line of text that processes of one host have in common, and no process of another.
 std::string host_identity();
 
-// On which hosts the ranks are. `identities` has the host_identity() of each rank, by rank.
+// Returns on which hosts the ranks are. `identities` has the host_identity() of each rank, by rank.
 Hosts find_hosts(const StartedRank& self, const std::vector<std::string>& identities);
 
 // The local address from which packets to `host` are sent: the one by which that host, too, reaches

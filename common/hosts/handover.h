@@ -39,7 +39,8 @@ class Handover {
   std::array<OpenFile, 2> files_;  // memory files: the steps and 1, then what was written
 };
 
-// Whether this rank, which has failed, waited for one that was lost: then it may leave its state.
+// Returns whether this rank has failed because it waited for a rank that was lost: only then may it
+// leave its state.
 bool has_lost_a_rank(const RankContext& context);
 
 }  // namespace fsdp

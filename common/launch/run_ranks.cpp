@@ -56,7 +56,7 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   }
 }
 
-// What the process does when a signal has come, or when the time is up (0).
+// Does what a signal asks for that has come; nothing if the time was up (0).
 void answer(int signal, ForkedRanks& ranks, HeldSignals& held,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;
