@@ -20,10 +20,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.nn.parallel import DistributedDataParallel
 
 import gpt2
-from peer import place
+from peer import place, replicated
 from one_gpu import PROFILED
 from recipes import RECIPES, SEED, adamw
 from sizes import MODELS
@@ -84,13 +83,7 @@ class Eager:
 
 class Ddp(Eager):
     def wrapped(self, model):
-        return DistributedDataParallel(
-            model,
-            init_sync=False,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-            static_graph=True,
-        )
+        return replicated(model)
 
 
 PROGRAMS = {"fsdp2": Fsdp2, "ddp": Ddp, "eager": Eager}

@@ -56,11 +56,8 @@ def build_fsdp2(options, world):
     return model
 
 
-def build_ddp(options, world):
-    model = gpt2.build_on_meta(options)
-    model.to_empty(device="cpu")
-    gpt2.draw_weights(model, options, SEED, place)
-    # init_sync: the replicas were drawn alike.
+def replicated(model):
+    """The model as PyTorch's DDP; init_sync is off, since the replicas were drawn alike."""
     return DistributedDataParallel(
         model,
         init_sync=False,
@@ -68,6 +65,13 @@ def build_ddp(options, world):
         gradient_as_bucket_view=True,
         static_graph=True,
     )
+
+
+def build_ddp(options, world):
+    model = gpt2.build_on_meta(options)
+    model.to_empty(device="cpu")
+    gpt2.draw_weights(model, options, SEED, place)
+    return replicated(model)
 
 
 BUILD = {"fsdp2": build_fsdp2, "ddp": build_ddp}
