@@ -129,13 +129,13 @@ END
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
 
-# The block of docs/library.md with <fsdp/fsdp.h>: what stands before "..." in it goes before
-# main().
+# Compiles the block of docs/library.md that has "..." after <fsdp/fsdp.h>. The lines before
+# "..." go before main(), the lines after it inside.
 compiles_the_snippet_of_the_page() {
   local project=$work/snippet block
   block=$(awk '
     /^```cpp/ { block = ""; inside = 1; next }
-    /^```/ { if (block ~ /fsdp\/fsdp\.h/) printf "%s", block; inside = 0 }
+    /^```/ { if (block ~ /fsdp\/fsdp\.h/ && block ~ /\n\.\.\.\n/) printf "%s", block; inside = 0 }
     inside { block = block $0 "\n" }' "$root/docs/library.md")
   [[ $block == *AdamW* ]] || { echo "docs/library.md shows no such block"; return 1; }
   mkdir "$project"
