@@ -157,7 +157,7 @@ void ShardedGradients::begin_pass() {
     if (gradients_[i].local_sum() == LocalSum::kept)
       has_local_sum[leaves_->entries()[i].unit] = true;
   for (size_t unit = 0; unit < units_.size(); ++unit)
-    if (!has_local_sum[unit]) units_[unit]->abandon_gradient();
+    if (!has_local_sum[unit]) units_[unit]->discard_unreduced_gradients();
   for (size_t i = 0; i < gradients_.size(); ++i)
     gradients_[i].begin_pass(leaves_->entries()[i].requires_grad, unit_of(i).has_gradient());
 }
@@ -205,8 +205,8 @@ void ShardedGradients::break_off() {
   try {
     for (const auto& unit : units_) {
       unit->reshard();
-      unit->abandon_gradient();
-      if (gives_gradients_) unit->drop_gradient();
+      unit->discard_unreduced_gradients();
+      if (gives_gradients_) unit->clear_sharded_gradient();
     }
   } catch (const std::exception&) {  // a collective has failed, and every later one will say so
   }
@@ -223,7 +223,7 @@ void ShardedGradients::end_pass() {
   std::vector<at::Tensor> of_units(units_.size());
   for (size_t unit = 0; gives_gradients_ && unit < units_.size(); ++unit) {
     of_units[unit] = units_[unit]->sharded_gradient();
-    units_[unit]->drop_gradient();
+    units_[unit]->clear_sharded_gradient();
   }
   for (size_t i = 0; i < gradients_.size(); ++i)
     end_pass(i, of_units[leaves_->entries()[i].unit]);
@@ -284,8 +284,8 @@ void ShardedGradients::zero_grad() {
   settle_broken_passes();
   expect_drop();
   for (const auto& unit : units_) {
-    unit->abandon_gradient();
-    unit->drop_gradient();
+    unit->discard_unreduced_gradients();
+    unit->clear_sharded_gradient();
   }
   for (ParameterGradient& gradient : gradients_)
     gradient.zero_grad();

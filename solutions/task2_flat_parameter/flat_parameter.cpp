@@ -147,7 +147,7 @@ void FlatParameterImpl::wait_for_reduction() {
   }
 }
 
-void FlatParameterImpl::abandon_gradient() {
+void FlatParameterImpl::discard_unreduced_gradients() {
   reduction_.wait();  // the other ranks read the flat gradient until then
   gradient_.reset();
   reduced_.reset();

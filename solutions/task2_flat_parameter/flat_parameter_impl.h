@@ -20,7 +20,7 @@ class FlatParameterImpl final : public FlatParameter {
   bool has_gradient() const override;
   void reduce_gradient() override;
   void wait_for_reduction() override;
-  void abandon_gradient() override;
+  void discard_unreduced_gradients() override;
   void set_mixed_precision(const MixedPrecisionPolicy& policy) override;
   void widen_gradients() override;
 

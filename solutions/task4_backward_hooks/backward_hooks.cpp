@@ -194,7 +194,7 @@ void BackwardHooksImpl::drop_broken_passes() {
   std::erase_if(passes_, [](const Pass& pass) { return pass.under_way.expired(); });
   if (!passes_.empty()) return;
   for (const auto& unit : units_) {
-    unit->flat->abandon_gradient();
+    unit->flat->discard_unreduced_gradients();
     *unit = Unit{unit->flat};
   }
   reducing_ = nullptr;

@@ -90,7 +90,7 @@ void ShardedOptimizerImpl::stop_reading() {
 
 void ShardedOptimizerImpl::zero_grad() {
   for (const auto& unit : units_)
-    unit->drop_gradient();
+    unit->clear_sharded_gradient();
 }
 
 double ShardedOptimizerImpl::clip_grad_norm(double max_norm) {

@@ -23,7 +23,7 @@ class FlatParameterImpl final : public FlatParameter {
   bool has_gradient() const override;
   void reduce_gradient() override;
   void wait_for_reduction() override;
-  void abandon_gradient() override;
+  void discard_unreduced_gradients() override;
 
  private:
   // Add what you need.
@@ -67,8 +67,8 @@ void FlatParameterImpl::wait_for_reduction() {
   todo("FlatParameter::wait_for_reduction", "2.5");
 }
 
-void FlatParameterImpl::abandon_gradient() {
-  todo("FlatParameter::abandon_gradient", "2.5");
+void FlatParameterImpl::discard_unreduced_gradients() {
+  todo("FlatParameter::discard_unreduced_gradients", "2.5");
 }
 
 std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,

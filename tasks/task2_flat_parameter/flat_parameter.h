@@ -64,11 +64,11 @@ class FlatParameter {
   // requires no gradient.
   virtual void wait_for_reduction() = 0;
   // Waits for a reduction under way, drops its result and every .grad.
-  virtual void abandon_gradient() = 0;
+  virtual void discard_unreduced_gradients() = 0;
 
   const at::Tensor& shard() const { return shard_; }  // values between steps; no gradient
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }  // or undefined
-  void drop_gradient() { sharded_gradient_.reset(); }
+  void clear_sharded_gradient() { sharded_gradient_.reset(); }
   // What wait_for_reduction() divides by: the number of ranks in the sum unless it is set. With 1
   // it leaves the sum.
   int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }

@@ -28,8 +28,8 @@ namespace fsdp {
 // beside those of another forward. A pass that frees its graph ends all calls before it.
 // A pass that an exception breaks off leaves nothing to the next one: what it had collected or was
 // still reducing is dropped at the first sign of what comes next, the forward of a module or
-// another backward. What it had reduced before stays until drop_gradient(). A forward that a hook
-// runs inside a pass does not break it off, and leaves unsharded what the pass still reads.
+// another backward. What it had reduced before stays until clear_sharded_gradient(). A forward that
+// a hook runs inside a pass does not break it off, and leaves unsharded what the pass still reads.
 // A pass may run inside another one: a user's own checkpoint runs forward again in backward, and
 // then backward(); a hook may call autograd::grad().
 // - The inner pass is a part of the outer one. What it adds to .grad is reduced with the rest, once

@@ -164,7 +164,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
         if ((choice >> i & 1U) != 0) collect(*unit, i, rank);
       reduce(*unit);
       observe_gradient(rank, *unit, name_of_choice(choice));
-      unit->drop_gradient();
+      unit->clear_sharded_gradient();
     }
   });
   for (unsigned choice = 0; choice < 8; ++choice)
@@ -259,7 +259,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
       collect_all(*unit, rank);
       reduce(*unit);
       observe_gradient(rank, *unit, name(factor));
-      unit->drop_gradient();
+      unit->clear_sharded_gradient();
     }
   });
   for (const int factor : factors)
@@ -301,15 +301,15 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
     observe_gradient(rank, *unit, "gradient after three passes");
     rank.observe("bytes of sharded gradients and sums after three passes",
                  live_bytes_in(MemoryClass::sharded_gradients));
-    unit->drop_gradient();
+    unit->clear_sharded_gradient();
     pass();
-    observe_gradient(rank, *unit, "gradient of the pass after drop_gradient()");
+    observe_gradient(rank, *unit, "gradient of the pass after clear_sharded_gradient()");
   });
   expect_on_all_ranks(
       run, "bytes of sharded gradients and sums after three passes",
       bytes_only_in(MemoryClass::sharded_gradients, padded_numel(world_size()) / world_size() * 4));
   expect_shards(run, oracle, "gradient after three passes");
-  expect_mean_gradient(run, "gradient of the pass after drop_gradient()");
+  expect_mean_gradient(run, "gradient of the pass after clear_sharded_gradient()");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
@@ -321,12 +321,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
         collect_all(*unit, rank);
         unit->reduce_gradient();
         rank.observe("reduce-scatters", rank.communicator()->take_log().size());
-        unit->abandon_gradient();
-        rank.observe("ns that abandon_gradient() waited for the reduce_scatter", clock->now());
+        unit->discard_unreduced_gradients();
+        rank.observe("ns that discard_unreduced_gradients() waited for the reduce_scatter",
+                     clock->now());
       },
       counted_link(clock));
   expect_on_all_ranks(run, "reduce-scatters", 1);
-  expect_on_all_ranks(run, "ns that abandon_gradient() waited for the reduce_scatter",
+  expect_on_all_ranks(run, "ns that discard_unreduced_gradients() waited for the reduce_scatter",
                       kHop * (world_size() - 1));
 }
 
@@ -338,13 +339,13 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
     unit->reduce_gradient();
     collect(*unit, 0, rank);
     set_gradient(unit->parameters()[1], rank);
-    unit->abandon_gradient();
-    rank.observe("p1, which was not collected, has .grad after abandon_gradient()",
+    unit->discard_unreduced_gradients();
+    rank.observe("p1, which was not collected, has .grad after discard_unreduced_gradients()",
                  unit->parameters()[1].tensor.grad().defined());
-    rank.observe("has_gradient() after abandon_gradient()", unit->has_gradient());
-    rank.observe("bytes of full gradients after abandon_gradient()",
+    rank.observe("has_gradient() after discard_unreduced_gradients()", unit->has_gradient());
+    rank.observe("bytes of full gradients after discard_unreduced_gradients()",
                  live_bytes::now()[MemoryClass::gradients]);
-    rank.observe("bytes of sharded gradients after abandon_gradient()",
+    rank.observe("bytes of sharded gradients after discard_unreduced_gradients()",
                  live_bytes::now()[MemoryClass::sharded_gradients]);
     unit->wait_for_reduction();
     rank.observe("there is a sharded gradient", unit->sharded_gradient().defined());
@@ -358,11 +359,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
     reduce(*unit);
     observe_gradient(rank, *unit, "gradient");
   });
-  expect_on_all_ranks(run, "p1, which was not collected, has .grad after abandon_gradient()",
-                      false);
-  expect_on_all_ranks(run, "has_gradient() after abandon_gradient()", false);
-  expect_on_all_ranks(run, "bytes of full gradients after abandon_gradient()", 0);
-  expect_on_all_ranks(run, "bytes of sharded gradients after abandon_gradient()", 0);
+  expect_on_all_ranks(
+      run, "p1, which was not collected, has .grad after discard_unreduced_gradients()", false);
+  expect_on_all_ranks(run, "has_gradient() after discard_unreduced_gradients()", false);
+  expect_on_all_ranks(run, "bytes of full gradients after discard_unreduced_gradients()", 0);
+  expect_on_all_ranks(run, "bytes of sharded gradients after discard_unreduced_gradients()", 0);
   expect_on_all_ranks(run, "there is a sharded gradient", false);
   expect_mean_gradient(run, "gradient");
 }
@@ -372,7 +373,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_bef
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
     reduce(*unit);
-    unit->abandon_gradient();
+    unit->discard_unreduced_gradients();
     observe_gradient(rank, *unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");

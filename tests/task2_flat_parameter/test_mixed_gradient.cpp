@@ -212,7 +212,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_red
     }
     reduce(*unit);
     observe_gradient(rank, *unit, "gradient");
-    unit->drop_gradient();
+    unit->clear_sharded_gradient();
     collect_gradients(*unit, equal_gradients(1));
     reduce(*unit);
     observe_gradient(rank, *unit, "next gradient");

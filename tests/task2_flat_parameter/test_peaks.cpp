@@ -71,7 +71,7 @@ MULTI_RANK_TEST(T2_5_peak, reduce_gradient_needs_one_flat_gradient_at_its_peak) 
       observe_beyond(rank, name(count), live_bytes::peak().total - before,
                      std::max(collected + flat + bytes_of_one(), flat + sum));
       unit->wait_for_reduction();
-      unit->drop_gradient();
+      unit->clear_sharded_gradient();
     }
   });
   expect_on_all_ranks(run, name(1), 0);

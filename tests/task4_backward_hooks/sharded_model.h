@@ -94,7 +94,7 @@ struct Sharded : ShardedToy {
 
   void drop_gradients() const {
     for (const auto& unit : units)
-      unit->drop_gradient();
+      unit->clear_sharded_gradient();
   }
 
   // The units whose reduction has been waited for, the root first: "blocks1 blocks2 ".

@@ -54,7 +54,7 @@ struct NotingUnit : FlatParameter {
   bool has_gradient() const override { return false; }
   void reduce_gradient() override { notes += "reduce "; }
   void wait_for_reduction() override {}
-  void abandon_gradient() override {}
+  void discard_unreduced_gradients() override {}
   void widen_gradients() override { notes += "widen "; }
   std::string& notes;
 };

@@ -341,7 +341,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     reduce_gradients(units, 0);
-    units[2]->drop_gradient();
+    units[2]->clear_sharded_gradient();
     std::vector<at::Tensor> before;
     for (const auto& unit : units)
       before.push_back(unit->shard().clone());

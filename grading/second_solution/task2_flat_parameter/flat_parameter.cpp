@@ -27,7 +27,7 @@ class FlatParameterImpl final : public FlatParameter {
   bool has_gradient() const override { return gradient_.defined(); }
   void reduce_gradient() override;
   void wait_for_reduction() override;
-  void abandon_gradient() override;
+  void discard_unreduced_gradients() override;
   void set_mixed_precision(const MixedPrecisionPolicy& policy) override;
   void widen_gradients() override;
 
@@ -179,7 +179,7 @@ void FlatParameterImpl::take_gradients() {
   gradient_.reset();
 }
 
-void FlatParameterImpl::abandon_gradient() {
+void FlatParameterImpl::discard_unreduced_gradients() {
   take_gradients();
   if (!in_reduction_.defined()) return;
   reduction_.wait();

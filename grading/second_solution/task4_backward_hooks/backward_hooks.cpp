@@ -205,7 +205,7 @@ void BackwardHooksImpl::begin_backward() {
 void BackwardHooksImpl::drop_broken_pass() {
   if (ended_ || !pass_.expired()) return;
   for (const auto& unit : units_) {
-    unit->flat->abandon_gradient();
+    unit->flat->discard_unreduced_gradients();
     unit->reduced = false;
     unit->to_record = unit->hidden = 0;
     unit->forget_calls(/*graph_is_kept=*/false);

@@ -90,7 +90,7 @@ void ShardedOptimizerImpl::step() {
 
 void ShardedOptimizerImpl::zero_grad() {
   for (const auto& unit : units_)
-    unit->drop_gradient();
+    unit->clear_sharded_gradient();
 }
 
 std::vector<at::Tensor> ShardedOptimizerImpl::gradients() const {

@@ -27,7 +27,7 @@ class FlatParameterImpl final : public FlatParameter {
   }
   void reduce_gradient() override;
   void wait_for_reduction() override;
-  void abandon_gradient() override;
+  void discard_unreduced_gradients() override;
   void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}  // all stays fp32
 
  private:
@@ -95,7 +95,7 @@ void FlatParameterImpl::wait_for_reduction() {
   gradient_.reset();
 }
 
-void FlatParameterImpl::abandon_gradient() {
+void FlatParameterImpl::discard_unreduced_gradients() {
   gradient_.reset();
   for (const auto& [name, parameter] : parameters_)
     parameter.mutable_grad().reset();

@@ -49,7 +49,7 @@ class UnitOptimizers {
     for (size_t i = 0; i < units_.size(); ++i) {
       if (!units_[i]->sharded_gradient().defined()) continue;
       optimizers_[i]->step();
-      units_[i]->drop_gradient();
+      units_[i]->clear_sharded_gradient();
     }
   }
 
@@ -236,7 +236,7 @@ class FsdpStrategy : public PartsStrategy {
   std::vector<at::Tensor> take_sum() override {
     auto taken = gradients();
     for (const auto& unit : sharded_->units()) {
-      unit->drop_gradient();
+      unit->clear_sharded_gradient();
       for (const auto& parameter : unit->parameters())
         parameter.tensor.mutable_grad().reset();
     }
