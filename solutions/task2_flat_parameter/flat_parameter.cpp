@@ -90,7 +90,7 @@ void FlatParameterImpl::reshard() {
   resize_storage(full_.storage(), 0);
 }
 
-void FlatParameterImpl::collect_gradient(size_t index) {
+void FlatParameterImpl::mark_gradient_ready(size_t index) {
   live_bytes::reclassify(parameters_[index].tensor.grad().storage().data_ptr(),
                          MemoryClass::gradients);
   collected_.insert(index);

@@ -16,7 +16,7 @@ class FlatParameterImpl final : public FlatParameter {
   void unshard_async() override;
   void unshard() override;
   void reshard() override;
-  void collect_gradient(size_t index) override;
+  void mark_gradient_ready(size_t index) override;
   bool has_gradient() const override;
   void reduce_gradient() override;
   void wait_for_reduction() override;

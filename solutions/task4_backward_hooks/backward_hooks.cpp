@@ -116,7 +116,7 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
         "over a forward before the next forward, and under autocast call "
         "at::autocast::clear_cache() between the two");
   }
-  unit.flat->collect_gradient(index);
+  unit.flat->mark_gradient_ready(index);
 }
 
 void BackwardHooksImpl::come_back(Unit& unit) {

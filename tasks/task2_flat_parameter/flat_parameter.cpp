@@ -19,7 +19,7 @@ class FlatParameterImpl final : public FlatParameter {
   void unshard_async() override;
   void unshard() override;
   void reshard() override;
-  void collect_gradient(size_t index) override;
+  void mark_gradient_ready(size_t index) override;
   bool has_gradient() const override;
   void reduce_gradient() override;
   void wait_for_reduction() override;
@@ -51,8 +51,8 @@ void FlatParameterImpl::reshard() {
   todo("FlatParameter::reshard", "2.4");
 }
 
-void FlatParameterImpl::collect_gradient(size_t index) {
-  todo("FlatParameter::collect_gradient", "2.5");
+void FlatParameterImpl::mark_gradient_ready(size_t index) {
+  todo("FlatParameter::mark_gradient_ready", "2.5");
 }
 
 bool FlatParameterImpl::has_gradient() const {

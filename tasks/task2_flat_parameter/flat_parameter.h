@@ -51,7 +51,7 @@ class FlatParameter {
   // first call, of which .grad is then a view. It has the parameter's dtype or, after
   // widen_gradients(), a wider one. No copy stays beside it. What is added to .grad in place before
   // reduce_gradient() is reduced too, once, whether or not it is collected again.
-  virtual void collect_gradient(size_t index) = 0;
+  virtual void mark_gradient_ready(size_t index) = 0;
   virtual bool has_gradient() const = 0;  // one was collected and is not reduced
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter,
   // even if nothing was collected. Padding and parameters without a gradient count as zero. At its

@@ -45,7 +45,7 @@ TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
     for (size_t i = 0; i < kNumels.size(); ++i) {
       const at::Tensor& parameter = unit->parameters()[i].tensor;
       parameter.mutable_grad() = at::ones(parameter.sizes());
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     rank.observe("collected", alive(MemoryClass::gradients));
     live_bytes::enter(Phase::backward);

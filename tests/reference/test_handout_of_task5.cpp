@@ -23,7 +23,7 @@ void reduce(FlatParameter& unit, std::optional<double> value) {
   for (size_t i = 0; value && i < unit.parameters().size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;
     parameter.mutable_grad() = at::full(parameter.sizes(), *value);
-    unit.collect_gradient(i);
+    unit.mark_gradient_ready(i);
   }
   unit.reduce_gradient();
   unit.wait_for_reduction();

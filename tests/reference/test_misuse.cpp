@@ -16,7 +16,7 @@ MULTI_RANK_TEST(Misuse, a_reduction_while_one_is_under_way_is_refused_and_the_fi
     const auto unit = make_flat_parameter("block", {{"weight", parameter}}, rank.communicator());
     const auto collect = [&](double value) {
       parameter.mutable_grad() = at::full({5}, value);
-      unit->collect_gradient(0);
+      unit->mark_gradient_ready(0);
     };
     collect(1);
     unit->reduce_gradient();

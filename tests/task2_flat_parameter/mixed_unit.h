@@ -36,7 +36,7 @@ inline void collect_gradients(FlatParameter& unit, const std::vector<at::Tensor>
   for (size_t i = 0; i < gradients.size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;
     parameter.mutable_grad() = gradients[i].to(parameter.scalar_type());
-    unit.collect_gradient(i);
+    unit.mark_gradient_ready(i);
   }
 }
 

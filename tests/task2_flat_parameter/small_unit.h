@@ -98,7 +98,7 @@ inline void set_gradient(const NamedParameter& parameter, TestRank& rank) {
 
 inline void collect(FlatParameter& unit, size_t parameter, TestRank& rank) {
   set_gradient(unit.parameters()[parameter], rank);
-  unit.collect_gradient(parameter);
+  unit.mark_gradient_ready(parameter);
 }
 
 inline void collect_all(FlatParameter& unit, TestRank& rank) {

@@ -23,7 +23,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     rank.observe("p1 still has its .grad",
                  gradient.defined() && (gradient == value).all().item<bool>());
-    unit->collect_gradient(0);
+    unit->mark_gradient_ready(0);
     collect(*unit, 2, rank);
     unit->reduce_gradient();
     rank.observe("has_gradient() after reduce_gradient()", unit->has_gradient());
@@ -82,7 +82,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
   // The flat gradient may be there from the first that is collected, and .grad a view of it.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
-    const std::string where = "bytes of class gradients after collect_gradient(), rank ";
+    const std::string where = "bytes of class gradients after mark_gradient_ready(), rank ";
     EXPECT_GE(collected, collected_bytes) << where << r;
     EXPECT_LE(collected, collected_bytes + bytes) << where << r;
     EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), collected_bytes + bytes)
@@ -207,7 +207,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
     for (size_t i = 0; i < 3; ++i) {
       const at::Tensor transposed = random_gradient(0, i);  // in memory
       unit->parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     reduce(*unit);
     observe_gradient(rank, *unit, "gradients 0, 1, 2, ... that lie transposed in memory");
@@ -232,7 +232,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to
     const auto unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
       unit->parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     reduce(*unit);
     observe_gradient(rank, *unit, "the sum of the ranks' gradients, divided by W");
@@ -354,7 +354,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
       const at::Tensor before = gradient;
       set_gradient(unit->parameters()[i], rank);
       if (before.defined()) gradient += before;  // as autograd does
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     reduce(*unit);
     observe_gradient(rank, *unit, "gradient");

@@ -3,8 +3,8 @@
 
 #include "small_unit.h"
 
-// What becomes of a gradient between collect_gradient() and wait_for_reduction(): autograd adds to
-// it, it hangs on a graph, or its unit is destroyed.
+// What becomes of a gradient between mark_gradient_ready() and wait_for_reduction(): autograd adds
+// to it, it hangs on a graph, or its unit is destroyed.
 namespace fsdp {
 namespace {
 
@@ -30,10 +30,10 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, what_is_added_to_a_collected_gradient_is_
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     for (size_t i = 0; i < 3; ++i)
       unit->parameters()[i].tensor.mutable_grad().add_(value);  // as autograd does
-    unit->collect_gradient(1);                                  // as the hook of task 4 does
+    unit->mark_gradient_ready(1);                               // as the hook of task 4 does
     at::Tensor& gradient = unit->parameters()[2].tensor.mutable_grad();
     gradient = gradient.clone();  // as autograd does while it records
-    unit->collect_gradient(2);
+    unit->mark_gradient_ready(2);
     reduce(*unit);
     observe_gradient(rank, *unit, name);
   });
@@ -51,7 +51,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
       at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor saved = gradient.clone().requires_grad_(true);
       gradient = saved * at::ones_like(saved);  // the graph saves both
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     unit->reduce_gradient();
     const LiveBytes now = live_bytes::now();

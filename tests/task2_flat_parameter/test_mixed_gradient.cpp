@@ -179,7 +179,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype
         for (size_t i = 0; i < kShapes.size(); ++i) {
           const at::Tensor& parameter = unit->parameters()[i].tensor;
           parameter.mutable_grad() += at::ones(kShapes[i], parameter.scalar_type());
-          unit->collect_gradient(i);
+          unit->mark_gradient_ready(i);
         }
       }
       rank.observe("dtype of .grad" + with(policy),
@@ -207,7 +207,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_red
     unit->widen_gradients();  // there is none
     for (size_t i = 0; i < kShapes.size(); ++i) {
       unit->parameters()[i].tensor.mutable_grad() = at::full(kShapes[i], 3, at::kBFloat16);
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
       unit->widen_gradients();
     }
     reduce(*unit);
@@ -230,7 +230,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zer
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kFp16);
     unit->parameters()[1].tensor.mutable_grad() = at::full(kShapes[1], 3, at::kHalf);
-    unit->collect_gradient(1);
+    unit->mark_gradient_ready(1);
     reduce(*unit);
     observe_gradient(rank, *unit, "gradient of p1 alone");
   });

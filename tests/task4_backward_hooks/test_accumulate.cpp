@@ -50,7 +50,7 @@ struct NotingUnit : FlatParameter {
   void unshard_async() override {}
   void unshard() override {}
   void reshard() override {}
-  void collect_gradient(size_t index) override { notes += "collect "; }
+  void mark_gradient_ready(size_t index) override { notes += "collect "; }
   bool has_gradient() const override { return false; }
   void reduce_gradient() override { notes += "reduce "; }
   void wait_for_reduction() override {}

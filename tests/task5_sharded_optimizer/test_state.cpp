@@ -75,7 +75,7 @@ MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
       const std::string name = "unit" + std::to_string(i);
       units.push_back(make_flat_parameter(name, std::vector<NamedParameter>{{"weight", values}},
                                           rank.communicator()));
-      units.back()->collect_gradient(0);
+      units.back()->mark_gradient_ready(0);
       units.back()->reduce_gradient();
       units.back()->wait_for_reduction();
     }

@@ -94,7 +94,7 @@ void reduce_gradients(const Units& units, const Gradient& gradient_of) {
       const at::Tensor values = tensor.requires_grad() ? gradient_of(parameter) : at::Tensor();
       if (!values.defined()) continue;
       tensor.mutable_grad() = values;
-      unit->collect_gradient(i);
+      unit->mark_gradient_ready(i);
     }
     if (!unit->trainable()) continue;
     unit->reduce_gradient();

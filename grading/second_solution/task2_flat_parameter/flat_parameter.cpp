@@ -23,7 +23,7 @@ class FlatParameterImpl final : public FlatParameter {
   void unshard_async() override;
   void unshard() override;
   void reshard() override;
-  void collect_gradient(size_t index) override;
+  void mark_gradient_ready(size_t index) override;
   bool has_gradient() const override { return gradient_.defined(); }
   void reduce_gradient() override;
   void wait_for_reduction() override;
@@ -150,7 +150,7 @@ void FlatParameterImpl::begin_gradient() {
   gradient_ = comm_->empty(layout_.padded_numel, precision_.param_dtype).zero_();
 }
 
-void FlatParameterImpl::collect_gradient(size_t index) {
+void FlatParameterImpl::mark_gradient_ready(size_t index) {
   at::NoGradGuard no_grad;
   if (!gradient_.defined()) begin_gradient();
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();

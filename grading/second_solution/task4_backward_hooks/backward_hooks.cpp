@@ -172,7 +172,7 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
     throw std::logic_error("unit " + unit.flat->unit() + " was reduced before the gradient of " +
                            unit.flat->parameters()[index].name + " came");
   }
-  unit.flat->collect_gradient(index);
+  unit.flat->mark_gradient_ready(index);
 }
 
 // A call whose input needs no gradient is never over before the pass is.

@@ -21,7 +21,7 @@ class FlatParameterImpl final : public FlatParameter {
   void unshard_async() override;
   void unshard() override;
   void reshard() override { state_ = UnitState::sharded; }
-  void collect_gradient(size_t index) override { collected_[index] = true; }
+  void mark_gradient_ready(size_t index) override { collected_[index] = true; }
   bool has_gradient() const override {
     return std::find(collected_.begin(), collected_.end(), true) != collected_.end();
   }
