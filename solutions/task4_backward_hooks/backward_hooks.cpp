@@ -69,7 +69,7 @@ void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
   if (!returned) return;
   if (unit.unsharded_by > 0) unit.flat->unshard();  // the pass around this call still reads it
   if (at::GradMode::is_enabled()) {
-    ++unit.calls;
+    ++unit.forward_calls;
     if (in_backward() && unit.unrecorded > 0) run_again(unit);
   } else if (!in_backward()) {
     ++unit.unrecorded;
@@ -120,8 +120,8 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
 }
 
 void BackwardHooksImpl::come_back(Unit& unit) {
-  const int64_t came_back = ++begin_backward().came_back[&unit];
-  if (came_back == unit.calls && !more_may_come(unit)) post_backward(unit);
+  const int64_t backward_calls = ++begin_backward().backward_calls[&unit];
+  if (backward_calls == unit.forward_calls && !more_may_come(unit)) post_backward(unit);
 }
 
 // The unit's gradients may be incomplete although all calls have come back: a checkpoint may run
@@ -168,8 +168,8 @@ void BackwardHooksImpl::end_backward() {
 
 // Its gradients stay where they are: the outermost pass reduces them.
 void BackwardHooksImpl::end_inner_pass(const Pass& pass, bool graph_is_kept) {
-  for (const auto& [unit, came_back] : pass.came_back)
-    if (!graph_is_kept) unit->calls -= came_back;
+  for (const auto& [unit, backward_calls] : pass.backward_calls)
+    if (!graph_is_kept) unit->forward_calls -= backward_calls;
   for (const auto& unit : units_)
     if (unit->unsharded_by > passes_.size()) reshard(*unit);
 }
@@ -181,7 +181,7 @@ void BackwardHooksImpl::end_outermost_pass(bool graph_is_kept) {
     (*unit)->reduced = false;
     (*unit)->unrecorded = (*unit)->inside = 0;
     // Calls whose output was dropped are forgotten too, else later passes would wait for them.
-    if (!graph_is_kept) (*unit)->calls = 0;
+    if (!graph_is_kept) (*unit)->forward_calls = 0;
   }
   wait_for_reduction();
   if (on_end_) on_end_();

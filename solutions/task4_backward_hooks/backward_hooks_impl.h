@@ -18,18 +18,18 @@ class BackwardHooksImpl final : public BackwardHooks,
  private:
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};        // in forward, with gradients recorded
-    int64_t unrecorded{};   // in forward, without: a user's own checkpoint may run them again
-    int64_t inside{};       // of these, those inside a call of a module that records gradients
-    size_t unsharded_by{};  // the number of passes that ran when one unsharded it; 0: none did
-    bool reduced{};         // in the outermost pass
+    int64_t forward_calls{};  // in forward, with gradients recorded
+    int64_t unrecorded{};     // in forward, without: a user's own checkpoint may run them again
+    int64_t inside{};         // of these, those inside a call of a module that records gradients
+    size_t unsharded_by{};    // the number of passes that ran when one unsharded it; 0: none did
+    bool reduced{};           // in the outermost pass
   };
 
   // A node of one pass may run another pass, which ends before the node does.
   struct Pass {
-    int number;                            // the engine's
-    std::weak_ptr<void> under_way;         // the engine holds it until the pass has ended
-    std::map<Unit*, int64_t> came_back{};  // calls of each unit, in this pass
+    int number;                                 // the engine's
+    std::weak_ptr<void> under_way;              // the engine holds it until the pass has ended
+    std::map<Unit*, int64_t> backward_calls{};  // calls of each unit, in this pass
   };
 
   void begin_call(Module& module);

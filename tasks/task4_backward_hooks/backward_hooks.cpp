@@ -17,9 +17,9 @@ class BackwardHooksImpl final : public BackwardHooks,
  private:
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t calls{};      // of the module in forward, with gradients recorded
-    int64_t came_back{};  // how many of `calls` have come back in this pass
-    bool reduced{};       // whether the unit was reduced in this pass
+    int64_t forward_calls{};   // of the module in forward, with gradients recorded
+    int64_t backward_calls{};  // how many of `forward_calls` have come back in this pass
+    bool reduced{};            // whether the unit was reduced in this pass
   };
 
   void begin_backward();           // called at every sign of a pass; asks for end_backward() once

@@ -95,7 +95,7 @@ class ShardedStep : public ScheduledStep {
   void post_forward(const ModelTrace::Event& event) {
     const bool reshards = config_.sharding.reshard_after_forward && !root(event.index);
     if (reshards || !training_) reshard(event.index);
-    if (!root(event.index) && event.last) comes_back_.push_back(event.index);
+    if (!root(event.index) && event.last) units_in_backward_.push_back(event.index);
   }
 
   void begin_backward() override {
@@ -109,10 +109,10 @@ class ShardedStep : public ScheduledStep {
   }
   void pre_backward(size_t unit) {
     if (!layout_.unread_in_backward.contains(unit)) unshard(unit);
-    const auto found = std::find(comes_back_.rbegin(), comes_back_.rend(), unit);
-    if (found == comes_back_.rend()) return;
-    comes_back_.erase(found.base() - 1, comes_back_.end());
-    gather({comes_back_.rbegin(), comes_back_.rend()}, 0, backward_window_);
+    const auto found = std::find(units_in_backward_.rbegin(), units_in_backward_.rend(), unit);
+    if (found == units_in_backward_.rend()) return;
+    units_in_backward_.erase(found.base() - 1, units_in_backward_.end());
+    gather({units_in_backward_.rbegin(), units_in_backward_.rend()}, 0, backward_window_);
   }
   void add_gradient(size_t parameter, int64_t bytes) {
     const size_t unit = layout_.parameters[parameter].unit;
@@ -148,7 +148,7 @@ class ShardedStep : public ScheduledStep {
       reshard(unit);
       units_[unit].reduced = false;
     }
-    comes_back_.clear();
+    units_in_backward_.clear();
     wait_for_reduction();
   }
 
@@ -301,10 +301,10 @@ class ShardedStep : public ScheduledStep {
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
   std::vector<Unit> units_;
-  std::vector<size_t> order_;       // of the calls of a forward, without the root's
-  size_t forwards_{};               // of those, begun in this forward
-  std::vector<size_t> comes_back_;  // calls that ended in forward, and are read in backward
-  int64_t trainable_bytes_{};       // of the shards of trainable units
+  std::vector<size_t> order_;              // of the calls of a forward, without the root's
+  size_t forwards_{};                      // of those, begun in this forward
+  std::vector<size_t> units_in_backward_;  // calls that ended in forward, and are read in backward
+  int64_t trainable_bytes_{};              // of the shards of trainable units
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };
 
