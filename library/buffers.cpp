@@ -25,7 +25,7 @@ void average_buffers(Communicator& comm, const std::vector<NamedParameter>& buff
       const at::Tensor values = buffer.contiguous().clone();
       comm.all_reduce(values, kState).wait();
       if (replicas) replicas->all_reduce(values, kState).wait();
-      at::Tensor(buffer).copy_(values.div_(comm.summed_ranks()));
+      at::Tensor(buffer).copy_(values.div_(comm.data_parallel_size()));
     }
   }
 }

@@ -114,7 +114,7 @@ void Reducer::begin_pass() {
                  [weak = weak_from_this()] {
                    if (const auto alive = weak.lock()) alive->break_off();
                  });
-  if (reduces_ && !buckets_.empty() && comm_->summed_ranks() > 1) compare_ranks();
+  if (reduces_ && !buckets_.empty() && comm_->data_parallel_size() > 1) compare_ranks();
 }
 
 // Anew for each pass: parameters are frozen and unfrozen, and replaced by set_data().
@@ -249,7 +249,8 @@ void Reducer::give_gradients() {
     send_next();
   for (Bucket& bucket : buckets_) {
     finish(bucket);
-    bucket.sum.div_(comm_->summed_ranks());  // once, after the sum: 1/W is not exact for every W
+    bucket.sum.div_(
+        comm_->data_parallel_size());  // once, after the sum: 1/W is not exact for every W
   }
   for (Entry& entry : entries_) {
     at::Tensor& gradient = entry.tensor.mutable_grad();

@@ -147,7 +147,7 @@ int Communicator::world_size() const {
 int Communicator::global_rank() const {
   return state_->global_rank;
 }
-int Communicator::summed_ranks() const {
+int Communicator::data_parallel_size() const {
   const bool over_replicas = state_->replicas && ranks_ == &state_->ranks;
   return world_size() * (over_replicas ? state_->replicas->group().size : 1);
 }
@@ -166,7 +166,7 @@ Handle Communicator::all_gather_into(const at::Tensor& output, const at::Tensor&
 Handle Communicator::reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                                          const std::string& unit) {
   const auto issued = issue(state_, *ranks_, {Operation::reduce_scatter, output, input, 0, unit});
-  if (issued && summed_ranks() > world_size()) issued->of_replicas = output;
+  if (issued && data_parallel_size() > world_size()) issued->of_replicas = output;
   return Handle(issued);
 }
 
@@ -219,7 +219,7 @@ std::shared_ptr<Communicator> Communicator::without_readers() const {
 }
 
 std::shared_ptr<Communicator> Communicator::replicas() const {
-  if (summed_ranks() == world_size()) return nullptr;
+  if (data_parallel_size() == world_size()) return nullptr;
   return std::shared_ptr<Communicator>(new Communicator(state_, *state_->replicas));
 }
 

@@ -42,9 +42,10 @@ class Communicator {
                                                      int shard_size);
   Communicator(const Communicator&) = delete;  // it owns the connections to the other ranks
   int rank() const;
-  int world_size() const;    // W
-  int global_rank() const;   // among all ranks, with replicas
-  int summed_ranks() const;  // over how many ranks reduce_scatter_into sums: W without replicas
+  int world_size() const;   // W
+  int global_rank() const;  // among all ranks, with replicas
+  int data_parallel_size()
+      const;  // over how many ranks reduce_scatter_into sums: W without replicas
   const std::string& backend() const;  // between these ranks; never "auto"
   c10::DeviceType device() const;      // of the tensors
 

@@ -71,7 +71,9 @@ class FlatParameter {
   void clear_sharded_gradient() { sharded_gradient_.reset(); }
   // What wait_for_reduction() divides by: the number of ranks in the sum unless it is set. With 1
   // it leaves the sum.
-  int64_t gradient_divide_factor() const { return divide_factor_.value_or(comm_->summed_ranks()); }
+  int64_t gradient_divide_factor() const {
+    return divide_factor_.value_or(comm_->data_parallel_size());
+  }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
   // Extension (see "Going further" in the handout), FSDP2's mixed precision. From now on the

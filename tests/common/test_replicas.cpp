@@ -49,7 +49,7 @@ TEST_P(Replicas, are_rows_of_ranks_with_collectives_of_their_own_and_between_the
     const auto& comm = rank.hybrid(shards());
     const auto replicas = comm->replicas();
     rank.observe("numbers", {comm->rank(), comm->world_size(), comm->global_rank(),
-                             comm->summed_ranks(), replicas ? replicas->rank() : -1});
+                             comm->data_parallel_size(), replicas ? replicas->rank() : -1});
     const at::Tensor sum = at::full({1}, rank.rank(), at::kFloat), last = sum.clone();
     const at::Tensor gathered = at::empty({shards()});
     comm->all_gather_into(gathered, sum, "unit").wait();
