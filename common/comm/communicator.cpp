@@ -212,7 +212,7 @@ void Communicator::wait_for_readers() {
   });
 }
 
-std::shared_ptr<Communicator> Communicator::without_readers() const {
+std::shared_ptr<Communicator> Communicator::assuming_no_readers() const {
   std::shared_ptr<Communicator> same(new Communicator(state_, *ranks_));
   same->has_readers_ = false;
   return same;

@@ -62,7 +62,7 @@ class Communicator {
   void wait_for_readers();
   // The same communicator for a caller that knows that nobody reads what it changes: its
   // wait_for_readers() does nothing.
-  std::shared_ptr<Communicator> without_readers() const;
+  std::shared_ptr<Communicator> assuming_no_readers() const;
 
   // The collectives between the ranks that hold the same shard: there rank() is the number of the
   // replica. Null if there is one replica. All ranks call it and this communicator in one order.

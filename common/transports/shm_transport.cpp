@@ -169,15 +169,15 @@ class ShmTransfer final : public Transfer {
 };
 
 // Keeps tensors alive that the other ranks read in place until they have, whatever the caller does.
-class Lent {
+class InputsReadInPlace {
  public:
-  explicit Lent(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
+  explicit InputsReadInPlace(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
+  InputsReadInPlace(const InputsReadInPlace&) = delete;
+  InputsReadInPlace& operator=(const InputsReadInPlace&) = delete;
 
   // A rank that leaves does not wait for the others: what they still read stays as it is, to the
   // end of the process.
-  ~Lent() {
+  ~InputsReadInPlace() {
     give_back();
     for (auto& [sequence, tensor] : tensors_)
       tensor.unsafeReleaseTensorImpl();
@@ -219,7 +219,7 @@ class ShmTransport final : public Transport {
 
  private:
   Peers peers_;
-  Lent lent_;
+  InputsReadInPlace lent_;
 };
 
 }  // namespace

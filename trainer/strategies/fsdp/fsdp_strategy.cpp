@@ -38,9 +38,9 @@ class UnitOptimizers {
       : units_(units), comm_(std::move(comm)) {
     // To wait for readers in backward would be to wait for all-gathers that were issued ahead, by
     // ranks that wait here too.
-    const auto without_readers = comm_->without_readers();
+    const auto assuming_no_readers = comm_->assuming_no_readers();
     for (const auto& unit : units_)
-      optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, without_readers));
+      optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, assuming_no_readers));
   }
 
   // Updates the units whose gradient has been reduced, and drops it. Waits for nobody: the unit's
