@@ -13,7 +13,7 @@ namespace fsdp {
 
 // What a rank leaves, in memory, to the rank that its process forks in its place when a host was
 // lost. A rank that has all that an update needs, but can't know whether others have made it,
-// leaves two states: before and after. The processes agree on one (roll_call.h).
+// leaves two states: before and after. The processes agree on one (survivor_decision.h).
 class Handover {
  public:
   Handover();

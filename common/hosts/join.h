@@ -24,7 +24,7 @@ Joined join(const StartedRank& self, const Talker::Tell& tell = {});
 
 // After the loss of a host: the same for those that go on, `ranks`, one of which this process has.
 // They are 0, 1, 2, ... from now on. The store is the same. If another rank of this host does not
-// come, it is lost as well: returns why, and `joined` is what it takes to say so (farewell.h).
+// come, it is lost as well: returns why, and `joined` is what it takes to say so (exit_protocol.h).
 std::string join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell);
 
 }  // namespace fsdp

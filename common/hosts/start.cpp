@@ -3,7 +3,7 @@
 #include <comm/call_rings.h>
 #include <comm/collective_error.h>
 #include <comm/recording.h>
-#include <hosts/farewell.h>
+#include <hosts/exit_protocol.h>
 #include <hosts/handover.h>
 #include <hosts/join.h>
 #include <hosts/start.h>
@@ -46,11 +46,11 @@ std::string story_of(const RankExit& failed, SharedRegion& shared) {
 
 // Tells how they have ended. Returns the exit status.
 int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
-             Farewell* farewell, const Say& say) {
+             ExitProtocol* exit_protocol, const Say& say) {
   const int told = result.ok() ? share.first : result.first_failure;
   const RankExit& end = result.ranks[static_cast<size_t>(told)];
-  const std::string own = farewell || result.ok() ? "" : story_of(end, *share.shared);
-  const std::string story = farewell ? farewell->say(end) : own;
+  const std::string own = exit_protocol || result.ok() ? "" : story_of(end, *share.shared);
+  const std::string story = exit_protocol ? exit_protocol->report_exit(end) : own;
   if (!story.empty()) say(story);
   if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
   if (result.ok()) return at_end("") ? 0 : 1;
@@ -65,7 +65,7 @@ int wait_spare(const StartedRank& self, int world_size, const Say& say) {
   say("rank " + std::to_string(self.rank) + " is spare: this run takes " +
       std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
   try {
-    return Farewell::all_succeed(self) ? 0 : 1;
+    return ExitProtocol::all_succeed(self) ? 0 : 1;
   } catch (const std::runtime_error&) {
     return 1;  // the store has gone; the ranks that train print why
   }
@@ -81,39 +81,40 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts,
                       [&handover] { Handover::current = handover.get(); }};
-    const auto farewell = Farewell::listen(joined, handover != nullptr);
-    const FailuresElsewhere elsewhere{[&farewell] { return farewell->others_failed(); },
-                                      Farewell::kLook};
+    const auto exit_protocol = ExitProtocol::listen(joined, handover != nullptr);
+    const FailuresElsewhere elsewhere{[&exit_protocol] { return exit_protocol->others_failed(); },
+                                      ExitProtocol::kLook};
     LaunchResult result =
-        run_ranks(share, held, runs, if_interrupted(at_end), farewell ? &elsewhere : nullptr);
+        run_ranks(share, held, runs, if_interrupted(at_end), exit_protocol ? &elsewhere : nullptr);
     RankExit& end = result.ranks[static_cast<size_t>(rank)];
-    Verdict verdict;
-    if (handover && farewell)
-      verdict = farewell->call_roll(end, handover->offered(), after_loss, held, say);
+    Decision decision;
+    if (handover && exit_protocol)
+      decision = exit_protocol->decide_survivors(end, handover->offered(), after_loss, held, say);
     const auto has = [rank](const std::vector<int>& ranks) {
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
-    if (has(verdict.ranks)) {
-      handover->choose(verdict.steps);
-      const std::string failure = join_again(joined, verdict.ranks, say);
+    if (has(decision.ranks)) {
+      handover->choose(decision.steps);
+      const std::string failure = join_again(joined, decision.ranks, say);
       if (!failure.empty())
         runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };
       continue;
     }
-    if (has(verdict.spares)) {
+    if (has(decision.spares)) {
       handover->free();
-      return wait_spare(Farewell::of_spares(self), static_cast<int>(verdict.ranks.size()), say);
+      return wait_spare(ExitProtocol::of_spares(self), static_cast<int>(decision.ranks.size()),
+                        say);
     }
-    if (verdict.kind == Verdict::Kind::is_done) {
+    if (decision.kind == Decision::Kind::done) {
       end = RankExit();
       end.rank = rank;
       result.first_failure = -1;
     }
-    const int status = conclude(share, result, at_end, farewell.get(), say);
-    if (handover && rank == 0) Farewell::end_spares(self, status == 0);
+    const int status = conclude(share, result, at_end, exit_protocol.get(), say);
+    if (handover && rank == 0) ExitProtocol::end_spares(self, status == 0);
     constexpr std::chrono::seconds kForOthersToEnd{2};
-    if (farewell && joined.store)
-      farewell->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
+    if (exit_protocol && joined.store)
+      exit_protocol->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
     return status;
   }
 }
@@ -135,7 +136,8 @@ int start(int world_size, const Body& body, const std::string& program, const At
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;
       if (self->rank >= world_size)
-        return wait_spare(after_loss ? Farewell::of_spares(*self) : *self, world_size, tell_user);
+        return wait_spare(after_loss ? ExitProtocol::of_spares(*self) : *self, world_size,
+                          tell_user);
       self->has_spares = self->world_size > world_size;
       self->world_size = world_size;
       return run_started(*self, body, at_end, tell_user, after_loss);

@@ -64,7 +64,7 @@ void RemoteLedger::publish(const PublishedCall& call) {
 CollectiveError RemoteLedger::failed_in(const char* library, uint64_t sequence,
                                         const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
-  // Only of a rank of this host it is known here how it ended; see farewell.h for the others.
+  // Only of a rank of this host it is known here how it ended; see exit_protocol.h for the others.
   constexpr std::chrono::milliseconds kMoment{300};
   if (const auto absent = rings_.absent(kMoment)) return missing(reason, *absent, sequence);
   rings_.note_lost(rank(), sequence);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <hosts/join.h>
-#include <hosts/roll_call.h>
+#include <hosts/survivor_decision.h>
 #include <launch/held_signals.h>
 #include <launch/hosts.h>
 #include <launch/rank_exit.h>
@@ -19,31 +19,32 @@ namespace fsdp {
 // failed one tells the story. A process whose rank lost another one waits for a moment, since how
 // that ended is known by its own process. Everything has a time limit, and works as well as it can
 // where the store can't be reached.
-class Farewell {
+class ExitProtocol {
  public:
   // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
   // shared memory says all, unless spare ranks listen. With `goes_on` a failure may leave
   // survivors.
-  static std::unique_ptr<Farewell> listen(const Joined& joined, bool goes_on = false);
+  static std::unique_ptr<ExitProtocol> listen(const Joined& joined, bool goes_on = false);
 
   // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
   // comes when the store has news; what a process of this host knows that can't reach the store
   // comes without a signal: look again after kLook. If survivors may go on: whether, besides, the
-  // verdict ends this rank, or it has had the time to notice and to leave its state.
+  // decision ends this rank, or it has had the time to notice and to leave its state.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
   // Says how this process's rank has ended. Returns the story if it is this process's to tell: one
   // of all hosts that reach the store, and one of each host that does not; else nothing. Takes 3 s
   // at most.
-  std::string say(const RankExit& exit);
+  std::string report_exit(const RankExit& exit);
 
   // If survivors may go on: says how this process's rank has ended and after how many steps it has
   // left states. Returns what becomes of the run; `ends` also if a signal comes that ends this
   // process. If it goes on, or is done in spite of a failure, the process of rank 0 tells by `tell`
   // who was lost.
-  Verdict call_roll(const RankExit& exit, const std::vector<int64_t>& offered,
-                    const AfterLoss& after_loss, HeldSignals& held, const Talker::Tell& tell);
+  Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
+                            const AfterLoss& after_loss, HeldSignals& held,
+                            const Talker::Tell& tell);
 
   // Before this process ends the store that others still use: waits until all have said how theirs
   // ended, for at most `limit`, or until a signal comes that ends this process.
@@ -57,9 +58,9 @@ class Farewell {
   static void end_spares(const StartedRank& self, bool succeeded);
 
  private:
-  Farewell(const Joined& joined, bool goes_on);
-  std::string call_roll(StoreTalk& talk, const RankExit& exit, const std::string& word,
-                        const AfterLoss& after_loss) const;
+  ExitProtocol(const Joined& joined, bool goes_on);
+  std::string decide_survivors(StoreTalk& talk, const RankExit& exit, const std::string& word,
+                               const AfterLoss& after_loss) const;
   std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;
   std::string story_of_a_host(const std::string& ends, const RankExit& exit) const;
   std::string of_one_host(const RankExit& exit) const;

@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <hosts/roll_call.h>
+#include <hosts/survivor_decision.h>
 #include <launch/hosts.h>
 
 namespace fsdp {
@@ -8,48 +8,48 @@ namespace {
 using namespace std::chrono_literals;
 
 // Of three hosts of two ranks, of which pairs can go on.
-std::optional<Verdict> given(const std::string& said, std::chrono::milliseconds since) {
+std::optional<Decision> given(const std::string& said, std::chrono::milliseconds since) {
   Hosts hosts;
   hosts.of_rank = {0, 0, 1, 1, 2, 2};
   hosts.names = {"a", "b", "c"};
-  return verdict(said, hosts, since, 60s, [](int ranks) { return ranks / 2 * 2; });
+  return decision(said, hosts, since, 60s, [](int ranks) { return ranks / 2 * 2; });
 }
 
 const std::string kOfA = "0 left 7 7\n1 left 7 8\n", kOfB = "2 left 8 8\n3 left 7 8\n";
 
-TEST(RollCall, goes_on_after_the_update_that_one_rank_has_made) {
+TEST(SurvivorDecision, goes_on_after_the_update_that_one_rank_has_made) {
   const auto found = given("0 left 7 8\n1 left 7 8\n" + kOfB, 3s);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->kind, Verdict::Kind::goes_on);
+  EXPECT_EQ(found->kind, Decision::Kind::resume);
   EXPECT_EQ(found->steps, 8);
   EXPECT_EQ(found->ranks, (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(Verdict::of(found->text()).ranks, found->ranks);
+  EXPECT_EQ(Decision::of(found->text()).ranks, found->ranks);
 }
 
-TEST(RollCall, goes_on_after_no_update_that_only_ranks_of_a_lost_host_have_made) {
+TEST(SurvivorDecision, goes_on_after_no_update_that_only_ranks_of_a_lost_host_have_made) {
   const auto found = given(kOfA + "2 left 8 8\n3 out\n", 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->steps, 7);
   EXPECT_EQ(found->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(RollCall, waits_for_a_host_that_is_here_and_not_for_one_that_is_silent) {
+TEST(SurvivorDecision, waits_for_a_host_that_is_here_and_not_for_one_that_is_silent) {
   EXPECT_FALSE(given(kOfA + kOfB, 1s));
   EXPECT_FALSE(given(kOfA + "2 here\n3 left 7 7\n", 60s));
   EXPECT_EQ(given(kOfA + "2 here\n3 left 7 7\n", 100s)->ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(given(kOfA + "2 here\n", 3s)->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(RollCall, ends_if_rank_0_or_no_host_is_lost_or_a_state_is_missing) {
-  EXPECT_EQ(given("0 out\n", 0s)->kind, Verdict::Kind::ends);
-  EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Verdict::Kind::ends);  // rank 0 has not left 8
+TEST(SurvivorDecision, ends_if_rank_0_or_no_host_is_lost_or_a_state_is_missing) {
+  EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
+  EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);  // rank 0 has not left 8
   EXPECT_EQ(
       given("0 left 7 7\n1 left 7 7\n2 left 7 7\n3 left 7 7\n4 left 7 7\n5 left 7 7\n", 3s)->kind,
-      Verdict::Kind::ends);
+      Decision::Kind::fail);
 }
 
-TEST(RollCall, is_done_if_a_rank_is) {
-  EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Verdict::Kind::is_done);
+TEST(SurvivorDecision, is_done_if_a_rank_is) {
+  EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Decision::Kind::done);
 }
 
 }  // namespace

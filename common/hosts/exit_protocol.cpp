@@ -1,7 +1,7 @@
 #include <base/whole_file.h>
 #include <comm/call_rings.h>
 #include <comm/ledger.h>
-#include <hosts/farewell.h>
+#include <hosts/exit_protocol.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,7 +23,7 @@ constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
-                  kCaller = "caller", kVerdict = "verdict";
+                  kCaller = "caller", kDecision = "decision";
 
 // One rank's end, as it is appended to the others': a line, then so many bytes.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
@@ -77,7 +77,7 @@ std::optional<std::string> answer_of(Talker& talker, HeldSignals& held) {
   try {
     for (;;) {
       if (auto answer = talker.answer_so_far()) return answer;
-      const int signal = held.next(HeldSignals::Time::clock::now() + Farewell::kLook);
+      const int signal = held.next(HeldSignals::Time::clock::now() + ExitProtocol::kLook);
       if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
         return std::nullopt;
     }
@@ -96,12 +96,12 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
 
 }  // namespace
 
-std::unique_ptr<Farewell> Farewell::listen(const Joined& joined, bool goes_on) {
+std::unique_ptr<ExitProtocol> ExitProtocol::listen(const Joined& joined, bool goes_on) {
   if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
-  return std::unique_ptr<Farewell>(new Farewell(joined, goes_on));
+  return std::unique_ptr<ExitProtocol>(new ExitProtocol(joined, goes_on));
 }
 
-Farewell::Farewell(const Joined& joined, bool goes_on)
+ExitProtocol::ExitProtocol(const Joined& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
       listener_(joined.hosts->self, [this, goes_on](StoreTalk& talk) {
@@ -110,13 +110,13 @@ Farewell::Farewell(const Joined& joined, bool goes_on)
         talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
         if (hosts_->self.rank == 0) talk.set(kCaller, "1");
         const auto time = time_to_end(shared_->longest_wait());
-        const bool given = talk.comes(kVerdict, time);
-        if (given && Verdict::of(talk.get(kVerdict, "no verdict")).kind == Verdict::Kind::is_done)
+        const bool given = talk.comes(kDecision, time);
+        if (given && Decision::of(talk.get(kDecision, "no decision")).kind == Decision::Kind::done)
           talk.comes(kAllEnded, time);
         return std::string();
       }) {}
 
-bool Farewell::others_failed() {
+bool ExitProtocol::others_failed() {
   try {
     return shared_->one_has_failed() || listener_.answer_so_far().has_value();
   } catch (const std::runtime_error&) {
@@ -124,7 +124,7 @@ bool Farewell::others_failed() {
   }
 }
 
-std::string Farewell::say(const RankExit& exit) {
+std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.stopped && shared_->one_has_failed()) return "";  // another of this host has tried
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
@@ -163,9 +163,9 @@ std::string Farewell::say(const RankExit& exit) {
   }
 }
 
-Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& offered,
-                            const AfterLoss& after_loss, HeldSignals& held,
-                            const Talker::Tell& tell) {
+Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
+                                        const AfterLoss& after_loss, HeldSignals& held,
+                                        const Talker::Tell& tell) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
@@ -174,18 +174,20 @@ Verdict Farewell::call_roll(const RankExit& exit, const std::vector<int64_t>& of
     word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
-  Talker talker(self, [&](StoreTalk& talk) { return call_roll(talk, exit, word, after_loss); });
+  Talker talker(self,
+                [&](StoreTalk& talk) { return decide_survivors(talk, exit, word, after_loss); });
   const auto answer = answer_of(talker, held);
   if (!answer) return {};
   const size_t middle = answer->find('\n');
   const std::string ends = answer->substr(middle + 1);
   if (!ends.empty()) tell(story_of_a_host(ends, exit));
-  return Verdict::of(answer->substr(0, middle));
+  return Decision::of(answer->substr(0, middle));
 }
 
-// The verdict, a newline and, for who has to tell of them, the ends.
-std::string Farewell::call_roll(StoreTalk& talk, const RankExit& exit, const std::string& word,
-                                const AfterLoss& after_loss) const {
+// The decision, a newline and, for who has to tell of them, the ends.
+std::string ExitProtocol::decide_survivors(StoreTalk& talk, const RankExit& exit,
+                                           const std::string& word,
+                                           const AfterLoss& after_loss) const {
   const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   const auto limit = shared_->longest_wait();
   const RankStatus status = word.rfind("left", 0) == 0 ? RankStatus() : exit.status();
@@ -193,27 +195,27 @@ std::string Farewell::call_roll(StoreTalk& talk, const RankExit& exit, const std
   talk.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
   if (!exit.ok()) talk.set(kFailed, "1");
   if (exit.rank != 0) {
-    if (word == "done") return Verdict{.kind = Verdict::Kind::is_done}.text() + '\n';
+    if (word == "done") return Decision{.kind = Decision::Kind::done}.text() + '\n';
     const bool waits = word != "out" && talk.comes(kCaller, kToAnswer) &&
-                       talk.comes(kVerdict, 2 * time_to_end(limit));
-    return (waits ? talk.get(kVerdict, "no verdict") : Verdict().text()) + '\n';
+                       talk.comes(kDecision, 2 * time_to_end(limit));
+    return (waits ? talk.get(kDecision, "no decision") : Decision().text()) + '\n';
   }
   talk.set(kCaller, "1");
   const auto began = HeldSignals::Time::clock::now();
-  std::optional<Verdict> found;
+  std::optional<Decision> found;
   while (!found) {
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         HeldSignals::Time::clock::now() - began);
-    found = verdict(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
+    found = decision(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
     if (!found) std::this_thread::sleep_for(50ms);
   }
-  talk.set(kVerdict, found->text());
-  const bool tells = found->kind != Verdict::Kind::ends && !exit.ok() && talk.add(kTeller, 1) == 1;
+  talk.set(kDecision, found->text());
+  const bool tells = found->kind != Decision::Kind::fail && !exit.ok() && talk.add(kTeller, 1) == 1;
   if (tells) talk.set(kIsTold, "1");
   return found->text() + '\n' + (tells ? talk.get(kEnds, "no end of a rank") : "");
 }
 
-std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
+std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);
   const auto lost = *world.lost(exit.rank);
@@ -230,7 +232,7 @@ std::string Farewell::story_of_the_lost(const std::string& ends, const RankExit&
 }
 
 // Of a host that other hosts survive.
-std::string Farewell::story_of_a_host(const std::string& ends, const RankExit& exit) const {
+std::string ExitProtocol::story_of_a_host(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);
   std::optional<int> lost;
@@ -248,7 +250,7 @@ std::string Farewell::story_of_a_host(const std::string& ends, const RankExit& e
          "\n  " + hosts_->text();
 }
 
-std::string Farewell::of_one_host(const RankExit& exit) const {
+std::string ExitProtocol::of_one_host(const RankExit& exit) const {
   const StartedRank& self = hosts_->self;
   const std::string store = self.host + ':' + std::to_string(self.port);
   std::string text = hosts_->name_of(exit.rank) + " can't reach the store at " + store +
@@ -262,7 +264,7 @@ std::string Farewell::of_one_host(const RankExit& exit) const {
   return with_host(*hosts_, exit.rank, text);
 }
 
-void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
+void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
   Talker talker(hosts_->self, [&](StoreTalk& talk) {
     talk.comes(kAllEnded, limit);
     return std::string();
@@ -270,7 +272,7 @@ void Farewell::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) 
   answer_of(talker, held);
 }
 
-bool Farewell::all_succeed(const StartedRank& self) {
+bool ExitProtocol::all_succeed(const StartedRank& self) {
   return Talker(self,
                 [&](StoreTalk& talk) -> std::string {
                   talk.comes(kOver, kAnyTime);
@@ -280,12 +282,12 @@ bool Farewell::all_succeed(const StartedRank& self) {
       .empty();
 }
 
-StartedRank Farewell::of_spares(StartedRank self) {
+StartedRank ExitProtocol::of_spares(StartedRank self) {
   self.group += "/spares";
   return self;
 }
 
-void Farewell::end_spares(const StartedRank& self, bool succeeded) {
+void ExitProtocol::end_spares(const StartedRank& self, bool succeeded) {
   StartedRank brief = of_spares(self);
   brief.timeout = kTalk;
   try {

@@ -1,4 +1,4 @@
-#include <hosts/roll_call.h>
+#include <hosts/survivor_decision.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -47,41 +47,41 @@ std::optional<bool> has_survived(const std::vector<int>& ranks, const std::vecto
 
 }  // namespace
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, kind, steps, ranks, spares)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Decision, kind, steps, ranks, spares)
 
-std::string Verdict::text() const {
+std::string Decision::text() const {
   return nlohmann::json(*this).dump();
 }
 
-Verdict Verdict::of(const std::string& text) {
-  return nlohmann::json::parse(text).get<Verdict>();
+Decision Decision::of(const std::string& text) {
+  return nlohmann::json::parse(text).get<Decision>();
 }
 
-std::optional<Verdict> verdict(const std::string& said, const Hosts& hosts,
-                               std::chrono::milliseconds since, std::chrono::milliseconds limit,
-                               const AfterLoss& after_loss) {
+std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
+                                 std::chrono::milliseconds since, std::chrono::milliseconds limit,
+                                 const AfterLoss& after_loss) {
   const auto words = words_in(said, hosts.of_rank.size());
   // A rank that is done has seen that all others are.
   for (const Word& word : words)
-    if (word.word == "done") return Verdict{.kind = Verdict::Kind::is_done};
+    if (word.word == "done") return Decision{.kind = Decision::Kind::done};
   std::vector<int> survivors;
   for (size_t host = 0; host < hosts.names.size(); ++host) {
     const auto ranks = hosts.ranks_of(static_cast<int>(host));
     const auto survived = has_survived(ranks, words, since, limit);
     if (!survived) return std::nullopt;
-    if (host == 0 && !*survived) return Verdict();  // rank 0's, whose process gives the verdict
+    if (host == 0 && !*survived) return Decision();  // rank 0's, whose process gives the decision
     if (*survived) survivors.insert(survivors.end(), ranks.begin(), ranks.end());
   }
   std::sort(survivors.begin(), survivors.end());
-  Verdict result;
+  Decision result;
   for (const int rank : survivors)
     result.steps = std::max(result.steps, words[static_cast<size_t>(rank)].first);
   for (const int rank : survivors)
-    if (!words[static_cast<size_t>(rank)].left(result.steps)) return Verdict();
-  if (survivors.size() == words.size()) return Verdict();  // it was no host that failed
+    if (!words[static_cast<size_t>(rank)].left(result.steps)) return Decision();
+  if (survivors.size() == words.size()) return Decision();  // it was no host that failed
   const int count = after_loss(static_cast<int>(survivors.size()));
-  if (count == 0) return Verdict();
-  result.kind = Verdict::Kind::goes_on;
+  if (count == 0) return Decision();
+  result.kind = Decision::Kind::resume;
   result.ranks.assign(survivors.begin(), survivors.begin() + count);
   result.spares.assign(survivors.begin() + count, survivors.end());
   return result;
