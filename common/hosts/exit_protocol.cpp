@@ -73,7 +73,7 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
 
 // What the talker returns; nothing if there is no store, or if a signal comes first that ends this
 // process.
-std::optional<std::string> answer_of(Talker& talker, HeldSignals& held) {
+std::optional<std::string> answer_of(StoreClientProcess& talker, HeldSignals& held) {
   try {
     for (;;) {
       if (auto answer = talker.answer_so_far()) return answer;
@@ -104,7 +104,7 @@ std::unique_ptr<ExitProtocol> ExitProtocol::listen(const Joined& joined, bool go
 ExitProtocol::ExitProtocol(const Joined& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
-      listener_(joined.hosts->self, [this, goes_on](StoreTalk& talk) {
+      listener_(joined.hosts->self, [this, goes_on](StoreRequests& talk) {
         talk.comes(kFailed, kAnyTime);
         if (!goes_on) return std::string();
         talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
@@ -136,7 +136,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
   if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
   const std::string end = framed(exit.rank, status, rings.pages(exit.rank));
-  Talker talker(self, [&](StoreTalk& talk) -> std::string {
+  StoreClientProcess talker(self, [&](StoreRequests& talk) -> std::string {
     talk.append(kEnds, end);
     if (failed) talk.set(kFailed, "1");
     std::string ends;
@@ -165,7 +165,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
 
 Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
                                         const AfterLoss& after_loss, HeldSignals& held,
-                                        const Talker::Tell& tell) {
+                                        const StoreClientProcess::Log& tell) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
@@ -174,8 +174,8 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<
     word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
   StartedRank self = hosts_->self;
   self.timeout = kTalk;
-  Talker talker(self,
-                [&](StoreTalk& talk) { return decide_survivors(talk, exit, word, after_loss); });
+  StoreClientProcess talker(
+      self, [&](StoreRequests& talk) { return decide_survivors(talk, exit, word, after_loss); });
   const auto answer = answer_of(talker, held);
   if (!answer) return {};
   const size_t middle = answer->find('\n');
@@ -185,7 +185,7 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<
 }
 
 // The decision, a newline and, for who has to tell of them, the ends.
-std::string ExitProtocol::decide_survivors(StoreTalk& talk, const RankExit& exit,
+std::string ExitProtocol::decide_survivors(StoreRequests& talk, const RankExit& exit,
                                            const std::string& word,
                                            const AfterLoss& after_loss) const {
   const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
@@ -265,7 +265,7 @@ std::string ExitProtocol::of_one_host(const RankExit& exit) const {
 }
 
 void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
-  Talker talker(hosts_->self, [&](StoreTalk& talk) {
+  StoreClientProcess talker(hosts_->self, [&](StoreRequests& talk) {
     talk.comes(kAllEnded, limit);
     return std::string();
   });
@@ -273,11 +273,11 @@ void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, HeldSignals& he
 }
 
 bool ExitProtocol::all_succeed(const StartedRank& self) {
-  return Talker(self,
-                [&](StoreTalk& talk) -> std::string {
-                  talk.comes(kOver, kAnyTime);
-                  return talk.comes(kFailed, 1ms) ? "failed" : "";
-                })
+  return StoreClientProcess(self,
+                            [&](StoreRequests& talk) -> std::string {
+                              talk.comes(kOver, kAnyTime);
+                              return talk.comes(kFailed, 1ms) ? "failed" : "";
+                            })
       .answer()
       .empty();
 }
@@ -291,7 +291,7 @@ void ExitProtocol::end_spares(const StartedRank& self, bool succeeded) {
   StartedRank brief = of_spares(self);
   brief.timeout = kTalk;
   try {
-    Talker(brief, [&](StoreTalk& talk) {
+    StoreClientProcess(brief, [&](StoreRequests& talk) {
       if (!succeeded) talk.set(kFailed, "1");
       talk.set(kOver, "1");
       return std::string();

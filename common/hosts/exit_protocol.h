@@ -44,7 +44,7 @@ class ExitProtocol {
   // who was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
                             const AfterLoss& after_loss, HeldSignals& held,
-                            const Talker::Tell& tell);
+                            const StoreClientProcess::Log& tell);
 
   // Before this process ends the store that others still use: waits until all have said how theirs
   // ended, for at most `limit`, or until a signal comes that ends this process.
@@ -59,7 +59,7 @@ class ExitProtocol {
 
  private:
   ExitProtocol(const Joined& joined, bool goes_on);
-  std::string decide_survivors(StoreTalk& talk, const RankExit& exit, const std::string& word,
+  std::string decide_survivors(StoreRequests& talk, const RankExit& exit, const std::string& word,
                                const AfterLoss& after_loss) const;
   std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;
   std::string story_of_a_host(const std::string& ends, const RankExit& exit) const;
@@ -67,7 +67,7 @@ class ExitProtocol {
 
   std::shared_ptr<const Hosts> hosts_;
   std::shared_ptr<SharedRegion> shared_;
-  Talker listener_;
+  StoreClientProcess listener_;
 };
 
 // Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.

@@ -34,7 +34,7 @@ std::string key(const char* what, int number) {
 }
 
 // Gives the other ranks this one's identity. Returns all, a line each, by rank.
-std::string exchange_identities(StoreTalk& talk, const StartedRank& self) {
+std::string exchange_identities(StoreRequests& talk, const StartedRank& self) {
   talk.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank)
@@ -47,14 +47,15 @@ std::string exchange_identities(StoreTalk& talk, const StartedRank& self) {
 
 // The lowest rank of a host makes the memory that its ranks share, and waits until they have opened
 // it: the name that it gives them is gone when its process ends.
-std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tell& tell) {
+std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
+                                           const StoreClientProcess::Log& tell) {
   const StartedRank& self = hosts.self;
   const auto ranks = hosts.ranks_of(hosts.here());
   const std::string where = key("region", hosts.here());
   if (self.rank == ranks[0]) {
     auto region = SharedRegion::create_for_started(self.world_size);
     CallRings(region->call_rings(), Group::world(self.world_size)).set_ranks_here(ranks);
-    Talker(self, [&](StoreTalk& talk) {
+    StoreClientProcess(self, [&](StoreRequests& talk) {
       talk.set(where, region->name());
       std::vector<std::string> keys;
       for (size_t i = 1; i < ranks.size(); ++i)
@@ -69,10 +70,10 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
     return region;
   }
   auto region =
-      SharedRegion::open(self.world_size, Talker(self, [&](StoreTalk& talk) {
+      SharedRegion::open(self.world_size, StoreClientProcess(self, [&](StoreRequests& talk) {
                                             return talk.get(where, has_not_come(ranks[0]));
                                           }).answer(tell));
-  Talker(self, [&](StoreTalk& talk) {
+  StoreClientProcess(self, [&](StoreRequests& talk) {
     talk.set(key("opened", self.rank), "1");
     return std::string();
   }).answer(tell);
@@ -81,11 +82,12 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const Talker::Tel
 
 }  // namespace
 
-Joined join(const StartedRank& self, const Talker::Tell& tell) {
+Joined join(const StartedRank& self, const StoreClientProcess::Log& tell) {
   Joined joined;
   if (self.rank == 0 && !self.hosted) joined.store = std::make_unique<StoreServer>(self);
-  std::istringstream lines(
-      Talker(self, [&](StoreTalk& talk) { return exchange_identities(talk, self); }).answer(tell));
+  std::istringstream lines(StoreClientProcess(self, [&](StoreRequests& talk) {
+                             return exchange_identities(talk, self);
+                           }).answer(tell));
   std::vector<std::string> identities;
   for (std::string line; std::getline(lines, line);)
     identities.push_back(line);
@@ -94,7 +96,8 @@ Joined join(const StartedRank& self, const Talker::Tell& tell) {
   return joined;
 }
 
-std::string join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell) {
+std::string join_again(Joined& joined, const std::vector<int>& ranks,
+                       const StoreClientProcess::Log& tell) {
   StartedRank self = joined.hosts->self;
   const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
   self.rank = static_cast<int>(place - ranks.begin());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <hosts/store_talk.h>
+#include <hosts/store_client.h>
 #include <launch/hosts.h>
 #include <launch/launched.h>
 #include <launch/shared_region.h>
@@ -20,11 +20,12 @@ struct Joined {
 // Waits until all ranks have come. If that takes longer than `self.patience`, says once by `tell`
 // for whom it waits. Calls torch only in processes of their own, so the caller may fork afterwards.
 // Throws std::runtime_error, which names the rank, the store and the rank that has not come.
-Joined join(const StartedRank& self, const Talker::Tell& tell = {});
+Joined join(const StartedRank& self, const StoreClientProcess::Log& tell = {});
 
 // After the loss of a host: the same for those that go on, `ranks`, one of which this process has.
 // They are 0, 1, 2, ... from now on. The store is the same. If another rank of this host does not
 // come, it is lost as well: returns why, and `joined` is what it takes to say so (exit_protocol.h).
-std::string join_again(Joined& joined, const std::vector<int>& ranks, const Talker::Tell& tell);
+std::string join_again(Joined& joined, const std::vector<int>& ranks,
+                       const StoreClientProcess::Log& tell);
 
 }  // namespace fsdp

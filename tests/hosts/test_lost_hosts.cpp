@@ -3,7 +3,7 @@
 #include <comm/communicator_options.h>
 #include <common/shared_words.h>
 #include <hosts/handover.h>
-#include <hosts/store_talk.h>
+#include <hosts/store_client.h>
 #include <launch/rank_context.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <hosts/store_talk.h>
+#include <hosts/store_client.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // As one on a host whose cable was cut.
-TEST(StoreTalk, ends_when_the_store_has_not_answered_for_the_time_limit) {
+TEST(StoreRequests, ends_when_the_store_has_not_answered_for_the_time_limit) {
   const ReservedPort port;
   const StartedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
   const pid_t host = fork();
@@ -27,12 +27,12 @@ TEST(StoreTalk, ends_when_the_store_has_not_answered_for_the_time_limit) {
   }
   setpgid(host, host);
   SharedWords talks;
-  const auto waits = [&](StoreTalk& talk) {
+  const auto waits = [&](StoreRequests& talk) {
     ++talks[0];
     talk.comes("what never comes", 1h);
     return std::string();
   };
-  Talker one(self, waits), other(self, waits);
+  StoreClientProcess one(self, waits), other(self, waits);
   wait_until(talks[0], 2);
   kill(-host, SIGSTOP);
   alarm(60);

@@ -3,7 +3,7 @@
 #include <base/write_all.h>
 #include <fcntl.h>
 #include <hosts/rendezvous.h>
-#include <hosts/store_talk.h>
+#include <hosts/store_client.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -31,9 +31,9 @@ constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs besi
 
 // Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
 // reason.
-class TalkToStore final : public StoreTalk {
+class ConnectedStore final : public StoreRequests {
  public:
-  TalkToStore(const StartedRank& self, Talker::Tell waits)
+  ConnectedStore(const StartedRank& self, StoreClientProcess::Log waits)
       : waits_(std::move(waits)),
         limit_(self.timeout),
         part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
@@ -129,7 +129,7 @@ class TalkToStore final : public StoreTalk {
     }
   }
 
-  Talker::Tell waits_;
+  StoreClientProcess::Log waits_;
   std::chrono::milliseconds limit_, part_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
@@ -153,7 +153,7 @@ void end_process(pid_t process) {
 }  // namespace
 
 // The end of a pipe that a process writes lines to.
-class Talker::Lines {
+class StoreClientProcess::Lines {
  public:
   explicit Lines(int pipe) : pipe_(pipe) {}
 
@@ -184,7 +184,7 @@ class Talker::Lines {
   std::string read_;
 };
 
-Talker::Talker(const StartedRank& self, const Say& say)
+StoreClientProcess::StoreClientProcess(const StartedRank& self, const Request& say)
     : self_(self), answer_(memory_file("fsdp_answer")), waits_for_("the store does not answer") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -194,11 +194,11 @@ Talker::Talker(const StartedRank& self, const Say& say)
   lines_ = std::make_unique<Lines>(ends[0]);
 }
 
-Talker::~Talker() {
+StoreClientProcess::~StoreClientProcess() {
   end_process(process_);
 }
 
-std::string Talker::answer(const Tell& tell) {
+std::string StoreClientProcess::answer(const Log& tell) {
   bool told = !tell || self_.timeout <= self_.patience;
   // Lines that say what is waited for do not begin the wait anew.
   const auto patient_until = std::chrono::steady_clock::now() + self_.patience;
@@ -219,7 +219,7 @@ std::string Talker::answer(const Tell& tell) {
   }
 }
 
-std::optional<std::string> Talker::answer_so_far() {
+std::optional<std::string> StoreClientProcess::answer_so_far() {
   const auto now = std::chrono::steady_clock::now();
   // Of a longer time, this process was stopped.
   silent_ += std::min<std::chrono::nanoseconds>(now - looked_, std::chrono::seconds(1));
@@ -233,7 +233,7 @@ std::optional<std::string> Talker::answer_so_far() {
   return std::nullopt;
 }
 
-std::optional<std::string> Talker::answer_in(const std::string& line) {
+std::optional<std::string> StoreClientProcess::answer_in(const std::string& line) {
   if (line.empty()) throw std::runtime_error("the process that talks to the store has died");
   const std::string text = line.substr(1);
   if (line.front() == kAnswers) return content_of(answer_, "the answer of the store");
@@ -247,9 +247,9 @@ std::optional<std::string> Talker::answer_in(const std::string& line) {
   return std::nullopt;
 }
 
-void Talker::talk(int pipe, const Say& say) const {
+void StoreClientProcess::talk(int pipe, const Request& say) const {
   try {
-    TalkToStore talk(self_, [pipe](const std::string& text) { write_line(pipe, kWaits, text); });
+    ConnectedStore talk(self_, [pipe](const std::string& text) { write_line(pipe, kWaits, text); });
     if (write_all(answer_.descriptor, say(talk)) != 0) _exit(1);
     write_line(pipe, kAnswers, "");
   } catch (const std::exception& error) {
@@ -258,16 +258,16 @@ void Talker::talk(int pipe, const Say& say) const {
   _exit(0);
 }
 
-std::string Talker::store() const {
+std::string StoreClientProcess::store() const {
   return "store at " + self_.host + ':' + std::to_string(self_.port);
 }
 
-std::string Talker::failed(const std::string& what, const std::string& reason) const {
+std::string StoreClientProcess::failed(const std::string& what, const std::string& reason) const {
   return "rank " + std::to_string(self_.rank) + ": can't join the others: " + what + " (" +
          store() + "; " + reason + ')';
 }
 
-std::string Talker::waiting(const std::string& what) const {
+std::string StoreClientProcess::waiting(const std::string& what) const {
   const bool can_unset = self_.launcher == "torchrun" || self_.launcher == kPlainLauncher;
   return "rank " + std::to_string(self_.rank) + " waits: " + what + " (" + store() + "; " +
          self_.launcher + " has started " + std::to_string(self_.world_size) + " ranks" +

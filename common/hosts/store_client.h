@@ -13,10 +13,11 @@
 
 namespace fsdp {
 
-// What one says to the store through which started ranks find one another. Made inside of a Talker.
-class StoreTalk {
+// What one says to the store through which started ranks find one another. Made inside of a
+// StoreClientProcess.
+class StoreRequests {
  public:
-  virtual ~StoreTalk() = default;
+  virtual ~StoreRequests() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual void append(const std::string& key, const std::string& value) = 0;
   virtual int64_t add(const std::string& key, int64_t number) = 0;  // returns the sum
@@ -34,19 +35,19 @@ class StoreTalk {
 
 // A process that talks to the store, which it alone connects to: a store has threads, and the
 // caller may fork afterwards. What torch prints there is not shown. It ends with this object.
-class Talker {
+class StoreClientProcess {
  public:
-  using Say = std::function<std::string(StoreTalk&)>;
-  using Tell = std::function<void(const std::string&)>;
+  using Request = std::function<std::string(StoreRequests&)>;
+  using Log = std::function<void(const std::string&)>;
 
-  Talker(const StartedRank& self, const Say& say);
-  ~Talker();
-  Talker(const Talker&) = delete;
-  Talker& operator=(const Talker&) = delete;
+  StoreClientProcess(const StartedRank& self, const Request& say);
+  ~StoreClientProcess();
+  StoreClientProcess(const StoreClientProcess&) = delete;
+  StoreClientProcess& operator=(const StoreClientProcess&) = delete;
 
   // What `say` has returned. A wait that takes longer than the patience is announced once. Throws
   // std::runtime_error, which names the rank, the store and what was waited for.
-  std::string answer(const Tell& tell = {});
+  std::string answer(const Log& tell = {});
 
   // The same if it has returned or thrown; nothing if it still talks. Throws, too, if the store has
   // not answered for the time limit: to be called once a second or more often.
@@ -54,7 +55,7 @@ class Talker {
 
  private:
   class Lines;
-  [[noreturn]] void talk(int pipe, const Say& say) const;
+  [[noreturn]] void talk(int pipe, const Request& say) const;
   std::string store() const;
   std::string failed(const std::string& what, const std::string& reason) const;
   std::string waiting(const std::string& what) const;
