@@ -1,8 +1,8 @@
 #include <base/processes.h>
-#include <comm/bell.h>
 #include <comm/call_rings.h>
 #include <comm/collective_error.h>
 #include <comm/diagnosis.h>
+#include <comm/shared_condition.h>
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ struct alignas(128) CallRings::Entry {
 };
 
 struct alignas(128) CallRings::RankHead {
-  Bell bell;                   // rung by this rank at every change of a stage
+  SharedCondition condition;   // rung by this rank at every change of a stage
   uint64_t counted;            // see count_call()
   uint64_t taken, given_back;  // sets
   std::atomic<RankStatus> status;
@@ -96,12 +96,12 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
   // In one order for all ranks: of two that publish and then compare, one sees the other.
   page(rank).published.store(sequence + 1, std::memory_order_seq_cst);
-  head(rank).bell.ring();
+  head(rank).condition.notify_all();
 }
 
 void CallRings::reach(int rank, uint64_t sequence, Stage stage) {
   entry(rank, sequence).progress.store(progress(sequence, stage), std::memory_order_release);
-  head(rank).bell.ring();
+  head(rank).condition.notify_all();
 }
 
 bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
@@ -114,18 +114,18 @@ bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
 template <class Done>
 void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit) {
   constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
-  rank.bell.listen();
+  rank.condition.enter();
   for (;;) {
-    const uint32_t count = rank.bell.count();
+    const uint32_t count = rank.condition.count();
     if (done() || limit.count() <= 0) break;
     const auto nap = std::min(limit, kNap);
     const auto before = std::chrono::steady_clock::now();
-    rank.bell.sleep(count, nap);
+    rank.condition.sleep(count, nap);
     const std::chrono::nanoseconds slept = std::chrono::steady_clock::now() - before;
     if (slept >= nap) look_for_process(rank);
     limit -= std::min(slept, nap);
   }
-  rank.bell.leave();
+  rank.condition.exit();
 }
 
 bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
@@ -150,8 +150,8 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
-  head(rank).bell.ring();
-  heads_->bell.ring();  // for absent()
+  head(rank).condition.notify_all();
+  heads_->condition.notify_all();  // for absent()
 }
 
 std::optional<int> CallRings::absent(std::chrono::milliseconds limit) const {
@@ -196,7 +196,7 @@ std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
     }
     sets_[set].given_back = 0;
     sets_[set].communicator = communicator;
-    heads_->bell.ring();
+    heads_->condition.notify_all();
     return set;
   }
   return std::nullopt;
@@ -227,7 +227,7 @@ CallRings::Place CallRings::take_set(int rank, std::chrono::milliseconds limit) 
 void CallRings::give_back(int rank, int set) {
   ++head(rank).given_back;
   ++sets_[set].given_back;
-  heads_->bell.ring();
+  heads_->condition.notify_all();
 }
 
 uint64_t CallRings::count_call(int rank) {

@@ -10,13 +10,13 @@ namespace fsdp {
 // valid bell. A process that waits must look at its condition between listen() and sleep(). Then no
 // ring is lost: ring() either sees the listener or has raised the count before the listener reads
 // it.
-class Bell {
+class SharedCondition {
  public:
   // Wakes all that sleep. Must be called after the condition has changed.
-  void ring();
+  void notify_all();
 
-  void listen() { listeners_.fetch_add(1); }
-  void leave() { listeners_.fetch_sub(1); }
+  void enter() { waiters_.fetch_add(1); }
+  void exit() { waiters_.fetch_sub(1); }
   uint32_t count() const { return rings_.load(); }
 
   // Sleeps until a ring comes after `count` was read, for at most `timeout`. May return early.
@@ -24,7 +24,7 @@ class Bell {
 
  private:
   std::atomic<uint32_t> rings_;
-  std::atomic<uint32_t> listeners_;
+  std::atomic<uint32_t> waiters_;
 };
 
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-#include <comm/bell.h>
+#include <comm/shared_condition.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,12 +16,12 @@ void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-void Bell::ring() {
+void SharedCondition::notify_all() {
   rings_.fetch_add(1);
-  if (listeners_.load() > 0) futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
+  if (waiters_.load() > 0) futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Bell::sleep(uint32_t count, std::chrono::nanoseconds timeout) {
+void SharedCondition::sleep(uint32_t count, std::chrono::nanoseconds timeout) {
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   timespec relative{seconds.count(), (timeout - seconds).count()};
   futex(&rings_, FUTEX_WAIT, count, &relative);
