@@ -1,6 +1,6 @@
 #include <nn/gradient_hook.h>
 #include <testing/expected_shards.h>
-#include <testing/sign.h>
+#include <testing/shared_flag.h>
 
 #include "mixed_unit.h"
 
@@ -154,7 +154,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
 // Rank 0 goes on, up to its next all-gather if `again`, before the others read what it gave to the
 // first one.
 void expect_a_late_rank_reads(int world_size, bool again) {
-  const Sign done;
+  const SharedFlag done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kBf16);
     unit->unshard_async();
@@ -163,7 +163,7 @@ void expect_a_late_rank_reads(int world_size, bool again) {
     rank.observe("p0", unit->parameters()[0].tensor.detach());
     unit->reshard();
     if (again) unit->unshard_async();
-    if (rank.rank() == 0) done.give();
+    if (rank.rank() == 0) done.set();
     if (again) unit->unshard();
   });
   const RankRun oracle = rounded_values({kShapes[0]});

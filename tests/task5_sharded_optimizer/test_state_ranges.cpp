@@ -1,5 +1,5 @@
 #include <testing/call_text.h>
-#include <testing/sign.h>
+#include <testing/shared_flag.h>
 
 #include <sstream>
 
@@ -270,7 +270,7 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
 // Rank 0 writes as soon as it can. The others read its shard as late as they can: when rank 0 has
 // told that it has written, which it must not while they have not read.
 MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
-  const Sign done;
+  const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const at::NoGradGuard no_grad;
     TrainedUnits model(rank);
@@ -282,7 +282,7 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
     model.units[0]->reshard();
     for (const StateRange& range : observe_ranges(rank, model))
       range.value.fill_(3);
-    if (rank.rank() == 0) done.give();
+    if (rank.rank() == 0) done.set();
   });
   expect_ranges(run);
   expect_on_all_ranks(run, "gathered before the write are the values before it", true);

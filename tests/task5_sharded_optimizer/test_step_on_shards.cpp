@@ -1,6 +1,6 @@
 #include <testing/call_text.h>
 #include <testing/kernel_calls.h>
-#include <testing/sign.h>
+#include <testing/shared_flag.h>
 
 #include "training_on_shards.h"
 
@@ -271,7 +271,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
 // as late as they can: when rank 0 has told that its step is done, which it must not while they
 // have not read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
-  const Sign done;
+  const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -283,7 +283,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_rea
     rank.observe("gathered before the step are the values before it", old);
     units[0]->reshard();
     optimizer->step();
-    if (rank.rank() == 0) done.give();
+    if (rank.rank() == 0) done.set();
     observe_old_values(rank, units);
   });
   expect_no_old_values(run);
