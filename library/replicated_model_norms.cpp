@@ -19,7 +19,7 @@ Norms ReplicatedModel::grad_norms(double norm_type) {
 }
 
 bool ReplicatedModel::gradients_are_finite() {
-  const Purpose purpose("gradients_are_finite()");
+  const CallerScope caller("gradients_are_finite()");
   const at::NoGradGuard no_grad;
   return finite_on_all_ranks(gradients_of({reducer_->entries().begin(), reducer_->entries().end()}),
                              *comm_);

@@ -41,7 +41,7 @@ void ShardedModel::zero_grad() {
 }
 
 double ShardedModel::clip_grad_norm_(double max_norm, double norm_type) {
-  const Purpose purpose("clip_grad_norm_()");
+  const CallerScope caller("clip_grad_norm_()");
   const at::NoGradGuard no_grad;
   sharding_->gradients()->check_complete();
   const PartsAsTensors inside;
@@ -59,7 +59,7 @@ NoSync ShardedModel::no_sync() {
 
 void ShardedModel::summon_full_params(const std::function<void()>& body,
                                       const SummonOptions& options) {
-  const Purpose purpose("summon_full_params()");
+  const CallerScope caller("summon_full_params()");
   sharding_->begin("summon_full_params");
   sharding_->summon();
   const auto end = c10::make_scope_exit([&] { sharding_->end_summon(); });
@@ -92,7 +92,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
 }
 
 void ShardedModel::average_buffers() {
-  const Purpose purpose("average_buffers()");
+  const CallerScope caller("average_buffers()");
   sharding_->begin("average_buffers");
   fsdp::average_buffers(sharding_->comm(), distinct_buffers(sharding_->net()));
 }

@@ -23,7 +23,7 @@ std::vector<NamedPart> own_gradients(const Sharding& sharding) {
 }  // namespace
 
 Norms ShardedModel::param_norms(double norm_type) {
-  const Purpose purpose("param_norms()");
+  const CallerScope caller("param_norms()");
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;
   std::vector<NamedPart> parts;
@@ -33,14 +33,14 @@ Norms ShardedModel::param_norms(double norm_type) {
 }
 
 Norms ShardedModel::grad_norms(double norm_type) {
-  const Purpose purpose("grad_norms()");
+  const CallerScope caller("grad_norms()");
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;
   return norms_over_ranks(own_gradients(*sharding_), sharding_->comm(), norm_type);
 }
 
 bool ShardedModel::gradients_are_finite() {
-  const Purpose purpose("gradients_are_finite()");
+  const CallerScope caller("gradients_are_finite()");
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;
   auto gradients = own_gradients(*sharding_);

@@ -35,7 +35,7 @@ void check_unsharded(Sharding& sharding, const std::string& where) {
 }  // namespace
 
 StateDict ShardedModel::state_dict(bool rank0_only) {
-  const Purpose purpose("state_dict()");
+  const CallerScope caller("state_dict()");
   sharding_->begin("state_dict");
   Communicator& comm = sharding_->comm();
   check_unsharded(*sharding_, "state_dict");
@@ -64,7 +64,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
 }
 
 void ShardedModel::load_state_dict(const StateDict& state) {
-  const Purpose purpose("load_state_dict()");
+  const CallerScope caller("load_state_dict()");
   sharding_->begin("load_state_dict");
   check_can_be_loaded(state, sharding_->net(), sharding_->comm());
 
@@ -81,7 +81,7 @@ void ShardedModel::load_state_dict(const StateDict& state) {
 }
 
 ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
-  const Purpose purpose("checkpoint_state()");
+  const CallerScope caller("checkpoint_state()");
   sharding_->begin("checkpoint_state");
   check_unsharded(*sharding_, "checkpoint_state");
   ModelState state;

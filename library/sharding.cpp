@@ -29,7 +29,7 @@ void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Modul
 
 std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
                                            const FullyShardedDataParallelOptions& options) {
-  const Purpose purpose(kFullyShardedDataParallel);
+  const CallerScope caller(kFullyShardedDataParallel);
   check_can_be_sharded(net, options.ignored);
   check_mixed_precision(options.mixed_precision);
   const WrapPolicy policy = options.wrap ? options.wrap : wrap_blocks();
@@ -132,7 +132,7 @@ void Sharding::end_summon() {
 }
 
 void Sharding::broadcast_buffers() {
-  const Purpose purpose(".broadcast_buffers");
+  const CallerScope caller(".broadcast_buffers");
   broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
 

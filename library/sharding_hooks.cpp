@@ -192,7 +192,7 @@ void Sharding::check_frozen() {
   // Other ranks may make another call: then the message says by this name what this one is for.
   const std::string call =
       "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
-  const Purpose purpose(call.c_str());
+  const CallerScope caller(call.c_str());
   std::vector<Trait> traits;
   for (const auto& entry : leaves_->entries())
     traits.push_back(

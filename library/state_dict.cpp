@@ -10,7 +10,7 @@
 namespace fsdp {
 
 void save_state_dict(const StateDict& state, const std::string& path, Communicator& comm) {
-  const Purpose purpose("save_state_dict()");
+  const CallerScope caller("save_state_dict()");
   agree_on_rank_0(comm, [&] {
     const std::vector<char> bytes = torch::pickle_save(state);
     write_whole_file(path, {bytes.begin(), bytes.end()});

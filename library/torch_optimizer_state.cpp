@@ -274,7 +274,7 @@ void check_optimizer_on_all_ranks(const Optimizer& optimizer, Communicator& comm
 
 StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const Entries& entries,
                           bool replicated, const GatherStates& gather) {
-  const Purpose purpose("optim_state_dict()");
+  const CallerScope caller("optim_state_dict()");
   const auto [manifest, own] = agreed(optimizer, comm, entries, kSaveOptimizerState);
   const at::NoGradGuard no_grad;
   const std::string text = manifest.dump();
@@ -298,7 +298,7 @@ StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const 
 
 void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entries& entries,
                           const StateDict& state) {
-  const Purpose purpose("load_optim_state_dict()");
+  const CallerScope caller("load_optim_state_dict()");
   Json own, saved;
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false),

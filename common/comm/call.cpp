@@ -37,12 +37,12 @@ UnitName::UnitName(std::string_view name) {
 }
 
 std::string Call::name() const {
-  const bool is_known_by_purpose = unit.is_label() && !(purpose == "");
-  return std::string(to_string(operation)) + ' ' + (is_known_by_purpose ? purpose : unit).str();
+  const bool is_known_by_caller = unit.is_label() && !(caller == "");
+  return std::string(to_string(operation)) + ' ' + (is_known_by_caller ? caller : unit).str();
 }
 
-std::string Call::served() const {
-  return purpose == "" || unit.is_label() ? "" : " in " + purpose.str();
+std::string Call::caller_text() const {
+  return caller == "" || unit.is_label() ? "" : " in " + caller.str();
 }
 
 std::string Call::text() const {
@@ -53,7 +53,7 @@ std::string Call::text() const {
     const auto bytes = static_cast<double>(numel) * static_cast<double>(c10::elementSize(dtype));
     out << " (" << numel << " x " << lower(c10::toString(dtype)) << ", " << size_text(bytes) << ')';
   }
-  return out.str() + served();
+  return out.str() + caller_text();
 }
 
 int64_t textbook_bytes(const Call& call, int ranks) {
@@ -76,7 +76,7 @@ int64_t textbook_bytes(const Call& call, int ranks) {
 
 bool agree(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.operation == b.operation && a.dtype == b.dtype &&
-         a.root == b.root && a.numel == b.numel && a.unit == b.unit && a.purpose == b.purpose;
+         a.root == b.root && a.numel == b.numel && a.unit == b.unit && a.caller == b.caller;
 }
 
 }  // namespace fsdp

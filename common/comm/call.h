@@ -37,13 +37,13 @@ class UnitName {
 
 // While it lives, the calls of this thread serve `function`, which messages name: "state_dict()".
 // Of several the first one counts.
-class Purpose {
+class CallerScope {
  public:
-  explicit Purpose(const char* function) : former_(named) {
+  explicit CallerScope(const char* function) : former_(named) {
     if (named == nullptr) named = function;
   }
-  ~Purpose() { named = former_; }
-  Purpose(const Purpose&) = delete;
+  ~CallerScope() { named = former_; }
+  CallerScope(const CallerScope&) = delete;
   static UnitName current() { return UnitName(named == nullptr ? "" : named); }
 
  private:
@@ -66,11 +66,11 @@ struct Call {
   // B rounded up to W elements; 0 for a barrier.
   int64_t bytes{};
   UnitName unit;
-  UnitName purpose;  // empty: none was given
+  UnitName caller;  // empty: none was given
 
-  std::string name() const;    // "all_gather layers.3"; "broadcast state_dict()" for <state>
-  std::string served() const;  // " in state_dict()"; empty if no purpose was given
-  std::string text() const;    // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
+  std::string name() const;         // "all_gather layers.3"; "broadcast state_dict()" for <state>
+  std::string caller_text() const;  // " in state_dict()"; empty if no caller was given
+  std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
 };
 
 // The number that belongs into `bytes` of the call between so many ranks.

@@ -5,8 +5,8 @@
 namespace fsdp {
 
 std::string call_of_rank(const Group& group, int rank, const Call& call) {
-  return "rank " + std::to_string(group.world_rank(rank)) + ": " + call.name() + call.served() +
-         " (collective #" + std::to_string(call.sequence) + ")" + group.text();
+  return "rank " + std::to_string(group.world_rank(rank)) + ": " + call.name() +
+         call.caller_text() + " (collective #" + std::to_string(call.sequence) + ")" + group.text();
 }
 
 CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,

@@ -67,7 +67,7 @@ Call next_call(const CommunicatorState& comm, const Connection& connection,
   call.operation = given.operation;
   call.root = group.world_rank(given.root);
   call.unit = UnitName(given.unit);
-  call.purpose = Purpose::current();
+  call.caller = CallerScope::current();
   call.communicator = static_cast<uint8_t>(group.communicator);
   if (comm.device == c10::kCPU) call.thread = gettid() - getpid();
   if (given.output.defined()) {

@@ -107,12 +107,12 @@ std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other
          who + " alone?";
 }
 
-// Calls for functions that all ranks call together; empty if both or none have such a purpose.
-std::string cause_of_purposes(const Side& one, const Side& other) {
-  const std::string purpose = one.call->purpose.str(), another = other.call->purpose.str();
-  if (purpose == another) return "";
-  if (purpose.empty()) return cause_of_purposes(other, one);
-  return ranks_text(one.ranks) + " called " + purpose + ", which " + ranks_text(other.ranks) +
+// Calls for functions that all ranks call together; empty if both or none have such a caller.
+std::string cause_of_callers(const Side& one, const Side& other) {
+  const std::string caller = one.call->caller.str(), another = other.call->caller.str();
+  if (caller == another) return "";
+  if (caller.empty()) return cause_of_callers(other, one);
+  return ranks_text(one.ranks) + " called " + caller + ", which " + ranks_text(other.ranks) +
          " did not call" + (another.empty() ? "" : ", but " + another) +
          ": all ranks call it together, or none";
 }
@@ -138,7 +138,7 @@ std::string calls_text(uint64_t count, const Call& first) {
 
 std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side& odd,
                                 const std::vector<CallHistory>& ranks) {
-  if (const auto cause = cause_of_purposes(usual, odd); !cause.empty()) return cause;
+  if (const auto cause = cause_of_callers(usual, odd); !cause.empty()) return cause;
   const std::string they = ranks_text(odd.ranks);
   const std::string others = ranks_text(usual.ranks);
   const std::string unit = odd.call->unit.str();

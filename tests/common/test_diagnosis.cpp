@@ -120,8 +120,8 @@ TEST(Diagnosis, names_of_two_ranks_the_one_whose_calls_are_not_those_of_earlier_
 
 TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
   Call saves = gather("a"), sums = call(Operation::all_reduce, kState);
-  saves.purpose = UnitName("state_dict()");
-  sums.purpose = UnitName("average_buffers()");
+  saves.caller = UnitName("state_dict()");
+  sums.caller = UnitName("average_buffers()");
   const std::string end = " did not call: all ranks call it together, or";
   EXPECT_EQ(cause_of_first(gather("a"), saves), "rank 1 called state_dict(), which rank 0" + end);
   EXPECT_EQ(cause_of_first(saves, gather("a")), "rank 0 called state_dict(), which rank 1" + end);

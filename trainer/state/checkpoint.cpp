@@ -137,7 +137,7 @@ Json parameters_json(const WholeState& state) {
 
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const Json& run, ModelState state, Communicator& comm) {
-  const Purpose purpose("save_checkpoint()");
+  const CallerScope caller("save_checkpoint()");
   const std::string folder = step_folder(directory, step), unfinished = folder + kUnfinished;
   const WholeState whole(std::move(state), comm);
   agree_on_rank_0(comm, [&] {
@@ -168,7 +168,7 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
 
 void load_checkpoint(const std::string& folder, const ModelState& state, const Locate& locate,
                      Communicator& comm) {
-  const Purpose purpose("load_checkpoint()");
+  const CallerScope caller("load_checkpoint()");
   const at::NoGradGuard no_grad;
   std::unique_ptr<SavedTensors> saved;
   const auto each = [&](const std::function<void(const StateRange&, StateKind)>& action) {
