@@ -39,7 +39,7 @@ struct alignas(128) CallRings::RankHead {
 };
 
 // Of the ranks that share the memory. Both 0: all ranks do.
-struct alignas(128) CallRings::Here {
+struct alignas(128) CallRings::LocalRanks {
   int lowest;
   int ranks;
 };
@@ -58,11 +58,11 @@ struct alignas(128) CallRings::RankPage {
 
 size_t CallRings::bytes(int world_size) {
   const size_t of_rank = sizeof(RankHead) + kSets * kLevels * sizeof(RankPage);
-  return sizeof(Here) + kSets * sizeof(Set) + static_cast<size_t>(world_size) * of_rank;
+  return sizeof(LocalRanks) + kSets * sizeof(Set) + static_cast<size_t>(world_size) * of_rank;
 }
 
 CallRings::CallRings(void* shared, const Group& group, int set)
-    : here_(static_cast<Here*>(shared)),
+    : here_(static_cast<LocalRanks*>(shared)),
       heads_(reinterpret_cast<RankHead*>(here_ + 1)),
       sets_(reinterpret_cast<Set*>(heads_ + group.world_size)),
       pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
@@ -99,7 +99,7 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   head(rank).condition.notify_all();
 }
 
-void CallRings::reach(int rank, uint64_t sequence, Stage stage) {
+void CallRings::advance(int rank, uint64_t sequence, Stage stage) {
   entry(rank, sequence).progress.store(progress(sequence, stage), std::memory_order_release);
   head(rank).condition.notify_all();
 }
@@ -128,8 +128,8 @@ void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanos
   rank.condition.exit();
 }
 
-bool CallRings::comes(int rank, uint64_t sequence, Stage stage,
-                      std::chrono::milliseconds limit) const {
+bool CallRings::wait_for(int rank, uint64_t sequence, Stage stage,
+                         std::chrono::milliseconds limit) const {
   for (int i = 0; i < spins_; ++i) {
     if (reached(rank, sequence, stage)) return true;
 #if defined(__x86_64__)
@@ -151,10 +151,10 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
   head(rank).condition.notify_all();
-  heads_->condition.notify_all();  // for absent()
+  heads_->condition.notify_all();  // for find_ended_rank()
 }
 
-std::optional<int> CallRings::absent(std::chrono::milliseconds limit) const {
+std::optional<int> CallRings::find_ended_rank(std::chrono::milliseconds limit) const {
   std::optional<int> found;
   const auto done = [&] {
     for (int rank = 0; rank < group_.size && !found; ++rank) {
@@ -176,7 +176,7 @@ void CallRings::look_for_process(RankHead& rank) {
   rank.status.store({RankStatus::Kind::vanished, 0}, std::memory_order_release);
 }
 
-void CallRings::watch(int rank, pid_t process) {
+void CallRings::register_process(int rank, pid_t process) {
   head(rank).watched.store(process, std::memory_order_release);
 }
 
@@ -202,7 +202,7 @@ std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   return std::nullopt;
 }
 
-CallRings::Place CallRings::take_set(int rank, std::chrono::milliseconds limit) {
+CallRings::Slot CallRings::acquire_set(int rank, std::chrono::milliseconds limit) {
   RankHead& mine = head(rank);
   const std::string who = "rank " + std::to_string(rank) + ": ";
   if (mine.taken - mine.given_back == kSets) {
@@ -224,7 +224,7 @@ CallRings::Place CallRings::take_set(int rank, std::chrono::milliseconds limit) 
                         "the same order");
 }
 
-void CallRings::give_back(int rank, int set) {
+void CallRings::release_set(int rank, int set) {
   ++head(rank).given_back;
   ++sets_[set].given_back;
   heads_->condition.notify_all();
@@ -266,7 +266,7 @@ std::optional<CallRings::Lost> CallRings::lost(int rank) const {
   return head(rank).lost;
 }
 
-std::string CallRings::pages(int rank) const {
+std::string CallRings::serialize(int rank) const {
   std::string bytes;
   for (size_t i = 0; i < kSets * kLevels; ++i) {
     const RankPage& calls = page(static_cast<int>(i / kLevels), static_cast<Level>(i % kLevels),
@@ -278,7 +278,7 @@ std::string CallRings::pages(int rank) const {
   return bytes;
 }
 
-void CallRings::take_pages(int rank, const std::string& pages) {
+void CallRings::deserialize(int rank, const std::string& pages) {
   for (size_t at = 0; at + sizeof(RankPage) < pages.size(); at += 1 + sizeof(RankPage)) {
     const auto i = static_cast<unsigned char>(pages[at]);
     if (i >= kSets * kLevels) return;

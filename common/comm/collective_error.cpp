@@ -9,8 +9,8 @@ std::string call_of_rank(const Group& group, int rank, const Call& call) {
          call.caller_text() + " (collective #" + std::to_string(call.sequence) + ")" + group.text();
 }
 
-CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
-                          const std::exception& error) {
+CollectiveError library_error(const char* library, const Group& group, int rank, const Call& call,
+                              const std::exception& error) {
   return CollectiveError(call_of_rank(group, rank, call) + " failed in " + library + ": " +
                          message_of(error));
 }

@@ -17,8 +17,8 @@ struct CollectiveError : std::runtime_error {
 std::string call_of_rank(const Group& group, int rank, const Call& call);
 
 // The error to throw when `library` ("gloo", "nccl") has thrown `error` during such a call.
-CollectiveError failed_in(const char* library, const Group& group, int rank, const Call& call,
-                          const std::exception& error);
+CollectiveError library_error(const char* library, const Group& group, int rank, const Call& call,
+                              const std::exception& error);
 
 // what(), without the stack that torch adds to the text of its errors, then that of each error that
 // it was made from (std::throw_with_nested).

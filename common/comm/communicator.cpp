@@ -49,7 +49,7 @@ void publish(const IssuedCall& issued) {
   if (issued.compared) {
     connection.ledger->publish(published);
   } else {
-    connection.ledger->note(published);
+    connection.ledger->publish_unchecked(published);
   }
   ++connection.sequence;
   if (issued.compared) connection.ledger->compare(issued.call.sequence);

@@ -37,7 +37,7 @@ struct Connection {
 };
 
 struct CommunicatorState {
-  CallRings::Place place{};
+  CallRings::Slot place{};
   std::shared_ptr<void> gives_place_back;  // destroyed last, when the transports are
   int global_rank{};
   c10::DeviceType device{};

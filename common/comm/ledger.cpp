@@ -25,7 +25,7 @@ void Ledger::require_waited_for(uint64_t sequence) const {
 void Ledger::publish(const PublishedCall& call) {
   require_waited_for(call.call.sequence);
   if (call.call.sequence >= kRing) wait_for_all(call.call.sequence - kRing, Stage::waited_for);
-  note(call);
+  publish_unchecked(call);
 }
 
 void Ledger::compare(uint64_t sequence) {
@@ -45,7 +45,7 @@ void Ledger::require_agreement(int rank, uint64_t sequence) const {
   if (agree(at(rank_, sequence).call, at(rank, sequence).call)) return;
   // The others, if they are on their way, belong into the explanation.
   for (int other = 0; other < group().size; ++other)
-    rings_.comes(other, sequence, Stage::published, patience());
+    rings_.wait_for(other, sequence, Stage::published, patience());
   throw CollectiveError(tell_difference(sequence, group(), rings_.histories()));
 }
 
@@ -62,7 +62,7 @@ bool Ledger::all_reached(uint64_t sequence, Stage stage) const {
 }
 
 void Ledger::wait(int rank, uint64_t sequence, Stage stage) {
-  if (rings_.comes(rank, sequence, stage, timeout_)) return;
+  if (rings_.wait_for(rank, sequence, stage, timeout_)) return;
   // One that runs may be waiting itself for one that does not.
   for (int other = 0; other < group().size && rings_.status(rank).runs(); ++other) {
     if (!rings_.status(other).runs() && !rings_.reached(other, sequence, stage)) rank = other;
@@ -75,10 +75,11 @@ void Ledger::wait(int rank, uint64_t sequence, Stage stage) {
   throw missing(reason.str(), rank, sequence);
 }
 
-CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
-                                  const std::exception& error) {
+CollectiveError Ledger::library_error(const char* library, uint64_t sequence,
+                                      const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
-  if (const auto absent = rings_.absent(patience())) return missing(reason, *absent, sequence);
+  if (const auto absent = rings_.find_ended_rank(patience()))
+    return missing(reason, *absent, sequence);
   std::vector<int> unfinished;
   for (int rank = 0; rank < group().size; ++rank) {
     if (rank != rank_ && !rings_.reached(rank, sequence, Stage::waited_for))
@@ -86,12 +87,12 @@ CollectiveError Ledger::failed_in(const char* library, uint64_t sequence,
   }
   if (unfinished.size() == 1) return missing(reason, unfinished[0], sequence);
   rings_.note_lost(rank_, sequence);
-  return fsdp::failed_in(library, group(), rank_, at(rank_, sequence).call, error);
+  return fsdp::library_error(library, group(), rank_, at(rank_, sequence).call, error);
 }
 
 std::string Ledger::absent() {
   rings_.note_lost(rank_, std::nullopt);
-  const auto absent = rings_.absent(patience());
+  const auto absent = rings_.find_ended_rank(patience());
   if (!absent) return "";
   return ": rank " + std::to_string(group().world_rank(*absent)) + ' ' +
          rings_.status(*absent).text();

@@ -29,7 +29,7 @@ class Ledger {
   virtual void publish(const PublishedCall& call);
 
   // Publishes a call that no rank will compare. Does not wait.
-  void note(const PublishedCall& call) { rings_.publish(rank_, call); }
+  void publish_unchecked(const PublishedCall& call) { rings_.publish(rank_, call); }
 
   // Compares call `sequence` with that of each rank which has published it. Throws like check().
   virtual void compare(uint64_t sequence);
@@ -40,7 +40,7 @@ class Ledger {
   virtual void check(uint64_t sequence);
 
   // Says that this rank has reached `stage` of call `sequence`.
-  void reach(uint64_t sequence, Stage stage) { rings_.reach(rank_, sequence, stage); }
+  void advance(uint64_t sequence, Stage stage) { rings_.advance(rank_, sequence, stage); }
 
   // Waits until every rank has reached it. Throws CollectiveError, which names a rank that has not
   // come within the timeout, or has ended.
@@ -49,8 +49,8 @@ class Ledger {
 
   // The error to throw when `library` ("gloo"), which moves the bytes of call `sequence`, has
   // thrown `error` because another rank did not move its own: names this rank if it is known.
-  virtual CollectiveError failed_in(const char* library, uint64_t sequence,
-                                    const std::exception& error);
+  virtual CollectiveError library_error(const char* library, uint64_t sequence,
+                                        const std::exception& error);
 
   // ": rank 2 was killed by signal 9 (Killed)" for a rank that does not run; empty if all do. For
   // the error of a rank that can't connect to the others.

@@ -214,7 +214,7 @@ class ReplayedLedger final : public Ledger {
     for (int other = 0; other < group().size; ++other) {
       if (other == rank()) continue;
       rings_.publish(other, theirs);
-      rings_.reach(other, call.call.sequence, Stage::finished);
+      rings_.advance(other, call.call.sequence, Stage::finished);
     }
     Ledger::publish(call);
   }

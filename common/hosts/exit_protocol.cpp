@@ -50,7 +50,7 @@ void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
     has_said[static_cast<size_t>(rank)] = true;
     if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.here()) continue;
     rings.set_status(rank, {static_cast<RankStatus::Kind>(kind), number});
-    rings.take_pages(rank, ends.substr(end + 1, bytes));
+    rings.deserialize(rank, ends.substr(end + 1, bytes));
   }
   for (size_t rank = 0; rank < has_said.size(); ++rank)
     if (!has_said[rank] && hosts.of_rank[rank] != hosts.here())
@@ -135,7 +135,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   const bool failed = !exit.ok() && !exit.stopped;
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
   if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
-  const std::string end = framed(exit.rank, status, rings.pages(exit.rank));
+  const std::string end = framed(exit.rank, status, rings.serialize(exit.rank));
   StoreClientProcess talker(self, [&](StoreRequests& talk) -> std::string {
     talk.append(kEnds, end);
     if (failed) talk.set(kFailed, "1");
@@ -191,7 +191,7 @@ std::string ExitProtocol::decide_survivors(StoreRequests& talk, const RankExit& 
   const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   const auto limit = shared_->longest_wait();
   const RankStatus status = word.rfind("left", 0) == 0 ? RankStatus() : exit.status();
-  talk.append(kEnds, framed(exit.rank, status, rings.pages(exit.rank)));
+  talk.append(kEnds, framed(exit.rank, status, rings.serialize(exit.rank)));
   talk.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
   if (!exit.ok()) talk.set(kFailed, "1");
   if (exit.rank != 0) {
@@ -222,7 +222,7 @@ std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankE
   const CallRings rings(shared_->call_rings(), lost.group, lost.set);
   const int self = lost.group.rank_of(exit.rank);
   if (!lost.sequence) {
-    const auto silent = world.absent(0ms);
+    const auto silent = world.find_ended_rank(0ms);
     if (!silent) return exit.text();
     return exit.text() + ": rank " + std::to_string(*silent) + ' ' + world.status(*silent).text();
   }

@@ -22,17 +22,17 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   context.shared->wait_at_most(options.timeout);
   CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
   // Another process has forked each of the others, and may be killed itself.
-  if (context.hosts) rings.watch(context.rank, getpid());
+  if (context.hosts) rings.register_process(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;
   state->device = options.device;
   state->fault = options.fault;
   state->clock = options.clock;
   state->keep_log = options.keep_log;
-  state->place = rings.take_set(context.rank, options.timeout);
+  state->place = rings.acquire_set(context.rank, options.timeout);
   state->gives_place_back = std::shared_ptr<void>(
       nullptr, [rings, rank = context.rank, set = state->place.set,
-                shared = context.shared](void*) mutable { rings.give_back(rank, set); });
+                shared = context.shared](void*) mutable { rings.release_set(rank, set); });
   return state;
 }
 

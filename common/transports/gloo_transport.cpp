@@ -105,10 +105,10 @@ class GlooTransfer final : public Transfer {
       if (work_) work_->wait();
       if (work_ && finish_) finish_();
     } catch (const std::exception& error) {
-      throw group_->ledger->failed_in("gloo", collective_.call.sequence, error);
+      throw group_->ledger->library_error("gloo", collective_.call.sequence, error);
     }
     group_->in_use.erase(collective_.call.sequence);
-    group_->ledger->reach(collective_.call.sequence, Stage::waited_for);
+    group_->ledger->advance(collective_.call.sequence, Stage::waited_for);
   }
 
  private:

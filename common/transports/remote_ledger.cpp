@@ -45,11 +45,11 @@ RemoteLedger::~RemoteLedger() {
 void RemoteLedger::publish(const PublishedCall& call) {
   const uint64_t sequence = call.call.sequence;
   require_waited_for(sequence);
-  note(call);
+  publish_unchecked(call);
   try {
     (*exchange_)(call);
   } catch (const std::exception& error) {
-    throw failed_in("gloo", sequence, error);
+    throw library_error("gloo", sequence, error);
   }
   bool all_agree = true;
   for (size_t other = 0; other < histories_.size(); ++other) {
@@ -61,14 +61,15 @@ void RemoteLedger::publish(const PublishedCall& call) {
   if (!all_agree) throw CollectiveError(tell_difference(sequence, group(), histories_));
 }
 
-CollectiveError RemoteLedger::failed_in(const char* library, uint64_t sequence,
-                                        const std::exception& error) {
+CollectiveError RemoteLedger::library_error(const char* library, uint64_t sequence,
+                                            const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
   // Only of a rank of this host it is known here how it ended; see exit_protocol.h for the others.
   constexpr std::chrono::milliseconds kMoment{300};
-  if (const auto absent = rings_.absent(kMoment)) return missing(reason, *absent, sequence);
+  if (const auto absent = rings_.find_ended_rank(kMoment))
+    return missing(reason, *absent, sequence);
   rings_.note_lost(rank(), sequence);
-  return fsdp::failed_in(library, group(), rank(), at(rank(), sequence).call, error);
+  return fsdp::library_error(library, group(), rank(), at(rank(), sequence).call, error);
 }
 
 std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,

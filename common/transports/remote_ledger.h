@@ -24,8 +24,8 @@ class RemoteLedger final : public Ledger {
   void compare(uint64_t) override {}
   void check(uint64_t) override {}
   void wait_for_all(uint64_t, Stage) override {}  // nobody reads this rank's memory
-  CollectiveError failed_in(const char* library, uint64_t sequence,
-                            const std::exception& error) override;
+  CollectiveError library_error(const char* library, uint64_t sequence,
+                                const std::exception& error) override;
 
  private:
   struct Exchange;

@@ -85,7 +85,7 @@ class ShmTransfer final : public Transfer {
       case Operation::broadcast:
         return broadcast();
       case Operation::barrier:  // every rank was seen to have called it
-        return reach(Stage::waited_for);
+        return advance(Stage::waited_for);
     }
   }
 
@@ -97,7 +97,7 @@ class ShmTransfer final : public Transfer {
       const int peer = peers_.after(i);
       copy_bytes(output + peer * bytes, data(peer), bytes);
     }
-    reach(Stage::waited_for);
+    advance(Stage::waited_for);
     if (source_->staged()) wait_for_all(Stage::waited_for);
   }
 
@@ -131,7 +131,7 @@ class ShmTransfer final : public Transfer {
   void broadcast() {
     if (!source_)
       copy_bytes(collective_.output.mutable_data_ptr(), data(root()), collective_.output.nbytes());
-    reach(Stage::waited_for);
+    advance(Stage::waited_for);
     if (source_) wait_for_all(Stage::waited_for);
   }
 
@@ -156,10 +156,10 @@ class ShmTransfer final : public Transfer {
 
   int root() const { return peers_.ledger->group().rank_of(collective_.call.root); }
   uint64_t sequence() const { return collective_.call.sequence; }
-  void reach(Stage stage) { peers_.ledger->reach(sequence(), stage); }
+  void advance(Stage stage) { peers_.ledger->advance(sequence(), stage); }
   void wait_for_all(Stage stage) { peers_.ledger->wait_for_all(sequence(), stage); }
   void meet(Stage stage) {
-    reach(stage);
+    advance(stage);
     wait_for_all(stage);
   }
 
@@ -178,13 +178,13 @@ class InputsReadInPlace {
   // A rank that leaves does not wait for the others: what they still read stays as it is, to the
   // end of the process.
   ~InputsReadInPlace() {
-    give_back();
+    release_set();
     for (auto& [sequence, tensor] : tensors_)
       tensor.unsafeReleaseTensorImpl();
   }
 
   void add(uint64_t sequence, const at::Tensor& tensor) {
-    give_back();
+    release_set();
     tensors_.emplace_back(sequence, tensor);
   }
 
@@ -194,7 +194,7 @@ class InputsReadInPlace {
   }
 
  private:
-  void give_back() {
+  void release_set() {
     while (!tensors_.empty() && ledger_->all_reached(tensors_.front().first, Stage::waited_for))
       tensors_.pop_front();
   }

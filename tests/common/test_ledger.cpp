@@ -43,11 +43,11 @@ TEST_F(LedgerOfTwoRanks, blocks_a_rank_that_is_too_far_ahead_until_the_others_ha
       rank.publish(record(i, "unit"));
   }
   for (uint64_t i = 0; i < Ledger::kRing; ++i)
-    ranks_[0].reach(i, Stage::waited_for);
+    ranks_[0].advance(i, Stage::waited_for);
   std::atomic<bool> waited{false};
   std::thread other([&] {
     waited = true;
-    ranks_[1].reach(0, Stage::waited_for);
+    ranks_[1].advance(0, Stage::waited_for);
   });
   ranks_[0].publish(record(Ledger::kRing, "unit"));
   EXPECT_TRUE(waited);

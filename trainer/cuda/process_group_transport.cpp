@@ -43,7 +43,7 @@ class ProcessGroupTransfer final : public Transfer {
       if (!reduced_.is_same(collective_.output)) collective_.output.copy_(reduced_);
       --calls_->under_way;
     }
-    calls_->ledger->reach(collective_.call.sequence, Stage::waited_for);
+    calls_->ledger->advance(collective_.call.sequence, Stage::waited_for);
   }
 
  private:
@@ -91,8 +91,8 @@ class ProcessGroupTransfer final : public Transfer {
     try {
       body();
     } catch (const std::exception& error) {
-      throw failed_in(calls_->group.library.c_str(), calls_->ledger->group(),
-                      calls_->ledger->rank(), collective_.call, error);
+      throw library_error(calls_->group.library.c_str(), calls_->ledger->group(),
+                          calls_->ledger->rank(), collective_.call, error);
     }
   }
 
