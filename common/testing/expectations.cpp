@@ -75,10 +75,10 @@ std::string wrong_mean(const ObservedTensor& actual, const Places& places, int w
   return "";
 }
 
-// Of what HeldMemory::taken() observed, the bytes of these kinds, "tensors" or "besides": fails
+// Of what RetainedMemory::taken() observed, the bytes of these kinds, "tensors" or "besides": fails
 // unless each of several ranks holds fewer than `limit`, and all together hold `least` or more.
 struct Held {
-  std::vector<std::string> kinds;  // of HeldMemory::taken(), added
+  std::vector<std::string> kinds;  // of RetainedMemory::taken(), added
   std::string where;
   int64_t limit{std::numeric_limits<int64_t>::max()}, least{};
   std::string why_less{}, why_least{};

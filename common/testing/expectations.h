@@ -35,7 +35,7 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Both look at what HeldMemory::taken() observed as `name`. The first fails unless all ranks
+// Both look at what RetainedMemory::taken() observed as `name`. The first fails unless all ranks
 // together hold in tensors at least 7/8 of the bytes `whole`, the least that the whole takes,
 // without padding (where elements are lost at the ends of units is for other tests), and each of
 // several ranks holds fewer than `whole`, in tensors and besides. The second fails unless each of

@@ -53,7 +53,7 @@ std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 // [bytes] of the parameters of a ToyModel of the default vocabulary, without padding.
 int64_t toy_bytes(int layers, int64_t width = 7);
 
-// A ToyModel large enough for HeldMemory, of 16 blocks of 1 MB, and toy_bytes() of it.
+// A ToyModel large enough for RetainedMemory, of 16 blocks of 1 MB, and toy_bytes() of it.
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 

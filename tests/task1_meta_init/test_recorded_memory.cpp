@@ -1,7 +1,7 @@
 #include <meta_init.h>
 #include <testing/expectations.h>
-#include <testing/held_memory.h>
 #include <testing/multi_rank.h>
+#include <testing/retained_memory.h>
 
 #include "constructions.h"
 
@@ -19,7 +19,7 @@ nlohmann::json sizes_of(const nn::Module& module) {
   return sizes;
 }
 
-// Of what HeldMemory::taken() returned, the sum of both kinds.
+// Of what RetainedMemory::taken() returned, the sum of both kinds.
 int64_t bytes_in(const nlohmann::json& taken) {
   return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }
@@ -30,13 +30,13 @@ int64_t bytes_in(const nlohmann::json& taken) {
 TEST(T1_1_memory, a_recorded_module_takes_no_memory) {
   const Construct construct = transformer_layer(test_choice<int64_t>("width", {640, 656, 700}));
   const RankRun eager = run_oracle([&](TestRank& rank) {
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const auto layer = construct();
     rank.observe("memory taken", memory.taken());
     rank.observe("sizes of the parameters", sizes_of(*layer));
   });
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const HeldMemory memory;
+    const RetainedMemory memory;
     std::shared_ptr<nn::Module> layer;
     nlohmann::json during;
     const DeferredInit init([&] {

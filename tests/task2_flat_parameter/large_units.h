@@ -1,12 +1,12 @@
 #pragma once
 
-#include <testing/held_memory.h>
+#include <testing/retained_memory.h>
 
 #include <memory>
 
 #include "small_unit.h"
 
-// What HeldMemory can measure: 16 units of 1 MB.
+// What RetainedMemory can measure: 16 units of 1 MB.
 namespace fsdp {
 
 inline const std::vector<std::vector<int64_t>> kLargeShapes{
@@ -31,7 +31,7 @@ inline LargeUnits make_large_units(TestRank& rank) {
 // Uses each unit as forward and backward do, and observes what the rank keeps from then on.
 inline void use_large_units(TestRank& rank) {
   rank.communicator();
-  const HeldMemory memory;
+  const RetainedMemory memory;
   const LargeUnits units = make_large_units(rank);
   as_far_as_written([&] {
     for (const auto& unit : units) {

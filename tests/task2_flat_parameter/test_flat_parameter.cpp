@@ -210,7 +210,7 @@ MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
 MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const LargeUnits units = make_large_units(rank);
     rank.observe("what the rank keeps", memory.taken());
   });

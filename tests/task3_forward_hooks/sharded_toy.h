@@ -3,8 +3,8 @@
 #include <forward_hooks.h>
 #include <memory/live_bytes.h>
 #include <testing/call_text.h>
-#include <testing/held_memory.h>
 #include <testing/multi_rank.h>
+#include <testing/retained_memory.h>
 #include <testing/toy_model.h>
 
 #include <memory>

@@ -295,7 +295,7 @@ MULTI_RANK_TEST(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_roo
 MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     ShardedToy sharded(rank, large_toy());  // the root stays unsharded besides the shards
     (*sharded.model)(toy_tokens(0));
     rank.observe("what the rank holds", memory.taken());

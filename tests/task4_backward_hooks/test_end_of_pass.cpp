@@ -34,7 +34,7 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
 MULTI_RANK_TEST(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     Sharded sharded(rank, large_toy());
     plain_loss(*sharded.model, rank.rank()).backward();
     rank.observe("what the rank holds", memory.taken());

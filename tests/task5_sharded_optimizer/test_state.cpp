@@ -1,4 +1,4 @@
-#include <testing/held_memory.h>
+#include <testing/retained_memory.h>
 
 #include <type_traits>
 
@@ -79,7 +79,7 @@ MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
       units.back()->reduce_gradient();
       units.back()->wait_for_reduction();
     }
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
     optimizer->step();
     rank.observe("what the rank holds of the state", memory.taken());

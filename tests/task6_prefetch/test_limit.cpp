@@ -32,7 +32,7 @@ MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) 
 MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     PrefetchingToy toy(rank, 2, large_toy());
     toy.step(rank);
     toy.step(rank);

@@ -4,9 +4,9 @@
 #include <nn/models.h>
 #include <sharded_optimizer.h>
 #include <testing/call_text.h>
-#include <testing/held_memory.h>
 #include <testing/kernel_calls.h>
 #include <testing/multi_rank.h>
+#include <testing/retained_memory.h>
 #include <testing/toy_model.h>
 
 #include <functional>
@@ -36,7 +36,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const auto model = large_toy();
     const auto sharded = fully_shard(*model, rank.communicator());
     rank.observe("fully_shard() returns nothing", sharded == nullptr);
@@ -48,7 +48,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   // A copy may also be made later. What fails there in another way is for other tests.
   const RankRun later = try_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const auto model = large_toy();
     const auto sharded = fully_shard(*model, rank.communicator());
     as_far_as_written([&] {

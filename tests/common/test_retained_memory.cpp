@@ -1,9 +1,9 @@
 #include <base/todo.h>
 #include <base/torch.h>
 #include <memory/live_bytes.h>
-#include <testing/held_memory.h>
 #include <testing/memory_limit.h>
 #include <testing/multi_rank.h>
+#include <testing/retained_memory.h>
 
 #include <array>
 #include <memory>
@@ -28,7 +28,7 @@ nlohmann::json taken(
     const std::function<void(TestRank&, std::vector<std::shared_ptr<void>>&)>& take) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     std::vector<std::shared_ptr<void>> kept;
-    const HeldMemory memory;
+    const RetainedMemory memory;
     take(rank, kept);
     rank.observe("taken", memory.taken());
   });
@@ -48,7 +48,7 @@ std::shared_ptr<void> keep(T value) {
 
 std::array<float, kModel / 4> page_of_everybody{};
 
-TEST(HeldMemory, counts_tensors_and_what_is_none_apart) {
+TEST(RetainedMemory, counts_tensors_and_what_is_none_apart) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  kept.push_back(keep(tensor_of(kModel)));
                  kept.push_back(keep(std::vector<float>(kModel / 4, 1)));
@@ -56,7 +56,7 @@ TEST(HeldMemory, counts_tensors_and_what_is_none_apart) {
                kModel, kModel);
 }
 
-TEST(HeldMemory, does_not_count_what_is_freed) {
+TEST(RetainedMemory, does_not_count_what_is_freed) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  for (int i = 0; i < 16; ++i) {
                    tensor_of(kModel);
@@ -69,7 +69,7 @@ TEST(HeldMemory, does_not_count_what_is_freed) {
                0, 0);
 }
 
-TEST(HeldMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
+TEST(RetainedMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  auto memory = std::make_shared<std::vector<float>>(kModel / 4, 1);
                  kept.push_back(keep(at::from_blob(memory->data(), {kModel / 4})));
@@ -78,16 +78,16 @@ TEST(HeldMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
                0, kModel);
 }
 
-TEST(HeldMemory, counts_pages_that_the_test_had_before_the_rank_changed_them) {
+TEST(RetainedMemory, counts_pages_that_the_test_had_before_the_rank_changed_them) {
   page_of_everybody.fill(1);
   expect_taken(taken([](TestRank&, auto&) { page_of_everybody.fill(2); }), 0, kModel);
 }
 
 // The other ranks map what they have read: it is no longer this rank's alone.
-TEST(HeldMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
+TEST(RetainedMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     const auto comm = rank.communicator();
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const at::Tensor part = comm->empty(kModel / 4).fill_(1);
     at::Tensor whole = at::empty({2 * kModel / 4});
     comm->all_gather_into(whole, part, "unit").wait();
@@ -100,10 +100,10 @@ TEST(HeldMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
     expect_taken(run.at(rank, "taken"), kModel, kModel);
 }
 
-TEST(HeldMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocated) {
+TEST(RetainedMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocated) {
   if (kSanitized) GTEST_SKIP() << "nothing but tensors is counted under a sanitizer";
   const RankRun run = try_ranks(1, [](TestRank& rank) {
-    const HeldMemory memory;
+    const RetainedMemory memory;
     const at::Tensor kept = tensor_of(kModel);
     live_bytes::remove(MemoryClass::rest, kMegabyte, nullptr);
     rank.observe("taken", memory.taken());
@@ -111,7 +111,7 @@ TEST(HeldMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocated) {
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(HeldMemory, an_unwritten_function_ends_a_part_and_not_the_test) {
+TEST(RetainedMemory, an_unwritten_function_ends_a_part_and_not_the_test) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

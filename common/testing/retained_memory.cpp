@@ -3,8 +3,8 @@
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <sys/prctl.h>
-#include <testing/held_memory.h>
 #include <testing/memory_limit.h>
+#include <testing/retained_memory.h>
 
 #include <algorithm>
 #include <fstream>
@@ -32,29 +32,30 @@ int64_t written_bytes() {
       found = true;
     }
   }
-  if (!found) throw std::runtime_error("HeldMemory: /proc/self/smaps tells no Private_Dirty");
+  if (!found) throw std::runtime_error("RetainedMemory: /proc/self/smaps tells no Private_Dirty");
   return bytes;
 }
 
 }  // namespace
 
-HeldMemory::HeldMemory() {
+RetainedMemory::RetainedMemory() {
   // A huge page is written to as a whole, however little of it is used.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   before_ = now();
 }
 
-HeldMemory::Bytes HeldMemory::now() {
+RetainedMemory::Bytes RetainedMemory::now() {
   counting_allocator::release_kept();
   malloc_trim(0);
   if (kSanitized) return {live_bytes::now().total, 0, 0};
   return {live_bytes::now().total, counting_allocator::alive(), written_bytes()};
 }
 
-nlohmann::json HeldMemory::taken() const {
+nlohmann::json RetainedMemory::taken() const {
   const Bytes after = now();
   if (after.tensors - before_.tensors < after.on_heap - before_.on_heap) {
-    throw std::runtime_error("HeldMemory: fewer bytes of tensors are counted than were allocated");
+    throw std::runtime_error(
+        "RetainedMemory: fewer bytes of tensors are counted than were allocated");
   }
   const int64_t besides = after.written - before_.written - (after.on_heap - before_.on_heap);
   return {{"tensors", after.tensors - before_.tensors}, {"besides", std::max(besides, int64_t{0})}};

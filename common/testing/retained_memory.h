@@ -11,9 +11,9 @@ namespace fsdp {
 // under at::from_blob(). The kernel counts the latter: the pages that this process alone has
 // written to. Partly used pages and what torch keeps for itself are in that count too, so measure a
 // model of 16 MB. Allocators first give back what they keep for reuse.
-class HeldMemory {
+class RetainedMemory {
  public:
-  HeldMemory();  // throws std::runtime_error if the kernel does not tell
+  RetainedMemory();  // throws std::runtime_error if the kernel does not tell
 
   // {"tensors": bytes, "besides": bytes}. Under a sanitizer, whose own memory would be counted,
   // nothing is held besides tensors. Throws std::runtime_error if the counted bytes of tensors are
