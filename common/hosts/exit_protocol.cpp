@@ -73,11 +73,11 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
 
 // What the talker returns; nothing if there is no store, or if a signal comes first that ends this
 // process.
-std::optional<std::string> answer_of(StoreClientProcess& talker, HeldSignals& held) {
+std::optional<std::string> answer_of(StoreClientProcess& talker, BlockedSignals& held) {
   try {
     for (;;) {
       if (auto answer = talker.answer_so_far()) return answer;
-      const int signal = held.next(HeldSignals::Time::clock::now() + ExitProtocol::kLook);
+      const int signal = held.next(BlockedSignals::Time::clock::now() + ExitProtocol::kLook);
       if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
         return std::nullopt;
     }
@@ -164,7 +164,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
 }
 
 Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
-                                        const AfterLoss& after_loss, HeldSignals& held,
+                                        const AfterLoss& after_loss, BlockedSignals& held,
                                         const StoreClientProcess::Log& tell) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
@@ -201,11 +201,11 @@ std::string ExitProtocol::decide_survivors(StoreRequests& talk, const RankExit& 
     return (waits ? talk.get(kDecision, "no decision") : Decision().text()) + '\n';
   }
   talk.set(kCaller, "1");
-  const auto began = HeldSignals::Time::clock::now();
+  const auto began = BlockedSignals::Time::clock::now();
   std::optional<Decision> found;
   while (!found) {
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
-        HeldSignals::Time::clock::now() - began);
+        BlockedSignals::Time::clock::now() - began);
     found = decision(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
     if (!found) std::this_thread::sleep_for(50ms);
   }
@@ -264,7 +264,7 @@ std::string ExitProtocol::of_one_host(const RankExit& exit) const {
   return with_host(*hosts_, exit.rank, text);
 }
 
-void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, HeldSignals& held) {
+void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, BlockedSignals& held) {
   StoreClientProcess talker(hosts_->self, [&](StoreRequests& talk) {
     talk.comes(kAllEnded, limit);
     return std::string();

@@ -2,7 +2,7 @@
 
 #include <hosts/join.h>
 #include <hosts/survivor_decision.h>
-#include <launch/held_signals.h>
+#include <launch/blocked_signals.h>
 #include <launch/hosts.h>
 #include <launch/rank_exit.h>
 #include <launch/shared_region.h>
@@ -43,12 +43,12 @@ class ExitProtocol {
   // process. If it goes on, or is done in spite of a failure, the process of rank 0 tells by `tell`
   // who was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
-                            const AfterLoss& after_loss, HeldSignals& held,
+                            const AfterLoss& after_loss, BlockedSignals& held,
                             const StoreClientProcess::Log& tell);
 
   // Before this process ends the store that others still use: waits until all have said how theirs
   // ended, for at most `limit`, or until a signal comes that ends this process.
-  void wait_for_all(std::chrono::milliseconds limit, HeldSignals& held);
+  void wait_for_all(std::chrono::milliseconds limit, BlockedSignals& held);
 
   // For a spare rank: waits until all others have ended or one has failed. Returns whether none
   // has. Throws std::runtime_error if the store goes. If survivors may go on, `self` is

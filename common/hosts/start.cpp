@@ -74,7 +74,7 @@ int wait_spare(const StartedRank& self, int world_size, const Say& say) {
 int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
                 const AfterLoss& after_loss) {
   Joined joined = join(self, say);
-  HeldSignals held;
+  BlockedSignals held;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   Body runs = body;
   for (;;) {  // once, and again after each loss of a host
@@ -144,7 +144,7 @@ int start(int world_size, const Body& body, const std::string& program, const At
     }
     replay_rank(world_size, body);
     const Share share{0, world_size, SharedRegion::create(world_size)};
-    HeldSignals held;
+    BlockedSignals held;
     return conclude(share, run_ranks(share, held, body, if_interrupted(at_end)), at_end, nullptr,
                     tell_user);
   } catch (const std::invalid_argument& error) {

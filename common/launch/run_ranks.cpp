@@ -15,14 +15,14 @@
 namespace fsdp {
 namespace {
 
-[[noreturn]] void end_by(int signal, HeldSignals& held) {
+[[noreturn]] void end_by(int signal, BlockedSignals& held) {
   ::signal(signal, SIG_DFL);
   held.restore();
   raise(signal);
   _exit(128 + signal);
 }
 
-void fork_ranks(const Share& share, ForkedRanks& ranks, HeldSignals& held,
+void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
                 const std::function<int(const RankContext&)>& body) {
   std::fflush(nullptr);  // a child would write what is still in the buffers a second time
   std::cout.flush();
@@ -57,7 +57,7 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
 }
 
 // Does what a signal asks for that has come; nothing if the time was up (0).
-void answer(int signal, ForkedRanks& ranks, HeldSignals& held,
+void answer(int signal, ForkedRanks& ranks, BlockedSignals& held,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;
   if (held.passes_on(signal)) {
@@ -79,11 +79,11 @@ void answer(int signal, ForkedRanks& ranks, HeldSignals& held,
 
 }  // namespace
 
-LaunchResult run_ranks(const Share& share, HeldSignals& held,
+LaunchResult run_ranks(const Share& share, BlockedSignals& held,
                        const std::function<int(const RankContext&)>& body,
                        const std::function<void()>& on_interrupt,
                        const FailuresElsewhere* elsewhere) {
-  using Clock = HeldSignals::Time::clock;
+  using Clock = BlockedSignals::Time::clock;
   LaunchResult result;
   result.ranks.resize(share.shared->world_size());
   if (!share.hosts) begin_recording();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <launch/held_signals.h>
+#include <launch/blocked_signals.h>
 #include <launch/rank_context.h>
 #include <launch/rank_exit.h>
 #include <launch/shared_region.h>
@@ -30,7 +30,7 @@ struct FailuresElsewhere {
 // longer than the time limit. The signals that `held` keeps back are passed on to the ranks, stop
 // and continue them, or end them and this process; before it ends, `on_interrupt` runs, if it is
 // given. Throws std::system_error if a rank can't be forked.
-LaunchResult run_ranks(const Share& share, HeldSignals& held,
+LaunchResult run_ranks(const Share& share, BlockedSignals& held,
                        const std::function<int(const RankContext&)>& body,
                        const std::function<void()>& on_interrupt,
                        const FailuresElsewhere* elsewhere = nullptr);

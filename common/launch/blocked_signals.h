@@ -11,14 +11,14 @@ namespace fsdp {
 // until it asks for them, so that none can come between looking and sleeping: SIGCHLD, SIGCONT, and
 // those that end or stop a process from a terminal or a batch system, or that it passes on, unless
 // they are ignored (as nohup has it).
-class HeldSignals {
+class BlockedSignals {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  HeldSignals();
-  ~HeldSignals() { restore(); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  BlockedSignals();
+  ~BlockedSignals() { restore(); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
 
   // Whether it is for the ranks to answer: SIGUSR1, SIGUSR2, and SIGTERM if it has a handler.
   bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }

@@ -1,11 +1,11 @@
-#include <launch/held_signals.h>
+#include <launch/blocked_signals.h>
 
 #include <algorithm>
 #include <cerrno>
 
 namespace fsdp {
 
-HeldSignals::HeldSignals() {
+BlockedSignals::BlockedSignals() {
   sigemptyset(&held_);
   sigemptyset(&passed_on_);
   sigaddset(&held_, SIGCHLD);
@@ -25,12 +25,12 @@ HeldSignals::HeldSignals() {
   sigprocmask(SIG_BLOCK, &held_, &former_mask_);
 }
 
-void HeldSignals::restore() {
+void BlockedSignals::restore() {
   sigaction(SIGCHLD, &former_action_, nullptr);
   sigprocmask(SIG_SETMASK, &former_mask_, nullptr);
 }
 
-int HeldSignals::next(std::optional<Time> deadline) {
+int BlockedSignals::next(std::optional<Time> deadline) {
   for (;;) {
     timespec left{};
     if (deadline) {
@@ -44,7 +44,7 @@ int HeldSignals::next(std::optional<Time> deadline) {
   }
 }
 
-void HeldSignals::stop_here() {
+void BlockedSignals::stop_here() {
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
