@@ -4,7 +4,7 @@
 #include <strategies/language_modeling.h>
 #include <strategies/workload.h>
 #include <testing/multi_rank.h>
-#include <train/held_out.h>
+#include <train/validation.h>
 
 #include "two_steps.h"
 
@@ -35,7 +35,7 @@ Workload workload_of(const TrainConfig& config) {
 // Two steps, each followed by an evaluation if `evaluates`.
 void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
   const auto strategy = strategy_of(rank, config, workload_of(config));
-  const HeldOut held_out(config, *dataset_of(config));
+  const Validation held_out(config, *dataset_of(config));
   for (int64_t step = 0; step < 2; ++step) {
     train_step(*strategy, config, step);
     if (!evaluates) continue;
@@ -102,12 +102,12 @@ MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) 
   }
 }
 
-TEST(HeldOut, is_the_mean_over_the_tokens_that_are_asked_for) {
+TEST(Validation, is_the_mean_over_the_tokens_that_are_asked_for) {
   const TrainConfig config = addition_config("single", 1);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload_of(config));
     const auto data = dataset_of(config);
-    const auto result = HeldOut(config, *data).evaluate(*strategy, *rank.communicator());
+    const auto result = Validation(config, *data).evaluate(*strategy, *rank.communicator());
     const Batch rows = data->held_out(9, kModularSeq);
     const at::NoGradGuard no_grad;
     const at::Tensor logits = (*build_model(config))(rows.inputs).select(1, 2);

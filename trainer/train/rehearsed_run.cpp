@@ -3,9 +3,9 @@
 #include <prediction/model_trace.h>
 #include <strategies/root_readers.h>
 #include <strategies/run_data.h>
-#include <train/held_out.h>
 #include <train/rehearsed_run.h>
 #include <train/run_workload.h>
+#include <train/validation.h>
 
 #include <memory>
 
@@ -14,7 +14,7 @@ namespace fsdp {
 Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::Rehearsal peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
-  std::optional<HeldOut> held_out;  // as a run has it
+  std::optional<Validation> held_out;  // as a run has it
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};

@@ -10,7 +10,6 @@
 #include <trace/recorder.h>
 #include <train/checkpoint_room.h>
 #include <train/checkpoints.h>
-#include <train/held_out.h>
 #include <train/keep_fp32_check.h>
 #include <train/make_strategy.h>
 #include <train/memory_check.h>
@@ -24,6 +23,7 @@
 #include <train/step_meter.h>
 #include <train/surviving_run.h>
 #include <train/training_run.h>
+#include <train/validation.h>
 
 #include <algorithm>
 #include <chrono>
@@ -397,9 +397,9 @@ class TrainingRun {
   std::optional<LossScaler> scaler_;
   std::optional<HashRecorder> hashes_;  // if config says so
   Workload workload_;
-  std::optional<HeldOut> held_out_;  // what is evaluated while the model is trained
-  std::optional<Profile> profile_;   // of rank 0, in the last steps
-  nlohmann::ordered_json settings_;  // that checkpoints record; on rank 0, if any are saved
+  std::optional<Validation> held_out_;  // what is evaluated while the model is trained
+  std::optional<Profile> profile_;      // of rank 0, in the last steps
+  nlohmann::ordered_json settings_;     // that checkpoints record; on rank 0, if any are saved
   Telemetry telemetry_;
   std::optional<RunLog> log_;       // on rank 0, if config says so
   std::optional<StepMeter> meter_;  // if there is a log

@@ -19,10 +19,10 @@ std::string to_string(const HeldOutResult& result);
 
 // The rows that a run evaluates: at most four batches. They are cut into parts as a batch is, so
 // the result has the same bits in every arrangement in which the losses of training have the same.
-class HeldOut {
+class Validation {
  public:
   // Throws what dataset.held_out() throws.
-  HeldOut(const TrainConfig& config, const Dataset& dataset);
+  Validation(const TrainConfig& config, const Dataset& dataset);
 
   // All ranks of `comm` call it together, between steps. It changes nothing that training reads.
   HeldOutResult evaluate(Strategy& strategy, Communicator& comm) const;

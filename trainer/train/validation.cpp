@@ -1,7 +1,7 @@
 #include <memory/live_bytes.h>
 #include <optim/shard_layout.h>
-#include <train/held_out.h>
 #include <train/over_ranks.h>
+#include <train/validation.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -28,7 +28,7 @@ std::string to_string(const HeldOutResult& result) {
   return text;
 }
 
-HeldOut::HeldOut(const TrainConfig& config, const Dataset& dataset)
+Validation::Validation(const TrainConfig& config, const Dataset& dataset)
     : parts_(config.arrangement().parts()), device_(config.ranks.comm.device) {
   rows_ =
       filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq), parts_);
@@ -37,7 +37,7 @@ HeldOut::HeldOut(const TrainConfig& config, const Dataset& dataset)
 }
 
 // [2] fp64: the cross entropy of the part's tokens, and how many of them are right.
-at::Tensor HeldOut::sums_of_part(Module& model, int part, int parts) const {
+at::Tensor Validation::sums_of_part(Module& model, int part, int parts) const {
   const Batch own = rows_.part(part, parts);
   const int64_t rows = own.inputs.size(0);
   at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(device_));
@@ -55,7 +55,7 @@ at::Tensor HeldOut::sums_of_part(Module& model, int part, int parts) const {
   return sums;
 }
 
-HeldOutResult HeldOut::evaluate(Strategy& strategy, Communicator& comm) const {
+HeldOutResult Validation::evaluate(Strategy& strategy, Communicator& comm) const {
   live_bytes::enter(Phase::init);  // what it takes is no step's
   const at::Tensor sums = strategy.evaluate(
       [this](Module& model, int part, int parts) { return sums_of_part(model, part, parts); });
