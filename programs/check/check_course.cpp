@@ -79,9 +79,9 @@ TaskResult check_task(const Settings& settings, const Task& task) {
     of_problem.untested = !settings.runs(task);
     result.add(problem, of_problem);
   }
-  result.held =
+  result.points_withheld =
       settings.wants_whole_tasks() && result.sum.points > 0 && sentinel_fails(task, result.tests);
-  if (result.held) result.sum.points = result.extensions.points = 0;
+  if (result.points_withheld) result.sum.points = result.extensions.points = 0;
   return result;
 }
 

@@ -93,7 +93,7 @@ std::string html_map(const Settings& settings, const CourseResult& course) {
       kind = "waits";
       state = "begins after task " + std::to_string(incomplete);
     }
-    if (task.held) state += "; no points while this test fails: " + task.task->sentinel;
+    if (task.points_withheld) state += "; no points while this test fails: " + task.task->sentinel;
     if (number != "1" && solutions >= 0)
       state += "; stands on " + base_text(task.task->number, solutions);
     if (!task.sum.complete()) incomplete = task.task->number;

@@ -139,7 +139,7 @@ void print_task(const Settings& settings, const TaskResult& task) {
     print_tally("task " + std::to_string(task.task->number) + " " + task.task->name, task.sum,
                 reason(task));
   }
-  if (task.held) {
+  if (task.points_withheld) {
     std::printf(
         "    This task has no points until the following test passes. It fails only if a rank\n"
         "    holds as much memory as without the task, or ends early.\n"

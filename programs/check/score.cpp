@@ -136,7 +136,7 @@ Json to_json(const Problem& problem, const Tally& tally, const TaskResult& task)
   return {{"number", problem.number},       {"name", problem.name},
           {"extension", problem.extension}, {"passed", tally.passed},
           {"failed", tally.failed},         {"not_started", tally.not_started},
-          {"share", tally.share()},         {"points", task.held ? 0 : tally.points},
+          {"share", tally.share()},         {"points", task.points_withheld ? 0 : tally.points},
           {"possible", tally.possible},     {"explanation", explanation(problem, task.tests)}};
 }
 

@@ -53,7 +53,7 @@ const TestResult* telling_failure(const std::vector<TestResult>& results);
 struct TaskResult {
   const Task* task{};
   std::string unusable;                                    // why its tests did not run
-  bool held{};                                             // the sentinel fails, so no point counts
+  bool points_withheld{};                                  // the sentinel fails, so no point counts
   std::vector<std::pair<const Problem*, Tally>> problems;  // those that are wanted
   Tally sum;                                               // of them, without extensions
   Tally extensions;

@@ -59,7 +59,7 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
 TEST(Check, says_of_points_that_are_held_back_when_they_count) {
   TaskResult result;
   result.task = &course()[1];
-  result.held = true;
+  result.points_withheld = true;
   const std::string text = printed([&] { print_task(Settings(), result); });
   EXPECT_CONTAINS(text, "This task has no points until the following test passes");
   EXPECT_CONTAINS(text, "    " + course()[1].sentinel + "\n");
