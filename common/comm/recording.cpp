@@ -204,7 +204,7 @@ class RecordedTransport final : public Transport {
 
 // The transport below computes and allocates what it would with the others, on this rank's own data
 // in place of theirs; then the recorded output is written over its own.
-class ReplayedLedger final : public Ledger {
+class ReplayLedger final : public Ledger {
  public:
   using Ledger::Ledger;
 
@@ -314,7 +314,7 @@ std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner) {
 
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout) {
-  return std::make_shared<ReplayedLedger>(rings, rank, timeout);
+  return std::make_shared<ReplayLedger>(rings, rank, timeout);
 }
 
 }  // namespace fsdp
