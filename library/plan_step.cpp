@@ -1,7 +1,7 @@
 #include <meta_init.h>
 #include <plan_step.h>
 #include <planning/plan.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <strategies/model_device.h>
 #include <unit_plan.h>
 
@@ -45,7 +45,8 @@ PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
                           }};
   Plan plan;
   try {
-    plan = make_plan(config, layout, rehearse(config, workload, layout, construct_on_meta), {});
+    plan =
+        make_plan(config, layout, trace_on_meta(config, workload, layout, construct_on_meta), {});
   } catch (const c10::NotImplementedError& error) {
     throw std::runtime_error("plan_step: " + operator_of(error.what_without_backtrace()) +
                              " has no meta kernel; register one (TORCH_LIBRARY_IMPL(aten, Meta, "

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-struct live_bytes::Rehearsal::Peaks {
+struct live_bytes::ScopedPeaks::Peaks {
   LiveBytes peak;                         // since enter()
   std::array<LiveBytes, kPhases> phases;  // peaks since reset()
   Phase phase{Phase::init};
@@ -18,7 +18,7 @@ struct live_bytes::Rehearsal::Peaks {
 namespace {
 
 // Only what needs no destructor: tensors of static duration are freed after main().
-struct Counters : live_bytes::Rehearsal::Peaks {
+struct Counters : live_bytes::ScopedPeaks::Peaks {
   std::mutex mutex;
   LiveBytes now;
 };
@@ -80,12 +80,12 @@ void reset(Phase phase) {
   all.phases[static_cast<size_t>(phase)] = all.phase == phase ? all.now : LiveBytes{};
 }
 
-Rehearsal::Rehearsal() {
+ScopedPeaks::ScopedPeaks() {
   std::lock_guard lock(counters().mutex);
   before_ = std::make_unique<Peaks>(counters());
 }
 
-Rehearsal::~Rehearsal() {
+ScopedPeaks::~ScopedPeaks() {
   std::lock_guard lock(counters().mutex);
   static_cast<Peaks&>(counters()) = *before_;
 }

@@ -36,11 +36,11 @@ void reset(Phase phase);      // forgets the peaks of `phase`
 
 // While it lives, peaks are those of something that is not a part of the run. Then they are as
 // before, and the phase too. What was allocated meanwhile has been freed, or is not a peak.
-class [[nodiscard]] Rehearsal {
+class [[nodiscard]] ScopedPeaks {
  public:
-  Rehearsal();
-  ~Rehearsal();
-  Rehearsal(const Rehearsal&) = delete;
+  ScopedPeaks();
+  ~ScopedPeaks();
+  ScopedPeaks(const ScopedPeaks&) = delete;
   struct Peaks;
 
  private:

@@ -13,8 +13,8 @@ ShardLayout layout_of(const TrainConfig& config) {
 
 ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout) {
   const FsdpImplementation stack{nullptr, shard_layout, checkpoint_blocks, construct_on_meta};
-  return rehearse(config, workload_of_run(config, stack, make_dataset(config)), layout,
-                  construct_on_meta);
+  return trace_on_meta(config, workload_of_run(config, stack, make_dataset(config)), layout,
+                       construct_on_meta);
 }
 
 }  // namespace fsdp

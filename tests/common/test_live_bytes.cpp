@@ -98,7 +98,7 @@ TEST_IN_A_PROCESS(LiveBytes, have_a_peak_of_each_class_in_each_phase) {
   EXPECT_EQ(live_bytes::peak(Phase::forward).total, 440) << "over both";
   EXPECT_EQ(live_bytes::peak(Phase::backward).total, 120);
   {
-    const live_bytes::Rehearsal rehearsal;
+    const live_bytes::ScopedPeaks scoped;
     live_bytes::enter(Phase::backward);
     made(MemoryClass::gathered, 1000);
   }

@@ -2,7 +2,7 @@
 #include <data/dataset.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <prediction/prediction.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/language_modeling.h>
@@ -67,7 +67,8 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
       return model;
     };
   }
-  const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
+  const auto traces =
+      trace_on_meta(config, workload, shard_layout(config, workload), construct_on_meta);
   const auto strategy = strategy_of(rank, config, workload);
   for (int64_t step = 0; step < 2; ++step) {
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})

@@ -324,7 +324,7 @@ TEST_IN_A_PROCESS(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
     const Workload workload = language_modeling(
         config, make_pattern_dataset(/*vocabulary=*/20'000, config.training.seed));
     const ShardLayout layout = shard_layout(config, workload);
-    const ModelTraces traces = rehearse(config, workload, layout, construct_on_meta);
+    const ModelTraces traces = trace_on_meta(config, workload, layout, construct_on_meta);
     const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
     return predict_memory(step, "shm").peak.bytes;
   };

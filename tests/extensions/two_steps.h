@@ -58,7 +58,7 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   rank.communicator()->take_log();
   train_step(*strategy, config, 1);
 
-  const Schedule step = rehearsed_step(config, workload, strategy->layout(), rank.rank());
+  const Schedule step = traced_step(config, workload, strategy->layout(), rank.rank());
   observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
   predicted.erase("metrics");  // the loss, which the trainer averages

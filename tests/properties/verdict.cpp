@@ -1,6 +1,6 @@
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <prediction/prediction.h>
 #include <properties/random_model.h>
 #include <properties/verdict.h>
@@ -79,7 +79,8 @@ void train(TestRank& rank, const Case& c, const std::string& folder) {
   if (c.offloads) config.memory.offload_dir = folder;
   if (!c.offloads) config.memory.pinned = 0;
   const Workload workload = workload_of(c);
-  const auto traces = rehearse(config, workload, shard_layout(config, workload), construct_on_meta);
+  const auto traces =
+      trace_on_meta(config, workload, shard_layout(config, workload), construct_on_meta);
   auto strategy = make(config, c, rank);
   Communicator& comm = *rank.communicator();
   const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;

@@ -2,7 +2,7 @@
 
 #include <memory/live_bytes.h>
 #include <meta_init.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <prediction/prediction.h>
 #include <testing/multi_rank.h>
 
@@ -23,9 +23,9 @@ inline Allowed exactly(Phase, MemoryClass, int64_t predicted) {
 }
 
 // A later step of `rank`, in the order in which the workload's model runs, without activations.
-inline Schedule rehearsed_step(const TrainConfig& config, const Workload& workload,
-                               const ShardLayout& layout, int rank) {
-  ModelTraces traces = rehearse(config, workload, layout, construct_on_meta);
+inline Schedule traced_step(const TrainConfig& config, const Workload& workload,
+                            const ShardLayout& layout, int rank) {
+  ModelTraces traces = trace_on_meta(config, workload, layout, construct_on_meta);
   traces.has_activations = false;
   return schedule(config, layout, rank, /*first=*/false, traces);
 }

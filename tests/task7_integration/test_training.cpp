@@ -125,7 +125,7 @@ MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
     strategy->forward_backward(1);
     strategy->step();
     const ShardLayout& layout = strategy->layout();
-    const Schedule step = rehearsed_step(config, tiny_workload(config), layout, rank.rank());
+    const Schedule step = traced_step(config, tiny_workload(config), layout, rank.rank());
     observe_peaks(rank, predict_memory(step, "shm").bytes, allowed_by_the_contracts(layout));
   });
   expect_predicted_peaks(run);

@@ -70,7 +70,7 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
 
 std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
                               const LayoutOf& layout, const TracesOf& traces) {
-  std::map<int, ModelTraces> rehearsed;  // by checkpoint_every
+  std::map<int, ModelTraces> traced;  // by checkpoint_every
   std::vector<Candidate> candidates;
   for (const auto& strategy : strategies(base.ranks.world, machine.ranks_per_host)) {
     TrainConfig of_strategy = base;
@@ -87,8 +87,8 @@ std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, i
         TrainConfig& config = candidate.config;
         config.memory.activation_checkpoint_every = every;
         config.sharding.limit = limit;
-        if (!rehearsed.contains(every)) rehearsed[every] = traces(config, units);
-        candidate.plan = make_plan(config, units, rehearsed[every], machine);
+        if (!traced.contains(every)) traced[every] = traces(config, units);
+        candidate.plan = make_plan(config, units, traced[every], machine);
         candidates.push_back(std::move(candidate));
       }
     }

@@ -13,8 +13,8 @@ namespace fsdp {
 struct Workload {
   // Makes the model. It draws its values from a seed, so each call makes the same.
   std::function<std::shared_ptr<Module>()> build;
-  // Calls `model` on its device, which may be meta (planning/rehearsal.h). Returns the loss, [], of
-  // one of the `parts` equal parts of the batch of this step.
+  // Calls `model` on its device, which may be meta (planning/trace_on_meta.h). Returns the loss,
+  // [], of one of the `parts` equal parts of the batch of this step.
   std::function<at::Tensor(Module& model, int part, int parts, int64_t step)> loss;
 };
 

@@ -14,8 +14,8 @@
 #include <train/checkpoints.h>
 #include <train/fewer_ranks.h>
 #include <train/print_units.h>
-#include <train/rehearsed_run.h>
 #include <train/surviving_run.h>
+#include <train/traced_model.h>
 #include <train/training_run.h>
 
 #include <algorithm>
@@ -109,7 +109,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     live_bytes::enter(Phase::init);
     poison::enable(config.debug.poison);
     at::set_num_threads(config.ranks.threads);
-    const Rehearsed run = rehearsed(config, fsdp);
+    const TracedModel run = traced_model(config, fsdp);
     const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
     train_rank(config, fsdp, context, run, handed);
     return 0;

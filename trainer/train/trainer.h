@@ -1,7 +1,7 @@
 #pragma once
 
 #include <config/train_config.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 

@@ -16,12 +16,12 @@
 #include <train/one_run_check.h>
 #include <train/over_ranks.h>
 #include <train/profile.h>
-#include <train/rehearsed_run.h>
 #include <train/run_progress.h>
 #include <train/run_report.h>
 #include <train/run_workload.h>
 #include <train/step_meter.h>
 #include <train/surviving_run.h>
+#include <train/traced_model.h>
 #include <train/training_run.h>
 #include <train/validation.h>
 
@@ -47,7 +47,7 @@ constexpr int64_t kProfiledSteps = 2;  // the last ones of a run
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context,
-              const Rehearsed& run, const nlohmann::ordered_json& handed)
+              const TracedModel& run, const nlohmann::ordered_json& handed)
       : config_(config),
         context_(context),
         traces_(run.traces),
@@ -138,7 +138,7 @@ class TrainingRun {
     meter_.emplace(config_.ranks.comm.clock);
   }
 
-  void make_workload(const FsdpImplementation& fsdp, const Rehearsed& run) {
+  void make_workload(const FsdpImplementation& fsdp, const TracedModel& run) {
     workload_ = workload_of_run(config_, fsdp, meter_ ? meter_->measured(dataset_) : dataset_);
     if (config_.reports.hashes.empty()) return;
     hashes_.emplace(config_, run.layout, settings_of_run(config_), context_.rank);
@@ -146,7 +146,7 @@ class TrainingRun {
   }
 
   // Throws if the machine has too little memory, or the disk too little room for checkpoints.
-  void require_resources(const Rehearsed& run) {
+  void require_resources(const TracedModel& run) {
     if (!config_.on_cuda()) require_memory(run);
     if (!leads() || survival_.takes_over() || config_.checkpoint.dir.empty()) return;
     remove_unfinished_checkpoints(config_.checkpoint.dir);
@@ -154,7 +154,7 @@ class TrainingRun {
   }
 
   // All ranks of a host know the same: the first of them throws.
-  void require_memory(const Rehearsed& run) const {
+  void require_memory(const TracedModel& run) const {
     const auto here = context_.ranks_here();
     try {
       require_enough_memory(config_, run.layout, run.traces, transports(),
@@ -411,7 +411,7 @@ class TrainingRun {
 }  // namespace
 
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context, const Rehearsed& run,
+                const RankContext& context, const TracedModel& run,
                 const nlohmann::ordered_json& handed) {
   TrainingRun(config, fsdp, context, run, handed)();
 }

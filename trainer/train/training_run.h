@@ -1,7 +1,7 @@
 #pragma once
 
 #include <launch/rank_context.h>
-#include <train/rehearsed_run.h>
+#include <train/traced_model.h>
 
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ namespace fsdp {
 // finite, unless config.training.allow_nan. `handed`: read_run() of the rank whose place this one
 // takes; null if it begins.
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,
-                const RankContext& context, const Rehearsed& run,
+                const RankContext& context, const TracedModel& run,
                 const nlohmann::ordered_json& handed);
 
 }  // namespace fsdp

@@ -5,7 +5,7 @@
 #include <nn/generator_states.h>
 #include <nn/gradient_hook.h>
 #include <planning/meta_kernels.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <strategies/root_readers.h>
 #include <strategies/scaled_backward.h>
 #include <strategies/unit_modules.h>
@@ -70,9 +70,9 @@ class FlopCounter {
 };
 
 // A model on the meta device, whose hooks note what happens.
-class Rehearsal {
+class MetaTrace {
  public:
-  Rehearsal(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
+  MetaTrace(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
             ConstructOnMeta construct_on_meta)
       : config_(config), workload_(workload), layout_(layout), calls_(layout.units.size()) {
     {
@@ -219,14 +219,14 @@ class Rehearsal {
 
 }  // namespace
 
-ModelTraces rehearse(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
-                     ConstructOnMeta construct_on_meta) {
-  const live_bytes::Rehearsal peaks;
+ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
+                          const ShardLayout& layout, ConstructOnMeta construct_on_meta) {
+  const live_bytes::ScopedPeaks peaks;
   const auto states = [] {
     const MemoryScope scope(MemoryClass::gathered);  // a run has none
     return GeneratorStates(c10::kCPU);
   }();
-  auto traces = Rehearsal(config, workload, layout, construct_on_meta).traces();
+  auto traces = MetaTrace(config, workload, layout, construct_on_meta).traces();
   states.restore();
   return traces;
 }

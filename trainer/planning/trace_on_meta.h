@@ -16,7 +16,7 @@ using ConstructOnMeta = void (*)(const std::function<void()>& construct);
 // for real. Needs the counting allocator, calls no collective, and leaves the peaks of live_bytes
 // and the default generators as they were. Throws c10::NotImplementedError, which names it, at an
 // operator without a meta kernel.
-ModelTraces rehearse(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
-                     ConstructOnMeta construct_on_meta);
+ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
+                          const ShardLayout& layout, ConstructOnMeta construct_on_meta);
 
 }  // namespace fsdp

@@ -1,27 +1,27 @@
 #include <memory/live_bytes.h>
-#include <planning/rehearsal.h>
+#include <planning/trace_on_meta.h>
 #include <prediction/model_trace.h>
 #include <strategies/root_readers.h>
 #include <strategies/run_data.h>
-#include <train/rehearsed_run.h>
 #include <train/run_workload.h>
+#include <train/traced_model.h>
 #include <train/validation.h>
 
 #include <memory>
 
 namespace fsdp {
 
-Rehearsed rehearsed(const TrainConfig& config, const FsdpImplementation& fsdp) {
-  const live_bytes::Rehearsal peaks;
+TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp) {
+  const live_bytes::ScopedPeaks peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
   std::optional<Validation> held_out;  // as a run has it
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
-  Rehearsed run{fsdp.shard_layout(config, workload), std::nullopt};
+  TracedModel run{fsdp.shard_layout(config, workload), std::nullopt};
   if (fsdp.construct_on_meta == nullptr) return run;
   if (!config.on_cuda()) {
     try {
-      run.traces = rehearse(config, workload, run.layout, fsdp.construct_on_meta);
+      run.traces = trace_on_meta(config, workload, run.layout, fsdp.construct_on_meta);
       return run;
     } catch (const c10::NotImplementedError&) {  // the bytes of its activations are not predicted
     }
