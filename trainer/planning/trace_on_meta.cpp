@@ -20,7 +20,7 @@ namespace {
 
 using Kind = ModelTrace::Kind;
 
-int64_t rest_now() {
+int64_t activations_now() {
   return live_bytes::now()[MemoryClass::rest];
 }
 int64_t take_rest_peak() {
@@ -160,7 +160,7 @@ class MetaTrace {
                       .index = index,
                       .last = last,
                       .peak = take_rest_peak(),
-                      .rest = rest_now(),
+                      .activations = activations_now(),
                       .flops = flops_.take()});
   }
 
@@ -183,7 +183,7 @@ class MetaTrace {
     }
     trace.begin_peak = trace.forward.empty() ? take_rest_peak() : trace.forward.front().peak;
     trace.forward.clear();
-    trace.begin = rest_now();
+    trace.begin = activations_now();
     take_rest_peak();
     flops_.take();
     trace_ = &trace;
@@ -197,7 +197,7 @@ class MetaTrace {
     }
     loss = loss.detach();
     note(Kind::none, 0);
-    trace.left = rest_now() - trace.begin;
+    trace.left = activations_now() - trace.begin;
     trace_ = nullptr;
     calls_.assign(calls_.size(), 0);
     return trace;

@@ -30,10 +30,10 @@ struct ModelTrace {
     bool last{true};
     int64_t gradient_bytes{};  // that the parameter's .grad takes more than before
     // Since the event before:
-    int64_t peak{};   // [bytes] most activations alive
-    int64_t rest{};   // [bytes] activations alive at this event
-    int64_t flops{};  // of matrix products and attention, two for a product and its sum
-    int64_t time{};   // [ns] of computing, if it is given
+    int64_t peak{};         // [bytes] most activations alive
+    int64_t activations{};  // [bytes] activations alive at this event
+    int64_t flops{};        // of matrix products and attention, two for a product and its sum
+    int64_t time{};         // [ns] of computing, if it is given
   };
   std::vector<Event> forward, backward;
   int64_t begin_peak{};  // [bytes] of activations while the batch of a step is made

@@ -78,7 +78,7 @@ class LiveBytesOfAStep {
   void operator()(const Schedule::Compute& part) {
     unit_ = part.unit;
     add(MemoryClass::rest, part.peak - now_[MemoryClass::rest]);
-    add(MemoryClass::rest, part.rest - now_[MemoryClass::rest]);
+    add(MemoryClass::rest, part.activations - now_[MemoryClass::rest]);
   }
   void operator()(const Schedule::Issue& call) {
     const std::string& backend = transports_.of(call);

@@ -172,19 +172,19 @@ class ShardedStep : public ScheduledStep {
   void clip() override {
     const int ranks = arrangement_.shards;
     constexpr int64_t kSum = kDigits * kScalar;
-    rest(kSum);
+    activations(kSum);
     if (config_.optimizer.norm_type == 2) {
-      rest_for_a_while(kSum);
+      allocate_temporarily(kSum);
     } else {
-      rest(kScalar);
-      rest_for_a_while(5 * kElement + kScalar);
-      rest(ranks * kScalar);
+      activations(kScalar);
+      allocate_temporarily(5 * kElement + kScalar);
+      activations(ranks * kScalar);
       call_on_scalars(Operation::all_gather, ranks, ranks, shard_, "norm");
-      rest_for_a_while(std::isfinite(config_.optimizer.norm_type) ? kSum : kScalar);
+      allocate_temporarily(std::isfinite(config_.optimizer.norm_type) ? kSum : kScalar);
     }
     if (std::isfinite(config_.optimizer.norm_type))
       call_on_scalars(Operation::all_reduce, kDigits, ranks, shard_, "norm");
-    rest(-kSum - (config_.optimizer.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
+    activations(-kSum - (config_.optimizer.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
   }
 
   void update() override {
@@ -196,7 +196,7 @@ class ShardedStep : public ScheduledStep {
       Unit& unit = units_[i];
       if (!unit.has_gradient) continue;
       allocate_state(unit.state);
-      rest_for_a_while(unit.for_update);
+      allocate_temporarily(unit.for_update);
       allocate(MemoryClass::sharded_gradients, -shard_bytes(i), i);
       unit.has_gradient = false;
     }
@@ -237,7 +237,7 @@ class ShardedStep : public ScheduledStep {
     wait(issued);
     if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
     allocate(MemoryClass::gradients, -reduced_bytes(unit), unit);
-    rest_for_a_while(kNumber);
+    allocate_temporarily(kNumber);
     if (units_[unit].has_gradient)
       allocate(MemoryClass::sharded_gradients, -shard_bytes(unit), unit);
     units_[unit].has_gradient = true;
@@ -377,7 +377,7 @@ class ReplicaStep : public ScheduledStep {
   // By p_norm(): exact sums are added out of place.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
-    rest_for_a_while(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
+    allocate_temporarily(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
   std::vector<size_t> places_;      // by parameter: how many trainable ones come before it

@@ -26,7 +26,7 @@ struct Schedule {
     std::optional<size_t> unit{};  // whose, if it is one unit's
   };
   struct Compute {                 // what the model computes between two events of its trace
-    int64_t peak, rest;            // [bytes] activations: most alive meanwhile, and alive then
+    int64_t peak, activations;     // [bytes] activations: most alive meanwhile, and alive then
     int64_t flops{}, time{};       // time: [ns], if it is given
     std::optional<size_t> unit{};  // whose module runs, if it is not the root's
   };

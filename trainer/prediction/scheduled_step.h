@@ -41,7 +41,7 @@ class ScheduledStep {
       const bool begins = begins_sum() || traces_.adds.forward.empty();
       const ModelTrace& trace = begins ? traces_.begins : traces_.adds;
       enter(Phase::forward);
-      compute({.peak = part_ == 0 ? trace.begin_peak : trace.begin, .rest = trace.begin});
+      compute({.peak = part_ == 0 ? trace.begin_peak : trace.begin, .activations = trace.begin});
       for (const auto& event : trace.forward)
         play(event);
       if (!training_) continue;
@@ -54,8 +54,8 @@ class ScheduledStep {
     const bool one_sum = config_.ranks.mode == Mode::single || arrangement_.turns_first;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && arrangement_.turns_first) reduce_last();
-    if (training_) rest_for_a_while(kNumber);  // of parts, by which gradients are divided
-    rest(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
+    if (training_) allocate_temporarily(kNumber);  // of parts, by which gradients are divided
+    activations(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
     call_on_scalars(Operation::all_reduce, sums,
                     config_.ranks.mode == Mode::single ? 1 : arrangement_.ranks(), rank_,
                     "metrics");
@@ -88,7 +88,7 @@ class ScheduledStep {
   virtual void clip() = 0;
   virtual void update() {
     allocate_state();
-    rest_for_a_while(for_update_);
+    allocate_temporarily(for_update_);
   }
 
   size_t add(const Schedule::Action& action) {
@@ -108,12 +108,12 @@ class ScheduledStep {
   }
 
   // Bytes that an operation takes beside what the model computes, and gives back.
-  void rest(int64_t bytes) {
+  void activations(int64_t bytes) {
     if (traces_.has_activations) allocate(MemoryClass::rest, bytes);
   }
-  void rest_for_a_while(int64_t bytes) {
-    rest(bytes);
-    rest(-bytes);
+  void allocate_temporarily(int64_t bytes) {
+    activations(bytes);
+    activations(-bytes);
   }
 
   // A piece of the parameters' elements that is updated by itself. AdamW keeps two moments of each
@@ -169,11 +169,11 @@ class ScheduledStep {
   void compute(Schedule::Compute part) {
     const int64_t losses = part_ * traces_.begins.left;  // of the parts before
     part.peak += losses;
-    part.rest += losses;
+    part.activations += losses;
     add(part);
   }
   void play(const ModelTrace::Event& event) {
-    compute({event.peak, event.rest, event.flops, event.time, running_});
+    compute({event.peak, event.activations, event.flops, event.time, running_});
     using Kind = ModelTrace::Kind;
     if (event.kind == Kind::pre_forward || event.kind == Kind::pre_backward) running_ = event.index;
     if (event.kind == Kind::post_forward || event.kind == Kind::post_backward) running_.reset();
