@@ -47,7 +47,7 @@ int main() {
         const LiveBytes &planned = plan.peaks[static_cast<size_t>(Phase::backward)],
                         measured = live_bytes::peak();
         for (const auto cls : {MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients,
-                               MemoryClass::optimizer_state, MemoryClass::rest})
+                               MemoryClass::optimizer_state, MemoryClass::other})
           std::printf("%-16s planned %9lld, measured %9lld bytes\n", to_string(cls),
                       static_cast<long long>(planned[cls]), static_cast<long long>(measured[cls]));
       }

@@ -177,7 +177,7 @@ class Step(unittest.TestCase):
         plan = json.loads(done.stdout)
         with self.subTest(shlex.join(command)):
             planned = {(phase, cls): count for phase, classes in plan["live_bytes"].items()
-                       for cls, count in classes.items() if cls not in ("rest", "total")}
+                       for cls, count in classes.items() if cls not in ("other", "total")}
             self.assertEqual({key: most[key] for key in planned}, planned)
             self.assertEqual(received, plan["bytes_within_host"] + plan["bytes_between_hosts"])
             self.assertEqual(flops, plan["flops"])

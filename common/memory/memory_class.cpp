@@ -5,14 +5,14 @@
 namespace fsdp {
 namespace {
 
-thread_local MemoryClass scope = MemoryClass::rest;
+thread_local MemoryClass scope = MemoryClass::other;
 
 }  // namespace
 
 const char* to_string(MemoryClass cls) {
   constexpr std::array<const char*, kMemoryClasses> names{
       "shards",          "gathered",      "gradients", "sharded_gradients",
-      "optimizer_state", "communication", "rest"};
+      "optimizer_state", "communication", "other"};
   return names.at(static_cast<size_t>(cls));
 }
 

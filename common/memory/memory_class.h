@@ -13,7 +13,7 @@ enum class MemoryClass : uint8_t {
   sharded_gradients,
   optimizer_state,  // moments and step counts
   communication,    // staging of transports, DDP's buckets
-  rest,             // activations, temporaries, data
+  other,            // activations, temporaries, data
 };
 inline constexpr size_t kMemoryClasses = 7;
 const char* to_string(MemoryClass cls);
@@ -27,7 +27,7 @@ class [[nodiscard]] MemoryScope {
   MemoryScope(const MemoryScope&) = delete;  // each scope ends once
   MemoryScope& operator=(const MemoryScope&) = delete;
 
-  static MemoryClass current();  // of this thread; `rest` outside of every scope
+  static MemoryClass current();  // of this thread; `other` outside of every scope
 
  private:
   MemoryClass previous_;

@@ -19,7 +19,7 @@ CLASSES = {
     "optimizer_state": "state",
     "gathered": "all-gather",
     "gradients": "reduce-scatter",
-    "activations": "rest",
+    "activations": "other",
 }
 USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 

@@ -20,7 +20,7 @@ std::string formatted(const char* format, Values... values) {
 }
 
 const char* name_of(MemoryClass cls) {
-  return cls == MemoryClass::rest ? "activations" : to_string(cls);
+  return cls == MemoryClass::other ? "activations" : to_string(cls);
 }
 
 std::string memory_table(const Plan& plan) {

@@ -62,7 +62,7 @@ const std::vector<Row>& rows() {
        {{"bytes", "/most_bytes"}, {"phase", "/most_in"}}},
       {"How many bytes of activations are alive at most in forward, and in backward?",
        "--mode fsdp --checkpoint-activations {none,all,every:2}",
-       {{"forward", "/live_bytes/forward/rest"}, {"backward", "/live_bytes/backward/rest"}}},
+       {{"forward", "/live_bytes/forward/other"}, {"backward", "/live_bytes/backward/other"}}},
       {"How many bytes does the transport take at most in backward?",
        "--mode fsdp --backend gloo",
        {{"bytes", "/live_bytes/backward/communication"}}},

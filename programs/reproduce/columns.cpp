@@ -169,7 +169,7 @@ void add_memory(Columns& columns) {
     return run.result.last.at("live_bytes_mismatches").dump();
   };
   for (const std::string cls :
-       {"shards", "sharded_gradients", "optimizer_state", "gathered", "gradients", "rest"})
+       {"shards", "sharded_gradients", "optimizer_state", "gathered", "gradients", "other"})
     columns[cls] = [cls](const auto& run) { return millions(most(run.result, cls)); };
 }
 

@@ -18,7 +18,7 @@ TEST_IN_A_PROCESS(DeviceBlocks, are_live_bytes_of_a_class_and_may_move_to_anothe
   }
   device_blocks::allocated(address(2), 30);
   EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 100);
-  EXPECT_EQ(live_bytes::now()[MemoryClass::rest], 30);
+  EXPECT_EQ(live_bytes::now()[MemoryClass::other], 30);
   device_blocks::reclassify(address(1), MemoryClass::gradients);
   EXPECT_EQ(live_bytes::now()[MemoryClass::shards], 0);
   EXPECT_EQ(live_bytes::now()[MemoryClass::gradients], 100);

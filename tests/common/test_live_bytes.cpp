@@ -62,7 +62,7 @@ TEST_IN_A_PROCESS(LiveBytes,
     const at::Tensor shard = made(MemoryClass::shards, 7), more = at::empty({1});
     EXPECT_EQ(alive(MemoryClass::shards), 28);
     EXPECT_EQ(alive(MemoryClass::gathered), 24);
-    EXPECT_EQ(alive(MemoryClass::rest), 12);
+    EXPECT_EQ(alive(MemoryClass::other), 12);
     EXPECT_EQ(total(), 64);
   }
   EXPECT_EQ(alive(MemoryClass::shards), 0);
@@ -72,7 +72,7 @@ TEST_IN_A_PROCESS(LiveBytes,
   view.reset();
   EXPECT_EQ(alive(MemoryClass::gathered), 0);
   live_bytes::reclassify(rest.storage().data_ptr(), MemoryClass::gradients);
-  EXPECT_EQ(alive(MemoryClass::rest), 0);
+  EXPECT_EQ(alive(MemoryClass::other), 0);
   EXPECT_EQ(alive(MemoryClass::gradients), 12);
   rest.reset();
   EXPECT_EQ(total(), 0);
@@ -83,11 +83,11 @@ TEST_IN_A_PROCESS(LiveBytes, have_a_peak_of_each_class_in_each_phase) {
   const at::Tensor shard = made(MemoryClass::shards, 10);
   live_bytes::enter(Phase::forward);
   made(MemoryClass::gathered, 100);
-  made(MemoryClass::rest, 50);
+  made(MemoryClass::other, 50);
   const LiveBytes forward = live_bytes::peak();
   EXPECT_EQ(forward[MemoryClass::shards], 40);
   EXPECT_EQ(forward[MemoryClass::gathered], 400);
-  EXPECT_EQ(forward[MemoryClass::rest], 200);
+  EXPECT_EQ(forward[MemoryClass::other], 200);
   EXPECT_EQ(forward.total, 440);
   live_bytes::enter(Phase::backward);
   EXPECT_EQ(live_bytes::peak().total, 40) << "at the start of backward";

@@ -105,7 +105,7 @@ TEST(RetainedMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocate
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     const RetainedMemory memory;
     const at::Tensor kept = tensor_of(kModel);
-    live_bytes::remove(MemoryClass::rest, kMegabyte, nullptr);
+    live_bytes::remove(MemoryClass::other, kMegabyte, nullptr);
     rank.observe("taken", memory.taken());
   });
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");

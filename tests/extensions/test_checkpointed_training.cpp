@@ -90,7 +90,7 @@ MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
           const Workload workload = checkpointed(language_models().front(), every);
           const auto strategy = strategy_of(rank, config, workload);
           train_step(*strategy, config, 0);
-          rank.observe("rest", live_bytes::peak(Phase::forward)[MemoryClass::rest]);
+          rank.observe("rest", live_bytes::peak(Phase::forward)[MemoryClass::other]);
         });
     return run.at(0, "rest").get<int64_t>();
   };

@@ -89,7 +89,7 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     const LiveBytes peak = live_bytes::peak(phase);
     const auto i = static_cast<size_t>(phase);
-    const auto rest = static_cast<size_t>(MemoryClass::rest);
+    const auto rest = static_cast<size_t>(MemoryClass::other);
     compare(std::string("activations in ") + to_string(phase), peak.by_class[rest],
             predicted.bytes[i][rest].value());
     compare(std::string("all in ") + to_string(phase), peak.total, predicted.totals[i].value());

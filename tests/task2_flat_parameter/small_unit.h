@@ -115,13 +115,13 @@ inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const st
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
-// The bytes that are alive in the class and, as what is allocated in no MemoryScope, in `rest`.
+// The bytes that are alive in the class and, as what is allocated in no MemoryScope, in `other`.
 inline nlohmann::json bytes_in(MemoryClass cls, int64_t bytes, int64_t rest) {
-  return {{std::string("class ") + to_string(cls), bytes}, {"class rest", rest}};
+  return {{std::string("class ") + to_string(cls), bytes}, {"class other", rest}};
 }
 inline nlohmann::json live_bytes_in(MemoryClass cls) {
   const LiveBytes now = live_bytes::now();
-  return bytes_in(cls, now[cls], now[MemoryClass::rest]);
+  return bytes_in(cls, now[cls], now[MemoryClass::other]);
 }
 inline nlohmann::json bytes_only_in(MemoryClass cls, int64_t bytes) {
   return bytes_in(cls, bytes, 0);

@@ -16,7 +16,7 @@ namespace fsdp {
 namespace {
 
 int64_t live_rest() {
-  return live_bytes::now()[MemoryClass::rest];
+  return live_bytes::now()[MemoryClass::other];
 }
 
 constexpr const char* kGenerator =
@@ -79,7 +79,7 @@ void observe_peak_of_backward(TestRank& rank, int layers) {
   model->zero_grad();
   rank.observe("left of " + std::to_string(layers), live_rest() - before);
   rank.observe("peak of " + std::to_string(layers),
-               live_bytes::peak(Phase::backward)[MemoryClass::rest] - before);
+               live_bytes::peak(Phase::backward)[MemoryClass::other] - before);
 }
 
 // At the peak, a layer has its input, if its turn is still to come, or else two gradients.

@@ -40,7 +40,7 @@ std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass c
 TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
   const Schedule step = schedule_of(config_of("fsdp"), four_units());
   EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
-  EXPECT_FALSE(live(step, Phase::forward, MemoryClass::rest));
+  EXPECT_FALSE(live(step, Phase::forward, MemoryClass::other));
   ShardLayout layout = four_units();
   layout.units[2].name = "a.b";
   const Schedule nested = schedule_of(config_of("fsdp"), layout);

@@ -21,10 +21,10 @@ namespace {
 using Kind = ModelTrace::Kind;
 
 int64_t activations_now() {
-  return live_bytes::now()[MemoryClass::rest];
+  return live_bytes::now()[MemoryClass::other];
 }
 int64_t take_rest_peak() {
-  const int64_t peak = live_bytes::peak()[MemoryClass::rest];
+  const int64_t peak = live_bytes::peak()[MemoryClass::other];
   live_bytes::enter(Phase::init);
   return peak;
 }
@@ -78,11 +78,11 @@ class MetaTrace {
     {
       // What a constructor leaves beside parameters has memory only if it runs on the CPU.
       const bool on_meta = config.ranks.mode == Mode::fsdp && config.sharding.meta_init;
-      const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::rest);
+      const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::other);
       construct_on_meta([&] { model_ = workload_.build(); });
     }
     for (const at::Tensor& buffer : model_->buffers())
-      live_bytes::reclassify(buffer.storage().data_ptr(), MemoryClass::rest);
+      live_bytes::reclassify(buffer.storage().data_ptr(), MemoryClass::other);
     parameters_ = distinct_parameters(*model_);
     for (size_t i = 0; i < parameters_.size(); ++i)
       place(i);

@@ -77,8 +77,8 @@ class LiveBytesOfAStep {
   void operator()(const Schedule::Allocate& block) { add(block.cls, block.bytes); }
   void operator()(const Schedule::Compute& part) {
     unit_ = part.unit;
-    add(MemoryClass::rest, part.peak - now_[MemoryClass::rest]);
-    add(MemoryClass::rest, part.activations - now_[MemoryClass::rest]);
+    add(MemoryClass::other, part.peak - now_[MemoryClass::other]);
+    add(MemoryClass::other, part.activations - now_[MemoryClass::other]);
   }
   void operator()(const Schedule::Issue& call) {
     const std::string& backend = transports_.of(call);
@@ -89,8 +89,8 @@ class LiveBytesOfAStep {
   void operator()(const Schedule::Wait& wait) {
     const auto [issued, waiting, summing] = std::exchange(buffers_[wait.action], {});
     add(MemoryClass::communication, waiting);
-    add(MemoryClass::rest, summing);
-    add(MemoryClass::rest, -summing);
+    add(MemoryClass::other, summing);
+    add(MemoryClass::other, -summing);
     add(MemoryClass::communication, -waiting - issued);
   }
 
@@ -134,7 +134,7 @@ PredictedMemory predict_memory(const Schedule& schedule, const Transports& trans
       phase[static_cast<size_t>(cls)].reset();
     predicted.totals = {};
   };
-  if (!schedule.has_activations) drop(MemoryClass::rest);
+  if (!schedule.has_activations) drop(MemoryClass::other);
   if (schedule.in_order) return predicted;
   drop(MemoryClass::gathered);
   drop(MemoryClass::gradients);

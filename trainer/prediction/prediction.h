@@ -32,7 +32,7 @@ struct Transports {
 };
 
 // By phase and class: the largest number of bytes that are alive. There is no value where nothing
-// is predicted: in a phase that the schedule does not enter; in the class `rest` unless
+// is predicted: in a phase that the schedule does not enter; in the class `other` unless
 // schedule.has_activations; and in the classes `gathered` and `gradients` unless schedule.in_order.
 // The loss is averaged in the phase backward.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;

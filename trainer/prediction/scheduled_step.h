@@ -109,7 +109,7 @@ class ScheduledStep {
 
   // Bytes that an operation takes beside what the model computes, and gives back.
   void activations(int64_t bytes) {
-    if (traces_.has_activations) allocate(MemoryClass::rest, bytes);
+    if (traces_.has_activations) allocate(MemoryClass::other, bytes);
   }
   void allocate_temporarily(int64_t bytes) {
     activations(bytes);

@@ -56,7 +56,7 @@ Json beside(std::optional<int64_t> predicted, int64_t measured, int64_t& mismatc
 // processor and is not predicted: with `onednn` activations and totals may be more.
 Json live_bytes_json(const Schedule& step, const Transports& transports, bool onednn,
                      int64_t& mismatches) {
-  constexpr auto kRest = static_cast<size_t>(MemoryClass::rest);
+  constexpr auto kOther = static_cast<size_t>(MemoryClass::other);
   int64_t of_onednn = 0;
   const PredictedMemory predicted = predict_memory(step, transports);
   Json phases;
@@ -66,7 +66,7 @@ Json live_bytes_json(const Schedule& step, const Transports& transports, bool on
     for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
       classes[to_string(static_cast<MemoryClass>(cls))] =
           beside(predicted.bytes[phase][cls], measured.by_class[cls],
-                 onednn && cls == kRest ? of_onednn : mismatches);
+                 onednn && cls == kOther ? of_onednn : mismatches);
     }
     classes["total"] =
         beside(predicted.totals[phase], measured.total, onednn ? of_onednn : mismatches);
