@@ -83,14 +83,14 @@ Sum sum_one_after_another(const Arrangement& arrangement, bool always_aside) {
   TreeSum sum(arrangement);
   Sum result;
   for (int i = 0; i < arrangement.parts(); ++i) {
-    if (i > 0 && (always_aside || sum.puts_aside())) {
-      sum.put_aside({result.tensor});
+    if (i > 0 && (always_aside || sum.starts_new_partial_sum())) {
+      sum.push_partial_sum({result.tensor});
       result.most = std::max(result.most, arrangement.partial_sums(i) + 1);
       result.tensor = part(i);
     } else {
       result.tensor = i == 0 ? part(i) : result.tensor + part(i);
     }
-    result.tensor = sum.added({result.tensor})[0];
+    result.tensor = sum.fold({result.tensor})[0];
   }
   return result;
 }
@@ -140,9 +140,9 @@ TEST_IN_A_PROCESS(TreeSum, puts_a_part_aside_only_if_it_belongs_to_another_parti
 // A module that some ranks do not use has no gradient in their parts.
 TEST_IN_A_PROCESS(TreeSum, counts_an_undefined_tensor_as_zero) {
   TreeSum sum({.turns = 3});
-  sum.added({part(0), at::Tensor(), at::Tensor()});
-  sum.put_aside({part(0), at::Tensor(), at::Tensor()});
-  const auto two = sum.added({at::Tensor(), part(1), at::Tensor()});
+  sum.fold({part(0), at::Tensor(), at::Tensor()});
+  sum.push_partial_sum({part(0), at::Tensor(), at::Tensor()});
+  const auto two = sum.fold({at::Tensor(), part(1), at::Tensor()});
   EXPECT_TRUE(at::equal(two[0], part(0)));
   EXPECT_TRUE(at::equal(two[1], part(1)));
   EXPECT_FALSE(two[2].defined());

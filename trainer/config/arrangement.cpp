@@ -27,11 +27,11 @@ bool Arrangement::is_one_tree() const {
   return true;
 }
 
-bool TreeSum::puts_aside() const {
+bool TreeSum::starts_new_partial_sum() const {
   return count_ > 0 && arrangement_.partial_sums(count_ + 1) > arrangement_.partial_sums(count_);
 }
 
-std::vector<at::Tensor> TreeSum::added(std::vector<at::Tensor> running) {
+std::vector<at::Tensor> TreeSum::fold(std::vector<at::Tensor> running) {
   const at::NoGradGuard no_grad;
   ++count_;
   const auto others = static_cast<size_t>(arrangement_.partial_sums(count_) - 1);

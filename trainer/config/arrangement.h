@@ -40,12 +40,12 @@ class TreeSum {
   // Whether the next part belongs to another partial sum than the running one, which has to be put
   // aside before. Else the part has to be added to the running sum. (Both may be done in any case:
   // a + b and b + a have the same bits.)
-  bool puts_aside() const;
-  void put_aside(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
+  bool starts_new_partial_sum() const;
+  void push_partial_sum(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
 
   // The next part is in `running` now. Adds those sums to it, in place, whose turn has come; after
   // the last part, all. Returns the running sum. An undefined tensor counts as zero.
-  std::vector<at::Tensor> added(std::vector<at::Tensor> running);
+  std::vector<at::Tensor> fold(std::vector<at::Tensor> running);
 
  private:
   Arrangement arrangement_;

@@ -100,7 +100,7 @@ class ShardedStep : public ScheduledStep {
 
   void begin_backward() override {
     forwards_ = 0;
-    if (!puts_aside()) return;
+    if (!starts_new_partial_sum()) return;
     for (Unit& unit : units_) {
       unit.has_gradient = false;
       unit.unsharded_gradients = 0;
@@ -355,8 +355,8 @@ class ReplicaStep : public ScheduledStep {
   const Arrangement& order() const override {
     return config_.ranks.mode == Mode::ddp ? turns_ : arrangement_;
   }
-  bool puts_aside() const override {
-    return reduces_each() ? part_ > 0 : ScheduledStep::puts_aside();
+  bool starts_new_partial_sum() const override {
+    return reduces_each() ? part_ > 0 : ScheduledStep::starts_new_partial_sum();
   }
   bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !arrangement_.turns_first; }
   void reduce_last() override {

@@ -51,9 +51,9 @@ struct Schedule {
   };
   using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
   std::vector<Action> actions;
-  int64_t state_file_bytes{};  // of the optimizer's moments, if they lie in a file
-  int64_t put_aside_bytes{};   // then also of sums of gradients that wait for other parts, at most
-  bool has_activations{};      // else those of Compute are 0
+  int64_t state_file_bytes{};   // of the optimizer's moments, if they lie in a file
+  int64_t partial_sum_bytes{};  // then also of sums of gradients that wait for other parts, at most
+  bool has_activations{};       // else those of Compute are 0
   bool in_order{true};  // false: units lie inside others, and there are no traces of their order
 };
 

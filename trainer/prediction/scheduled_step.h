@@ -37,7 +37,7 @@ class ScheduledStep {
       allocate_state();
     const int parts = parts_of_a_rank();
     for (part_ = 0; part_ < parts; ++part_) {
-      if (training_ && puts_aside()) put_aside();
+      if (training_ && starts_new_partial_sum()) push_partial_sum();
       const bool begins = begins_sum() || traces_.adds.forward.empty();
       const ModelTrace& trace = begins ? traces_.begins : traces_.adds;
       enter(Phase::forward);
@@ -78,10 +78,10 @@ class ScheduledStep {
   virtual Sum sum() const = 0;
   virtual const Arrangement& order() const { return turns_; }
   // Whether part_ begins another sum than that of the parts before, which has to wait for it.
-  virtual bool puts_aside() const {
+  virtual bool starts_new_partial_sum() const {
     return part_ > 0 && order().partial_sums(part_ + 1) > order().partial_sums(part_);
   }
-  bool begins_sum() const { return part_ == 0 || puts_aside(); }
+  bool begins_sum() const { return part_ == 0 || starts_new_partial_sum(); }
   virtual void begin_backward() {}                        // of part_
   virtual void at(const ModelTrace::Event& /*event*/) {}  // what it makes the mode do
   virtual void reduce_last() {}  // the gradients of all parts, which no part has reduced
@@ -151,11 +151,11 @@ class ScheduledStep {
 
  private:
   bool in_files() const { return !config_.memory.offload_dir.empty(); }
-  void put_aside() {
+  void push_partial_sum() {
     if (!in_files()) return;
     const auto [cls, bytes] = sum();
     allocate(cls, -bytes);
-    auto& most = schedule_.put_aside_bytes;
+    auto& most = schedule_.partial_sum_bytes;
     most = std::max(most, order().partial_sums(part_) * bytes);
   }
   // After part_ was computed. A sum in a file takes no memory.

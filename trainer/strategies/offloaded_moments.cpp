@@ -12,7 +12,7 @@ TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int r
   const Schedule step = schedule(config, layout, rank);
   config.optimizer.moments = std::make_shared<StateFile>(
       config.memory.offload_dir, step.state_file_bytes, config.memory.pinned);
-  const NamelessFile room(config.memory.offload_dir, step.put_aside_bytes, kSumsInFile);
+  const NamelessFile room(config.memory.offload_dir, step.partial_sum_bytes, kSumsInFile);
   return config;
 }
 

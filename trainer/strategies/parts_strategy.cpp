@@ -24,8 +24,8 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
   TreeSum sum(arrangement);
   std::vector<at::Tensor> running;
   for (const at::Tensor& loss : losses) {
-    if (!running.empty()) sum.put_aside(running);
-    running = sum.added({loss.detach().to(at::kDouble)});
+    if (!running.empty()) sum.push_partial_sum(running);
+    running = sum.fold({loss.detach().to(at::kDouble)});
   }
   return running[0].unsqueeze(0);
 }
@@ -44,11 +44,11 @@ at::Tensor PartsStrategy::forward_backward(int64_t step) {
   TreeSum sums(plays_all_ranks_ ? arrangement_ : Arrangement{.turns = arrangement_.turns});
   std::vector<at::Tensor> losses;
   for (const int part : parts_) {
-    const bool begins = losses.empty() || adds_apart() || sums.puts_aside();
+    const bool begins = losses.empty() || adds_apart() || sums.starts_new_partial_sum();
     if (begins && !losses.empty()) {
       auto sum = take_sum();
-      sums.put_aside(offload_dir_.empty() ? std::move(sum)
-                                          : copies_in_file(offload_dir_, sum, kSumsInFile));
+      sums.push_partial_sum(offload_dir_.empty() ? std::move(sum)
+                                                 : copies_in_file(offload_dir_, sum, kSumsInFile));
     }
     live_bytes::enter(Phase::forward);
     begin_forward();

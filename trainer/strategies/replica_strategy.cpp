@@ -189,7 +189,7 @@ class ReplicaStrategy : public PartsStrategy {
 
   bool reduces_each() const { return comm_ && !arrangement_.turns_first; }  // part's gradients
   bool adds_apart() const override { return reduces_each(); }
-  void add(TreeSum& sums) override { sums.added(buckets_); }
+  void add(TreeSum& sums) override { sums.fold(buckets_); }
   std::vector<at::Tensor> take_sum() override { return std::exchange(buckets_, {}); }
 
   void end_parts() override {

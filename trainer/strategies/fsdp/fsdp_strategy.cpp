@@ -172,7 +172,7 @@ class FsdpStrategy : public PartsStrategy {
     sharded_->prefetcher()->set_limit(backward_limit_);
     scaled_backward(loss, loss_scale_);
   }
-  void add(TreeSum& sums) override { put_back(sums.added(gradients())); }
+  void add(TreeSum& sums) override { put_back(sums.fold(gradients())); }
   void end_parts() override {
     if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
     if (arrangement_.turns > 1) divide_gradients();
