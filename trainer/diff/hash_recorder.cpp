@@ -63,7 +63,7 @@ Workload HashRecorder::observed(const Workload& workload) {
             in_forward_ = true;
             const at::Tensor loss = loss_of(model, part, parts, step);
             in_forward_ = false;
-            add_of_part(What::loss, "", loss);
+            add_of_part(TensorKind::loss, "", loss);
             if (loss.requires_grad())
               loss.register_hook([this](const at::Tensor&) {
                 pass_ = torch::autograd::get_current_graph_task_id();
@@ -81,13 +81,13 @@ void HashRecorder::hook(Module& model) {
       for (const auto& parameter : self.named_parameters(/*recurse=*/false)) {
         const std::string whole = name == "root" ? parameter.key() : name + '.' + parameter.key();
         if (in_forward_ && places_.contains(whole))  // not a second time where it is tied
-          add_of_part(What::gathered, whole, parameter.value());
+          add_of_part(TensorKind::gathered, whole, parameter.value());
       }
       return at::Tensor();
     });
     if (name == "root") continue;  // the loss is next, and shows what its output does
     module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
-      if (in_forward_) add_of_part(What::output, name, output);
+      if (in_forward_) add_of_part(TensorKind::output, name, output);
       return at::Tensor();
     });
   }
@@ -97,35 +97,35 @@ void HashRecorder::hook(Module& model) {
     tensor.register_hook([this, name = name](const at::Tensor& gradient) {
       // Not of a pass inside, as where activations are computed again: it comes once more.
       if (torch::autograd::get_current_graph_task_id() == pass_)
-        add_of_part(What::part, name, gradient);
+        add_of_part(TensorKind::part, name, gradient);
     });
   }
 }
 
-void HashRecorder::add_of_part(What what, std::string name, const at::Tensor& tensor) {
+void HashRecorder::add_of_part(TensorKind what, std::string name, const at::Tensor& tensor) {
   EventKey key{step_, part_, what, std::move(name)};
   if (const int times = ++times_[key]; times > 1) key.name += " (" + std::to_string(times) + ')';
   add(key, events_++, tensor);
 }
 
-void HashRecorder::record(What what, int64_t step, Strategy& strategy) {
+void HashRecorder::record(TensorKind what, int64_t step, Strategy& strategy) {
   if (!first_replica_) return;
-  const bool gradients = what == What::reduced || what == What::clipped;
+  const bool gradients = what == TensorKind::reduced || what == TensorKind::clipped;
   for (const auto& [parameter, begin, value, gradient] : strategy.owned())
     add({step, -1, what, parameter}, places_[parameter], gradients ? gradient : value, begin);
-  if (what != What::updated || step != last_step_) return;
+  if (what != TensorKind::updated || step != last_step_) return;
   try {
     for (const StateRange& range : strategy.state().ranges) {
       const int64_t place = places_[range.parameter];
-      add({step, -1, What::m, range.parameter}, place, range.exp_avg, range.begin);
-      add({step, -1, What::v, range.parameter}, place, range.exp_avg_sq, range.begin);
+      add({step, -1, TensorKind::m, range.parameter}, place, range.exp_avg, range.begin);
+      add({step, -1, TensorKind::v, range.parameter}, place, range.exp_avg_sq, range.begin);
     }
   } catch (const NotStarted&) {
   }
 }
 
 void HashRecorder::record_norm(int64_t step, double norm) {
-  if (rank_ == 0) add({step, -1, What::norm, ""}, 0, at::full({1}, norm, at::kDouble));
+  if (rank_ == 0) add({step, -1, TensorKind::norm, ""}, 0, at::full({1}, norm, at::kDouble));
 }
 
 std::string HashRecorder::unit_of(std::string name) const {

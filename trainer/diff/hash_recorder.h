@@ -30,7 +30,7 @@ class HashRecorder final : public CallObserver {
   // The parameters (initial, updated) or the gradients (reduced, clipped), when they are there.
   // After the last update also the moments, unless the stack has no ShardedOptimizer::state():
   // what they hold shows in the updates, and to read them at each costs a fifth of all hashing.
-  void record(What what, int64_t step, Strategy& strategy);
+  void record(TensorKind what, int64_t step, Strategy& strategy);
   void record_norm(int64_t step, double norm);
 
   void issued(const Call& call, const at::Tensor& output) override;
@@ -39,7 +39,7 @@ class HashRecorder final : public CallObserver {
 
  private:
   void hook(Module& model);
-  void add_of_part(What what, std::string name, const at::Tensor& tensor);
+  void add_of_part(TensorKind what, std::string name, const at::Tensor& tensor);
   void add(const EventKey& key, int64_t place, const at::Tensor& tensor, int64_t begin = 0);
   std::string unit_of(std::string name) const;  // the innermost unit that has it, or is it
   nlohmann::json values_of(const std::string& name, const at::Tensor& tensor, int64_t begin) const;

@@ -59,7 +59,8 @@ std::string remedy(const std::string& setting, const json& a, const json& b) {
 
 // Compares as a step goes on.
 auto order_of(const EventKey& key, const EventHash& event) {
-  return std::tuple(key.step, key.part < 0 ? key.what : What::gathered, key.part, event.place, key);
+  return std::tuple(key.step, key.part < 0 ? key.what : TensorKind::gathered, key.part, event.place,
+                    key);
 }
 
 // With -1 elements if the run has none.
@@ -120,7 +121,7 @@ RunHashes read_hashes(const std::string& path) {
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
   require_equal_settings(a.settings, b.settings);
   Comparison result;
-  std::map<What, std::set<std::string>> kinds;  // which runs have them
+  std::map<TensorKind, std::set<std::string>> kinds;  // which runs have them
   std::set<decltype(order_of({}, {}))> ordered;
   for (const auto& [name, run, other] : {std::tuple("a", &a, &b), std::tuple("b", &b, &a)}) {
     for (const auto& [key, event] : run->events) {

@@ -9,24 +9,36 @@
 namespace fsdp {
 
 // What a step makes, in this order. Those from `gathered` to `part` are of a part.
-enum class What { initial, gathered, output, loss, part, reduced, norm, clipped, updated, m, v };
-NLOHMANN_JSON_SERIALIZE_ENUM(What, {{What::initial, "parameter before the first step"},
-                                    {What::gathered, "gathered parameter in forward"},
-                                    {What::output, "output of forward"},
-                                    {What::loss, "loss"},
-                                    {What::part, "gradient of the part"},
-                                    {What::reduced, "reduced gradient"},
-                                    {What::norm, "norm of the gradients"},
-                                    {What::clipped, "clipped gradient"},
-                                    {What::updated, "parameter after the update"},
-                                    {What::m, "first moment"},
-                                    {What::v, "second moment"}})
+enum class TensorKind {
+  initial,
+  gathered,
+  output,
+  loss,
+  part,
+  reduced,
+  norm,
+  clipped,
+  updated,
+  m,
+  v
+};
+NLOHMANN_JSON_SERIALIZE_ENUM(TensorKind, {{TensorKind::initial, "parameter before the first step"},
+                                          {TensorKind::gathered, "gathered parameter in forward"},
+                                          {TensorKind::output, "output of forward"},
+                                          {TensorKind::loss, "loss"},
+                                          {TensorKind::part, "gradient of the part"},
+                                          {TensorKind::reduced, "reduced gradient"},
+                                          {TensorKind::norm, "norm of the gradients"},
+                                          {TensorKind::clipped, "clipped gradient"},
+                                          {TensorKind::updated, "parameter after the update"},
+                                          {TensorKind::m, "first moment"},
+                                          {TensorKind::v, "second moment"}})
 
 // A tensor of a step, under a name that does not depend on how ranks share out the work.
 struct EventKey {
   int64_t step{};  // from 0 on
   int part{-1};    // -1: of the whole step
-  What what{};
+  TensorKind what{};
   std::string name;  // of the parameter or module; empty: of the whole model
   auto operator<=>(const EventKey&) const = default;
 };

@@ -174,7 +174,7 @@ class TrainingRun {
   void begin() {
     say(load_init(config_, *strategy_, *comm_));
     say(resume(config_, *strategy_, *comm_));
-    if (hashes_) hashes_->record(What::initial, config_.checkpoint.first_step, *strategy_);
+    if (hashes_) hashes_->record(TensorKind::initial, config_.checkpoint.first_step, *strategy_);
     ParameterSummary before;
     strategy_->full_parameters([&](const auto&, const at::Tensor& p) { before.add(p); });
     progress_.sum_before = before.sum_fp64();
@@ -200,7 +200,7 @@ class TrainingRun {
   // The gradients have been reduced.
   void begin_optimizer(Step& step) {
     if (hashes_ && !(config_.optimizer.step_in_backward && config_.ranks.mode == Mode::fsdp))
-      hashes_->record(What::reduced, step.index, *strategy_);
+      hashes_->record(TensorKind::reduced, step.index, *strategy_);
     step.optimizer_span = begin_span(EventKind::optimizer, "");
     if (meter_) meter_->begin_optimizer();
   }
@@ -214,7 +214,7 @@ class TrainingRun {
     const double norm =
         strategy_->clip_grad_norm(optimizer.clip.value_or(kNoClip), optimizer.norm_type);
     if (hashes_) hashes_->record_norm(step, norm);
-    if (hashes_) hashes_->record(What::clipped, step, *strategy_);
+    if (hashes_) hashes_->record(TensorKind::clipped, step, *strategy_);
     return norm;
   }
 
@@ -222,7 +222,7 @@ class TrainingRun {
   void end_step(const Step& step, const MeanOverRanks& loss, std::optional<double> norm,
                 bool skipped) {
     if (meter_) meter_->end_optimizer();
-    if (hashes_) hashes_->record(What::updated, step.index, *strategy_);
+    if (hashes_) hashes_->record(TensorKind::updated, step.index, *strategy_);
     if (scaler_) update_scaler(step.index, !skipped);
     end_span(step.optimizer_span);
     live_bytes::enter(Phase::init);  // of no step
