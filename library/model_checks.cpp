@@ -101,12 +101,13 @@ std::vector<NamedParameter> ignored_parameters(const torch::nn::Module& net,
   return parameters;
 }
 
-void begin_alike(Communicator& comm, const Module& net, const std::vector<UnitPlan>& plan,
-                 const std::vector<std::pair<std::string, std::string>>& options, bool from_rank_0,
-                 const std::string& where) {
+void verify_model_across_ranks(Communicator& comm, const Module& net,
+                               const std::vector<UnitPlan>& plan,
+                               const std::vector<std::pair<std::string, std::string>>& options,
+                               bool from_rank_0, const std::string& where) {
   const auto parameters = distinct_parameters(net), buffers = distinct_buffers(net);
   const std::string build = "build the same model on every rank";
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   for (const auto& [name, parameter] : parameters) {
     traits.push_back({"parameter " + name, dtype_and_sizes(parameter), build});
     traits.push_back(

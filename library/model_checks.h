@@ -20,9 +20,10 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
 // shapes and dtypes of parameters and buffers, the same units, and the same options, which come as
 // names and values. Then all get the values of rank 0; without `from_rank_0` values, where there
 // are any, have to be the same too.
-void begin_alike(Communicator& comm, const Module& net, const std::vector<UnitPlan>& plan,
-                 const std::vector<std::pair<std::string, std::string>>& options, bool from_rank_0,
-                 const std::string& where);
+void verify_model_across_ranks(Communicator& comm, const Module& net,
+                               const std::vector<UnitPlan>& plan,
+                               const std::vector<std::pair<std::string, std::string>>& options,
+                               bool from_rank_0, const std::string& where);
 
 // A distinct buffer by its first name, as distinct_parameters() has them.
 std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module);

@@ -27,6 +27,6 @@ at::Tensor owned_copy(const at::Tensor& tensor);
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm);
 
 // Adds traits for the values of the buffers, with the advice how to make them the same.
-void add_buffers(std::vector<Trait>& traits, const Module& net);
+void add_buffers(std::vector<RankInvariant>& traits, const Module& net);
 
 }  // namespace fsdp

@@ -280,14 +280,14 @@ void Reducer::break_off() {
 }
 
 void Reducer::compare_ranks() {
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   for (const Entry& entry : entries_) {
     const int64_t stride = std::max<int64_t>(1, entry.tensor.numel() / kCompared);
     const at::Tensor some =
         entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
     traits.push_back({"parameter " + entry.name,
                       entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
-    Trait of_values = trait_of_values("parameter " + entry.name, some, kReplicasDiffer);
+    RankInvariant of_values = trait_of_values("parameter " + entry.name, some, kReplicasDiffer);
     of_values.values = entry.tensor;  // so that a message names an element of the parameter
     traits.push_back(of_values);
   }

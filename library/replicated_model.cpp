@@ -37,11 +37,11 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
       broadcast_buffers_(options.broadcast_buffers),
       kept_(net.weak_from_this().lock()) {
   check_can_be_replicated(net, options);
-  begin_alike(*comm_, net, {},
-              {{".bucket_cap_mb", std::to_string(options.bucket_cap_mb)},
-               {".sync_module_states", std::to_string(options.sync_module_states)},
-               {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
-              options.sync_module_states, kWhere);
+  verify_model_across_ranks(*comm_, net, {},
+                            {{".bucket_cap_mb", std::to_string(options.bucket_cap_mb)},
+                             {".sync_module_states", std::to_string(options.sync_module_states)},
+                             {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
+                            options.sync_module_states, kWhere);
   reducer_ = std::make_shared<Reducer>(net, comm_, options.bucket_cap_mb);
   reducer_->register_hooks();
   net.register_forward_pre_hook([&net, comm = comm_, broadcast = options.broadcast_buffers,

@@ -76,7 +76,7 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
                            "model.parameters() outside of it");
   }
   if (!options.writeback) return;
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   for (const auto& unit : units())
     add_values(traits, "parameter", unit->parameters(),
                "write the same on every rank, or set .writeback to false");

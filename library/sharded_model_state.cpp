@@ -23,7 +23,7 @@ void check_unsharded(Sharding& sharding, const std::string& where) {
           where + ": parameter " + name +
           " of an ignored module is sharded by another object, which alone has its "
           "values; shard it with the rest, or replicate it");
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   add_buffers(traits, sharding.net());
   add_values(traits, "parameter", ignored,
              "its module is ignored: copy them from one rank by Communicator::broadcast(), with "
@@ -42,7 +42,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<Trait> traits;  // of replicas
+  std::vector<RankInvariant> traits;  // of replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {

@@ -37,13 +37,14 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
   if (comm->global_rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
   check_hookable(net, chosen);
   const auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
-  begin_alike(*comm, net, plan,
-              {{".limit", std::to_string(options.limit)},
-               {".reshard_after_forward", std::to_string(options.reshard_after_forward)},
-               {".mixed_precision", text_of(options.mixed_precision)},
-               {".sync_module_states", std::to_string(options.sync_module_states)},
-               {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
-              options.sync_module_states, kFullyShardedDataParallel);
+  verify_model_across_ranks(
+      *comm, net, plan,
+      {{".limit", std::to_string(options.limit)},
+       {".reshard_after_forward", std::to_string(options.reshard_after_forward)},
+       {".mixed_precision", text_of(options.mixed_precision)},
+       {".sync_module_states", std::to_string(options.sync_module_states)},
+       {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
+      options.sync_module_states, kFullyShardedDataParallel);
   const std::shared_ptr<Sharding> sharding(new Sharding(net, std::move(comm), options));
   sharding->options_.wrap = wrap_by_hand(chosen);  // a policy is asked once
   sharding->shard(plan);

@@ -193,7 +193,7 @@ void Sharding::check_frozen() {
   const std::string call =
       "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
   const CallerScope caller(call.c_str());
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   for (const auto& entry : leaves_->entries())
     traits.push_back(
         {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});

@@ -134,9 +134,10 @@ std::string group_of(const Json& manifest, const std::string& parameter) {
   return params.contains(parameter) ? "group " + params[parameter].at("group").dump() : kNoGroup;
 }
 
-std::vector<Trait> traits_of(const Json& manifest, const Entries& entries, bool with_options) {
-  std::vector<Trait> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
-                             "make the same on every rank"}};
+std::vector<RankInvariant> traits_of(const Json& manifest, const Entries& entries,
+                                     bool with_options) {
+  std::vector<RankInvariant> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
+                                     "make the same on every rank"}};
   std::map<std::string, std::string> first;  // parameter of each group
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
@@ -175,7 +176,7 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
                                                  const Entries& entries, const std::string& where) {
   Json manifest;
   std::map<size_t, Values> states;
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   agree_on(comm, [&] {
     manifest = manifest_of(optimizer, entries);
     traits = traits_of(manifest, entries, /*with_options=*/true);
@@ -287,7 +288,7 @@ StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const 
         tensors[index][key] = value.toTensor();
       else
         state.insert(entries[index].name + "/" + key, at::scalar_tensor(value.toInt(), at::kLong));
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   for (const auto& [name, tensor] : gather(tensors)) {
     state.insert(name, tensor);
     if (replicated) traits.push_back(trait_of_values(name, tensor, kReplicasDiffer));
@@ -307,7 +308,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   agree_on(comm, [&] {
     saved = manifest_in(state);
     check_groups(own, saved);

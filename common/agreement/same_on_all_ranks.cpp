@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kHashDigits = 16;  // of values_digest()
 
-using Traits = std::vector<std::pair<std::string, std::string>>;
+using RankInvariants = std::vector<std::pair<std::string, std::string>>;
 
 // " on rank 0", " on ranks 1, 2"
 std::string on_ranks(const std::vector<size_t>& ranks) {
@@ -112,11 +112,12 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
 }
 
 // The first place in the ranks' lists of traits where they differ. Collective.
-Difference first_difference(Communicator& comm, const std::vector<Traits>& of_ranks,
-                            const std::vector<Trait>& own, const std::string& what_differs) {
+Difference first_difference(Communicator& comm, const std::vector<RankInvariants>& of_ranks,
+                            const std::vector<RankInvariant>& own,
+                            const std::string& what_differs) {
   for (size_t i = 0;; ++i) {
     std::vector<std::string> whats, values;
-    for (const Traits& traits : of_ranks) {
+    for (const RankInvariants& traits : of_ranks) {
       whats.push_back(i < traits.size() ? traits[i].first : "nothing");
       values.push_back(i < traits.size() ? traits[i].second : "nothing");
     }
@@ -132,10 +133,10 @@ Difference first_difference(Communicator& comm, const std::vector<Traits>& of_ra
 }  // namespace
 
 std::optional<Difference> difference_between_ranks(Communicator& comm,
-                                                   const std::vector<Trait>& traits,
+                                                   const std::vector<RankInvariant>& traits,
                                                    const std::string& what_differs) {
   auto json = nlohmann::json::array();
-  for (const Trait& trait : traits)
+  for (const RankInvariant& trait : traits)
     json.push_back({trait.what, trait.value});
   const std::string own = json.dump();
   Sha256 hash;
@@ -144,26 +145,26 @@ std::optional<Difference> difference_between_ranks(Communicator& comm,
   std::vector<std::string> of_replicas{differ(digests) ? "" : digests[0]};
   if (const auto replicas = comm.replicas()) of_replicas = gather_texts(*replicas, of_replicas[0]);
   if (!of_replicas[0].empty() && !differ(of_replicas)) return std::nullopt;
-  std::vector<Traits> of_ranks;
+  std::vector<RankInvariants> of_ranks;
   for (const std::string& text : gather_all_texts(comm, own))
-    of_ranks.push_back(nlohmann::json::parse(text).get<Traits>());
+    of_ranks.push_back(nlohmann::json::parse(text).get<RankInvariants>());
   return first_difference(comm, of_ranks, traits, what_differs);
 }
 
-void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& of_model,
+void check_same_on_all_ranks(Communicator& comm, const std::vector<RankInvariant>& of_model,
                              const std::string& where, const std::string& what_differs) {
-  std::vector<Trait> traits{{"what they call", where, "call the same on every rank"}};
+  std::vector<RankInvariant> traits{{"what they call", where, "call the same on every rank"}};
   traits.insert(traits.end(), of_model.begin(), of_model.end());
   if (const auto difference = difference_between_ranks(comm, traits, what_differs))
     throw std::invalid_argument(where + ": ranks differ in " + difference->text);
 }
 
-Trait trait_of_values(const std::string& what, const at::Tensor& tensor, const std::string& advice,
-                      bool keep) {
+RankInvariant trait_of_values(const std::string& what, const at::Tensor& tensor,
+                              const std::string& advice, bool keep) {
   return {"the values of " + what, hash_of(tensor), advice, keep ? tensor : at::Tensor()};
 }
 
-void add_values(std::vector<Trait>& traits, const std::string& kind,
+void add_values(std::vector<RankInvariant>& traits, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice) {
   for (const auto& [name, tensor] : tensors)
     traits.push_back(trait_of_values(kind + ' ' + name, tensor, advice));

@@ -11,7 +11,7 @@
 namespace fsdp {
 
 // Something that has to be the same on every rank: {"parameter b0.weight", "float [4, 4]"}.
-struct Trait {
+struct RankInvariant {
   std::string what;
   std::string value;
   std::string advice;   // what to do where it differs
@@ -35,12 +35,12 @@ struct Difference {
 // - If one rank has other traits than another, `what` is "what they have", and `what_differs` is
 //   the advice.
 std::optional<Difference> difference_between_ranks(Communicator& comm,
-                                                   const std::vector<Trait>& traits,
+                                                   const std::vector<RankInvariant>& traits,
                                                    const std::string& what_differs);
 
 // Collective, as difference_between_ranks(). Throws std::invalid_argument on every rank if there is
 // a difference: "WHERE: ranks differ in TEXT". Ranks that give another `where` differ too.
-void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& traits,
+void check_same_on_all_ranks(Communicator& comm, const std::vector<RankInvariant>& traits,
                              const std::string& where,
                              const std::string& what_differs =
                                  "build the same model on every "
@@ -48,11 +48,11 @@ void check_same_on_all_ranks(Communicator& comm, const std::vector<Trait>& trait
 
 // Compares the values of `tensor` by their hash: {"the values of WHAT", ...}. With `keep` it holds
 // the tensor, so that the text can name an element.
-Trait trait_of_values(const std::string& what, const at::Tensor& tensor, const std::string& advice,
-                      bool keep = true);
+RankInvariant trait_of_values(const std::string& what, const at::Tensor& tensor,
+                              const std::string& advice, bool keep = true);
 
 // Adds one for the values of each of these tensors: {"the values of parameter b0.weight", ...}.
-void add_values(std::vector<Trait>& traits, const std::string& kind,
+void add_values(std::vector<RankInvariant>& traits, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice);
 
 // 16 hexadecimal digits of a tensor's values, in row-major order. Fast, and no secret.

@@ -32,7 +32,7 @@ MULTI_RANK_TEST(DifferingValues, the_first_element_that_differs_is_named) {
     const auto expect = [&](at::Tensor values, const std::function<void(at::Tensor&)>& change,
                             const std::string& says) {
       if (rank.rank() == odd) change(values);
-      std::vector<Trait> traits;
+      std::vector<RankInvariant> traits;
       add_values(traits, "buffer", {{"other", at::ones({3})}, {"b", values}}, "fill it alike");
       const std::string error =
           error_of([&] { check_same_on_all_ranks(*comm, traits, "somewhere"); });
@@ -75,7 +75,7 @@ MULTI_RANK_TEST(DifferingValues, two_kinds_of_nan_are_told_by_their_hashes) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor values = at::zeros({3});
     values.view(at::kInt)[2] = rank.rank() == 0 ? 0x7fc00000 : 0x7fc00001;
-    std::vector<Trait> traits;
+    std::vector<RankInvariant> traits;
     add_values(traits, "buffer", {{"b", values}}, "fill it alike");
     const std::string error =
         error_of([&] { check_same_on_all_ranks(*rank.communicator(), traits, "somewhere"); });

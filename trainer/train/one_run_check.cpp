@@ -21,8 +21,8 @@ namespace {
 // the first rank that has another value than rank 0.
 using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
                                             const std::string& of_rank)>;
-void require_same(const std::vector<Trait>& traits, const RankContext& context, Communicator& comm,
-                  const Complaint& complaint) {
+void require_same(const std::vector<RankInvariant>& traits, const RankContext& context,
+                  Communicator& comm, const Complaint& complaint) {
   const auto difference = difference_between_ranks(comm, traits, "give every rank the same");
   if (!difference) return;
   const auto& values = difference->of_ranks;
@@ -33,14 +33,14 @@ void require_same(const std::vector<Trait>& traits, const RankContext& context, 
 }
 
 // The settings of the run, by the names of their options, and the steps of its checkpoint.
-std::vector<Trait> traits_of_run(const TrainConfig& config) {
+std::vector<RankInvariant> traits_of_run(const TrainConfig& config) {
   const std::map<std::string, std::string> others{
       {"recipe", "--data"},
       {"scales_loss", "--loss-scale"},
       {"text_sha256", "the SHA-256 of the text"},
       {"text_held_out", "the held-out part of the text"},
       {"tokens", "the sizes of the files of --tokens"}};
-  std::vector<Trait> traits;
+  std::vector<RankInvariant> traits;
   const auto settings = settings_of_run(config);
   for (const auto& [name, value] : settings.items()) {
     const auto other = others.find(name);
