@@ -32,7 +32,7 @@ struct Pass {
 
 }  // namespace
 
-Destination destination_at(const torch::autograd::Node* node) {
+GradientTarget gradient_target(const torch::autograd::Node* node) {
   const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
   if (chosen == nullptr || chosen->empty()) return {.grad = true};
   const auto found = chosen->find(const_cast<torch::autograd::Node*>(node));

@@ -10,10 +10,10 @@ namespace fsdp {
 
 // Where this pass puts the gradient of `node`: backward() adds it to .grad, autograd::grad() gives
 // it to its caller. Null: of a node that only a backward() of the whole graph reaches.
-struct Destination {
+struct GradientTarget {
   bool grad{}, caller{};
 };
-Destination destination_at(const torch::autograd::Node* node);
+GradientTarget gradient_target(const torch::autograd::Node* node);
 
 // Whether this thread runs a part of a backward pass. Not at its end, when everything has run.
 bool in_backward();

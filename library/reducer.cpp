@@ -77,7 +77,7 @@ void Reducer::register_hooks() {
   }
   // So a rank that uses no parameter in a pass takes part in it.
   net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
-    if (destination_at(nullptr).grad) self->begin_pass();
+    if (gradient_target(nullptr).grad) self->begin_pass();
   });
   net_.register_forward_hook([self = shared_from_this()](Module&, const at::Tensor&) {
     if (self->unrecorded_.run_again()) self->begin_pass();
@@ -149,7 +149,7 @@ void Reducer::lay_out() {
 }
 
 void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
-  if (!destination_at(torch::autograd::get_current_node().get()).grad) return;
+  if (!gradient_target(torch::autograd::get_current_node().get()).grad) return;
   const std::string where = "backward: the gradient of parameter " + entry.name;
   if (at::GradMode::is_enabled())
     throw std::logic_error(where +

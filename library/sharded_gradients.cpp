@@ -124,7 +124,7 @@ at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor
 // rank's.
 void ShardedGradients::check_not_added(const ShardedParameter& entry) {
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
-  if (!destination_at(accumulator.get()).grad) return;
+  if (!gradient_target(accumulator.get()).grad) return;
   throw std::logic_error(
       "autograd::grad(): a backward() inside it, as of a checkpoint, has a "
       "gradient for parameter " +
@@ -170,10 +170,10 @@ void ShardedGradients::leave_pass() {
 // Whether a gradient of this pass is added to .grad: not in a pass of autograd::grad(), which gives
 // gradients to its caller.
 bool ShardedGradients::adds_up() const {
-  bool adds_up = destination_at(nullptr).grad;
+  bool adds_up = gradient_target(nullptr).grad;
   for (const ShardedParameter& entry : leaves_->entries()) {
     const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
-    const Destination at = destination_at(accumulator.get());
+    const GradientTarget at = gradient_target(accumulator.get());
     if (at.caller) refuse_gradient_by_name(entry.name);
     adds_up |= at.grad;
   }
