@@ -1,7 +1,7 @@
 #include <agreement/agreement.h>
 #include <model_checks.h>
 #include <part_mark.h>
-#include <state/outside_json.h>
+#include <state/untrusted_json.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>

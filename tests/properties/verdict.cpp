@@ -8,7 +8,7 @@
 #include <state/checkpoint.h>
 #include <state/whole_state.h>
 #include <testing/multi_rank.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 #include <trainer/strategy_of.h>
 
 #include <bit>

@@ -2,7 +2,7 @@
 #include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <state/files.h>
-#include <state/outside_json.h>
+#include <state/untrusted_json.h>
 
 #include <map>
 #include <stdexcept>

@@ -2,7 +2,7 @@
 #include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
-#include <state/outside_json.h>
+#include <state/untrusted_json.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
-#include <state/outside_json.h>
+#include <state/untrusted_json.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include <base/plain_error.h>
 #include <base/text.h>
-#include <state/outside_json.h>
 #include <state/safetensors.h>
+#include <state/untrusted_json.h>
 
 #include <algorithm>
 #include <bit>

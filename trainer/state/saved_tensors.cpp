@@ -1,7 +1,7 @@
 #include <base/plain_error.h>
 #include <base/text.h>
-#include <state/outside_json.h>
 #include <state/saved_tensors.h>
+#include <state/untrusted_json.h>
 
 #include <algorithm>
 #include <set>

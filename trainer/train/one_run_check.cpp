@@ -3,7 +3,7 @@
 #include <c10/util/ScopeExit.h>
 #include <train/checkpoints.h>
 #include <train/one_run_check.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include <strategies/run_data.h>
 #include <strategies/strategy.h>
 #include <trace/recorder.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 #include <train/run_report.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include <hosts/handover.h>
 #include <train/checkpoints.h>
 #include <train/fewer_ranks.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 #include <train/rank_state.h>
 #include <train/surviving_run.h>
 

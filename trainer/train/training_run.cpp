@@ -14,8 +14,8 @@
 #include <train/make_strategy.h>
 #include <train/memory_check.h>
 #include <train/one_run_check.h>
-#include <train/over_ranks.h>
 #include <train/profile.h>
+#include <train/rank_metrics.h>
 #include <train/run_progress.h>
 #include <train/run_report.h>
 #include <train/run_workload.h>

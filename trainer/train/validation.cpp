@@ -1,6 +1,6 @@
 #include <memory/live_bytes.h>
 #include <optim/shard_layout.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 #include <train/validation.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #include <comm/tree_sum.h>
-#include <train/over_ranks.h>
+#include <train/rank_metrics.h>
 
 namespace fsdp {
 

@@ -1,4 +1,4 @@
-#include <state/outside_json.h>
+#include <state/untrusted_json.h>
 
 #include <stdexcept>
 #include <type_traits>
