@@ -24,7 +24,7 @@ struct GivenRanks {
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world);
 // In a process that a launcher has started as a rank, the number of ranks is the launcher's. Throws
 // UsageError if options contradict it.
-void take_world_from_environment(TrainConfig& config, bool world_given);
+void apply_world_of_environment(TrainConfig& config, bool world_given);
 // Of the ranks that a launcher has started, as many train as share out the parts: after the loss of
 // a host the others go on with the parts, and so with the bits, that the run began with.
 void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts);

@@ -87,7 +87,7 @@ void resolve(const CLI::App& app, TrainConfig& config, Given& given, bool only_p
   if (only_plans) {
     resume_for_a_plan(config);
   } else {
-    take_world_from_environment(config, app.count("--world") > 0);
+    apply_world_of_environment(config, app.count("--world") > 0);
     find_checkpoint_to_resume(config, given.training.parts);
     leave_ranks_spare(config, given.training.parts);
   }
@@ -126,12 +126,12 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   CLI::App app("Trains a model on W ranks and reports what it cost.", "fsdp train");
   app.get_formatter()->column_width(34);
   add_options(app, config, given, parsing.max_world);
-  const auto settle = [&] {
+  const auto resolve_and_check = [&] {
     check_wrap(config.sharding.wrap);
     resolve(app, config, given, parsing.only_plans);
     check(app, config, parsing.only_plans);
   };
-  parse_command_line(app, arguments, settle, parsing.other_options);
+  parse_command_line(app, arguments, resolve_and_check, parsing.other_options);
   if (parsing.only_plans) return config;
   name_unused_options(app, config);
   // The files of this run's own results are left out: a run that is repeated would write over them.

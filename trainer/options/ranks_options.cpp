@@ -70,7 +70,7 @@ void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, in
              "continue without it, to the same bits (default end)");
 }
 
-void take_world_from_environment(TrainConfig& config, bool world_given) {
+void apply_world_of_environment(TrainConfig& config, bool world_given) {
   const auto self = started_rank();
   if (!self) return;
   const std::string started =
