@@ -8,12 +8,12 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kLabel = 12;     // characters
-constexpr size_t kTold = 5;       // calls of each rank
-constexpr size_t kColumns = 3;    // of the table, before it goes on below
-constexpr size_t kCell = 29;      // characters
-constexpr size_t kWidth = 100;    // of a line
-constexpr uint64_t kLookout = 4;  // calls ahead in which a missing one is looked for
+constexpr size_t kLabel = 12;      // characters
+constexpr size_t kShownCalls = 5;  // calls of each rank
+constexpr size_t kColumns = 3;     // of the table, before it goes on below
+constexpr size_t kCell = 29;       // characters
+constexpr size_t kWidth = 100;     // of a line
+constexpr uint64_t kLookout = 4;   // calls ahead in which a missing one is looked for
 
 bool same(const Call& a, const Call& b) {
   return a.operation == b.operation && a.unit == b.unit;
@@ -189,7 +189,7 @@ class Table {
       : marked_(marked) {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const auto& calls = ranks[rank].calls;
-      const size_t first = calls.size() - std::min(kTold, calls.size());
+      const size_t first = calls.size() - std::min(kShownCalls, calls.size());
       const std::vector<Call> told(calls.begin() + static_cast<std::ptrdiff_t>(first), calls.end());
       for (const Call& call : told)
         sequences_.insert(call.sequence);
@@ -265,8 +265,8 @@ bool CallHistory::has_called_for(std::string_view unit) const {
                      [&](const Call& call) { return call.unit == unit; });
 }
 
-std::string tell_difference(uint64_t sequence, const Group& group,
-                            const std::vector<CallHistory>& ranks) {
+std::string describe_mismatch(uint64_t sequence, const Group& group,
+                              const std::vector<CallHistory>& ranks) {
   const auto sides = sides_of(sequence, group, ranks);
   size_t width = 0;
   for (const Side& side : sides)
@@ -285,8 +285,8 @@ std::string tell_difference(uint64_t sequence, const Group& group,
   return text + Table(group, ranks, sequence).text();
 }
 
-std::string tell_missing(uint64_t sequence, int missing, const Group& group,
-                         const std::vector<CallHistory>& ranks) {
+std::string describe_missing_rank(uint64_t sequence, int missing, const Group& group,
+                                  const std::vector<CallHistory>& ranks) {
   const std::string who = "rank " + std::to_string(group.world_rank(missing));
   const CallHistory& history = ranks[static_cast<size_t>(missing)];
   std::string cause;

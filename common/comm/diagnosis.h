@@ -20,12 +20,12 @@ struct CallHistory {
 // Explains call `sequence`, which the ranks of `group` called differently: what each side called,
 // the likely cause, and the last five calls of every rank side by side. Several lines of at most
 // 100 columns.
-std::string tell_difference(uint64_t sequence, const Group& group,
-                            const std::vector<CallHistory>& ranks);
+std::string describe_mismatch(uint64_t sequence, const Group& group,
+                              const std::vector<CallHistory>& ranks);
 
 // Explains why rank `missing` of the group may not have come to call `sequence`: the likely cause
 // and the last five calls, as above. It follows the line that names the rank.
-std::string tell_missing(uint64_t sequence, int missing, const Group& group,
-                         const std::vector<CallHistory>& ranks);
+std::string describe_missing_rank(uint64_t sequence, int missing, const Group& group,
+                                  const std::vector<CallHistory>& ranks);
 
 }  // namespace fsdp

@@ -46,7 +46,7 @@ void Ledger::require_agreement(int rank, uint64_t sequence) const {
   // The others, if they are on their way, belong into the explanation.
   for (int other = 0; other < group().size; ++other)
     rings_.wait_for(other, sequence, Stage::published, patience());
-  throw CollectiveError(tell_difference(sequence, group(), rings_.histories()));
+  throw CollectiveError(describe_mismatch(sequence, group(), rings_.histories()));
 }
 
 void Ledger::wait_for_all(uint64_t sequence, Stage stage) {
@@ -123,7 +123,7 @@ std::string missing_rank(const CallRings& rings, int self, const std::string& re
     text += " has not called it; " +
             (last.empty() ? "it has called none yet" : "its last call was " + last);
   }
-  return text + '\n' + tell_missing(sequence, rank, group, rings.histories());
+  return text + '\n' + describe_missing_rank(sequence, rank, group, rings.histories());
 }
 
 }  // namespace fsdp

@@ -58,7 +58,7 @@ void RemoteLedger::publish(const PublishedCall& call) {
     calls.push_back(exchange_->received[other].call);
     all_agree = all_agree && agree(call.call, calls.back());
   }
-  if (!all_agree) throw CollectiveError(tell_difference(sequence, group(), histories_));
+  if (!all_agree) throw CollectiveError(describe_mismatch(sequence, group(), histories_));
 }
 
 CollectiveError RemoteLedger::library_error(const char* library, uint64_t sequence,

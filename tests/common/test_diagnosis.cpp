@@ -47,7 +47,7 @@ Group all(const std::vector<CallHistory>& ranks) {
 }
 
 std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory>& ranks) {
-  return line_with(tell_difference(sequence, all(ranks), ranks), "likely cause: ").substr(14);
+  return line_with(describe_mismatch(sequence, all(ranks), ranks), "likely cause: ").substr(14);
 }
 
 // Of two ranks that begin with these calls.
@@ -61,8 +61,8 @@ TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank
   auto usual = common, odd = common;
   usual.insert(usual.end(), {gather("layers.1"), reduce("layers.1")});
   odd.push_back(reduce("layers.1"));
-  EXPECT_EQ(tell_difference(5, Group::world(4),
-                            {history(usual), history(odd), history(usual), history(usual)}),
+  EXPECT_EQ(describe_mismatch(5, Group::world(4),
+                              {history(usual), history(odd), history(usual), history(usual)}),
             "collective #5 differs between ranks:\n"
             "  ranks 0, 2 and 3  all_gather layers.1 (262144 x float, 1.0 MB)\n"
             "  rank 1            reduce_scatter layers.1 (262144 x float, 1.0 MB)\n"
@@ -112,7 +112,7 @@ TEST(Diagnosis, names_of_two_ranks_the_one_whose_calls_are_not_those_of_earlier_
     const auto one = history(first ? evaluates : trains),
                other = history(first ? trains : evaluates);
     const std::string who = first ? "rank 0" : "rank 1";
-    EXPECT_CONTAINS(tell_difference(6, Group::world(2), {one, other}),
+    EXPECT_CONTAINS(describe_mismatch(6, Group::world(2), {one, other}),
                     "likely cause: " + who +
                         " called all_gather a where reduce_scatter b came before: was the model");
   }
@@ -133,7 +133,7 @@ TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
 
 TEST(Diagnosis, says_where_a_missing_rank_was_last) {
   const auto ahead = history({gather("a"), gather("b")});
-  EXPECT_EQ(tell_missing(1, 1, Group::world(2), {ahead, history({gather("a")})}),
+  EXPECT_EQ(describe_missing_rank(1, 1, Group::world(2), {ahead, history({gather("a")})}),
             "likely cause: rank 1 computes for longer than the time limit "
             "(CommunicatorOptions::timeout), is\n"
             "  stuck, or has ended its loop a step early\n"
@@ -141,9 +141,9 @@ TEST(Diagnosis, says_where_a_missing_rank_was_last) {
             "  #0        all_gather a                 all_gather a\n"
             "> #1        all_gather b                 -");
   EXPECT_EQ(
-      line_with(tell_missing(0, 1, Group::world(2), {ahead, {}}), "likely"),
+      line_with(describe_missing_rank(0, 1, Group::world(2), {ahead, {}}), "likely"),
       "likely cause: rank 1 has made no call yet: it is still starting, is stuck, or has ended");
-  EXPECT_EQ(line_with(tell_missing(1, 1, Group::world(2), {ahead, ahead}), "likely"),
+  EXPECT_EQ(line_with(describe_missing_rank(1, 1, Group::world(2), {ahead, ahead}), "likely"),
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
 }
 
@@ -151,8 +151,8 @@ TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
   const auto cause = [](RankStatus status) {
     auto missing = history({gather("a"), gather("b")});
     missing.status = status;
-    return line_with(tell_missing(1, 1, Group::world(2), {history({gather("a")}), missing}),
-                     "likely");
+    return line_with(
+        describe_missing_rank(1, 1, Group::world(2), {history({gather("a")}), missing}), "likely");
   };
   using enum RankStatus::Kind;
   EXPECT_EQ(

@@ -7,7 +7,7 @@ namespace fsdp {
 
 void RunProgress::add_loss(double loss) {
   losses.push_back(loss);
-  if (std::ssize(losses) > kToldLosses) losses.erase(losses.begin());
+  if (std::ssize(losses) > kReportedLosses) losses.erase(losses.begin());
 }
 
 nlohmann::ordered_json RunProgress::to_json() const {

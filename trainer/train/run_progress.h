@@ -11,7 +11,7 @@ struct RunProgress {
   double sum_before{};              // of the parameters before the first step, added in fp64
   double seconds{};                 // of the steps so far
   int64_t skipped_steps{};          // by the loss scaler
-  std::vector<double> losses;       // the last kToldLosses; see add_loss()
+  std::vector<double> losses;       // the last kReportedLosses; see add_loss()
   nlohmann::ordered_json log_line;  // of the last step, for --log
 
   void add_loss(double loss);

@@ -166,7 +166,7 @@ std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses) {
   const auto* text = dynamic_cast<const TextDataset*>(&dataset);
   if (text == nullptr || losses.empty()) return std::nullopt;
-  const size_t count = std::min<size_t>(losses.size(), kToldLosses);
+  const size_t count = std::min<size_t>(losses.size(), kReportedLosses);
   const auto first = losses.end() - static_cast<std::ptrdiff_t>(count);
   const double mean = std::accumulate(first, losses.end(), 0.0) / static_cast<double>(count);
   char line[160];

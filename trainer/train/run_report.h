@@ -20,7 +20,7 @@ std::string description(const TrainConfig& config, const RankContext& context,
 
 // For text: how far the model is from one that knows only how frequent each byte is, by the last
 // losses.
-inline constexpr int kToldLosses = 20;
+inline constexpr int kReportedLosses = 20;
 std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses);
 
