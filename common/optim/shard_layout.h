@@ -54,9 +54,9 @@ struct ShardLayout {
     bool trainable;
   };
   int world_size{1};
-  std::vector<Unit> units;                // in the order of their forward
-  std::vector<Parameter> parameters;      // distinct, in the order of first registration
-  std::set<size_t> unread_in_backward{};  // units that backward does not gather
+  std::vector<Unit> units;                    // in the order of their forward
+  std::vector<Parameter> parameters;          // distinct, in the order of first registration
+  std::set<size_t> no_unshard_in_backward{};  // units that backward does not gather
 
   int64_t padded_numel() const;  // of all units
   int64_t numel() const;         // of all parameters, without padding

@@ -73,7 +73,7 @@ class Chain {
   }
 
   void add_forward(Kind kind, size_t unit, bool last = true) {
-    trace_.forward.push_back({kind, unit, last && !layout_.unread_in_backward.contains(unit)});
+    trace_.forward.push_back({kind, unit, last && !layout_.no_unshard_in_backward.contains(unit)});
     if (kind == Kind::post_forward) trace_.forward.back().time = time_of(unit).forward;
   }
   void add_backward(ModelTrace::Event event) {

@@ -108,7 +108,7 @@ class ShardedStep : public ScheduledStep {
     }
   }
   void pre_backward(size_t unit) {
-    if (!layout_.unread_in_backward.contains(unit)) unshard(unit);
+    if (!layout_.no_unshard_in_backward.contains(unit)) unshard(unit);
     const auto found = std::find(units_in_backward_.rbegin(), units_in_backward_.rend(), unit);
     if (found == units_in_backward_.rend()) return;
     units_in_backward_.erase(found.base() - 1, units_in_backward_.end());

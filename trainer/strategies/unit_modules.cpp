@@ -20,11 +20,11 @@ std::vector<Module*> modules_of_units(const torch::nn::Module& root, const Shard
   return found;
 }
 
-void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout) {
+void mark_units_without_unshard_in_backward(const torch::nn::Module& root, ShardLayout& layout) {
   const auto modules = modules_of_units(root, layout);
   for (size_t unit = 0; unit < modules.size(); ++unit)
     if (modules[unit] != nullptr && !modules[unit]->reads_parameters_in_backward())
-      layout.unread_in_backward.insert(unit);
+      layout.no_unshard_in_backward.insert(unit);
 }
 
 }  // namespace fsdp

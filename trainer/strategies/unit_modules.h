@@ -13,8 +13,8 @@ namespace fsdp {
 // hooks: then the layout is wrong.
 std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
 
-// Sets unread_in_backward in `layout`, the layout of the model `root`: the units whose module does
-// not read its parameters in the backward pass.
-void note_what_backward_reads(const torch::nn::Module& root, ShardLayout& layout);
+// Sets no_unshard_in_backward in `layout`, the layout of the model `root`: the units whose module
+// does not read its parameters in the backward pass.
+void mark_units_without_unshard_in_backward(const torch::nn::Module& root, ShardLayout& layout);
 
 }  // namespace fsdp

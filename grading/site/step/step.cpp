@@ -134,7 +134,7 @@ ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& pa
     if (name != "root" && name != layout.units.back().name)
       layout.units.push_back({name, 0, /*root=*/false, /*trainable=*/true});
     const size_t unit = name == "root" ? 0 : layout.units.size() - 1;
-    if (name == "token_embeddings") layout.unread_in_backward.insert(unit);
+    if (name == "token_embeddings") layout.no_unshard_in_backward.insert(unit);
     int64_t& end = layout.units[unit].padded_numel;
     layout.parameters.push_back({parameter.name, unit, end, parameter.numel, /*trainable=*/true});
     end = round_up(end + parameter.numel, kAlignment);

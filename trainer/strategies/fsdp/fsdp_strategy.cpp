@@ -93,7 +93,7 @@ class FsdpStrategy : public PartsStrategy {
       sharded_ = fully_shard(*model_, comm_, options);
     }
     layout_ = sharded_->layout();
-    note_what_backward_reads(*model_, layout_);
+    mark_units_without_unshard_in_backward(*model_, layout_);
     reshard_root_early();
     move_buffers(*model_, comm_->device());
     const auto groups =
@@ -280,7 +280,7 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   auto plan = plan_units(*model, wrap_policy_of(config.sharding.wrap));
   if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
   ShardLayout layout = plan_layout(*model, plan, config.shards());
-  note_what_backward_reads(*model, layout);
+  mark_units_without_unshard_in_backward(*model, layout);
   return layout;
 }
 
