@@ -1,6 +1,6 @@
 #include <base/torch.h>
+#include <offload/anonymous_file.h>
 #include <offload/copies_in_file.h>
-#include <offload/nameless_file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ constexpr int64_t kAlign = 64;  // [bytes], of a copy's begin: for kernels with 
 
 // A file, all of it, in the address space.
 struct Mapping {
-  NamelessFile file;
+  AnonymousFile file;
   size_t bytes;
   char* begin;
 
@@ -36,7 +36,7 @@ int64_t aligned_bytes(const at::Tensor& tensor) {
 }
 
 // Not through the mapping: there a disk that fails would be a signal.
-void write_all(const NamelessFile& file, const at::Tensor& tensor, int64_t offset,
+void write_all(const AnonymousFile& file, const at::Tensor& tensor, int64_t offset,
                const std::string& what) {
   const auto* data = static_cast<const char*>(tensor.const_data_ptr());
   for (auto left = tensor.nbytes(); left > 0;) {

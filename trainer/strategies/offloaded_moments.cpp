@@ -1,5 +1,5 @@
-#include <offload/nameless_file.h>
-#include <offload/state_file.h>
+#include <offload/anonymous_file.h>
+#include <offload/moment_file.h>
 #include <prediction/schedule.h>
 #include <strategies/offloaded_moments.h>
 
@@ -10,9 +10,9 @@ namespace fsdp {
 TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank) {
   if (config.memory.offload_dir.empty()) return config;
   const Schedule step = schedule(config, layout, rank);
-  config.optimizer.moments = std::make_shared<StateFile>(
+  config.optimizer.moments = std::make_shared<MomentFile>(
       config.memory.offload_dir, step.state_file_bytes, config.memory.pinned);
-  const NamelessFile room(config.memory.offload_dir, step.partial_sum_bytes, kSumsInFile);
+  const AnonymousFile room(config.memory.offload_dir, step.partial_sum_bytes, kSumsInFile);
   return config;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <base/torch.h>
-#include <offload/nameless_file.h>
+#include <offload/anonymous_file.h>
 #include <offload/pinned_bytes.h>
 #include <optim/update_rule.h>
 
@@ -19,14 +19,14 @@ namespace fsdp {
 // Optimizer state of one rank in a file, in place of memory (ZeRO-Infinity, section 5.2). The file
 // is mapped: what lies in it are tensors as others are. A thread reads ahead and writes behind, so
 // that few pages are in memory at a time.
-class StateFile : public MomentStore {
+class MomentFile : public MomentStore {
  public:
   // Reserves `bytes` in `folder`, of which the first pinned_bytes(bytes, pinned) stay in memory, in
   // the class optimizer_state. The file has no name, so it ends with the process, however that
   // ends. Throws std::runtime_error "FOLDER: what is wrong", if the disk is too full for example.
-  StateFile(const std::string& folder, int64_t bytes, int64_t pinned);
-  ~StateFile() override;
-  StateFile(const StateFile&) = delete;
+  MomentFile(const std::string& folder, int64_t bytes, int64_t pinned);
+  ~MomentFile() override;
+  MomentFile(const MomentFile&) = delete;
 
   // [numel] zeros, fp32, of what was reserved. They are valid while the file is. Throws
   // std::logic_error if less is left.
@@ -56,7 +56,7 @@ class StateFile : public MomentStore {
 
   int64_t bytes_, pinned_;
   int64_t given_{};  // [bytes] to tensors
-  NamelessFile file_;
+  AnonymousFile file_;
   char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
 
   std::map<int64_t, Part> next_;  // by where the part before it begins

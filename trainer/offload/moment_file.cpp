@@ -1,6 +1,6 @@
 #include <fcntl.h>
 #include <memory/live_bytes.h>
-#include <offload/state_file.h>
+#include <offload/moment_file.h>
 #include <optim/shard_layout.h>
 #include <sys/mman.h>
 
@@ -10,7 +10,7 @@
 
 namespace fsdp {
 
-StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
+MomentFile::MomentFile(const std::string& folder, int64_t bytes, int64_t pinned)
     : bytes_(bytes),
       pinned_(pinned_bytes(bytes, pinned)),
       file_(folder, bytes_ - pinned_, "the optimizer state of a rank") {
@@ -33,7 +33,7 @@ StateFile::StateFile(const std::string& folder, int64_t bytes, int64_t pinned)
   live_bytes::add(MemoryClass::optimizer_state, pinned_);
 }
 
-StateFile::~StateFile() {
+MomentFile::~MomentFile() {
   if (begin_ == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
@@ -45,7 +45,7 @@ StateFile::~StateFile() {
   live_bytes::remove(MemoryClass::optimizer_state, pinned_, begin_);
 }
 
-at::Tensor StateFile::zeros(int64_t numel) {
+at::Tensor MomentFile::zeros(int64_t numel) {
   const int64_t bytes = numel * static_cast<int64_t>(sizeof(float));
   if (given_ + bytes > bytes_) {
     throw std::logic_error(file_.folder() + ": " + std::to_string(bytes_) +
@@ -57,7 +57,7 @@ at::Tensor StateFile::zeros(int64_t numel) {
 }
 
 // Only what lies in the file, and whole pages of it: neighbours may share the first and the last.
-StateFile::Part StateFile::part_of(const at::Tensor& tensor) const {
+MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
   const auto from = static_cast<char*>(tensor.data_ptr()) - begin_;
   const auto to = from + static_cast<int64_t>(tensor.nbytes());
   return {std::max(from / kPage * kPage, pinned_) - pinned_,
@@ -65,7 +65,7 @@ StateFile::Part StateFile::part_of(const at::Tensor& tensor) const {
 }
 
 // Remembers that `part` came after the last one.
-std::optional<StateFile::Part> StateFile::to_read_after(const Part& part) {
+std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
   if (last_ >= 0) next_[last_] = part;
   last_ = part.begin;
   Part ahead = part;
@@ -77,7 +77,7 @@ std::optional<StateFile::Part> StateFile::to_read_after(const Part& part) {
   return ahead;
 }
 
-void StateFile::used(const at::Tensor& tensor) {
+void MomentFile::used(const at::Tensor& tensor) {
   const Part part = part_of(tensor);
   if (part.begin >= part.end) return;  // it stays in memory
   const auto ahead = to_read_after(part);
@@ -90,7 +90,7 @@ void StateFile::used(const at::Tensor& tensor) {
   jobs_changed_.notify_all();
 }
 
-void StateFile::work() {
+void MomentFile::work() {
   std::optional<Part> written;  // whose pages are still in memory
   while (true) {
     std::unique_lock lock(mutex_);
@@ -114,7 +114,7 @@ void StateFile::work() {
 
 // Waits until the pages are on the disk, and lets go of them. A page that has been changed again
 // stays.
-void StateFile::let_go(const Part& part) {
+void MomentFile::let_go(const Part& part) {
   const int64_t count = part.end - part.begin;
   if (sync_file_range(
           file_.descriptor(), part.begin, count,

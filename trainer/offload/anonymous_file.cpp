@@ -1,5 +1,5 @@
 #include <fcntl.h>
-#include <offload/nameless_file.h>
+#include <offload/anonymous_file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,7 +24,7 @@ int open_nameless(const std::string& folder) {
 
 }  // namespace
 
-NamelessFile::NamelessFile(std::string folder, int64_t bytes, const std::string& what)
+AnonymousFile::AnonymousFile(std::string folder, int64_t bytes, const std::string& what)
     : folder_(std::move(folder)), descriptor_(open_nameless(folder_)) {
   if (descriptor_ < 0) fail(errno, "can't make a file for " + what);
   const int error = bytes == 0 ? 0 : posix_fallocate(descriptor_, 0, bytes);
@@ -33,11 +33,11 @@ NamelessFile::NamelessFile(std::string folder, int64_t bytes, const std::string&
   fail(error, "can't reserve " + std::to_string(bytes) + " bytes for " + what);
 }
 
-NamelessFile::~NamelessFile() {
+AnonymousFile::~AnonymousFile() {
   close(descriptor_);
 }
 
-void NamelessFile::fail(int error, const std::string& doing) const {
+void AnonymousFile::fail(int error, const std::string& doing) const {
   throw std::runtime_error(folder_ + ": " + doing + ": " + std::strerror(error));
 }
 

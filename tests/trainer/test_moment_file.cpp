@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
-#include <offload/state_file.h>
+#include <offload/moment_file.h>
 
 #include <common/expect_text.h>
 #include <common/in_a_process.h>
@@ -11,7 +11,7 @@ namespace fsdp {
 namespace {
 
 // Five updates of `n` elements, with moments in memory or in `file`: parameter and moments.
-std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<StateFile> file) {
+std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> file) {
   OptimizerOptions options;
   options.moments = std::move(file);
   const auto parameter = torch::sin(torch::arange(n)), gradient = torch::empty({n});
@@ -35,14 +35,14 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<StateFile> file
   return result;
 }
 
-TEST(StateFile, gives_moments_the_same_bits_as_memory_does) {
+TEST(MomentFile, gives_moments_the_same_bits_as_memory_does) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const int64_t n = (int64_t{1} << 22) + 4800;  // more than the part that is updated at a time
     const int64_t bytes = 2 * 4 * n;
     const auto expected = after_updates(n, nullptr);
     for (const int64_t pinned : {int64_t{0}, int64_t{1} << 20, bytes}) {
-      const auto file = std::make_shared<StateFile>(folder.path(), bytes, pinned);
+      const auto file = std::make_shared<MomentFile>(folder.path(), bytes, pinned);
       const auto result = after_updates(n, file);
       ASSERT_EQ(result.size(), expected.size());
       for (size_t i = 0; i < result.size(); ++i)
@@ -51,24 +51,24 @@ TEST(StateFile, gives_moments_the_same_bits_as_memory_does) {
   });
 }
 
-TEST(StateFile, counts_the_pages_that_stay_in_memory_and_no_other) {
+TEST(MomentFile, counts_the_pages_that_stay_in_memory_and_no_other) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
     {
-      const StateFile file(folder.path(), 1 << 20, 5000);
+      const MomentFile file(folder.path(), 1 << 20, 5000);
       EXPECT_EQ(live(), 8192);  // whole pages
     }
     EXPECT_EQ(live(), 0);
-    const StateFile all_pinned(folder.path(), 5000, 1 << 20);
+    const MomentFile all_pinned(folder.path(), 5000, 1 << 20);
     EXPECT_EQ(live(), 5000);
   });
 }
 
-TEST(StateFile, refuses_more_than_was_reserved) {
+TEST(MomentFile, refuses_more_than_was_reserved) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    StateFile file(folder.path(), 64, 0);
+    MomentFile file(folder.path(), 64, 0);
     file.zeros(16);
     EXPECT_EQ(error_of<std::logic_error>([&] { file.zeros(1); }),
               folder.path() + ": 64 bytes are reserved for optimizer state, and more is wanted");

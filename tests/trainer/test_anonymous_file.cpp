@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <memory/live_bytes.h>
+#include <offload/anonymous_file.h>
 #include <offload/copies_in_file.h>
-#include <offload/nameless_file.h>
-#include <offload/state_file.h>
+#include <offload/moment_file.h>
 #include <unistd.h>
 
 #include <common/expect_text.h>
@@ -17,34 +17,34 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-TEST(NamelessFile, reserves_its_bytes_without_a_name_until_it_is_closed) {
+TEST(AnonymousFile, reserves_its_bytes_without_a_name_until_it_is_closed) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    const NamelessFile file(folder.path(), 3 * kMiB, "a test");
+    const AnonymousFile file(folder.path(), 3 * kMiB, "a test");
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
     EXPECT_EQ(lseek(file.descriptor(), 0, SEEK_END), 3 * kMiB);
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(NamelessFile, says_what_does_not_fit_where) {
+TEST(AnonymousFile, says_what_does_not_fit_where) {
   const TemporaryFolder folder;
   in_a_process([&] {
     limit_file_size(kMiB);
     EXPECT_EQ(
-        error_of<std::runtime_error>([&] { NamelessFile(folder.path(), 2 * kMiB, "a test"); }),
+        error_of<std::runtime_error>([&] { AnonymousFile(folder.path(), 2 * kMiB, "a test"); }),
         folder.path() + ": can't reserve 2097152 bytes for a test: File too large");
     const at::Tensor tensor = at::ones({kMiB / 2});
     EXPECT_EQ(
         error_of<std::runtime_error>([&] { copies_in_file(folder.path(), {tensor}, "a test"); }),
         folder.path() + ": can't reserve 2097152 bytes for a test: File too large");
     const std::string missing = folder.path() + "/missing";
-    EXPECT_EQ(error_of<std::runtime_error>([&] { NamelessFile(missing, 64, "a test"); }),
+    EXPECT_EQ(error_of<std::runtime_error>([&] { AnonymousFile(missing, 64, "a test"); }),
               missing + ": can't make a file for a test: No such file or directory");
   });
 }
 
-TEST(NamelessFile, holds_copies_of_tensors_of_any_shape_and_type) {
+TEST(AnonymousFile, holds_copies_of_tensors_of_any_shape_and_type) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const std::vector<at::Tensor> tensors{at::randn({3, 5}),
@@ -68,7 +68,7 @@ TEST(NamelessFile, holds_copies_of_tensors_of_any_shape_and_type) {
   });
 }
 
-TEST(NamelessFile, lasts_as_long_as_any_of_its_copies) {
+TEST(AnonymousFile, lasts_as_long_as_any_of_its_copies) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const at::Tensor tensor = at::randn({100});
