@@ -3,9 +3,9 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(T3_4_rough_ground);
+MULTI_RANK_SUITE(T3_4_edge_cases);
 
-MULTI_RANK_TEST(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T3_4_edge_cases, without_grad_mode_no_unit_stays_unsharded) {
   for (const bool reshard_after_forward : {true, false}) {
     SCOPED_TRACE(reshard_after_forward ? "with resharding" : "without resharding");
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -21,7 +21,7 @@ MULTI_RANK_TEST(T3_4_rough_ground, without_grad_mode_no_unit_stays_unsharded) {
 
 // A forward whose loss was dropped leaves the root behind; the one after the evaluation must not
 // find it, since the shards may have changed.
-MULTI_RANK_TEST(T3_4_rough_ground, an_evaluation_reshards_what_a_forward_left_unsharded) {
+MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_what_a_forward_left_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     const auto calls_of_forward = [&](bool recording) {
@@ -51,7 +51,7 @@ struct Odd : Module {
 };
 
 // A model may return something without a gradient (metrics, say) and keep its loss in a member.
-MULTI_RANK_TEST(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
+MULTI_RANK_TEST(T3_4_edge_cases, grad_mode_decides_and_not_the_output) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Odd odd;
     const std::vector<NamedParameter> own{{"weight", odd.weight}};
@@ -75,7 +75,7 @@ MULTI_RANK_TEST(T3_4_rough_ground, grad_mode_decides_and_not_the_output) {
 }
 
 // In the module, or in a pre-hook: the unit's own has not run then, and its forward hook runs.
-MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T3_4_edge_cases, after_an_exception_no_unit_stays_unsharded) {
   for (const std::string place : {"blocks1 throws", "a pre-hook before the unit's throws"}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       const auto model = std::make_shared<ToyModel>(2);
@@ -98,8 +98,7 @@ MULTI_RANK_TEST(T3_4_rough_ground, after_an_exception_no_unit_stays_unsharded) {
   }
 }
 
-MULTI_RANK_TEST(T3_4_rough_ground,
-                without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
+MULTI_RANK_TEST(T3_4_edge_cases, without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     sharded.model->blocks[1]->fails = true;
@@ -110,7 +109,7 @@ MULTI_RANK_TEST(T3_4_rough_ground,
   expect_on_all_ranks(run, "units gathered afterwards", "blocks0 ");
 }
 
-MULTI_RANK_TEST(T3_4_rough_ground, a_module_called_twice_is_unsharded_twice) {
+MULTI_RANK_TEST(T3_4_edge_cases, a_module_called_twice_is_unsharded_twice) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     sharded.model->order = {0, 1, 0};
