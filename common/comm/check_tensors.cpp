@@ -20,7 +20,7 @@ bool has_memory(const at::Tensor& tensor) {
 }
 
 // Returns what is wrong with the tensors of a call, or an empty text.
-std::string fault_of(const TensorsOfCall& given, int world_size, c10::DeviceType device) {
+std::string argument_error(const TensorsOfCall& given, int world_size, c10::DeviceType device) {
   const auto& [operation, output, input, root, unit] = given;
   if (operation == Operation::barrier) return {};
   if (!output.defined() || !input.defined()) return "needs defined tensors";
@@ -49,7 +49,7 @@ std::string fault_of(const TensorsOfCall& given, int world_size, c10::DeviceType
 
 void check_tensors(const TensorsOfCall& given, int world_size, c10::DeviceType device,
                    int global_rank) {
-  const std::string fault = fault_of(given, world_size, device);
+  const std::string fault = argument_error(given, world_size, device);
   if (fault.empty()) return;
   std::ostringstream out;
   out << "rank " << global_rank << ": " << to_string(given.operation) << ' ' << given.unit << ' '

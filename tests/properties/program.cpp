@@ -108,7 +108,7 @@ Program shrink(Program program) {
   const auto keep_if_faulty = [&](const std::function<void(Program&)>& change) {
     Program smaller = program;
     change(smaller);
-    if (text(smaller) == text(program) || fault_of(smaller).empty()) return false;
+    if (text(smaller) == text(program) || first_difference(smaller).empty()) return false;
     program = std::move(smaller);
     return true;
   };

@@ -35,7 +35,7 @@ std::string text(const Program& program);  // one line
 // Runs the program on its ranks, and in one process. Empty if every value that it reads, and the
 // parameters at its end, have the same bits; else what differs. An operation has to be refused if
 // it needs a gradient that is incomplete, and no other may be; the program then ends.
-std::string fault_of(const Program& program);
+std::string first_difference(const Program& program);
 
 // The program without every operation and option that its fault does not need.
 Program shrink(Program program);

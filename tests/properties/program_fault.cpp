@@ -326,7 +326,7 @@ void play(TestRank& rank, const Program& program, MakePlayer make) {
 
 }  // namespace
 
-std::string fault_of(const Program& program) {
+std::string first_difference(const Program& program) {
   RunOptions options{.backend = program.gloo && !program.cuda ? "gloo" : "auto", .record = false};
   if (program.cuda) options.device = c10::kCUDA, options.timeout = std::chrono::seconds(20);
   const RankRun expected = try_ranks(

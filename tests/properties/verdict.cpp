@@ -158,7 +158,7 @@ int ranks_of(const Case& c) {
 
 }  // namespace
 
-std::string fault_of(const Case& c) {
+std::string first_difference(const Case& c) {
   const TemporaryFolder folder;
   const auto trained = [&](const Case& one) {
     return try_ranks(ranks_of(one), [&](TestRank& rank) { train(rank, one, folder.path()); },
