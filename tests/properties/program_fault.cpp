@@ -1,5 +1,5 @@
 #include <cuda/gpu.h>
-#include <properties/players.h>
+#include <properties/models_under_test.h>
 #include <torch/nn/utils/convert_parameters.h>
 
 #include <library/one_process.h>
@@ -12,19 +12,19 @@
 namespace fsdp {
 namespace {
 
-using Players = std::vector<std::unique_ptr<Player>>;
+using Players = std::vector<std::unique_ptr<ModelUnderTest>>;
 
 // What the operations do, by their names in program.cpp.
 class Run {
  public:
-  Run(TestRank& rank, const Program& program, Players players)
+  Run(TestRank& rank, const RandomProgram& program, Players players)
       : rank_(rank), program_(program), players_(std::move(players)) {}
 
   // A refused operation is the last one.
   void play() {
     for (; at_ < program_.ops.size(); ++at_) {
       const Op& op = program_.ops[at_];
-      Player& player = *players_[static_cast<size_t>(op.model)];
+      ModelUnderTest& player = *players_[static_cast<size_t>(op.model)];
       const bool refused = player.incomplete() && needs_gradients(op.what);
       try {
         if (!refused) play(op, player);
@@ -54,14 +54,14 @@ class Run {
     return batch_part(part, program_.world, number, {3, 7})
         .to(program_.cuda ? at::kCUDA : at::kCPU);
   }
-  at::Tensor loss(Player& player, int part, int number, bool through_both = false) {
+  at::Tensor loss(ModelUnderTest& player, int part, int number, bool through_both = false) {
     const at::Tensor x = input(part, number);
     if (!through_both) return (*player.net)(x).square().mean();
     return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
   }
 
   // Losses whose backward pass runs other passes inside.
-  at::Tensor checkpointed_loss(Player& player, int part, const Op& op) const {
+  at::Tensor checkpointed_loss(ModelUnderTest& player, int part, const Op& op) const {
     Net& net = *player.net;
     // A checkpoint by hand has a backward only if its input needs a gradient.
     const at::Tensor x = input(part, op.number).clone().requires_grad_();
@@ -98,7 +98,7 @@ class Run {
   }
 
   // A hook of the loss's model asks the last model, which may be the same one, for a gradient.
-  at::Tensor guided_loss(Player& player, int part, const Op& op) const {
+  at::Tensor guided_loss(ModelUnderTest& player, int part, const Op& op) const {
     Net& guide = *players_.back()->net;
     const at::Tensor y = (*player.net)(input(part, op.number));
     y.register_hook([&guide, x = input(part, op.number + 1), op](const at::Tensor& gradient) {
@@ -119,7 +119,7 @@ class Run {
                   value.detach());
   }
 
-  void play(const Op& op, Player& player) {
+  void play(const Op& op, ModelUnderTest& player) {
     const auto has = [&](const char* part) { return op.what.find(part) != std::string::npos; };
     if (has("forward with") || has("evaluate") || has("throw in forward")) {
       play_forward(op, player);
@@ -134,7 +134,7 @@ class Run {
     }
   }
 
-  void play_forward(const Op& op, Player& player) {
+  void play_forward(const Op& op, ModelUnderTest& player) {
     auto& block = *player.net->blocks[op.number % 3];
     block.throws = op.what == "throw in forward";
     block.throws_in_hook = op.what == "throw in forward hook";
@@ -153,25 +153,25 @@ class Run {
 
   // Through `players`, of which the loss is made.
   using Loss = std::function<at::Tensor(int part)>;
-  void backward(const std::vector<Player*>& players, const Loss& loss, bool sync = true) {
-    for (Player* player : players)
+  void backward(const std::vector<ModelUnderTest*>& players, const Loss& loss, bool sync = true) {
+    for (ModelUnderTest* player : players)
       player->begin_backward(sync);
     players[0]->for_each_part([&](int part) {
-      for (Player* player : players)
+      for (ModelUnderTest* player : players)
         player->begin_part(part);
       loss(part).backward();
-      for (Player* player : players)
+      for (ModelUnderTest* player : players)
         player->end_part(part);
     });
-    for (Player* player : players)
+    for (ModelUnderTest* player : players)
       player->end_backward(sync);
   }
 
-  void play_backward(const Op& op, Player& player) {
+  void play_backward(const Op& op, ModelUnderTest& player) {
     const auto plain = [&](int part) { return loss(player, part, op.number); };
     const auto next = [&](int part) { return loss(player, part, op.number + 1); };
     if (op.what == "backward through both") {
-      std::vector<Player*> all;
+      std::vector<ModelUnderTest*> all;
       for (const auto& one : players_)
         all.push_back(one.get());
       backward(all, [&](int part) { return loss(player, part, op.number, all.size() > 1); });
@@ -195,7 +195,7 @@ class Run {
     } else if (op.what == "two forwards") {
       backward({&player}, [&](int part) { return plain(part) + next(part); });
     } else if (op.what.find("in a hook") != std::string::npos) {
-      std::vector<Player*> all{&player};
+      std::vector<ModelUnderTest*> all{&player};
       if (players_.back().get() != &player && op.what.find("a backward") != std::string::npos)
         all.push_back(players_.back().get());
       backward(all, [&](int part) { return guided_loss(player, part, op); });
@@ -209,7 +209,7 @@ class Run {
     }
   }
 
-  void play_gradient(const Op& op, Player& player) {
+  void play_gradient(const Op& op, ModelUnderTest& player) {
     if (op.what == "optimizer.zero_grad") {
       player.optimizer->zero_grad();
       player.dropped_gradients();
@@ -248,7 +248,7 @@ class Run {
     }
   }
 
-  void play_optimizer(const Op& op, Player& player) {
+  void play_optimizer(const Op& op, ModelUnderTest& player) {
     if (op.what == "step") {
       player.optimizer->step();
     } else if (op.what == "new rate") {
@@ -261,7 +261,7 @@ class Run {
     }
   }
 
-  void play_values(const Op& op, Player& player) {
+  void play_values(const Op& op, ModelUnderTest& player) {
     const at::NoGradGuard no_grad;
     auto& leaves = player.leaves;
     const auto one = static_cast<size_t>(op.number) % leaves.size();
@@ -288,7 +288,7 @@ class Run {
     }
   }
 
-  static void play_leaves(const Op& op, Player& player) {
+  static void play_leaves(const Op& op, ModelUnderTest& player) {
     for (size_t i = 0; i < player.leaves.size(); ++i) {
       at::Tensor& leaf = player.leaves[i];
       if (op.what == "halve data()") {
@@ -308,15 +308,16 @@ class Run {
   }
 
   TestRank& rank_;
-  const Program& program_;
+  const RandomProgram& program_;
   Players players_;
   std::map<int, bool> has_saved_optimizer_;
   size_t at_{};
 };
 
-using MakePlayer = std::unique_ptr<Player> (*)(TestRank& rank, const Program& program, int model);
+using MakePlayer = std::unique_ptr<ModelUnderTest> (*)(TestRank& rank, const RandomProgram& program,
+                                                       int model);
 
-void play(TestRank& rank, const Program& program, MakePlayer make) {
+void play(TestRank& rank, const RandomProgram& program, MakePlayer make) {
   if (program.cuda) gpu::use_gpu_of(rank.rank());
   Players players;
   for (int model = 0; model < program.models; ++model)
@@ -326,7 +327,7 @@ void play(TestRank& rank, const Program& program, MakePlayer make) {
 
 }  // namespace
 
-std::string first_difference(const Program& program) {
+std::string first_difference(const RandomProgram& program) {
   RunOptions options{.backend = program.gloo && !program.cuda ? "gloo" : "auto", .record = false};
   if (program.cuda) options.device = c10::kCUDA, options.timeout = std::chrono::seconds(20);
   const RankRun expected = try_ranks(

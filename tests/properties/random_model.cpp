@@ -96,7 +96,7 @@ struct Scale : torch::nn::Module {
 };
 
 struct RandomModel : Module {
-  explicit RandomModel(const Case& c) : specs(c.layers) {
+  explicit RandomModel(const RandomTraining& c) : specs(c.layers) {
     first = register_module("first", std::make_shared<Scale>(c.width));
     for (const Layer& layer : specs) {
       const std::string name = "layers" + std::to_string(layers.size());
@@ -127,7 +127,7 @@ struct RandomModel : Module {
 
 }  // namespace
 
-Workload workload_of(const Case& c) {
+Workload workload_of(const RandomTraining& c) {
   const auto build = [c] {
     torch::manual_seed(c.values);
     return std::make_shared<RandomModel>(c);

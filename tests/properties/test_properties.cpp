@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <properties/program.h>
+#include <properties/random_program.h>
 #include <properties/verdict.h>
 
 #include <cstdlib>
@@ -30,18 +30,18 @@ void for_each_seed(const char* what, uint64_t otherwise,
 
 TEST(Properties, hold) {
   for_each_seed("models", 80, [](uint64_t seed) {
-    const Case c = draw(seed);
+    const RandomTraining c = draw(seed);
     EXPECT_EQ(first_difference(c), "") << "seed " << seed << ": " << text(c);
   });
 }
 
 TEST(Programs, are_right_or_refused) {
   for_each_seed("programs", 200, [](uint64_t seed) {
-    const Program program = draw_program(seed);
+    const RandomProgram program = draw_program(seed);
     if (first_difference(program).empty()) return;
     std::cout << "looking for the shortest program that fails as that of seed " << seed
               << std::endl;  // NOLINT: shown at once
-    const Program shortest = shrink(program);
+    const RandomProgram shortest = shrink(program);
     ADD_FAILURE() << "seed " << seed << ": " << text(shortest) << "\n"
                   << first_difference(shortest);
   });

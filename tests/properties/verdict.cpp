@@ -21,15 +21,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::unique_ptr<Strategy> make(const TrainConfig& config, const Case& c, TestRank& rank) {
+std::unique_ptr<Strategy> make(const TrainConfig& config, const RandomTraining& c, TestRank& rank) {
   auto strategy = strategy_of(rank, config, workload_of(c));
   strategy->set_loss_scale(c.loss_scale);
   return strategy;
 }
 
 // Saves the state in `folder`, and puts a new model with this state in the place of `strategy`.
-void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config, const Case& c,
-                    TestRank& rank, const std::string& folder) {
+void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config,
+                    const RandomTraining& c, TestRank& rank, const std::string& folder) {
   Communicator& comm = *rank.communicator();
   save_checkpoint(folder, CheckpointFormat::sharded, c.saved, {}, strategy->state(), comm);
   strategy.reset();
@@ -69,12 +69,12 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
 }
 
 // Whether no step that is measured is prefetched: each is its model's first.
-bool knows_no_order(const Case& c) {
+bool knows_no_order(const RandomTraining& c) {
   return c.config.training.steps == 1 || (c.config.training.steps == 2 && c.saved == 1);
 }
 
 // `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
-void train(TestRank& rank, const Case& c, const std::string& folder) {
+void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
   TrainConfig config = c.config;
   if (c.offloads) config.memory.offload_dir = folder;
   if (!c.offloads) config.memory.pinned = 0;
@@ -135,7 +135,7 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 }
 
 // What one process computes, without the options that change no bit.
-Case in_one_process(Case c) {
+RandomTraining in_one_process(RandomTraining c) {
   TrainConfig& config = c.config;
   const auto [shards, replicas, turns, turns_first] = config.arrangement();
   const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
@@ -152,15 +152,15 @@ Case in_one_process(Case c) {
   return c;
 }
 
-int ranks_of(const Case& c) {
+int ranks_of(const RandomTraining& c) {
   return c.config.ranks.mode == Mode::single ? 1 : c.config.ranks.world;
 }
 
 }  // namespace
 
-std::string first_difference(const Case& c) {
+std::string first_difference(const RandomTraining& c) {
   const TemporaryFolder folder;
-  const auto trained = [&](const Case& one) {
+  const auto trained = [&](const RandomTraining& one) {
     return try_ranks(ranks_of(one), [&](TestRank& rank) { train(rank, one, folder.path()); },
                      {.backend = one.config.ranks.comm.backend, .record = false});
   };

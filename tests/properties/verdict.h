@@ -1,6 +1,6 @@
 #pragma once
 
-#include <properties/case.h>
+#include <properties/random_training.h>
 
 #include <string>
 
@@ -9,6 +9,6 @@ namespace fsdp {
 // Trains the case on its ranks, and in one process that plays them and checkpoints nothing. Returns
 // the first difference: in a loss, a norm, the parameters or the state after a step, the bytes of a
 // collective or the live bytes of a class. Empty: there is none.
-std::string first_difference(const Case& c);
+std::string first_difference(const RandomTraining& c);
 
 }  // namespace fsdp

@@ -27,7 +27,7 @@ struct Layer {
 };
 
 // What is trained, and how.
-struct Case {
+struct RandomTraining {
   uint64_t values{1};  // seed of parameters and inputs
   std::vector<Layer> layers{};
   int width{1};
@@ -42,11 +42,11 @@ struct Case {
 };
 
 // The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.
-Case draw(uint64_t seed);
+RandomTraining draw(uint64_t seed);
 
-std::string text(const Case& c);  // JSON in one line
+std::string text(const RandomTraining& c);  // JSON in one line
 
 // Whether every part of a step calls the same modules. Then bytes and traffic can be predicted.
-bool has_one_path(const Case& c);
+bool has_one_path(const RandomTraining& c);
 
 }  // namespace fsdp

@@ -7,9 +7,9 @@
 namespace fsdp {
 
 // A generator that gives the same numbers with every standard library.
-class Dice {
+class Rng {
  public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
+  explicit Rng(uint64_t seed) : engine_(seed) {}
   int below(int count) { return static_cast<int>(engine_() % static_cast<uint64_t>(count)); }
   bool one_in(int count) { return below(count) == 0; }
   template <class T>

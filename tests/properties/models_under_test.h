@@ -1,6 +1,6 @@
 #pragma once
 
-#include <properties/program.h>
+#include <properties/random_program.h>
 #include <state_dict.h>
 #include <testing/multi_rank.h>
 #include <torch/optim/optimizer.h>
@@ -33,15 +33,15 @@ struct Net : RowOf<ThrowingBlock> {
 };
 
 // One model of a program, where it runs: on a rank, or in one process that plays all ranks.
-class Player {
+class ModelUnderTest {
  public:
-  Player(const Program& program, int seed) : adam_(program.adam) {
+  ModelUnderTest(const RandomProgram& program, int seed) : adam_(program.adam) {
     torch::manual_seed(static_cast<uint64_t>(seed) + 1);
     net = std::make_shared<Net>();
     net->to(program.cuda ? at::kCUDA : at::kCPU);
   }
-  virtual ~Player() = default;
-  Player(const Player&) = delete;
+  virtual ~ModelUnderTest() = default;
+  ModelUnderTest(const ModelUnderTest&) = delete;
 
   virtual void for_each_part(const std::function<void(int part)>& body) = 0;
   // Around a backward: of all parts that this process has, and of one.
@@ -74,7 +74,9 @@ class Player {
 
 // The model of this number, sharded or replicated over the ranks, and that of one process. Both
 // have the values of one seed.
-std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model);
-std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model);
+std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
+                                               int model);
+std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,
+                                                      int model);
 
 }  // namespace fsdp

@@ -1,5 +1,5 @@
 #include <clip_over_ranks.h>
-#include <properties/players.h>
+#include <properties/models_under_test.h>
 #include <torch/serialize.h>
 
 #include <library/one_process.h>
@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-void Player::make_optimizer() {
+void ModelUnderTest::make_optimizer() {
   if (adam_) {
     optimizer = std::make_unique<torch::optim::Adam>(leaves, torch::optim::AdamOptions(0.01));
   } else {
@@ -26,16 +26,17 @@ void summon(DistributedDataParallel<Net>&, const std::function<void()>& body) {
   body();
 }
 
-std::shared_ptr<Communicator> communicator_of(TestRank& rank, const Program& program, int model) {
+std::shared_ptr<Communicator> communicator_of(TestRank& rank, const RandomProgram& program,
+                                              int model) {
   if (program.shards > 0) return rank.hybrid(program.shards);
   return program.apart && model > 0 ? rank.another_communicator() : rank.communicator();
 }
 
 template <class Model, class Options>
-class OnRank : public Player {
+class OnRank : public ModelUnderTest {
  public:
-  OnRank(TestRank& rank, const Program& program, int model, const Options& options)
-      : Player(program, model),
+  OnRank(TestRank& rank, const RandomProgram& program, int model, const Options& options)
+      : ModelUnderTest(program, model),
         rank_(rank),
         model_(*net, communicator_of(rank, program, model), options) {
     leaves = model_.parameters();
@@ -64,10 +65,10 @@ class OnRank : public Player {
   StateDict of_optimizer_;
 };
 
-class InOneProcess : public Player {
+class InOneProcess : public ModelUnderTest {
  public:
-  InOneProcess(TestRank& rank, const Program& program, int seed)
-      : Player(program, seed), rank_(rank), parts_(program.world) {
+  InOneProcess(TestRank& rank, const RandomProgram& program, int seed)
+      : ModelUnderTest(program, seed), rank_(rank), parts_(program.world) {
     leaves = net->parameters();
     make_optimizer();
     dropped_gradients();
@@ -157,7 +158,8 @@ class InOneProcess : public Player {
 
 }  // namespace
 
-std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, int model) {
+std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
+                                               int model) {
   if (program.ddp)
     return std::make_unique<OnRank<DistributedDataParallel<Net>, DistributedDataParallelOptions>>(
         rank, program, model, DistributedDataParallelOptions{.bucket_cap_mb = program.cap});
@@ -169,7 +171,8 @@ std::unique_ptr<Player> player_on_rank(TestRank& rank, const Program& program, i
       rank, program, model, options);
 }
 
-std::unique_ptr<Player> player_in_one_process(TestRank& rank, const Program& program, int model) {
+std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,
+                                                      int model) {
   return std::make_unique<InOneProcess>(rank, program, model);
 }
 

@@ -1,5 +1,5 @@
-#include <properties/dice.h>
-#include <properties/program.h>
+#include <properties/random_program.h>
+#include <properties/rng.h>
 
 #include <functional>
 #include <utility>
@@ -63,31 +63,31 @@ const std::vector<std::string> kOps{"backward",
 
 }  // namespace
 
-Program draw_program(uint64_t seed) {
-  Dice dice(seed);
-  Program program;
-  program.world = dice.one_of<int>({1, 2, 2, 3, 4});
-  if (program.world == 4) program.shards = dice.one_of<int>({0, 0, 1, 2});
-  program.reshard_after_forward = !dice.one_in(3);
-  program.limit = dice.one_of<int>({1, 2, 2, 5});
-  program.adam = dice.one_in(2);
-  program.models = dice.one_in(4) ? 2 : 1;
-  program.ddp = dice.one_in(3);
-  for (int left = 3 + dice.below(15); left > 0; --left) {
-    Op op{dice.one_of(kOps)};
-    op.model = dice.below(program.models);
-    op.number = dice.below(8);
+RandomProgram draw_program(uint64_t seed) {
+  Rng rng(seed);
+  RandomProgram program;
+  program.world = rng.one_of<int>({1, 2, 2, 3, 4});
+  if (program.world == 4) program.shards = rng.one_of<int>({0, 0, 1, 2});
+  program.reshard_after_forward = !rng.one_in(3);
+  program.limit = rng.one_of<int>({1, 2, 2, 5});
+  program.adam = rng.one_in(2);
+  program.models = rng.one_in(4) ? 2 : 1;
+  program.ddp = rng.one_in(3);
+  for (int left = 3 + rng.below(15); left > 0; --left) {
+    Op op{rng.one_of(kOps)};
+    op.model = rng.below(program.models);
+    op.number = rng.below(8);
     // DDP refuses it: it may have reduced the gradient of the plain call.
     if (program.ddp && op.what == kPlainlyToo) op.what = "backward of blocks checkpointed by hand";
     program.ops.push_back(op);
   }
-  program.apart = program.models > 1 && program.shards == 0 && dice.one_in(2);
-  program.gloo = dice.one_in(4);
-  program.cap = dice.one_of<double>({0, 0.0005, 25});
+  program.apart = program.models > 1 && program.shards == 0 && rng.one_in(2);
+  program.gloo = rng.one_in(4);
+  program.cap = rng.one_of<double>({0, 0.0005, 25});
   return program;
 }
 
-std::string text(const Program& program) {
+std::string text(const RandomProgram& program) {
   std::string line = "W = " + std::to_string(program.world);
   if (program.cuda) line += " on CUDA";
   if (program.gloo) line += " over gloo";
@@ -104,9 +104,9 @@ std::string text(const Program& program) {
   return line;
 }
 
-Program shrink(Program program) {
-  const auto keep_if_faulty = [&](const std::function<void(Program&)>& change) {
-    Program smaller = program;
+RandomProgram shrink(RandomProgram program) {
+  const auto keep_if_faulty = [&](const std::function<void(RandomProgram&)>& change) {
+    RandomProgram smaller = program;
     change(smaller);
     if (text(smaller) == text(program) || first_difference(smaller).empty()) return false;
     program = std::move(smaller);
@@ -117,18 +117,19 @@ Program shrink(Program program) {
     changed = false;
     for (size_t i = program.ops.size(); i-- > 0;)
       changed |= keep_if_faulty(
-          [i](Program& p) { p.ops.erase(p.ops.begin() + static_cast<std::ptrdiff_t>(i)); });
-    changed |= keep_if_faulty([](Program& p) { p.shards = 0; });
-    changed |= keep_if_faulty([](Program& p) { p.shards = 0, p.world = 1; });
-    changed |= program.world > 2 && keep_if_faulty([](Program& p) { p.shards = 0, p.world = 2; });
-    changed |= keep_if_faulty([](Program& p) { p.reshard_after_forward = true; });
-    changed |= keep_if_faulty([](Program& p) { p.limit = 1; });
-    changed |= keep_if_faulty([](Program& p) { p.adam = false; });
-    changed |= keep_if_faulty([](Program& p) { p.ddp = false; });
-    changed |= keep_if_faulty([](Program& p) { p.cap = 0; });
-    changed |= keep_if_faulty([](Program& p) { p.gloo = false; });
-    changed |= keep_if_faulty([](Program& p) { p.apart = false; });
-    changed |= keep_if_faulty([](Program& p) {
+          [i](RandomProgram& p) { p.ops.erase(p.ops.begin() + static_cast<std::ptrdiff_t>(i)); });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.shards = 0; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.shards = 0, p.world = 1; });
+    changed |=
+        program.world > 2 && keep_if_faulty([](RandomProgram& p) { p.shards = 0, p.world = 2; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.reshard_after_forward = true; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.limit = 1; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.adam = false; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.ddp = false; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.cap = 0; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.gloo = false; });
+    changed |= keep_if_faulty([](RandomProgram& p) { p.apart = false; });
+    changed |= keep_if_faulty([](RandomProgram& p) {
       p.models = 1;
       for (Op& op : p.ops)
         op.model = 0;

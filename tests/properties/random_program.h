@@ -14,7 +14,7 @@ struct Op {
 };
 
 // A user's program over one or two sharded models. Every field's default is the simplest value.
-struct Program {
+struct RandomProgram {
   int world{1};
   bool cuda{};   // on the GPU of each rank; else on the CPU
   bool ddp{};    // DistributedDataParallel; else FullyShardedDataParallel
@@ -29,15 +29,15 @@ struct Program {
   std::vector<Op> ops{};
 };
 
-Program draw_program(uint64_t seed);
-std::string text(const Program& program);  // one line
+RandomProgram draw_program(uint64_t seed);
+std::string text(const RandomProgram& program);  // one line
 
 // Runs the program on its ranks, and in one process. Empty if every value that it reads, and the
 // parameters at its end, have the same bits; else what differs. An operation has to be refused if
 // it needs a gradient that is incomplete, and no other may be; the program then ends.
-std::string first_difference(const Program& program);
+std::string first_difference(const RandomProgram& program);
 
 // The program without every operation and option that its fault does not need.
-Program shrink(Program program);
+RandomProgram shrink(RandomProgram program);
 
 }  // namespace fsdp
