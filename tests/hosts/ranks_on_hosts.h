@@ -26,9 +26,9 @@ inline constexpr auto kLimit = 3s;   // of every wait for another rank
 inline constexpr auto kToEnd = 20s;  // after that: 3 s, and more where the machine is busy
 
 // A file in memory that processes of all hosts append to.
-class Said {
+class CapturedStderr {
  public:
-  Said() { fcntl(file(), F_SETFL, O_APPEND); }
+  CapturedStderr() { fcntl(file(), F_SETFL, O_APPEND); }
   int file() const { return file_.descriptor; }
   void clear() { ASSERT_EQ(ftruncate(file(), 0), 0); }
   std::string text() const { return content_of(file_, "what was said"); }
@@ -95,7 +95,7 @@ class RanksOnHosts : public testing::Test {
       EXPECT_CONTAINS(said_.text(), word);
   }
 
-  Said said_;
+  CapturedStderr said_;
   std::vector<pid_t> pids_;
 };
 

@@ -27,7 +27,7 @@ class Host : public testing::Test {
   }
   void TearDown() override { alarm(0); }
 };
-using Wire = Host;
+using NetworkEmulator = Host;
 
 // A socket with a port of its own; returns the port, too.
 std::pair<int, uint16_t> listen_anywhere() {
@@ -95,7 +95,7 @@ Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   return {accepts, hosts.start(1, [&] { return second(connect_to("host-a", port[0])) ? 0 : 1; })};
 }
 
-TEST_F(Wire, delays_each_way_and_delivers_a_stream_whole_though_it_loses_packets) {
+TEST_F(NetworkEmulator, delays_each_way_and_delivers_a_stream_whole_though_it_loses_packets) {
   std::string text;
   for (int i = 0; text.size() < 8 << 20; ++i)
     text += std::to_string(i);
