@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Grades the submissions of ordinary.toml and of exploits.toml as those of students are.
+"""Grades the submissions of honest_submissions.toml and of exploits.toml as those of students are.
 
 An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no
 process and no file behind, and gets the reason; it is graded again without the look at the compiled

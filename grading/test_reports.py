@@ -23,7 +23,7 @@ from grader.grade import Grade, most_extension_points, most_points
 from grader.progress import Progress
 from grader.run import Result
 import schema
-from invented import result_of, scored, whole_grade
+from fake_results import result_of, scored, whole_grade
 
 
 class Reports(unittest.TestCase):

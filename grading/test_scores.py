@@ -11,7 +11,7 @@ from grader import compiling, course, programs, report, run, score, submission, 
 from grader import grade as grading
 from grader.grade import Grade
 from grader.run import Result
-from invented import result_of, scored
+from fake_results import result_of, scored
 
 
 class Scores(unittest.TestCase):
