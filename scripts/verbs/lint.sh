@@ -55,7 +55,7 @@ check "format" "$root/scripts/format.sh" --check
 counted "$root/scripts/rules.sh" "$totals"
 counted "$root/scripts/tidy.sh" "$totals" $all
 check "what a GPU will run, on the CPU" env OUT="$work" "$root/scripts/gpu.sh" --dry
-counted "$root/scripts/outside.sh" "$totals" $all
+counted "$root/scripts/test_install.sh" "$totals" $all
 for name in faults submissions course/samples; do counted bank "$name"; done
 counted fresh_clone
 if [[ $all ]]; then build_cuda; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the library, moves it, and builds examples/outside with it as a project elsewhere, where
+# Installs the library, moves it, and builds examples/find_package with it as a project elsewhere, where
 # a warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
 # torchrun if ./fsdp setup --peers has installed that. Then a project of one file takes the library
 # in each of CMake's ways, with g++ and clang, Debug and Release. The two ways that compile the
@@ -19,7 +19,7 @@ ranks=4
 builds_elsewhere() {
   "$root/fsdp" install "$work/prefix" &&
     mv "$work/prefix" "$work/the prefix" &&
-    cp -r "$root/examples/outside" "$work/project" &&
+    cp -r "$root/examples/find_package" "$work/project" &&
     cmake -G Ninja -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/the prefix" \
       -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON &&
     cmake --build "$work/build" --parallel "$(jobs_of_build)"
@@ -190,7 +190,7 @@ fi
 # Whether to compile the library with this compiler and type.
 wants_to_compile() {
   [[ $all ]] || { [[ "$1 $2" == "g++ Debug" ]] &&
-    changed_since_base | grep -qE '^(CMake|cmake/|examples/|scripts/outside.sh$)'; }
+    changed_since_base | grep -qE '^(CMake|cmake/|examples/|scripts/test_install.sh$)'; }
 }
 
 for compiler in g++ clang++; do
