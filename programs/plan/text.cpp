@@ -78,7 +78,7 @@ std::string bytes_text(int64_t bytes) {
 std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine) {
   const char* phase =
       plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
-  const Arrangement arrangement = config.arrangement();
+  const BatchPartition arrangement = config.batch_partition();
   const bool replicas = config.ranks.mode == Mode::fsdp && arrangement.replicas > 1;
   return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
          counted(config.ranks.world, "rank") +

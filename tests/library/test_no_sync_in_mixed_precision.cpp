@@ -89,18 +89,18 @@ Expected expected_gradients(const MixedPrecisionPolicy& policy, at::ScalarType s
   return expected;
 }
 
-struct Arrangement {
+struct BatchPartition {
   std::string name;
   bool checkpointed{}, reshards{true}, leaves_before{true};
 };
-const std::vector<Arrangement> kArrangements{{"as it is"},
-                                             {"checkpointed", true},
-                                             {"stays unsharded", false, false},
-                                             {"leaves after the passes", false, true, false}};
+const std::vector<BatchPartition> kArrangements{{"as it is"},
+                                                {"checkpointed", true},
+                                                {"stays unsharded", false, false},
+                                                {"leaves after the passes", false, true, false}};
 
 void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
                       const MixedPrecisionPolicy& policy, int passes,
-                      const Arrangement& arrangement) {
+                      const BatchPartition& arrangement) {
   const auto net = mixed_net();
   if (arrangement.checkpointed)
     for (const auto& part : {net->twice, net->spare})
@@ -135,7 +135,7 @@ MULTI_RANK_SUITE(NoSyncInMixedPrecision);
 MULTI_RANK_TEST(NoSyncInMixedPrecision, passes_are_added_in_the_wider_dtype_in_each_strategy) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const MixedPrecisionPolicy& policy : policies())
-      for (const Arrangement& arrangement : kArrangements)
+      for (const BatchPartition& arrangement : kArrangements)
         expect_gradients(rank, comm, policy, 3, arrangement);
   });
 }

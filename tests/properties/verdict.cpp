@@ -137,7 +137,7 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 // What one process computes, without the options that change no bit.
 RandomTraining in_one_process(RandomTraining c) {
   TrainConfig& config = c.config;
-  const auto [shards, replicas, turns, turns_first] = config.arrangement();
+  const auto [shards, replicas, turns, turns_first] = config.batch_partition();
   const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
   if (c.with_one_rank && doubles(shards) && doubles(turns_first ? turns : replicas)) {
     config.ranks.world = 1;

@@ -126,9 +126,10 @@ TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
 }
 
 TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_last) {
-  EXPECT_FALSE(parse({"--world", "2", "--parts", "4"}).arrangement().turns_first);
-  EXPECT_TRUE(
-      parse({"--world", "2", "--parts", "4", "--accumulate", "last"}).arrangement().turns_first);
+  EXPECT_FALSE(parse({"--world", "2", "--parts", "4"}).batch_partition().turns_first);
+  EXPECT_TRUE(parse({"--world", "2", "--parts", "4", "--accumulate", "last"})
+                  .batch_partition()
+                  .turns_first);
   EXPECT_EQ(notes({"--mode", "fsdp", "--world", "2", "--accumulate", "last"}),
             "fsdp train: --accumulate has no effect with one part for each rank (--parts)\n");
 }

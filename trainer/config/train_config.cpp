@@ -45,7 +45,7 @@ const char* TrainConfig::sharding_strategy() const {
   return shards() == 1 ? "no" : "hybrid";
 }
 
-Arrangement TrainConfig::arrangement() const {
+BatchPartition TrainConfig::batch_partition() const {
   const int turns = training.parts == 0 ? 1 : training.parts / ranks.world;
   return {shards(), ranks.world / shards(), turns, training.accumulate == Accumulate::last};
 }

@@ -2,7 +2,7 @@
 
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <config/words.h>
 #include <optim/loss_scaler.h>
 #include <optim/mixed_precision.h>
@@ -145,7 +145,7 @@ struct TrainConfig {
   // they were shards.
   int shards() const;
   const char* sharding_strategy() const;  // of fsdp: full, grad_op, no or hybrid
-  Arrangement arrangement() const;
+  BatchPartition batch_partition() const;
   bool on_cuda() const { return ranks.comm.device == c10::kCUDA; }
 };
 

@@ -49,7 +49,7 @@ void check_lost_host_option(const TrainConfig& config) {
     throw UsageError(option + "takes a step back, which --step-in-backward on has begun to make");
   const auto kept = with_ranks(config, config.ranks.world);
   if (kept && kept->training.accumulate == config.training.accumulate) return;
-  const Arrangement parts = config.arrangement();
+  const BatchPartition parts = config.batch_partition();
   const Accumulate other = parts.turns_first ? Accumulate::each : Accumulate::last;
   TrainConfig accumulating = config;
   accumulating.training.accumulate = other;

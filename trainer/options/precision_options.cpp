@@ -47,7 +47,7 @@ void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrec
   MixedPrecisionPolicy& precision = config.precision.policy;
   const auto& [loss_scale, growth_interval] = given;
   if (app.count("--reduce-dtype") == 0) precision.reduce_dtype = precision.param_dtype;
-  if (precision != MixedPrecisionPolicy{} && config.arrangement().turns > 1 &&
+  if (precision != MixedPrecisionPolicy{} && config.batch_partition().turns > 1 &&
       config.training.accumulate == Accumulate::last) {
     throw UsageError(
         "--accumulate last: is not made for mixed precision; give --accumulate each, or "

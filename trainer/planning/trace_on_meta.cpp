@@ -93,7 +93,7 @@ class MetaTrace {
     ModelTraces traces;
     traces.has_activations = true;
     traces.begins = trace();
-    const Arrangement arrangement = config_.arrangement();
+    const BatchPartition arrangement = config_.batch_partition();
     adds_ = config_.ranks.mode == Mode::fsdp ? arrangement.turns_first && arrangement.turns > 1
                                              : config_.precision.policy.reduce_dtype != at::kFloat;
     if (adds_) traces.adds = trace();
@@ -165,7 +165,7 @@ class MetaTrace {
   }
 
   at::Tensor loss() {
-    return workload_.loss(*model_, /*part=*/0, config_.arrangement().parts(), /*step=*/0);
+    return workload_.loss(*model_, /*part=*/0, config_.batch_partition().parts(), /*step=*/0);
   }
 
   // The first of two calls makes the batch of the step, if the workload keeps it.

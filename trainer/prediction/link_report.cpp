@@ -93,7 +93,7 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
                                     const std::vector<Event>& events) {
   if (!config.ranks.comm.link || config.ranks.mode != Mode::fsdp) return std::nullopt;
   const Link& link = *config.ranks.comm.link;
-  const int turns = config.arrangement().turns;
+  const int turns = config.batch_partition().turns;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;

@@ -1,4 +1,4 @@
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <optim/gradient_buckets.h>
 #include <prediction/scheduled_step.h>
 
@@ -134,7 +134,7 @@ class ShardedStep : public ScheduledStep {
   }
   void post_backward(size_t unit) {
     reshard(unit);
-    if (arrangement_.turns_first) return widen_gradients(unit);
+    if (partition_.turns_first) return widen_gradients(unit);
     reduce(unit);
     units_[unit].reduced = true;
   }
@@ -153,7 +153,7 @@ class ShardedStep : public ScheduledStep {
   }
 
   Sum sum() const override {
-    if (!arrangement_.turns_first) return {MemoryClass::sharded_gradients, trainable_bytes_};
+    if (!partition_.turns_first) return {MemoryClass::sharded_gradients, trainable_bytes_};
     int64_t bytes = 0;
     for (const Unit& unit : units_)
       bytes += unit.unsharded_gradients;
@@ -170,7 +170,7 @@ class ShardedStep : public ScheduledStep {
   // unit is added to that of all; the largest magnitude is found through four fp32 numbers and
   // one more of each kind.
   void clip() override {
-    const int ranks = arrangement_.shards;
+    const int ranks = partition_.shards;
     constexpr int64_t kSum = kDigits * kScalar;
     activations(kSum);
     if (config_.optimizer.norm_type == 2) {
@@ -235,7 +235,7 @@ class ShardedStep : public ScheduledStep {
     if (!reduction_) return;
     const auto [unit, issued] = *reduction_;
     wait(issued);
-    if (arrangement_.replicas > 1) wait(sum_over_replicas(unit));
+    if (partition_.replicas > 1) wait(sum_over_replicas(unit));
     allocate(MemoryClass::gradients, -reduced_bytes(unit), unit);
     allocate_temporarily(kNumber);
     if (units_[unit].has_gradient)
@@ -246,13 +246,13 @@ class ShardedStep : public ScheduledStep {
 
   size_t issue(Operation operation, size_t unit, int64_t element_bytes) {
     const int64_t numel = layout_.units[unit].padded_numel;
-    return add(Schedule::Issue{operation, numel, element_bytes, arrangement_.shards, 1, shard_,
+    return add(Schedule::Issue{operation, numel, element_bytes, partition_.shards, 1, shard_,
                                /*in_arena=*/true, unit});
   }
   size_t sum_over_replicas(size_t unit) {
-    const int64_t numel = layout_.units[unit].padded_numel / arrangement_.shards;
-    return add(Schedule::Issue{Operation::all_reduce, numel, kElement, arrangement_.replicas,
-                               arrangement_.shards, rank_ / arrangement_.shards,
+    const int64_t numel = layout_.units[unit].padded_numel / partition_.shards;
+    return add(Schedule::Issue{Operation::all_reduce, numel, kElement, partition_.replicas,
+                               partition_.shards, rank_ / partition_.shards,
                                /*in_arena=*/true, unit});
   }
 
@@ -329,7 +329,7 @@ class ReplicaStep : public ScheduledStep {
     buckets_ = gradient_buckets(trainable_, kDdpBuckets);
   }
   int parts_of_a_rank() const override {
-    return config_.ranks.mode == Mode::ddp ? arrangement_.turns : arrangement_.parts();
+    return config_.ranks.mode == Mode::ddp ? partition_.turns : partition_.parts();
   }
   // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
   // to reduce them before, unless that is done once, after the last part.
@@ -352,13 +352,13 @@ class ReplicaStep : public ScheduledStep {
     return {MemoryClass::gradients,
             kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{})};
   }
-  const Arrangement& order() const override {
-    return config_.ranks.mode == Mode::ddp ? turns_ : arrangement_;
+  const BatchPartition& order() const override {
+    return config_.ranks.mode == Mode::ddp ? turns_ : partition_;
   }
   bool starts_new_partial_sum() const override {
     return reduces_each() ? part_ > 0 : ScheduledStep::starts_new_partial_sum();
   }
-  bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !arrangement_.turns_first; }
+  bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !partition_.turns_first; }
   void reduce_last() override {
     reductions_.clear();
     if (config_.ranks.mode == Mode::ddp) reduce_buckets();
@@ -366,7 +366,7 @@ class ReplicaStep : public ScheduledStep {
   void reduce_next_bucket() {
     const int64_t numel = buckets_.numels[reductions_.size()];
     reductions_.push_back(add(Schedule::Issue{Operation::all_reduce, numel, kElement,
-                                              arrangement_.ranks(), 1, rank_, /*in_arena=*/true}));
+                                              partition_.ranks(), 1, rank_, /*in_arena=*/true}));
   }
   void reduce_buckets() {
     while (reductions_.size() < buckets_.numels.size())

@@ -51,14 +51,13 @@ class ScheduledStep {
         play(event);
       free_added_sums();
     }
-    const bool one_sum = config_.ranks.mode == Mode::single || arrangement_.turns_first;
+    const bool one_sum = config_.ranks.mode == Mode::single || partition_.turns_first;
     const int64_t sums = one_sum ? 1 : parts;
-    if (training_ && arrangement_.turns_first) reduce_last();
+    if (training_ && partition_.turns_first) reduce_last();
     if (training_) allocate_temporarily(kNumber);  // of parts, by which gradients are divided
     activations(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
     call_on_scalars(Operation::all_reduce, sums,
-                    config_.ranks.mode == Mode::single ? 1 : arrangement_.ranks(), rank_,
-                    "metrics");
+                    config_.ranks.mode == Mode::single ? 1 : partition_.ranks(), rank_, "metrics");
     if (training_) {
       enter(Phase::optimizer);
       if (config_.optimizer.clip || config_.precision.loss_scaler) clip();
@@ -69,14 +68,14 @@ class ScheduledStep {
 
  protected:
   virtual void hold() = 0;  // allocates what is alive all the time
-  virtual int parts_of_a_rank() const { return arrangement_.turns; }
+  virtual int parts_of_a_rank() const { return partition_.turns; }
   // What a rank adds the gradients of its parts to, as a tree of this order.
   struct Sum {
     MemoryClass cls;
     int64_t bytes;
   };
   virtual Sum sum() const = 0;
-  virtual const Arrangement& order() const { return turns_; }
+  virtual const BatchPartition& order() const { return turns_; }
   // Whether part_ begins another sum than that of the parts before, which has to wait for it.
   virtual bool starts_new_partial_sum() const {
     return part_ > 0 && order().partial_sums(part_ + 1) > order().partial_sums(part_);
@@ -144,9 +143,9 @@ class ScheduledStep {
   const bool first_;
   const ModelTraces& traces_;
   const bool training_{config_.training.steps > 0};
-  const Arrangement arrangement_{config_.arrangement()};
-  const Arrangement turns_{.turns = arrangement_.turns};  // of one rank
-  int part_{};                                            // of those of this rank
+  const BatchPartition partition_{config_.batch_partition()};
+  const BatchPartition turns_{.turns = partition_.turns};  // of one rank
+  int part_{};                                             // of those of this rank
   Schedule schedule_;
 
  private:

@@ -10,18 +10,18 @@
 namespace fsdp {
 namespace {
 
-std::vector<int> parts_of(const Arrangement& arrangement, std::optional<int> rank) {
-  std::vector<int> parts(static_cast<size_t>(rank ? arrangement.turns : arrangement.parts()));
+std::vector<int> parts_of(const BatchPartition& partition, std::optional<int> rank) {
+  std::vector<int> parts(static_cast<size_t>(rank ? partition.turns : partition.parts()));
   std::iota(parts.begin(), parts.end(), 0);
   if (rank)
     for (int& part : parts)
-      part = arrangement.part(*rank, part);
+      part = partition.part(*rank, part);
   return parts;
 }
 
 // Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
-at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangement& arrangement) {
-  TreeSum sum(arrangement);
+at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
+  TreeSum sum(partition);
   std::vector<at::Tensor> running;
   for (const at::Tensor& loss : losses) {
     if (!running.empty()) sum.push_partial_sum(running);
@@ -34,14 +34,14 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const Arrangemen
 
 PartsStrategy::PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank)
     : workload_(std::move(workload)),
-      arrangement_(config.arrangement()),
-      parts_(parts_of(arrangement_, rank)),
+      partition_(config.batch_partition()),
+      parts_(parts_of(partition_, rank)),
       plays_all_ranks_(!rank),
       offload_dir_(config.memory.offload_dir) {}
 
 at::Tensor PartsStrategy::forward_backward(int64_t step) {
   begin();
-  TreeSum sums(plays_all_ranks_ ? arrangement_ : Arrangement{.turns = arrangement_.turns});
+  TreeSum sums(plays_all_ranks_ ? partition_ : BatchPartition{.turns = partition_.turns});
   std::vector<at::Tensor> losses;
   for (const int part : parts_) {
     const bool begins = losses.empty() || adds_apart() || sums.starts_new_partial_sum();
@@ -52,7 +52,7 @@ at::Tensor PartsStrategy::forward_backward(int64_t step) {
     }
     live_bytes::enter(Phase::forward);
     begin_forward();
-    losses.push_back(workload_.loss(*model_, part, arrangement_.parts(), step));
+    losses.push_back(workload_.loss(*model_, part, partition_.parts(), step));
     live_bytes::enter(Phase::backward);
     compute_gradients(losses.back(), begins);
     losses.back() = losses.back().detach();
@@ -67,18 +67,18 @@ at::Tensor PartsStrategy::evaluate(const PartValue& value) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
   for (const int part : parts_)
-    values.push_back(value(*model_, part, arrangement_.parts()));
+    values.push_back(value(*model_, part, partition_.parts()));
   return sum_of(values);
 }
 
 at::Tensor PartsStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
   if (plays_all_ranks_) {  // losses are no gradients: they are added over all ranks at once
-    Arrangement all = arrangement_;
+    BatchPartition all = partition_;
     all.shards = all.ranks();
     all.replicas = 1;
     return sum_of_losses(losses, all);
   }
-  if (arrangement_.turns_first) return sum_of_losses(losses, {.turns = arrangement_.turns});
+  if (partition_.turns_first) return sum_of_losses(losses, {.turns = partition_.turns});
   return at::stack(losses).detach().to(at::kDouble);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 
@@ -37,7 +37,7 @@ class PartsStrategy : public Strategy {
   virtual std::vector<StateRange> ranges() = 0;  // of state()
 
   Workload workload_;
-  Arrangement arrangement_;
+  BatchPartition partition_;
   std::vector<int> parts_;  // of this process, in the order of its turns
   int64_t loss_scale_{1};
   std::shared_ptr<Module> model_;

@@ -1,4 +1,4 @@
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <memory/live_bytes.h>
 #include <nn/gradient_hook.h>
 #include <optim/clip_grad_norm.h>
@@ -187,7 +187,7 @@ class ReplicaStrategy : public PartsStrategy {
       if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
   }
 
-  bool reduces_each() const { return comm_ && !arrangement_.turns_first; }  // part's gradients
+  bool reduces_each() const { return comm_ && !partition_.turns_first; }  // part's gradients
   bool adds_apart() const override { return reduces_each(); }
   void add(TreeSum& sums) override { sums.fold(buckets_); }
   std::vector<at::Tensor> take_sum() override { return std::exchange(buckets_, {}); }
@@ -196,7 +196,7 @@ class ReplicaStrategy : public PartsStrategy {
     if (comm_ && !reduces_each()) reduce_all_buckets();
     const at::NoGradGuard no_grad;
     for (const auto& bucket : buckets_)
-      bucket.div_(arrangement_.parts() * loss_scale_);
+      bucket.div_(partition_.parts() * loss_scale_);
   }
 
   void compute_gradients(const at::Tensor& loss, bool begins) override {

@@ -15,8 +15,8 @@ namespace fsdp {
 
 // One way to train a model on W ranks: single, ddp or fsdp. The trainer knows no more of them than
 // this. A strategy owns the model and its optimizer. All ranks make the same calls, in the same
-// order. The batch of a step is cut into the parts of config.arrangement(): each rank computes one
-// part in each turn.
+// order. The batch of a step is cut into the parts of config.batch_partition(): each rank computes
+// one part in each turn.
 class Strategy {
  public:
   virtual ~Strategy() = default;

@@ -12,7 +12,7 @@ std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
     // Parts that are added before they are sent are rounded once, in place of each.
     const bool rounds_once = accumulate == Accumulate::last && config.training.parts > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};
-    if (!rounds_once && config.arrangement().is_one_tree()) return config;
+    if (!rounds_once && config.batch_partition().is_one_tree()) return config;
   }
   return std::nullopt;
 }

@@ -222,7 +222,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
       {"threads", config.ranks.threads},
       {"backend", comm.backend()},
       {"batch", config.training.batch},
-      {"parts", config.arrangement().parts()},
+      {"parts", config.batch_partition().parts()},
       {"seq", config.training.seq},
       {"steps", config.training.steps},
       {"first_step", config.checkpoint.first_step},

@@ -383,7 +383,7 @@ class TrainingRun {
   }
 
   MeanOverRanks mean_of(const at::Tensor& losses) const {
-    const int parts = config_.arrangement().parts();
+    const int parts = config_.batch_partition().parts();
     return {*comm_, losses, parts / comm_->world_size()};
   }
 

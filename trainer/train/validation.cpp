@@ -29,7 +29,7 @@ std::string to_string(const HeldOutResult& result) {
 }
 
 Validation::Validation(const TrainConfig& config, const Dataset& dataset)
-    : parts_(config.arrangement().parts()), device_(config.ranks.comm.device) {
+    : parts_(config.batch_partition().parts()), device_(config.ranks.comm.device) {
   rows_ =
       filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq), parts_);
   rows_at_a_time_ = std::max<int64_t>(1, config.training.batch / parts_);

@@ -1,5 +1,5 @@
 #include <checkpoint_activations.h>
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <fully_shard.h>
 #include <locate.h>
 #include <memory/live_bytes.h>
@@ -108,7 +108,7 @@ class FsdpStrategy : public PartsStrategy {
       for (const auto& unit : sharded_->units())
         unit->set_mixed_precision(config.precision.policy_of(unit->parameters().front().name));
     }
-    if (arrangement_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
+    if (partition_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     set_loss_scale(1);
   }
 
@@ -136,7 +136,7 @@ class FsdpStrategy : public PartsStrategy {
   void set_loss_scale(int64_t scale) override {
     loss_scale_ = scale;
     for (const auto& unit : sharded_->units())
-      unit->set_gradient_divide_factor(arrangement_.turns > 1 ? 1 : arrangement_.parts() * scale);
+      unit->set_gradient_divide_factor(partition_.turns > 1 ? 1 : partition_.parts() * scale);
   }
 
   // The first rank of each replica gets the parameters. They are the same.
@@ -174,8 +174,8 @@ class FsdpStrategy : public PartsStrategy {
   }
   void add(TreeSum& sums) override { put_back(sums.fold(gradients())); }
   void end_parts() override {
-    if (arrangement_.turns_first) sharded_->backward_hooks()->sync_gradients();
-    if (arrangement_.turns > 1) divide_gradients();
+    if (partition_.turns_first) sharded_->backward_hooks()->sync_gradients();
+    if (partition_.turns > 1) divide_gradients();
   }
   std::vector<StateRange> ranges() override {
     return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
@@ -226,9 +226,9 @@ class FsdpStrategy : public PartsStrategy {
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
     for (const auto& unit : sharded_->units()) {
-      if (!arrangement_.turns_first) gradients.push_back(unit->sharded_gradient());
+      if (!partition_.turns_first) gradients.push_back(unit->sharded_gradient());
       for (const auto& parameter : unit->parameters())
-        if (arrangement_.turns_first) gradients.push_back(parameter.tensor.grad());
+        if (partition_.turns_first) gradients.push_back(parameter.tensor.grad());
     }
     return gradients;
   }
@@ -245,7 +245,7 @@ class FsdpStrategy : public PartsStrategy {
 
   // A parameter that got no gradient in this turn has that of the turns before.
   void put_back(const std::vector<at::Tensor>& sums) const {
-    if (!arrangement_.turns_first) return;
+    if (!partition_.turns_first) return;
     auto sum = sums.begin();
     for (const auto& unit : sharded_->units())
       for (const auto& parameter : unit->parameters())
@@ -256,7 +256,7 @@ class FsdpStrategy : public PartsStrategy {
     const at::NoGradGuard no_grad;
     for (const auto& unit : sharded_->units())
       if (unit->sharded_gradient().defined())
-        unit->sharded_gradient().div_(arrangement_.parts() * loss_scale_);
+        unit->sharded_gradient().div_(partition_.parts() * loss_scale_);
   }
 
   std::shared_ptr<Communicator> comm_;

@@ -1,5 +1,5 @@
 #include <base/torch.h>
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace fsdp {
 namespace {
 
-std::string text(const Arrangement& arrangement) {
-  return std::to_string(arrangement.shards) + " shards, " + std::to_string(arrangement.replicas) +
-         " replicas, " + std::to_string(arrangement.turns) + " turns" +
-         (arrangement.turns_first ? " first" : "");
+std::string text(const BatchPartition& partition) {
+  return std::to_string(partition.shards) + " shards, " + std::to_string(partition.replicas) +
+         " replicas, " + std::to_string(partition.turns) + " turns" +
+         (partition.turns_first ? " first" : "");
 }
 
 // Every arrangement of 1 to 4 shards, replicas and turns, in both orders.
-std::vector<Arrangement> all_arrangements() {
-  std::vector<Arrangement> all;
+std::vector<BatchPartition> all_arrangements() {
+  std::vector<BatchPartition> all;
   for (int shards = 1; shards <= 4; ++shards)
     for (int replicas = 1; replicas <= 4; ++replicas)
       for (int turns = 1; turns <= 4; ++turns)
@@ -42,33 +42,33 @@ at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
 
 // The sum that the header promises, from all parts at once: `leaf(rank, turn)` is a part.
 template <class Leaf>
-at::Tensor sum_of_ranks(const Arrangement& arrangement, const Leaf& leaf) {
+at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   std::vector<at::Tensor> replicas;
-  for (int replica = 0; replica < arrangement.replicas; ++replica) {
+  for (int replica = 0; replica < partition.replicas; ++replica) {
     std::vector<at::Tensor> shards;
-    for (int shard = 0; shard < arrangement.shards; ++shard)
-      shards.push_back(leaf(replica * arrangement.shards + shard));
+    for (int shard = 0; shard < partition.shards; ++shard)
+      shards.push_back(leaf(replica * partition.shards + shard));
     replicas.push_back(tree_of(shards));
   }
   return tree_of(replicas);
 }
 
-at::Tensor promised_sum(const Arrangement& arrangement) {
+at::Tensor promised_sum(const BatchPartition& partition) {
   const auto of_rank_and_turn = [&](int rank, int turn) {
-    return part(arrangement.part(rank, turn));
+    return part(partition.part(rank, turn));
   };
   std::vector<at::Tensor> turns;
-  if (arrangement.turns_first) {
-    return sum_of_ranks(arrangement, [&](int rank) {
+  if (partition.turns_first) {
+    return sum_of_ranks(partition, [&](int rank) {
       std::vector<at::Tensor> of_rank;
-      for (int turn = 0; turn < arrangement.turns; ++turn)
+      for (int turn = 0; turn < partition.turns; ++turn)
         of_rank.push_back(of_rank_and_turn(rank, turn));
       return tree_of(of_rank);
     });
   }
-  for (int turn = 0; turn < arrangement.turns; ++turn)
+  for (int turn = 0; turn < partition.turns; ++turn)
     turns.push_back(
-        sum_of_ranks(arrangement, [&](int rank) { return of_rank_and_turn(rank, turn); }));
+        sum_of_ranks(partition, [&](int rank) { return of_rank_and_turn(rank, turn); }));
   return tree_of(turns);
 }
 
@@ -79,13 +79,13 @@ struct Sum {
 
 // Adds the parts in the order of their numbers. A part starts a tensor of its own if TreeSum says
 // so, or always, or is added to the running sum.
-Sum sum_one_after_another(const Arrangement& arrangement, bool always_aside) {
-  TreeSum sum(arrangement);
+Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
+  TreeSum sum(partition);
   Sum result;
-  for (int i = 0; i < arrangement.parts(); ++i) {
+  for (int i = 0; i < partition.parts(); ++i) {
     if (i > 0 && (always_aside || sum.starts_new_partial_sum())) {
       sum.push_partial_sum({result.tensor});
-      result.most = std::max(result.most, arrangement.partial_sums(i) + 1);
+      result.most = std::max(result.most, partition.partial_sums(i) + 1);
       result.tensor = part(i);
     } else {
       result.tensor = i == 0 ? part(i) : result.tensor + part(i);
@@ -95,36 +95,36 @@ Sum sum_one_after_another(const Arrangement& arrangement, bool always_aside) {
   return result;
 }
 
-TEST(Arrangement, each_part_is_computed_by_one_rank_in_one_turn) {
-  for (const Arrangement& arrangement : all_arrangements()) {
+TEST(BatchPartition, each_part_is_computed_by_one_rank_in_one_turn) {
+  for (const BatchPartition& arrangement : all_arrangements()) {
     std::set<int> parts;
-    for (int rank = 0; rank < arrangement.ranks(); ++rank)
-      for (int turn = 0; turn < arrangement.turns; ++turn)
-        parts.insert(arrangement.part(rank, turn));
-    EXPECT_EQ(parts.size(), static_cast<size_t>(arrangement.parts())) << text(arrangement);
-    EXPECT_EQ(*parts.begin(), 0) << text(arrangement);
-    EXPECT_EQ(*parts.rbegin(), arrangement.parts() - 1) << text(arrangement);
+    for (int rank = 0; rank < partition.ranks(); ++rank)
+      for (int turn = 0; turn < partition.turns; ++turn)
+        parts.insert(partition.part(rank, turn));
+    EXPECT_EQ(parts.size(), static_cast<size_t>(partition.parts())) << text(partition);
+    EXPECT_EQ(*parts.begin(), 0) << text(partition);
+    EXPECT_EQ(*parts.rbegin(), partition.parts() - 1) << text(partition);
   }
-  EXPECT_EQ((Arrangement{.shards = 2, .replicas = 2, .turns = 3}.part(2, 1)), 6);
-  EXPECT_EQ((Arrangement{.shards = 2, .replicas = 2, .turns = 3, .turns_first = true}.part(2, 1)),
-            7);
+  EXPECT_EQ((BatchPartition{.shards = 2, .replicas = 2, .turns = 3}.part(2, 1)), 6);
+  EXPECT_EQ(
+      (BatchPartition{.shards = 2, .replicas = 2, .turns = 3, .turns_first = true}.part(2, 1)), 7);
 }
 
 TEST_IN_A_PROCESS(TreeSum, adds_the_parts_of_every_arrangement_as_the_header_promises) {
-  for (const Arrangement& arrangement : all_arrangements()) {
-    const at::Tensor expected = promised_sum(arrangement);
+  for (const BatchPartition& arrangement : all_arrangements()) {
+    const at::Tensor expected = promised_sum(partition);
     for (const bool always_aside : {false, true})
-      EXPECT_TRUE(sum_one_after_another(arrangement, always_aside).tensor.equal(expected))
-          << text(arrangement) << (always_aside ? ", each part put aside" : "");
+      EXPECT_TRUE(sum_one_after_another(partition, always_aside).tensor.equal(expected))
+          << text(partition) << (always_aside ? ", each part put aside" : "");
   }
 }
 
 TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
-  for (const Arrangement& arrangement : all_arrangements()) {
-    const bool one_tree = promised_sum(arrangement).equal(tree_of(parts(arrangement.parts())));
-    EXPECT_EQ(arrangement.is_one_tree(), one_tree) << text(arrangement);
+  for (const BatchPartition& arrangement : all_arrangements()) {
+    const bool one_tree = promised_sum(partition).equal(tree_of(parts(partition.parts())));
+    EXPECT_EQ(partition.is_one_tree(), one_tree) << text(partition);
   }
 }
 

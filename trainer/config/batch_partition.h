@@ -14,7 +14,7 @@ namespace fsdp {
 // then the whole sum is that tree over the ranks, of a tree over the turns of each. If the inner
 // two of the three numbers are powers of two, that is the tree over all parts, so its bits depend
 // on the number of parts alone.
-struct Arrangement {
+struct BatchPartition {
   int shards{1};  // ranks of a replica
   int replicas{1};
   int turns{1};
@@ -35,7 +35,7 @@ struct Arrangement {
 // which may be several tensors. The others are put aside here.
 class TreeSum {
  public:
-  explicit TreeSum(Arrangement arrangement) : arrangement_(arrangement) {}
+  explicit TreeSum(BatchPartition partition) : partition_(partition) {}
 
   // Whether the next part belongs to another partial sum than the running one, which has to be put
   // aside before. Else the part has to be added to the running sum. (Both may be done in any case:
@@ -48,7 +48,7 @@ class TreeSum {
   std::vector<at::Tensor> fold(std::vector<at::Tensor> running);
 
  private:
-  Arrangement arrangement_;
+  BatchPartition partition_;
   int count_{};                                 // parts so far
   std::vector<std::vector<at::Tensor>> aside_;  // owned; the largest first
 };

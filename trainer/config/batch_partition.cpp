@@ -1,11 +1,11 @@
 #include <base/torch.h>
-#include <config/arrangement.h>
+#include <config/batch_partition.h>
 
 #include <bit>
 
 namespace fsdp {
 
-int Arrangement::partial_sums(int count) const {
+int BatchPartition::partial_sums(int count) const {
   if (count == parts()) return 1;
   // A tree that grows has one complete subtree for every bit of the number of its leaves.
   const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
@@ -17,7 +17,7 @@ int Arrangement::partial_sums(int count) const {
   return sums + subtrees(count);
 }
 
-bool Arrangement::is_one_tree() const {
+bool BatchPartition::is_one_tree() const {
   int inner = 1;  // parts below the level of the tree that is looked at
   for (const int level : {turns_first ? turns : shards, turns_first ? shards : replicas,
                           turns_first ? replicas : turns}) {
@@ -28,13 +28,13 @@ bool Arrangement::is_one_tree() const {
 }
 
 bool TreeSum::starts_new_partial_sum() const {
-  return count_ > 0 && arrangement_.partial_sums(count_ + 1) > arrangement_.partial_sums(count_);
+  return count_ > 0 && partition_.partial_sums(count_ + 1) > partition_.partial_sums(count_);
 }
 
 std::vector<at::Tensor> TreeSum::fold(std::vector<at::Tensor> running) {
   const at::NoGradGuard no_grad;
   ++count_;
-  const auto others = static_cast<size_t>(arrangement_.partial_sums(count_) - 1);
+  const auto others = static_cast<size_t>(partition_.partial_sums(count_) - 1);
   for (; aside_.size() > others; aside_.pop_back())
     for (size_t i = 0; i < running.size(); ++i) {
       const at::Tensor& aside = aside_.back()[i];
