@@ -71,7 +71,7 @@ void Reducer::register_hooks() {
     const bool trainable = entry.tensor.requires_grad();
     entry.tensor.set_requires_grad(true);  // else there can be no hook; it may be unfrozen later
     entry.tensor.register_hook([weak = weak_from_this(), &entry](const at::Tensor& gradient) {
-      if (const auto alive = weak.lock()) alive->arrives(entry, gradient);
+      if (const auto alive = weak.lock()) alive->autograd_hook(entry, gradient);
     });
     entry.tensor.set_requires_grad(trainable);
   }
@@ -108,9 +108,9 @@ void Reducer::begin_pass() {
   if (pass_ >= 0) return;  // it is this one, or one around it
   check_parameters();
   reduces_ = sync_;
-  lay_out();
+  prepare_for_backward();
   pass_ = torch::autograd::get_current_graph_task_id();
-  when_pass_ends([self = shared_from_this()] { self->end_pass(); },
+  when_pass_ends([self = shared_from_this()] { self->finalize_backward(); },
                  [weak = weak_from_this()] {
                    if (const auto alive = weak.lock()) alive->break_off();
                  });
@@ -118,12 +118,12 @@ void Reducer::begin_pass() {
 }
 
 // Anew for each pass: parameters are frozen and unfrozen, and replaced by set_data().
-void Reducer::lay_out() {
+void Reducer::prepare_for_backward() {
   std::vector<int64_t> numels;
   for (Entry& entry : entries_) {
     check_fp32("root", {entry});
     at::Tensor& gradient = entry.tensor.mutable_grad();
-    const bool waits = gradient.is_same(entry.waiting);
+    const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
     if (!waits) {  // what has waited, if anything, was dropped or replaced
@@ -131,7 +131,7 @@ void Reducer::lay_out() {
       entry.reduced.reset();
       entry.broken = false;
       if (entry.trains || gradient.defined())
-        entry.reduced = std::exchange(gradient, entry.waiting);
+        entry.reduced = std::exchange(gradient, entry.placeholder);
     }
     if (entry.trains) numels.push_back(entry.tensor.numel());
   }
@@ -144,11 +144,11 @@ void Reducer::lay_out() {
   for (Entry& entry : entries_) {
     if (!entry.trains) continue;
     entry.place = *place++;
-    ++buckets_[entry.place.bucket].missing;
+    ++buckets_[entry.place.bucket].pending;
   }
 }
 
-void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
+void Reducer::autograd_hook(Entry& entry, const at::Tensor& gradient) {
   if (!gradient_target(torch::autograd::get_current_node().get()).grad) return;
   const std::string where = "backward: the gradient of parameter " + entry.name;
   if (at::GradMode::is_enabled())
@@ -167,27 +167,27 @@ void Reducer::arrives(Entry& entry, const at::Tensor& gradient) {
   entry.remove_hook();
   entry.remove_hook =
       register_post_accumulate_grad_hook(entry.tensor, [weak = weak_from_this(), &entry] {
-        if (const auto alive = weak.lock()) alive->collect(entry);
+        if (const auto alive = weak.lock()) alive->mark_ready(entry);
       });
 }
 
-void Reducer::collect(Entry& entry) {
+void Reducer::mark_ready(Entry& entry) {
   const at::NoGradGuard no_grad;
   if (!std::exchange(entry.arriving, false)) return;
-  const at::Tensor gradient = std::exchange(entry.tensor.mutable_grad(), entry.waiting);
+  const at::Tensor gradient = std::exchange(entry.tensor.mutable_grad(), entry.placeholder);
   if (torch::autograd::get_current_graph_task_id() != pass_)
     return collect_of_inner_pass(entry, gradient);
   entry.arrived = true;
   if (!reduces_) {
-    entry.fresh = gradient;
+    entry.unsynced = gradient;
     return;
   }
   at::Tensor own = slot(entry).copy_(entry.local.defined() ? entry.local : gradient);
   if (entry.local.defined()) own.add_(gradient);
-  --buckets_[entry.place.bucket].missing;
+  --buckets_[entry.place.bucket].pending;
   // Buckets go out in their order, whatever order they fill in. It is the same on every rank; else
   // one rank's bucket 1 would be added to another rank's bucket 0.
-  while (sent_ < buckets_.size() && buckets_[sent_].missing == 0)
+  while (sent_ < buckets_.size() && buckets_[sent_].pending == 0)
     send_next();
 }
 
@@ -198,7 +198,7 @@ void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
                            entry.name +
                            ", whose gradient of this one is reduced already; to checkpoint a "
                            "module, call checkpoint_activations()");
-  at::Tensor& sum = entry.arrived ? entry.fresh : entry.local;
+  at::Tensor& sum = entry.arrived ? entry.unsynced : entry.local;
   sum = sum.defined() ? sum.add_(gradient) : gradient;
 }
 
@@ -225,15 +225,15 @@ void Reducer::finish(Bucket& bucket) {
   if (replicas_) replicas_->all_reduce(bucket.sum, "bucket").wait();
 }
 
-void Reducer::end_pass() {
+void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
     if (std::exchange(entry.arriving, false))  // an undefined gradient
-      entry.tensor.mutable_grad() = entry.waiting;
-    if (entry.fresh.defined() && entry.local.defined()) entry.local.add_(entry.fresh);
-    if (entry.fresh.defined() && !entry.local.defined()) entry.local = entry.fresh;
-    entry.fresh.reset();
+      entry.tensor.mutable_grad() = entry.placeholder;
+    if (entry.unsynced.defined() && entry.local.defined()) entry.local.add_(entry.unsynced);
+    if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;
+    entry.unsynced.reset();
   }
   if (reduces_) give_gradients();
   buckets_.clear();
@@ -254,7 +254,7 @@ void Reducer::give_gradients() {
   }
   for (Entry& entry : entries_) {
     at::Tensor& gradient = entry.tensor.mutable_grad();
-    if (entry.broken || !gradient.is_same(entry.waiting)) continue;
+    if (entry.broken || !gradient.is_same(entry.placeholder)) continue;
     gradient = std::exchange(entry.reduced, {});
     entry.local.reset();
     if (!entry.trains) continue;
@@ -272,10 +272,10 @@ void Reducer::break_off() {
   }
   buckets_.clear();
   for (Entry& entry : entries_) {
-    if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.waiting;
-    for (at::Tensor* part : {&entry.fresh, &entry.local, &entry.reduced})
+    if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
+    for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})
       part->reset();
-    entry.broken = entry.tensor.grad().is_same(entry.waiting);  // else it has been dropped
+    entry.broken = entry.tensor.grad().is_same(entry.placeholder);  // else it has been dropped
   }
 }
 

@@ -20,12 +20,12 @@ namespace fsdp {
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
-    at::Tensor waiting;  // a trap: in .grad in a pass, and until one outside of no_sync() ends
-    at::Tensor local{}, reduced{};  // then: this rank's sum, and what `waiting` has replaced
+    at::Tensor placeholder;  // a trap: in .grad in a pass, and until one outside of no_sync() ends
+    at::Tensor local{}, reduced{};  // then: this rank's sum, and what `placeholder` has replaced
     bool broken{};                  // a part of them was lost in a pass that threw
     // Of the pass that has not ended.
     bool trains{}, arriving{}, arrived{};
-    at::Tensor fresh{};  // what arrived in no_sync()
+    at::Tensor unsynced{};  // what arrived in no_sync()
     GradientBuckets::Place place{};
     std::function<void()> remove_hook{[] {}};
   };
@@ -44,20 +44,20 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
  private:
   struct Bucket {
     int64_t numel;
-    int64_t missing{};  // gradients that have not arrived
+    int64_t pending{};  // gradients that have not arrived
     at::Tensor sum{};   // [numel] from Communicator::empty(), from the first gradient on
     Handle reduction{};
   };
 
   void begin_pass();  // at every sign of a pass that adds gradients to .grad
-  void lay_out();
-  void arrives(Entry& entry, const at::Tensor& gradient);  // and is added to .grad next
-  void collect(Entry& entry);
+  void prepare_for_backward();
+  void autograd_hook(Entry& entry, const at::Tensor& gradient);  // and is added to .grad next
+  void mark_ready(Entry& entry);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
   at::Tensor slot(const Entry& entry);
   void send_next();
   void finish(Bucket& bucket);
-  void end_pass();
+  void finalize_backward();
   void give_gradients();
   void break_off();
   void compare_ranks();
