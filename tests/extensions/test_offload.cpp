@@ -11,7 +11,7 @@ namespace {
 TrainConfig config_of(const std::string& folder, int64_t pinned) {
   TrainConfig config = extension_config("single", 1);
   config.memory.offload_dir = folder;
-  config.memory.pinned = pinned;
+  config.memory.offload_resident = pinned;
   return config;
 }
 

@@ -72,7 +72,7 @@ RandomTraining draw(uint64_t seed) {
     config.precision.keep_fp32 =
         rng.one_of<std::string>({"", "bias|scale", "weight", "layers0|head", "."});
   c.offloads = rng.one_in(3);
-  config.memory.pinned = rng.one_of<int64_t>({0, 1, 5000, 1 << 20});
+  config.memory.offload_resident = rng.one_of<int64_t>({0, 1, 5000, 1 << 20});
   config.optimizer.step_in_backward = rng.one_in(3);
   if (rng.one_in(4)) config.optimizer.lr_factor = std::make_shared<double>(1);
   c.with_one_rank = rng.one_in(2);
@@ -105,7 +105,7 @@ std::string text(const RandomTraining& c) {
                    config.sharding.limit, config.sharding.meta_init};
   json["steps"] = {config.training.steps, to_string(config.training.accumulate),
                    config.optimizer.step_in_backward, c.loss_scale, c.saved};
-  if (c.offloads) json["pinned"] = config.memory.pinned;
+  if (c.offloads) json["pinned"] = config.memory.offload_resident;
   return json.dump();
 }
 

@@ -77,7 +77,7 @@ bool knows_no_order(const RandomTraining& c) {
 void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
   TrainConfig config = c.config;
   if (c.offloads) config.memory.offload_dir = folder;
-  if (!c.offloads) config.memory.pinned = 0;
+  if (!c.offloads) config.memory.offload_resident = 0;
   const Workload workload = workload_of(c);
   const auto traces =
       trace_on_meta(config, workload, shard_layout(config, workload), construct_on_meta);

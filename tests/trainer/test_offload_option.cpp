@@ -18,17 +18,18 @@ TEST(OffloadOption, needs_a_folder_that_can_be_written) {
 
 TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
-  const TrainConfig config =
-      parse({"--offload", "optimizer", "--offload-dir", folder, "--pinned", "3000000000"});
+  const TrainConfig config = parse(
+      {"--offload", "optimizer", "--offload-dir", folder, "--offload-resident", "3000000000"});
   EXPECT_EQ(config.memory.offload_dir, folder);
-  EXPECT_EQ(config.memory.pinned, 3'000'000'000);
+  EXPECT_EQ(config.memory.offload_resident, 3'000'000'000);
   EXPECT_EQ(parse({"--offload", "none"}).memory.offload_dir, "");
 }
 
 TEST(OffloadOption, refuses_what_cannot_be_meant) {
   EXPECT_EQ(refusal({"--offload", "optimizer"}), "--offload optimizer: needs --offload-dir");
   EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
-  EXPECT_EQ(refusal({"--pinned", "1", "--offload", "none"}), "--pinned: needs --offload optimizer");
+  EXPECT_EQ(refusal({"--offload-resident", "1", "--offload", "none"}),
+            "--offload-resident: needs --offload optimizer");
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/missing"}),
             "--offload-dir /missing: no such folder");
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/", "--optimizer", "sgd"}),

@@ -94,7 +94,7 @@ struct PrecisionConfig {
 struct MemoryConfig {
   int activation_checkpoint_every{};  // every K-th block recomputes its activations; 0: none
   std::string offload_dir;            // of the files of the optimizer's moments; empty: in memory
-  int64_t pinned{};  // [bytes] of a rank's moments that stay in memory all the same
+  int64_t offload_resident{};  // [bytes] of a rank's moments that stay in memory all the same
 };
 
 struct CheckpointConfig {

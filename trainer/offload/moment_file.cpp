@@ -12,7 +12,7 @@ namespace fsdp {
 
 MomentFile::MomentFile(const std::string& folder, int64_t bytes, int64_t pinned)
     : bytes_(bytes),
-      pinned_(pinned_bytes(bytes, pinned)),
+      pinned_(resident_bytes(bytes, pinned)),
       file_(folder, bytes_ - pinned_, "the optimizer state of a rank") {
   const int64_t in_file = bytes_ - pinned_;
   if (bytes_ == 0) return;

@@ -2,7 +2,7 @@
 
 #include <base/torch.h>
 #include <offload/anonymous_file.h>
-#include <offload/pinned_bytes.h>
+#include <offload/resident_bytes.h>
 #include <optim/update_rule.h>
 
 #include <condition_variable>
@@ -21,8 +21,8 @@ namespace fsdp {
 // that few pages are in memory at a time.
 class MomentFile : public MomentStore {
  public:
-  // Reserves `bytes` in `folder`, of which the first pinned_bytes(bytes, pinned) stay in memory, in
-  // the class optimizer_state. The file has no name, so it ends with the process, however that
+  // Reserves `bytes` in `folder`, of which the first resident_bytes(bytes, pinned) stay in memory,
+  // in the class optimizer_state. The file has no name, so it ends with the process, however that
   // ends. Throws std::runtime_error "FOLDER: what is wrong", if the disk is too full for example.
   MomentFile(const std::string& folder, int64_t bytes, int64_t pinned);
   ~MomentFile() override;

@@ -37,7 +37,7 @@ void add_offload_options(CLI::App& app, TrainConfig& config) {
       ->type_name("none|optimizer");
   app.add_option("--offload-dir", config.memory.offload_dir,
                  "folder of these files, which have no name and end with the run");
-  add_number(app, "--pinned", config.memory.pinned,
+  add_number(app, "--offload-resident", config.memory.offload_resident,
              NumberRange<int64_t>{1, std::numeric_limits<int64_t>::max() / 2},
              "bytes of each rank's moments that stay in memory all the same (default 0)");
 }
@@ -59,7 +59,7 @@ void add_memory_options(CLI::App& app, TrainConfig& config) {
 void check_offload_options(const CLI::App& app, const TrainConfig& config, bool only_plans) {
   const bool offload = app.count("--offload") > 0 && app["--offload"]->as<std::string>() != "none";
   if (!offload) {
-    for (const char* option : {"--offload-dir", "--pinned"})
+    for (const char* option : {"--offload-dir", "--offload-resident"})
       if (app.count(option) > 0)
         throw UsageError(std::string(option) + ": needs --offload optimizer");
     return;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <offload/pinned_bytes.h>
+#include <offload/resident_bytes.h>
 #include <optim/exact_sum.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
@@ -31,7 +31,7 @@ class ScheduledStep {
   Schedule build() {
     hold();
     allocate(MemoryClass::optimizer_state,
-             pinned_bytes(schedule_.state_file_bytes, config_.memory.pinned));
+             resident_bytes(schedule_.state_file_bytes, config_.memory.offload_resident));
     // What the parameters were loaded into is allocated before the first step.
     if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
       allocate_state();

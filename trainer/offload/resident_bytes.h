@@ -10,7 +10,7 @@ namespace fsdp {
 inline constexpr int64_t kPage = 4096;  // [bytes] of a state file
 
 // [bytes] of so many that stay in memory if `wanted` are to: whole pages.
-inline int64_t pinned_bytes(int64_t bytes, int64_t wanted) {
+inline int64_t resident_bytes(int64_t bytes, int64_t wanted) {
   return std::min(bytes, round_up(wanted, kPage));
 }
 
