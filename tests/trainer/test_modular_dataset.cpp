@@ -27,8 +27,9 @@ TEST(ModularDataset, asks_for_the_sum_after_the_third_token_alone) {
         const auto a = batch.inputs[row][0].item<int64_t>(),
                    b = batch.inputs[row][1].item<int64_t>();
         EXPECT_EQ(batch.inputs[row][2].item<int64_t>(), 7) << "the sign =";
-        EXPECT_TRUE(torch::equal(batch.targets[row],
-                                 torch::tensor({kNotAsked, kNotAsked, (a + b) % 7}, torch::kLong)));
+        EXPECT_TRUE(
+            torch::equal(batch.targets[row],
+                         torch::tensor({kIgnoreIndex, kIgnoreIndex, (a + b) % 7}, torch::kLong)));
       }
     }
     EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { data->batch(0, 1, 4); }), "3 tokens");

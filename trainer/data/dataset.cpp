@@ -69,7 +69,7 @@ class ModularDataset : public Dataset {
   Batch questions(const at::Tensor& pairs, int64_t seq) const {
     if (seq != kModularSeq) throw std::invalid_argument("a row of modular addition has 3 tokens");
     const at::Tensor a = pairs.div(modulus_, "floor"), b = pairs.remainder(modulus_);
-    const at::Tensor nothing = at::full_like(a, kNotAsked);
+    const at::Tensor nothing = at::full_like(a, kIgnoreIndex);
     return {torch::stack({a, b, at::full_like(a, modulus_)}, 1),
             torch::stack({nothing, nothing, (a + b).remainder(modulus_)}, 1)};
   }

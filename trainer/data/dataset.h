@@ -11,12 +11,12 @@
 namespace fsdp {
 
 // A target that is not asked for: no loss counts it. LibTorch's ignore_index.
-inline constexpr int64_t kNotAsked = -100;
+inline constexpr int64_t kIgnoreIndex = -100;
 
 // Token ids. Position t of `targets` is the token that follows position t of `inputs`.
 struct Batch {
   at::Tensor inputs;   // [batch, seq] int64
-  at::Tensor targets;  // [batch, seq] int64; kNotAsked where a row asks for nothing
+  at::Tensor targets;  // [batch, seq] int64; kIgnoreIndex where a row asks for nothing
 
   // The rows of one of `parts` equal parts. Throws std::invalid_argument if the rows cannot be cut
   // into equal parts.

@@ -16,7 +16,7 @@ Batch filled_up(const Batch& batch, int64_t parts) {
   const int64_t rows = batch.inputs.size(0), more = (parts - rows % parts) % parts;
   const std::vector<int64_t> below{0, 0, 0, more};
   return {at::constant_pad_nd(batch.inputs, below, 0),
-          at::constant_pad_nd(batch.targets, below, kNotAsked)};
+          at::constant_pad_nd(batch.targets, below, kIgnoreIndex)};
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Validation::Validation(const TrainConfig& config, const Dataset& dataset)
   rows_ =
       filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq), parts_);
   rows_at_a_time_ = std::max<int64_t>(1, config.training.batch / parts_);
-  asked_ = (rows_.targets != kNotAsked).sum().item<double>();
+  asked_ = (rows_.targets != kIgnoreIndex).sum().item<double>();
 }
 
 // [2] fp64: the cross entropy of the part's tokens, and how many of them are right.
@@ -48,7 +48,7 @@ at::Tensor Validation::sums_of_part(Module& model, int part, int parts) const {
     const at::Tensor logits = model(some.inputs).flatten(0, 1).to(at::kFloat);
     const at::Tensor targets = some.targets.flatten();
     const at::Tensor loss =
-        at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kNotAsked);
+        at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, kIgnoreIndex);
     const at::Tensor right = (logits.argmax(1) == targets).sum();
     sums += at::stack({loss.to(at::kDouble), right.to(at::kDouble)});
   }
