@@ -96,12 +96,12 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
 
 }  // namespace
 
-std::unique_ptr<ExitProtocol> ExitProtocol::listen(const Joined& joined, bool goes_on) {
+std::unique_ptr<ExitProtocol> ExitProtocol::listen(const JoinedRun& joined, bool goes_on) {
   if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
   return std::unique_ptr<ExitProtocol>(new ExitProtocol(joined, goes_on));
 }
 
-ExitProtocol::ExitProtocol(const Joined& joined, bool goes_on)
+ExitProtocol::ExitProtocol(const JoinedRun& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
       listener_(joined.hosts->self, [this, goes_on](StoreRequests& talk) {
@@ -126,7 +126,7 @@ bool ExitProtocol::others_failed() {
 
 std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.stopped && shared_->one_has_failed()) return "";  // another of this host has tried
-  StartedRank self = hosts_->self;
+  LaunchedRank self = hosts_->self;
   self.timeout = kTalk;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
   RankStatus status = exit.status();
@@ -172,7 +172,7 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<
   std::string word = exit.ok() ? "done" : "out";
   if (lost && !offered.empty())
     word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
-  StartedRank self = hosts_->self;
+  LaunchedRank self = hosts_->self;
   self.timeout = kTalk;
   StoreClientProcess talker(
       self, [&](StoreRequests& talk) { return decide_survivors(talk, exit, word, after_loss); });
@@ -251,10 +251,10 @@ std::string ExitProtocol::story_of_a_host(const std::string& ends, const RankExi
 }
 
 std::string ExitProtocol::of_one_host(const RankExit& exit) const {
-  const StartedRank& self = hosts_->self;
+  const LaunchedRank& self = hosts_->self;
   const std::string store = self.host + ':' + std::to_string(self.port);
   std::string text = hosts_->name_of(exit.rank) + " can't reach the store at " + store +
-                     (self.hosted ? "" : " on " + hosts_->names[0]) +
+                     (self.launcher_hosts_store ? "" : " on " + hosts_->names[0]) +
                      ": that host is down, or the network to it is cut";
   if (exit.stopped) {
     text += "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call;
@@ -272,7 +272,7 @@ void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, BlockedSignals&
   answer_of(talker, held);
 }
 
-bool ExitProtocol::all_succeed(const StartedRank& self) {
+bool ExitProtocol::all_succeed(const LaunchedRank& self) {
   return StoreClientProcess(self,
                             [&](StoreRequests& talk) -> std::string {
                               talk.comes(kOver, kAnyTime);
@@ -282,13 +282,13 @@ bool ExitProtocol::all_succeed(const StartedRank& self) {
       .empty();
 }
 
-StartedRank ExitProtocol::of_spares(StartedRank self) {
+LaunchedRank ExitProtocol::of_spares(LaunchedRank self) {
   self.group += "/spares";
   return self;
 }
 
-void ExitProtocol::end_spares(const StartedRank& self, bool succeeded) {
-  StartedRank brief = of_spares(self);
+void ExitProtocol::end_spares(const LaunchedRank& self, bool succeeded) {
+  LaunchedRank brief = of_spares(self);
   brief.timeout = kTalk;
   try {
     StoreClientProcess(brief, [&](StoreRequests& talk) {

@@ -24,7 +24,7 @@ class ExitProtocol {
   // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
   // shared memory says all, unless spare ranks listen. With `goes_on` a failure may leave
   // survivors.
-  static std::unique_ptr<ExitProtocol> listen(const Joined& joined, bool goes_on = false);
+  static std::unique_ptr<ExitProtocol> listen(const JoinedRun& joined, bool goes_on = false);
 
   // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
   // comes when the store has news; what a process of this host knows that can't reach the store
@@ -53,12 +53,12 @@ class ExitProtocol {
   // For a spare rank: waits until all others have ended or one has failed. Returns whether none
   // has. Throws std::runtime_error if the store goes. If survivors may go on, `self` is
   // of_spares() of the first world, and waits until the process of rank 0 calls end_spares().
-  static bool all_succeed(const StartedRank& self);
-  static StartedRank of_spares(StartedRank self);
-  static void end_spares(const StartedRank& self, bool succeeded);
+  static bool all_succeed(const LaunchedRank& self);
+  static LaunchedRank of_spares(LaunchedRank self);
+  static void end_spares(const LaunchedRank& self, bool succeeded);
 
  private:
-  ExitProtocol(const Joined& joined, bool goes_on);
+  ExitProtocol(const JoinedRun& joined, bool goes_on);
   std::string decide_survivors(StoreRequests& talk, const RankExit& exit, const std::string& word,
                                const AfterLoss& after_loss) const;
   std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;

@@ -34,7 +34,7 @@ std::string host_identity() {
   return name_of_this_host() + ' ' + boot + ' ' + name_space("net") + ' ' + name_space("pid");
 }
 
-Hosts find_hosts(const StartedRank& self, const std::vector<std::string>& identities) {
+Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& identities) {
   Hosts hosts;
   hosts.self = self;
   std::map<std::string, int> numbers;

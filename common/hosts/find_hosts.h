@@ -11,7 +11,7 @@ namespace fsdp {
 std::string host_identity();
 
 // Returns on which hosts the ranks are. `identities` has the host_identity() of each rank, by rank.
-Hosts find_hosts(const StartedRank& self, const std::vector<std::string>& identities);
+Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& identities);
 
 // The local address from which packets to `host` are sent: the one by which that host, too, reaches
 // this one. Throws std::runtime_error if the name is unknown or there is no route.

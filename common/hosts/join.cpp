@@ -34,7 +34,7 @@ std::string key(const char* what, int number) {
 }
 
 // Gives the other ranks this one's identity. Returns all, a line each, by rank.
-std::string exchange_identities(StoreRequests& talk, const StartedRank& self) {
+std::string exchange_identities(StoreRequests& talk, const LaunchedRank& self) {
   talk.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank)
@@ -49,7 +49,7 @@ std::string exchange_identities(StoreRequests& talk, const StartedRank& self) {
 // it: the name that it gives them is gone when its process ends.
 std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
                                            const StoreClientProcess::Log& tell) {
-  const StartedRank& self = hosts.self;
+  const LaunchedRank& self = hosts.self;
   const auto ranks = hosts.ranks_of(hosts.here());
   const std::string where = key("region", hosts.here());
   if (self.rank == ranks[0]) {
@@ -82,9 +82,10 @@ std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
 
 }  // namespace
 
-Joined join(const StartedRank& self, const StoreClientProcess::Log& tell) {
-  Joined joined;
-  if (self.rank == 0 && !self.hosted) joined.store = std::make_unique<StoreServer>(self);
+JoinedRun join(const LaunchedRank& self, const StoreClientProcess::Log& tell) {
+  JoinedRun joined;
+  if (self.rank == 0 && !self.launcher_hosts_store)
+    joined.store = std::make_unique<StoreServer>(self);
   std::istringstream lines(StoreClientProcess(self, [&](StoreRequests& talk) {
                              return exchange_identities(talk, self);
                            }).answer(tell));
@@ -96,9 +97,9 @@ Joined join(const StartedRank& self, const StoreClientProcess::Log& tell) {
   return joined;
 }
 
-std::string join_again(Joined& joined, const std::vector<int>& ranks,
-                       const StoreClientProcess::Log& tell) {
-  StartedRank self = joined.hosts->self;
+std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
+                   const StoreClientProcess::Log& tell) {
+  LaunchedRank self = joined.hosts->self;
   const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
   self.rank = static_cast<int>(place - ranks.begin());
   self.world_size = static_cast<int>(ranks.size());

@@ -39,7 +39,7 @@ std::string text_of(const sockaddr* address, socklen_t length) {
   return text;
 }
 
-c10::intrusive_ptr<c10d::Store> store_of(const StartedRank& self) {
+c10::intrusive_ptr<c10d::Store> store_of(const LaunchedRank& self) {
   c10d::TCPStoreOptions options;
   options.port = self.port;
   options.waitWorkers = false;

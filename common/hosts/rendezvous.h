@@ -17,7 +17,7 @@ std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_of(const std::string& h
 std::string text_of(const sockaddr* address, socklen_t length);  // "10.0.0.1"
 
 // The store that the launcher or rank 0 hosts, with what ranks of this group have put there.
-c10::intrusive_ptr<c10d::Store> store_of(const StartedRank& self);
+c10::intrusive_ptr<c10d::Store> store_of(const LaunchedRank& self);
 
 // Where the ranks of `group` meet to connect for `purpose`. `timeout` limits every wait for one of
 // them. Throws std::runtime_error if there is no /proc, through which the ranks of a host meet, or

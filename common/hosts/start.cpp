@@ -61,7 +61,7 @@ int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end
 }
 
 // A rank that the run does not take waits with it, so that its launcher has it for another try.
-int wait_spare(const StartedRank& self, int world_size, const Say& say) {
+int wait_spare(const LaunchedRank& self, int world_size, const Say& say) {
   say("rank " + std::to_string(self.rank) + " is spare: this run takes " +
       std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
   try {
@@ -71,9 +71,9 @@ int wait_spare(const StartedRank& self, int world_size, const Say& say) {
   }
 }
 
-int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
+int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
                 const AfterLoss& after_loss) {
-  Joined joined = join(self, say);
+  JoinedRun joined = join(self, say);
   BlockedSignals held;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   Body runs = body;
@@ -95,7 +95,7 @@ int run_started(const StartedRank& self, const Body& body, const AtEnd& at_end, 
     };
     if (has(decision.ranks)) {
       handover->choose(decision.steps);
-      const std::string failure = join_again(joined, decision.ranks, say);
+      const std::string failure = rejoin(joined, decision.ranks, say);
       if (!failure.empty())
         runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };
       continue;
@@ -127,7 +127,7 @@ int start(int world_size, const Body& body, const std::string& program, const At
   const AtEnd at_end = given ? given : [](const std::string&) { return true; };
   try {
     require_one_thread("start()");
-    if (auto self = started_rank()) {
+    if (auto self = launched_rank()) {
       if (self->world_size < world_size)
         throw std::invalid_argument(
             self->launcher + " has started " + counted(self->world_size, "rank") +

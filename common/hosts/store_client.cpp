@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs besi
 // reason.
 class ConnectedStore final : public StoreRequests {
  public:
-  ConnectedStore(const StartedRank& self, StoreClientProcess::Log waits)
+  ConnectedStore(const LaunchedRank& self, StoreClientProcess::Log waits)
       : waits_(std::move(waits)),
         limit_(self.timeout),
         part_(std::max(self.timeout / 2, std::chrono::milliseconds(1))) {
@@ -184,7 +184,7 @@ class StoreClientProcess::Lines {
   std::string read_;
 };
 
-StoreClientProcess::StoreClientProcess(const StartedRank& self, const Request& say)
+StoreClientProcess::StoreClientProcess(const LaunchedRank& self, const Request& say)
     : self_(self), answer_(memory_file("fsdp_answer")), waits_for_("the store does not answer") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -199,13 +199,13 @@ StoreClientProcess::~StoreClientProcess() {
 }
 
 std::string StoreClientProcess::answer(const Log& tell) {
-  bool told = !tell || self_.timeout <= self_.patience;
+  bool told = !tell || self_.timeout <= self_.announce_after;
   // Lines that say what is waited for do not begin the wait anew.
-  const auto patient_until = std::chrono::steady_clock::now() + self_.patience;
+  const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
-    const auto patience = std::max(std::chrono::milliseconds(0),
-                                   std::chrono::ceil<std::chrono::milliseconds>(
-                                       patient_until - std::chrono::steady_clock::now()));
+    const auto patience =
+        std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
+                                                   announce_at - std::chrono::steady_clock::now()));
     // The process has the same limit and knows more. But a name server may hold it for longer.
     const auto line = lines_->next(told ? self_.timeout + kGrace : patience);
     if (!line && told)
@@ -274,7 +274,7 @@ std::string StoreClientProcess::waiting(const std::string& what) const {
          (can_unset ? "; unset RANK and WORLD_SIZE to start all ranks here)" : ")");
 }
 
-StoreServer::StoreServer(const StartedRank& self) {
+StoreServer::StoreServer(const LaunchedRank& self) {
   const std::string at = "MASTER_ADDR=" + self.host;
   const auto fail = [](const std::string& text) { throw std::runtime_error("rank 0: " + text); };
   const auto found = addresses_of(self.host, self.port);

@@ -40,7 +40,7 @@ class StoreClientProcess {
   using Request = std::function<std::string(StoreRequests&)>;
   using Log = std::function<void(const std::string&)>;
 
-  StoreClientProcess(const StartedRank& self, const Request& say);
+  StoreClientProcess(const LaunchedRank& self, const Request& say);
   ~StoreClientProcess();
   StoreClientProcess(const StoreClientProcess&) = delete;
   StoreClientProcess& operator=(const StoreClientProcess&) = delete;
@@ -62,7 +62,7 @@ class StoreClientProcess {
   std::optional<std::string> answer_in(
       const std::string& line);  // nothing if it says what it waits for
 
-  StartedRank self_;
+  LaunchedRank self_;
   pid_t process_{};
   OpenFile answer_;  // what `say` has returned: any bytes
   std::unique_ptr<Lines> lines_;
@@ -76,7 +76,7 @@ class StoreClientProcess {
 // other hosts reach though ranks are there, or if the port is taken.
 class StoreServer {
  public:
-  explicit StoreServer(const StartedRank& self);
+  explicit StoreServer(const LaunchedRank& self);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

@@ -11,7 +11,7 @@
 namespace fsdp {
 std::vector<std::string> collect(int world_size,
                                  const std::function<std::string(const RankContext&)>& body) {
-  if (started_rank()) {
+  if (launched_rank()) {
     throw std::logic_error(
         "collect(): RANK and WORLD_SIZE are set, as torchrun does: this process has one rank, and "
         "can't collect what the others return");

@@ -13,11 +13,11 @@ namespace fsdp {
 struct Hosts {
   std::vector<int> of_rank;        // [world_size] 0, 1, 2, ... in the order of their lowest ranks
   std::vector<std::string> names;  // by host; each is another
-  StartedRank self;                // of this process: it names the store
+  LaunchedRank self;               // of this process: it names the store
   std::string address;             // of this host, by which it reaches the store
 
   // Of `ranks` alone, ascending, which are 0, 1, 2, ... from now on; `self` is one of them.
-  Hosts without_others(const std::vector<int>& ranks, const StartedRank& self) const;
+  Hosts without_others(const std::vector<int>& ranks, const LaunchedRank& self) const;
 
   bool several() const { return names.size() > 1; }
   int here() const { return of_rank.at(static_cast<size_t>(self.rank)); }

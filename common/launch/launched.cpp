@@ -82,7 +82,7 @@ void require_no_contradiction(const Launcher& launcher) {
 
 // The address of the store. Only what is known is taken: where ranks may be on several hosts, there
 // is no address that is right by itself.
-std::string master_address(const Launcher& launcher, const StartedRank& self) {
+std::string master_address(const Launcher& launcher, const LaunchedRank& self) {
   std::string given = variable("MASTER_ADDR");
   if (!given.empty()) return given;
   const bool all_here = self.local_world_size == self.world_size;
@@ -96,7 +96,7 @@ std::string master_address(const Launcher& launcher, const StartedRank& self) {
 
 }  // namespace
 
-std::optional<StartedRank> started_rank() {
+std::optional<LaunchedRank> launched_rank() {
   const Launcher* launcher = nullptr;
   for (const Launcher& one : kLaunchers)
     if (launcher == nullptr && has_started_this(one)) launcher = &one;
@@ -107,7 +107,7 @@ std::optional<StartedRank> started_rank() {
                 "a rank that another program has started needs RANK, WORLD_SIZE, MASTER_ADDR "
                 "and MASTER_PORT");
   require_no_contradiction(*launcher);
-  StartedRank self;
+  LaunchedRank self;
   self.launcher = plain && !variable(launcher->job).empty() ? "torchrun" : launcher->name;
   self.world_size = number_in(launcher->world_size, 1, kManyRanks);
   self.rank = number_in(
@@ -121,7 +121,7 @@ std::optional<StartedRank> started_rank() {
   self.port = variable("MASTER_PORT").empty()
                   ? kUsualPort
                   : static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535));
-  self.hosted = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  self.launcher_hosts_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   self.group = variable(launcher->job) + '/' +
                variable(plain ? "TORCHELASTIC_RESTART_COUNT" : "SLURM_STEP_ID");
   return self;

@@ -111,13 +111,13 @@ TEST_IN_A_PROCESS(JoinFailures, without_long_files_there_is_gloo) {
 }
 
 // Why `self` can't join.
-std::string refusal(const StartedRank& self) {
+std::string refusal(const LaunchedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
 // The same once it has reached the store. LibTorch looks up the name of the address when it
 // connects, which takes longer than the timeout where a name server is slow.
-std::string refusal_of_the_store(const StartedRank& self) {
+std::string refusal_of_the_store(const LaunchedRank& self) {
   std::string text = refusal(self);
   for (int i = 0; i < 5 && text.find("can't reach the store") != std::string::npos; ++i)
     text = refusal(self);
@@ -152,7 +152,7 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
   for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
        ++i) {
     told.clear();
-    const StartedRank self{0, 3, "127.0.0.1", store.port(), true, std::to_string(i), 600ms, 300ms};
+    const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, std::to_string(i), 600ms, 300ms};
     EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
     ASSERT_EQ(told.size(), 1U);
   }
@@ -164,7 +164,7 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
 TEST(JoinFailures, a_long_wait_for_several_ranks_is_told_too) {
   HostedStore store;
   std::vector<std::string> told;
-  const StartedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
+  const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
   const auto tell = [&](const std::string& text) { told.push_back(text); };
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { join(self, tell); }), "can't join");
   ASSERT_EQ(told.size(), 1U);

@@ -10,14 +10,14 @@
 namespace fsdp {
 namespace {
 
-// started_rank() where these variables alone are set.
-std::optional<StartedRank> started_by(const Variables& variables) {
+// launched_rank() where these variables alone are set.
+std::optional<LaunchedRank> started_by(const Variables& variables) {
   const SetVariables set(variables);
-  return started_rank();
+  return launched_rank();
 }
 
 // The same in torchrun's environment for rank 1 of 2, with these changes.
-StartedRank changed(const Variables& changes) {
+LaunchedRank changed(const Variables& changes) {
   Variables variables = torchrun_variables(1, 2, 29500);
   for (const auto& [name, value] : changes)
     variables[name] = value;
@@ -28,20 +28,20 @@ std::string complaint(const Variables& changes) {
   return error_of<std::invalid_argument>([&] { changed(changes); });
 }
 
-void expect_rank(const StartedRank& self, int rank, int world_size, bool hosted) {
+void expect_rank(const LaunchedRank& self, int rank, int world_size, bool hosted) {
   EXPECT_EQ(self.rank, rank);
   EXPECT_EQ(self.world_size, world_size);
   EXPECT_EQ(self.host, "127.0.0.1");
   EXPECT_EQ(self.port, 29500);
-  EXPECT_EQ(self.hosted, hosted);
+  EXPECT_EQ(self.launcher_hosts_store, hosted);
 }
 
-TEST(StartedRank, is_read_from_the_environment) {
+TEST(LaunchedRank, is_read_from_the_environment) {
   expect_rank(changed({}), 1, 2, true);
   EXPECT_FALSE(started_by({}));
 }
 
-TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
+TEST(LaunchedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
   EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
@@ -54,7 +54,7 @@ TEST(StartedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value
   EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}), "LOCAL_WORLD_SIZE=3 is no number from 1 to 2");
 }
 
-TEST(StartedRank, is_what_mpirun_and_srun_say) {
+TEST(LaunchedRank, is_what_mpirun_and_srun_say) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -66,13 +66,13 @@ TEST(StartedRank, is_what_mpirun_and_srun_say) {
     expect_rank(started_by(variables).value(), 2, 4, false);
 }
 
-TEST(StartedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
+TEST(LaunchedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
   EXPECT_FALSE(started_by({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
+TEST(LaunchedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -84,7 +84,7 @@ TEST(StartedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
 }
 
 // A RANK that was exported by hand is the same in every process that mpirun starts.
-TEST(StartedRank, contradictions_of_two_launchers_are_named) {
+TEST(LaunchedRank, contradictions_of_two_launchers_are_named) {
   Variables variables{{"RANK", "0"},
                       {"WORLD_SIZE", "4"},
                       {"MASTER_ADDR", "127.0.0.1"},
@@ -100,7 +100,7 @@ TEST(StartedRank, contradictions_of_two_launchers_are_named) {
   EXPECT_EQ(started_by(variables)->rank, 0);
 }
 
-TEST(StartedRank, belongs_to_another_group_after_a_restart) {
+TEST(LaunchedRank, belongs_to_another_group_after_a_restart) {
   const std::string group = changed({}).group;
   EXPECT_NE(group, changed({{"TORCHELASTIC_RESTART_COUNT", "1"}}).group);
   EXPECT_NE(group, changed({{"TORCHELASTIC_RUN_ID", "another"}}).group);

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 // As one on a host whose cable was cut.
 TEST(StoreRequests, ends_when_the_store_has_not_answered_for_the_time_limit) {
   const ReservedPort port;
-  const StartedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
+  const LaunchedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
   const pid_t host = fork();
   if (host == 0) {
     setpgid(0, 0);

@@ -12,8 +12,8 @@ bool fsdp::read_launcher(const std::string& input, const TemporaryFolder& folder
     names.push_back(line.substr(0, end));
     setenv(names.back().c_str(), line.c_str() + end + 1, 1);
   }
-  std::optional<StartedRank> self;
-  const bool accepted = accepts<std::invalid_argument>("", [&] { self = started_rank(); });
+  std::optional<LaunchedRank> self;
+  const bool accepted = accepts<std::invalid_argument>("", [&] { self = launched_rank(); });
   for (const std::string& name : names)
     unsetenv(name.c_str());
   if (self &&

@@ -39,7 +39,7 @@ class HostsThatGoOn : public RanksOnHosts {
     if (loss.is_of_the_caller) {
       setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
       store = network.start(0, [] {
-        StartedRank self;
+        LaunchedRank self;
         self.world_size = 6;
         self.host = Network::address(0);
         self.port = 29400;

@@ -80,7 +80,7 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   if (*saved_parts < 1 || *saved_parts > kMaxParts)
     throw UsageError(name + "has " + std::to_string(*saved_parts) + " parts of the batch");
   parts = saved_parts;
-  if (*parts % config.ranks.world != 0 && !started_rank()) {
+  if (*parts % config.ranks.world != 0 && !launched_rank()) {
     throw UsageError("--world " + std::to_string(config.ranks.world) + ": the checkpoint has " +
                      std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
                      "ranks whose number divides this, or give other --parts");
@@ -107,7 +107,7 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   if (config.checkpoint.resume.empty()) return;
   if (config.checkpoint.resumes_by_itself &&
       config.training.steps == config.checkpoint.first_step) {
-    const auto self = started_rank();
+    const auto self = launched_rank();
     if (!self || self->rank == 0)
       std::printf("%s has all %lld steps\n", config.checkpoint.dir.c_str(),
                   static_cast<long long>(config.training.steps));
@@ -121,7 +121,7 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
     throw UsageError("--resume " + config.checkpoint.resume + ": was trained with " + difference);
-  const auto self = started_rank();
+  const auto self = launched_rank();
   const std::string change =
       change_of_rate(config, steps_of(saved).value_or(config.training.steps));
   if (!change.empty() && (!self || self->rank == 0))

@@ -36,13 +36,13 @@ int parts_that_go_on(const TrainConfig& config) {
 void check_lost_host_option(const TrainConfig& config) {
   if (config.ranks.on_lost_host != OnLostHost::continue_training) return;
   if (config.shards() == config.ranks.world) {
-    const auto self = started_rank();
+    const auto self = launched_rank();
     if (!self || self->rank == 0)
       std::fprintf(stderr, "fsdp train: --on-lost-host has no effect with one replica\n");
     return;
   }
   const std::string option = "--on-lost-host continue: ";
-  if (!started_rank())
+  if (!launched_rank())
     throw UsageError(option + "takes ranks that a launcher has started, on several hosts");
   if (config.on_cuda()) throw UsageError(option + "takes --device cpu");
   if (config.optimizer.step_in_backward)

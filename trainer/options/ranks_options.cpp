@@ -33,7 +33,7 @@ void check_compare(const TrainConfig& config) {
   if (comm.compare.value_or(Compare::always) == Compare::always) return;
   if (comm.link) throw UsageError("--compare: with --link calls are compared always");
   const bool shm = comm.backend == "shm" || comm.backend == "auto";
-  if (shm && !config.on_cuda() && !started_rank()) {
+  if (shm && !config.on_cuda() && !launched_rank()) {
     throw UsageError("--compare: over shm calls are compared always; give --backend gloo");
   }
 }
@@ -71,7 +71,7 @@ void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, in
 }
 
 void apply_world_of_environment(TrainConfig& config, bool world_given) {
-  const auto self = started_rank();
+  const auto self = launched_rank();
   if (!self) return;
   const std::string started =
       self->launcher + " has started " + std::to_string(self->world_size) + " ranks";
@@ -94,7 +94,7 @@ void apply_world_of_environment(TrainConfig& config, bool world_given) {
 }
 
 void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts) {
-  if (!parts || config.ranks.mode == Mode::single || !started_rank()) return;
+  if (!parts || config.ranks.mode == Mode::single || !launched_rank()) return;
   while (*parts % config.ranks.world != 0)
     --config.ranks.world;
 }

@@ -90,7 +90,7 @@ void check_hashes_folder(const std::string& folder) {
 
 void check_record(const CLI::App& app, const TrainConfig& config) {
   if (app.count("--record") == 0) return;
-  if (config.on_cuda() || started_rank() || !config.checkpoint.dir.empty())
+  if (config.on_cuda() || launched_rank() || !config.checkpoint.dir.empty())
     throw UsageError(
         "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
         "would write again");
@@ -154,7 +154,7 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
       throw UsageError(std::string("--trace ") + error.what());
     }
   }
-  const auto self = started_rank();
+  const auto self = launched_rank();
   // A rank that is replayed writes none of the files. Of ranks that were started, rank 0 does.
   if (std::getenv("FSDP_REPLAY") != nullptr) return;
   check_record(app, config);

@@ -49,7 +49,7 @@ void resolve_strategy(TrainConfig& config, const GivenSharding& given, bool resh
   const std::string name = "--strategy " + strategy;
   const auto& [shards, reshard] = strategies().at(strategy);
   if (shards == StrategyOption::Shards::as_given) {
-    const auto self = started_rank();
+    const auto self = launched_rank();
     if (!shard_size && self && self->local_world_size > 0) shard_size = self->local_world_size;
     if (!shard_size) throw UsageError(name + ": needs --shard-size");
     if (config.ranks.world % *shard_size != 0) {

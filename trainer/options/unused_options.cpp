@@ -35,7 +35,7 @@ void name_unused_of_mode(const CLI::App& app, const TrainConfig& config) {
 }  // namespace
 
 void name_unused_options(const CLI::App& app, const TrainConfig& config) {
-  const auto self = started_rank();
+  const auto self = launched_rank();
   if (config.reports.print_units || (self && self->rank > 0)) return;
   name_unused_of_mode(app, config);
   const TrainingConfig& training = config.training;

@@ -97,7 +97,7 @@ std::string units_table(const TrainConfig& config, const ShardLayout& layout) {
 }
 
 void print_units(const TrainConfig& config, const FsdpImplementation& fsdp) {
-  const auto self = started_rank();
+  const auto self = launched_rank();
   if (self && self->rank > 0) return;
   const auto layout = fsdp.shard_layout(config, language_modeling(config, nullptr));
   std::printf("%s on %d %s, --wrap %s\n%s", config.model.name.c_str(), config.ranks.world,

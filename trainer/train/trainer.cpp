@@ -130,7 +130,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
         }
       },
       config.ranks.comm.timeout, after_loss);
-  const auto self = started_rank();
+  const auto self = launched_rank();
   const auto& fault = config.ranks.comm.fault;
   if (status == 0 && fault && (!self || self->rank == fault->rank)) {
     std::fprintf(stderr, "%s: --fault was not reached: rank %d made fewer than %s calls\n",
