@@ -125,14 +125,15 @@ bool ExitProtocol::others_failed() {
 }
 
 std::string ExitProtocol::report_exit(const RankExit& exit) {
-  if (exit.stopped && shared_->one_has_failed()) return "";  // another of this host has tried
+  if (exit.ended_by_launcher && shared_->one_has_failed())
+    return "";  // another of this host has tried
   LaunchedRank self = hosts_->self;
   self.timeout = kTalk;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
   RankStatus status = exit.status();
-  if (exit.stopped) status = {};
-  if (exit.frozen_by != 0) status = {RankStatus::Kind::stopped, exit.frozen_by};
-  const bool failed = !exit.ok() && !exit.stopped;
+  if (exit.ended_by_launcher) status = {};
+  if (exit.stopped_by != 0) status = {RankStatus::Kind::stopped, exit.stopped_by};
+  const bool failed = !exit.ok() && !exit.ended_by_launcher;
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
   if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
   const std::string end = framed(exit.rank, status, rings.serialize(exit.rank));
@@ -256,7 +257,7 @@ std::string ExitProtocol::of_one_host(const RankExit& exit) const {
   std::string text = hosts_->name_of(exit.rank) + " can't reach the store at " + store +
                      (self.launcher_hosts_store ? "" : " on " + hosts_->names[0]) +
                      ": that host is down, or the network to it is cut";
-  if (exit.stopped) {
+  if (exit.ended_by_launcher) {
     text += "; the last call of rank " + std::to_string(exit.rank) + " was " + exit.last_call;
   } else {
     text = exit.text() + '\n' + text;

@@ -101,7 +101,7 @@ RankExit ForkedRanks::reap(int rank) {
   int status = 0;
   waitpid(forked.pid, &status, 0);
   RankExit exit = describe(rank, status);
-  if (exit.signal == SIGKILL) exit.frozen_by = forked.stopped_by;
+  if (exit.signal == SIGKILL) exit.stopped_by = forked.stopped_by;
   forked = {};
   return exit;
 }
@@ -112,7 +112,7 @@ RankExit ForkedRanks::describe(int rank, int status) const {
   if (WIFSIGNALED(status)) {
     exit.signal = WTERMSIG(status);
   } else {
-    exit.code = WEXITSTATUS(status);
+    exit.exit_code = WEXITSTATUS(status);
   }
   exit.message = shared_->message(rank);
   exit.last_call = rings_of(*shared_).last_call(rank);

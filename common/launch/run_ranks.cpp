@@ -47,10 +47,10 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
 void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   for (RankExit& exit : ranks.end_all()) {
     if (elsewhere) result.first_failure = exit.rank;
-    if (result.ok() && exit.frozen_by != 0) {
+    if (result.ok() && exit.stopped_by != 0) {
       result.first_failure = exit.rank;
     } else {
-      exit.stopped = exit.signal == SIGKILL;
+      exit.ended_by_launcher = exit.signal == SIGKILL;
     }
     result.ranks[exit.rank] = std::move(exit);
   }

@@ -30,7 +30,7 @@ std::string ending(const RankReport& report) {
   const RankExit& exit = report.exit;
   if (report.finished) return "reached the end of the test";
   if (exit.signal == SIGALRM) return "was still running at the time limit";
-  if (exit.stopped) return "was stopped";
+  if (exit.ended_by_launcher) return "was stopped";
   if (exit.signal != 0) {
     return "was killed by signal " + std::to_string(exit.signal) + " (" + strsignal(exit.signal) +
            ")" + report.crash;
@@ -38,7 +38,7 @@ std::string ending(const RankReport& report) {
   if (!exit.message.empty()) {
     return "threw an exception: " + explained(exit.message);
   }
-  return "left by exit(" + std::to_string(exit.code) + ") before the end of the test";
+  return "left by exit(" + std::to_string(exit.exit_code) + ") before the end of the test";
 }
 
 std::string name(const RankReport& report) {
