@@ -72,7 +72,7 @@ CallRings::CallRings(void* shared, const Group& group, int set)
       spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
                                                                                             : 20) {}
 
-void CallRings::set_ranks_here(const std::vector<int>& ranks) {
+void CallRings::set_local_ranks(const std::vector<int>& ranks) {
   *here_ = {ranks.at(0), static_cast<int>(ranks.size())};
 }
 

@@ -43,7 +43,7 @@ class CallRings {
   const Group& group() const { return group_; }
 
   // The ranks of the world that share this memory, ascending; until it is called: all.
-  void set_ranks_here(const std::vector<int>& ranks);
+  void set_local_ranks(const std::vector<int>& ranks);
 
   // The number of the next Communicator of `rank`, and the set that it has until release_set(): one
   // that no rank has any more. Throws std::logic_error if this rank has kSets Communicators, and

@@ -48,12 +48,12 @@ void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
     if (!line || rank < 0 || static_cast<size_t>(rank) >= has_said.size() || at > ends.size())
       break;
     has_said[static_cast<size_t>(rank)] = true;
-    if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.here()) continue;
+    if (hosts.of_rank[static_cast<size_t>(rank)] == hosts.this_host()) continue;
     rings.set_status(rank, {static_cast<RankStatus::Kind>(kind), number});
     rings.deserialize(rank, ends.substr(end + 1, bytes));
   }
   for (size_t rank = 0; rank < has_said.size(); ++rank)
-    if (!has_said[rank] && hosts.of_rank[rank] != hosts.here())
+    if (!has_said[rank] && hosts.of_rank[rank] != hosts.this_host())
       rings.set_status(static_cast<int>(rank), {RankStatus::Kind::silent, 0});
 }
 

@@ -50,11 +50,11 @@ std::string exchange_identities(StoreRequests& talk, const LaunchedRank& self) {
 std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
                                            const StoreClientProcess::Log& tell) {
   const LaunchedRank& self = hosts.self;
-  const auto ranks = hosts.ranks_of(hosts.here());
-  const std::string where = key("region", hosts.here());
+  const auto ranks = hosts.ranks_of(hosts.this_host());
+  const std::string where = key("region", hosts.this_host());
   if (self.rank == ranks[0]) {
     auto region = SharedRegion::create_for_started(self.world_size);
-    CallRings(region->call_rings(), Group::world(self.world_size)).set_ranks_here(ranks);
+    CallRings(region->call_rings(), Group::world(self.world_size)).set_local_ranks(ranks);
     StoreClientProcess(self, [&](StoreRequests& talk) {
       talk.set(where, region->name());
       std::vector<std::string> keys;
@@ -105,7 +105,7 @@ std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
   self.world_size = static_cast<int>(ranks.size());
   self.has_spares = false;
   self.group += "/after a loss";
-  joined.hosts = std::make_shared<Hosts>(joined.hosts->without_others(ranks, self));
+  joined.hosts = std::make_shared<Hosts>(joined.hosts->subset(ranks, self));
   try {
     joined.shared = share_memory(*joined.hosts, tell);
   } catch (const std::runtime_error& error) {

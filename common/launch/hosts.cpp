@@ -4,7 +4,7 @@
 
 namespace fsdp {
 
-Hosts Hosts::without_others(const std::vector<int>& ranks, const LaunchedRank& self) const {
+Hosts Hosts::subset(const std::vector<int>& ranks, const LaunchedRank& self) const {
   Hosts left;
   left.self = self;
   left.address = address;

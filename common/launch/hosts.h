@@ -17,10 +17,10 @@ struct Hosts {
   std::string address;             // of this host, by which it reaches the store
 
   // Of `ranks` alone, ascending, which are 0, 1, 2, ... from now on; `self` is one of them.
-  Hosts without_others(const std::vector<int>& ranks, const LaunchedRank& self) const;
+  Hosts subset(const std::vector<int>& ranks, const LaunchedRank& self) const;
 
   bool several() const { return names.size() > 1; }
-  int here() const { return of_rank.at(static_cast<size_t>(self.rank)); }
+  int this_host() const { return of_rank.at(static_cast<size_t>(self.rank)); }
   std::vector<int> ranks_of(int host) const;  // ascending
   bool within_one(const Group& group) const;  // whether all its ranks are on one host
   std::string name_of(int rank) const;        // "host-b"

@@ -17,8 +17,8 @@ struct RankContext {
   std::shared_ptr<const Hosts> hosts{};  // null: one process has forked all ranks, on this host
 
   bool on_one_host(const Group& group) const { return !hosts || hosts->within_one(group); }
-  std::vector<int> ranks_here() const;  // the ranks of this host, ascending
-  int local_rank() const;               // this rank's place among them: 0, 1, 2, ...
+  std::vector<int> local_ranks() const;  // the ranks of this host, ascending
+  int local_rank() const;                // this rank's place among them: 0, 1, 2, ...
 };
 
 }  // namespace fsdp

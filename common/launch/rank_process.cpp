@@ -111,7 +111,7 @@ void replay_rank(int world_size, const std::function<int(const RankContext&)>& b
   const auto rank = take_replay();
   if (!rank) return;
   const RankContext context{*rank, world_size, SharedRegion::create(world_size)};
-  CallRings(context.shared->call_rings(), Group::world(world_size)).set_ranks_here({*rank});
+  CallRings(context.shared->call_rings(), Group::world(world_size)).set_local_ranks({*rank});
   use_one_thread();
   rank_begins();
   const int status = run_body(context, body);

@@ -13,7 +13,7 @@ std::shared_ptr<Transport> make_nccl(const RankContext& context,
   if (cuda_backend.make_nccl == nullptr || options.device != cuda_backend.device) {
     throw std::invalid_argument("backend nccl needs a CUDA build and device cuda");
   }
-  const size_t ranks = context.ranks_here().size();
+  const size_t ranks = context.local_ranks().size();
   if (ranks > static_cast<size_t>(cuda_backend.gpus)) {
     throw std::invalid_argument("backend nccl needs " + std::to_string(ranks) +
                                 " GPUs, one for each rank of this host; it has " +
@@ -51,7 +51,7 @@ std::string choose_backend(const RankContext& context, const CommunicatorOptions
     throw std::invalid_argument("a simulated link takes ranks of one host");
   if (options.backend != "auto") return options.backend;
   const auto gpus = static_cast<size_t>(cuda_backend.gpus);
-  if (options.device == c10::kCUDA && context.ranks_here().size() <= gpus) return "nccl";
+  if (options.device == c10::kCUDA && context.local_ranks().size() <= gpus) return "nccl";
   return context.on_one_host(group) && context.shared->has_arenas() ? "shm" : "gloo";
 }
 

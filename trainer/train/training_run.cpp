@@ -155,7 +155,7 @@ class TrainingRun {
 
   // All ranks of a host know the same: the first of them throws.
   void require_memory(const TracedModel& run) const {
-    const auto here = context_.ranks_here();
+    const auto here = context_.local_ranks();
     try {
       require_enough_memory(config_, run.layout, run.traces, transports(),
                             static_cast<int>(here.size()), memory_of_machine());
