@@ -164,15 +164,16 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   }
 }
 
-Decision ExitProtocol::decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
+Decision ExitProtocol::decide_survivors(const RankExit& exit,
+                                        const std::vector<int64_t>& saved_steps,
                                         const AfterLoss& after_loss, BlockedSignals& held,
                                         const StoreClientProcess::Log& tell) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
   std::string word = exit.ok() ? "done" : "out";
-  if (lost && !offered.empty())
-    word = "left " + std::to_string(offered.front()) + ' ' + std::to_string(offered.back());
+  if (lost && !saved_steps.empty())
+    word = "left " + std::to_string(saved_steps.front()) + ' ' + std::to_string(saved_steps.back());
   LaunchedRank self = hosts_->self;
   self.timeout = kTalk;
   StoreClientProcess talker(

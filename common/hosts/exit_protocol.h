@@ -42,7 +42,7 @@ class ExitProtocol {
   // left states. Returns what becomes of the run; `ends` also if a signal comes that ends this
   // process. If it goes on, or is done in spite of a failure, the process of rank 0 tells by `tell`
   // who was lost.
-  Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& offered,
+  Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
                             const AfterLoss& after_loss, BlockedSignals& held,
                             const StoreClientProcess::Log& tell);
 

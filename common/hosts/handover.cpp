@@ -30,8 +30,8 @@ void rewind(const OpenFile& file) {
 
 Handover::Handover() : files_{memory_file("fsdp_state"), memory_file("fsdp_state")} {}
 
-void Handover::leave(int64_t steps, const std::function<void(int file)>& write) const {
-  const OpenFile& file = files_[offered().size()];
+void Handover::save(int64_t steps, const std::function<void(int file)>& write) const {
+  const OpenFile& file = files_[saved_steps().size()];
   empty(file);
   rewind(file);
   write(file.descriptor);
@@ -40,20 +40,20 @@ void Handover::leave(int64_t steps, const std::function<void(int file)>& write) 
     throw std::system_error(errno, std::generic_category(), "the state of a rank");
 }
 
-std::vector<int64_t> Handover::offered() const {
+std::vector<int64_t> Handover::saved_steps() const {
   std::vector<int64_t> all;
   for (const OpenFile& file : files_)
     if (const auto steps = steps_of(file)) all.push_back(*steps);
   return all;
 }
 
-void Handover::choose(int64_t steps) const {
+void Handover::select(int64_t steps) const {
   for (const OpenFile& file : files_)
     steps_of(file) == steps ? rewind(file) : empty(file);
 }
 
 std::optional<int64_t> Handover::steps() const {
-  const auto all = offered();
+  const auto all = saved_steps();
   return all.empty() ? std::nullopt : std::optional(all[0]);
 }
 

@@ -23,11 +23,11 @@ class Handover {
 
   // Of the rank that ends: `write` writes a state after so many steps to the file. Call it twice at
   // most. Throws what `write` throws; then nothing is left.
-  void leave(int64_t steps, const std::function<void(int file)>& write) const;
+  void save(int64_t steps, const std::function<void(int file)>& write) const;
 
   // Of the process: after how many steps the states are that were left, in their order.
-  std::vector<int64_t> offered() const;
-  void choose(int64_t steps) const;  // one of them, to be read, and frees the others
+  std::vector<int64_t> saved_steps() const;
+  void select(int64_t steps) const;  // one of them, to be read, and frees the others
 
   // Of the rank that takes over: the steps behind the state, and the file, to be read once from
   // where it is. Nothing if this rank begins.

@@ -89,12 +89,13 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
     RankExit& end = result.ranks[static_cast<size_t>(rank)];
     Decision decision;
     if (handover && exit_protocol)
-      decision = exit_protocol->decide_survivors(end, handover->offered(), after_loss, held, say);
+      decision =
+          exit_protocol->decide_survivors(end, handover->saved_steps(), after_loss, held, say);
     const auto has = [rank](const std::vector<int>& ranks) {
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
     if (has(decision.ranks)) {
-      handover->choose(decision.steps);
+      handover->select(decision.steps);
       const std::string failure = rejoin(joined, decision.ranks, say);
       if (!failure.empty())
         runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };

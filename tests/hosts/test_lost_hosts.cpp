@@ -94,7 +94,7 @@ class HostsThatGoOn : public RanksOnHosts {
         // The store, of host-a, is there until then.
         if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
       } catch (const CollectiveError&) {
-        if (!handover.steps()) handover.leave(step, [](int) {});
+        if (!handover.steps()) handover.save(step, [](int) {});
         throw;
       }
       return 0;

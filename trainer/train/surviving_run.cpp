@@ -67,7 +67,7 @@ void SurvivingRun::end() {
   if (Handover::current) comm_.barrier(kMetrics).wait();
 }
 
-void SurvivingRun::leave(const std::function<Json()>& progress) {
+void SurvivingRun::save(const std::function<Json()>& progress) {
   if (!Handover::current || !has_lost_a_rank(context_)) return;
   if (ranges_.empty()) return;  // no step has begun
   const auto write = [&](int file) {
@@ -75,7 +75,7 @@ void SurvivingRun::leave(const std::function<Json()>& progress) {
     run["followed_up"] = steps_finished_;
     write_state(file, run, ranges_);
   };
-  Handover::current->leave(steps_done_, write);
+  Handover::current->save(steps_done_, write);
   if (!pending_update_) return;
   try {
     const auto update = pending_update_;  // a copy, since the update resets the member
@@ -83,7 +83,7 @@ void SurvivingRun::leave(const std::function<Json()>& progress) {
   } catch (const CollectiveError&) {
     return;  // a rank still reads what the update changes, so no rank has made it
   }
-  Handover::current->leave(steps_done_, write);
+  Handover::current->save(steps_done_, write);
 }
 
 }  // namespace fsdp

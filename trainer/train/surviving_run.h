@@ -53,7 +53,7 @@ class SurvivingRun {
   // After a failure: leaves the states if this rank has lost another one. `progress` returns what
   // the run has come to beside the tensors. Throws std::system_error if there is no memory for a
   // state.
-  void leave(const std::function<Json()>& progress);
+  void save(const std::function<Json()>& progress);
 
  private:
   const RankContext& context_;

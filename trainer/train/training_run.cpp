@@ -76,7 +76,7 @@ class TrainingRun {
       run();
       survival_.end();
     } catch (const std::exception&) {
-      survival_.leave([this] { return progress_json(); });
+      survival_.save([this] { return progress_json(); });
       throw;
     }
   }
