@@ -149,7 +149,7 @@ class Replayed {
     const std::string what = does + ' ' + call.text() + why;
     say(what);
     say(recorded_end());
-    rank_stands();
+    replay_breakpoint_stuck();
     throw CollectiveError("rank " + std::to_string(rank_) + ' ' + what);
   }
 
@@ -300,10 +300,10 @@ bool replays() {
   return replayed.has_value();
 }
 
-[[gnu::noinline]] void rank_begins() {
+[[gnu::noinline]] void replay_breakpoint_begin() {
   asm volatile("# begins");
 }
-[[gnu::noinline]] void rank_stands() {
+[[gnu::noinline]] void replay_breakpoint_stuck() {
   asm volatile("# stands");
 }
 

@@ -29,8 +29,8 @@ std::string recorded_text();  // "recorded, 1.2 MB: ./fsdp replay DIR --rank R",
 std::optional<int> take_replay();
 bool replays();  // whether this process runs such a rank
 // For breakpoints: the rank begins, and can't go on.
-void rank_begins();
-void rank_stands();
+void replay_breakpoint_begin();
+void replay_breakpoint_stuck();
 
 // `inner`, if this process is no such rank; else a transport that passes all to it, and records or
 // replays each collective.

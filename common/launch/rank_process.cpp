@@ -113,7 +113,7 @@ void replay_rank(int world_size, const std::function<int(const RankContext&)>& b
   const RankContext context{*rank, world_size, SharedRegion::create(world_size)};
   CallRings(context.shared->call_rings(), Group::world(world_size)).set_local_ranks({*rank});
   use_one_thread();
-  rank_begins();
+  replay_breakpoint_begin();
   const int status = run_body(context, body);
   std::cout.flush();
   std::fflush(nullptr);
