@@ -235,11 +235,11 @@ void Reducer::finalize_backward() {
     if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;
     entry.unsynced.reset();
   }
-  if (reduces_) give_gradients();
+  if (reduces_) move_gradients_to_leaves();
   buckets_.clear();
 }
 
-void Reducer::give_gradients() {
+void Reducer::move_gradients_to_leaves() {
   for (const Entry& entry : entries_) {
     if (!entry.trains || entry.arrived) continue;
     const at::Tensor own = slot(entry).zero_();

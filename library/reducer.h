@@ -58,7 +58,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void send_next();
   void finish(Bucket& bucket);
   void finalize_backward();
-  void give_gradients();
+  void move_gradients_to_leaves();
   void break_off();
   void compare_ranks();
 

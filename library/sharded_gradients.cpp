@@ -35,7 +35,7 @@ std::shared_ptr<ShardedGradients> ShardedGradients::create(const FullySharded& s
   const std::shared_ptr<ShardedGradients> gradients(
       new ShardedGradients(sharded, std::move(leaves)));
   gradients->register_hooks();
-  gradients->set_traps();
+  gradients->arm_traps();
   return gradients;
 }
 
@@ -90,8 +90,8 @@ void ShardedGradients::set_sync(bool sync) {
   backward_hooks_->set_requires_gradient_sync(sync);
 }
 
-void ShardedGradients::give_gradients() {
-  if (std::exchange(gives_gradients_, true)) return;
+void ShardedGradients::move_gradients_to_leaves() {
+  if (std::exchange(moves_gradients_, true)) return;
   for (ParameterGradient& gradient : gradients_)
     gradient.give();
   if (!under_way_) end_pass();
@@ -139,7 +139,7 @@ void ShardedGradients::on_backward_begin() {
   const bool idle = !adds_up();
   for (size_t i = 0; i < gradients_.size(); ++i)
     see_users_changes(i);
-  expect_drop();
+  disarm_traps();
   begin_pass();
   when_pass_ends([] {},  // the units call end_pass()
                  [weak = weak_from_this()] {
@@ -190,7 +190,7 @@ void ShardedGradients::see_users_changes(size_t parameter) {
                            ", where it is not reduced; drop it by model.zero_grad(), and put what "
                            "this rank owns of it into .grad of model.parameters()");
   }
-  if (leaves_->data_was_given(entry)) {
+  if (leaves_->has_replaced_data(entry)) {
     throw std::logic_error("backward: parameter " + entry.name +
                            " was changed since its forward, by set_data() of model.parameters(); "
                            "run backward before the change, or forward anew");
@@ -201,18 +201,18 @@ void ShardedGradients::see_users_changes(size_t parameter) {
 // Waits for the collectives of the broken pass, because other models may share the communicator.
 void ShardedGradients::break_off() {
   leave_pass();
-  expect_drop();
+  disarm_traps();
   try {
     for (const auto& unit : units_) {
       unit->reshard();
       unit->discard_unreduced_gradients();
-      if (gives_gradients_) unit->clear_sharded_gradient();
+      if (moves_gradients_) unit->clear_sharded_gradient();
     }
   } catch (const std::exception&) {  // a collective has failed, and every later one will say so
   }
   for (ParameterGradient& gradient : gradients_)
     gradient.break_off();
-  set_traps();
+  arm_traps();
 }
 
 void ShardedGradients::end_pass() {
@@ -221,13 +221,13 @@ void ShardedGradients::end_pass() {
   any_unit_waits_ =
       std::ranges::any_of(units_, [](const auto& unit) { return unit->has_gradient(); });
   std::vector<at::Tensor> of_units(units_.size());
-  for (size_t unit = 0; gives_gradients_ && unit < units_.size(); ++unit) {
+  for (size_t unit = 0; moves_gradients_ && unit < units_.size(); ++unit) {
     of_units[unit] = units_[unit]->sharded_gradient();
     units_[unit]->clear_sharded_gradient();
   }
   for (size_t i = 0; i < gradients_.size(); ++i)
     end_pass(i, of_units[leaves_->entries()[i].unit]);
-  set_traps();
+  arm_traps();
 }
 
 void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
@@ -282,14 +282,14 @@ void ShardedGradients::drop_in_unit(size_t parameter) {
 
 void ShardedGradients::zero_grad() {
   settle_broken_passes();
-  expect_drop();
+  disarm_traps();
   for (const auto& unit : units_) {
     unit->discard_unreduced_gradients();
     unit->clear_sharded_gradient();
   }
   for (ParameterGradient& gradient : gradients_)
     gradient.zero_grad();
-  set_traps();
+  arm_traps();
 }
 
 void ShardedGradients::check_complete() const {

@@ -29,7 +29,7 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   void set_sync(bool sync);  // false: passes reduce nothing
 
   // From now on gradients lie in .grad of the leaves; until then in the units.
-  void give_gradients();
+  void move_gradients_to_leaves();
 
   // Call it at each sign of a backward pass. At the first one, throws std::logic_error, which names
   // the parameter, if autograd::grad() asks for the gradient of a sharded one, if the user has put
@@ -41,8 +41,8 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
 
   // After a pass that threw, the units drop what it has left in .grad of the module's parameters at
   // the next sign of a forward or a pass. Between these two calls that is no drop of the user's.
-  void expect_drop() { traps_->stop_watching(); }
-  void set_traps() { traps_->set(); }
+  void disarm_traps() { traps_->stop_watching(); }
+  void arm_traps() { traps_->set(); }
 
   void zero_grad();
 
@@ -76,7 +76,7 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   bool under_way_{};                          // a pass
   bool idle_{};                               // that pass adds nothing to .grad
   bool any_unit_waits_{};                     // at the end of the last pass: for a reduction
-  bool gives_gradients_{};
+  bool moves_gradients_{};
   bool sync_{true};
 };
 

@@ -42,7 +42,7 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
   }
 }
 
-bool ShardedLeaves::data_was_given(const ShardedParameter& entry) const {
+bool ShardedLeaves::has_replaced_data(const ShardedParameter& entry) const {
   const at::Tensor& shard = units_[entry.unit]->shard();
   const at::Tensor& leaf = entry.leaf;
   const bool in_place = leaf.has_storage() && leaf.is_alias_of(shard) && leaf.is_contiguous() &&
@@ -51,16 +51,16 @@ bool ShardedLeaves::data_was_given(const ShardedParameter& entry) const {
   return !in_place;
 }
 
-bool ShardedLeaves::data_was_given() const {
-  return std::ranges::any_of(entries_, [&](const auto& entry) { return data_was_given(entry); });
+bool ShardedLeaves::has_replaced_data() const {
+  return std::ranges::any_of(entries_, [&](const auto& entry) { return has_replaced_data(entry); });
 }
 
 // In one process the parameter would be what was given. Here the shard takes its values.
-void ShardedLeaves::take_data() {
+void ShardedLeaves::copy_data_to_shards() {
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;
   for (const ShardedParameter& entry : entries_) {
-    if (!data_was_given(entry)) continue;
+    if (!has_replaced_data(entry)) continue;
     const at::Tensor& shard = units_[entry.unit]->shard();
     at::Tensor leaf = entry.leaf;
     if (leaf.sizes() != at::IntArrayRef(entry.sizes) || leaf.scalar_type() != shard.scalar_type() ||
@@ -76,7 +76,7 @@ void ShardedLeaves::take_data() {
   }
 }
 
-void ShardedLeaves::compare_requires_grad() {
+void ShardedLeaves::sync_requires_grad() {
   for (ShardedParameter& entry : entries_) {
     const bool changed = entry.whole.requires_grad() != entry.requires_grad ||
                          entry.leaf.requires_grad() != entry.requires_grad;

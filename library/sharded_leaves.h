@@ -39,14 +39,14 @@ class ShardedLeaves {
 
   const std::vector<ShardedParameter>& entries() const { return entries_; }
 
-  // Whether the user has given a leaf other data by set_data(). take_data() puts it into the shard,
-  // and throws std::logic_error if it has another shape, dtype or device.
-  bool data_was_given() const;
-  bool data_was_given(const ShardedParameter& entry) const;
-  void take_data();
+  // Whether the user has given a leaf other data by set_data(). copy_data_to_shards() puts it into
+  // the shard, and throws std::logic_error if it has another shape, dtype or device.
+  bool has_replaced_data() const;
+  bool has_replaced_data(const ShardedParameter& entry) const;
+  void copy_data_to_shards();
 
   // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
-  void compare_requires_grad();
+  void sync_requires_grad();
   // Of each entry, when they were compared last.
   std::vector<bool> requires_grad() const;
 

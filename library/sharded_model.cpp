@@ -24,8 +24,8 @@ const std::vector<std::shared_ptr<FlatParameter>>& ShardedModel::units() const {
 
 torch::OrderedDict<std::string, at::Tensor> ShardedModel::named_parameters() {
   sharding_->check_parameters();
-  sharding_->leaves().compare_requires_grad();
-  sharding_->gradients()->give_gradients();
+  sharding_->leaves().sync_requires_grad();
+  sharding_->gradients()->move_gradients_to_leaves();
   torch::OrderedDict<std::string, at::Tensor> named;
   for (const auto& entry : sharding_->leaves().entries())
     named.insert(entry.name, entry.leaf);
@@ -68,9 +68,9 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
     before.push_back(values_digest(unit->shard()));
   body();
   sharding_->check_views();
-  const bool data_was_given = sharding_->leaves().data_was_given();
+  const bool has_replaced_data = sharding_->leaves().has_replaced_data();
   for (size_t i = 0; i < units().size(); ++i) {
-    if (values_digest(units()[i]->shard()) == before[i] && !data_was_given) continue;
+    if (values_digest(units()[i]->shard()) == before[i] && !has_replaced_data) continue;
     throw std::logic_error("summon_full_params: model.parameters() of unit " + units()[i]->unit() +
                            " were written to in it; write to the module's parameters there, or to "
                            "model.parameters() outside of it");

@@ -112,7 +112,7 @@ void Sharding::begin(const std::string& function) {
   for (const auto& unit : sharded_->units())
     unit->reshard();
   comm_->wait_for_readers();
-  leaves_->take_data();
+  leaves_->copy_data_to_shards();
 }
 
 void Sharding::summon() {

@@ -109,12 +109,12 @@ void Sharding::begin_forward() {
         hooked->unrecorded.forget();
   }
   drop_old_casts();
-  leaves_->take_data();
+  leaves_->copy_data_to_shards();
   for (const auto& unit : sharded_->units())
     unit->reshard();
   check_parameters();
   check_frozen();
-  gradients_->expect_drop();
+  gradients_->disarm_traps();
   if (options_.broadcast_buffers) broadcast_buffers();
   // The warning waits for the first training forward, because an ignored module may be replicated
   // after the rest is sharded.
@@ -140,7 +140,7 @@ void Sharding::after_forward(HookedModule& hooked, bool returned) {
 void Sharding::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
-  gradients_->set_traps();
+  gradients_->arm_traps();
   if (!at::GradMode::is_enabled()) casts_may_be_old_ = true;
   if (returned) comm_->wait_for_readers();
 }
@@ -185,7 +185,7 @@ void Sharding::end_pass() {
 
 // A parameter that some ranks alone train would get a part of its gradient.
 void Sharding::check_frozen() {
-  leaves_->compare_requires_grad();
+  leaves_->sync_requires_grad();
   const std::vector<bool> now = leaves_->requires_grad();
   if (now == agreed_) return;
   const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
