@@ -23,7 +23,7 @@
 #include <nn/reads_in_calls.h>
 #include <sequential.h>
 
-// Sharding or replicas, and torch's optimizers, as PyTorch's FullyShardedDataParallel and
+// ShardedModelImpl or replicas, and torch's optimizers, as PyTorch's FullyShardedDataParallel and
 // DistributedDataParallel.
 #include <distributed_data_parallel.h>
 #include <fully_sharded_data_parallel.h>

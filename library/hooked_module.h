@@ -13,8 +13,8 @@
 
 namespace fsdp {
 
-// A module of a sharded model that has hooks of Sharding: the root, or that of a unit. Knows what
-// reading and writing the unit's parameters does now, and says it in errors.
+// A module of a sharded model that has hooks of ShardedModelImpl: the root, or that of a unit.
+// Knows what reading and writing the unit's parameters does now, and says it in errors.
 class HookedModule {
  public:
   // When a parameter of a unit that is sharded is read.

@@ -3,7 +3,7 @@
 #include <clip_over_ranks.h>
 #include <model_checks.h>
 #include <sharded_model.h>
-#include <sharding.h>
+#include <sharded_model_impl.h>
 
 #include <stdexcept>
 
@@ -12,7 +12,7 @@ namespace fsdp {
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)
     : kept_(net.weak_from_this().lock()),
-      sharding_(Sharding::create(net, std::move(comm), options)) {}
+      sharding_(ShardedModelImpl::create(net, std::move(comm), options)) {}
 
 FullySharded& ShardedModel::fully_sharded() const {
   return sharding_->sharded();

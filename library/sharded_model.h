@@ -39,7 +39,7 @@ struct SummonOptions {
   bool writeback{true};  // what the body writes stays
 };
 
-class Sharding;
+class ShardedModelImpl;
 
 // What FullyShardedDataParallel does whatever its module is. All functions that say "collective"
 // are called by all ranks together, between steps: not inside a module's call or a backward pass.
@@ -139,7 +139,7 @@ class ShardedModel {
 
  private:
   std::shared_ptr<torch::nn::Module> kept_;  // `net`; null: no shared_ptr holds it
-  std::shared_ptr<Sharding> sharding_;
+  std::shared_ptr<ShardedModelImpl> sharding_;
 };
 
 }  // namespace fsdp

@@ -2,12 +2,12 @@
 #include <norms_over_ranks.h>
 #include <part_mark.h>
 #include <sharded_model.h>
-#include <sharding.h>
+#include <sharded_model_impl.h>
 
 namespace fsdp {
 namespace {
 
-std::vector<NamedPart> own_gradients(const Sharding& sharding) {
+std::vector<NamedPart> own_gradients(const ShardedModelImpl& sharding) {
   std::vector<NamedPart> gradients;
   for (const auto& entry : sharding.leaves().entries()) {
     at::Tensor gradient = entry.leaf.grad();

@@ -1,6 +1,6 @@
 #include <part_mark.h>
 #include <sharded_model.h>
-#include <sharding.h>
+#include <sharded_model_impl.h>
 #include <state/gather_flat.h>
 #include <torch_optimizer_state.h>
 
@@ -25,7 +25,8 @@ void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
 
 // Collective. Gathers whole tensors of the optimizer: own[i][key] is this rank's part of a tensor
 // that is sharded as the parameter entries()[i]. Returns the whole ones under "NAME/KEY".
-NamedTensors gather_states(const Sharding& sharding, const std::map<size_t, NamedTensors>& own) {
+NamedTensors gather_states(const ShardedModelImpl& sharding,
+                           const std::map<size_t, NamedTensors>& own) {
   const PartsAsTensors inside;
   Communicator& comm = sharding.comm();
   const auto& entries = sharding.leaves().entries();

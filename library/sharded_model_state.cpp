@@ -2,8 +2,8 @@
 #include <model_checks.h>
 #include <module_state.h>
 #include <sharded_model.h>
+#include <sharded_model_impl.h>
 #include <sharded_optimizer.h>
-#include <sharding.h>
 #include <state/gather_flat.h>
 #include <state/model_state.h>
 
@@ -14,7 +14,7 @@ namespace fsdp {
 namespace {
 
 // Collective. Throws unless what each rank has as a whole is the same.
-void check_unsharded(Sharding& sharding, const std::string& where) {
+void check_unsharded(ShardedModelImpl& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
   const auto ignored = ignored_parameters(sharding.net(), sharding.sharded());
   for (const auto& [name, parameter] : ignored)

@@ -4,14 +4,14 @@
 #include <memory/storage_guard.h>
 #include <model_checks.h>
 #include <replicated_model.h>
-#include <sharding.h>
+#include <sharded_model_impl.h>
 #include <strategies/root_readers.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
-// The hooks of Sharding, in the order of a step, and what they check.
+// The hooks of ShardedModelImpl, in the order of a step, and what they check.
 namespace fsdp {
 namespace {
 
@@ -31,7 +31,7 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
 }  // namespace
 
 // Before those of fully_shard(): what was gathered before a change of the shards must not be used.
-void Sharding::register_first_hooks() {
+void ShardedModelImpl::register_first_hooks() {
   const at::ScalarType dtype = options_.mixed_precision.param_dtype;
   if (options_.cast_forward_inputs && dtype != at::kFloat) {
     first_hooks_.push_back(
@@ -52,7 +52,7 @@ void Sharding::register_first_hooks() {
 }
 
 // After those of fully_shard(): units are resharded and gathers have ended.
-void Sharding::register_last_hooks() {
+void ShardedModelImpl::register_last_hooks() {
   for (const auto& hooked : hooked_) {
     hooked->module().register_forward_hook(
         [self = shared_from_this(), hooked](Module&, const at::Tensor& output) {
@@ -71,7 +71,7 @@ void Sharding::register_last_hooks() {
 
 // Reshards the root's units in backward when nothing reads them any more, if the model promises
 // that this can be known (root_readers.h). What reads them later breaks the promise.
-void Sharding::reshard_root_early() {
+void ShardedModelImpl::reshard_root_early() {
   const auto& units = sharded_->layout().units;
   std::vector<std::shared_ptr<HookedModule>> of_root;
   for (size_t i = 0; i < units.size(); ++i)
@@ -84,7 +84,7 @@ void Sharding::reshard_root_early() {
   });
 }
 
-void Sharding::before_forward(HookedModule& hooked) {
+void ShardedModelImpl::before_forward(HookedModule& hooked) {
   calls_.push_back(hooked.module().current_call());
   if (summoned_) {
     throw std::logic_error(hooked.module().name() +
@@ -101,7 +101,7 @@ void Sharding::before_forward(HookedModule& hooked) {
 // What is gathered now was gathered before this call, and may be old: a unit that waits for its
 // backward, or what a pass has left that threw. No counter of this rank tells whether another rank
 // has changed its shard, so all of it is gathered again.
-void Sharding::begin_forward() {
+void ShardedModelImpl::begin_forward() {
   if (!in_backward()) {
     settle_broken_passes();
     if (at::GradMode::is_enabled())
@@ -123,7 +123,7 @@ void Sharding::begin_forward() {
 }
 
 // Also of a call that never came to before_forward(), because a hook threw before.
-void Sharding::after_forward(HookedModule& hooked, bool returned) {
+void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (std::erase(calls_, hooked.module().current_call()) == 0) return;
   if (hooked.calls > 0) {
     --hooked.calls;
@@ -137,7 +137,7 @@ void Sharding::after_forward(HookedModule& hooked, bool returned) {
 
 // To what threw on this rank alone, others do not come. What was called before it, they have
 // called.
-void Sharding::end_forward(bool returned) {
+void ShardedModelImpl::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
   gradients_->arm_traps();
@@ -149,14 +149,14 @@ void Sharding::end_forward(bool returned) {
 // In a later forward a cast that was made before is another node of the graph, outside of the
 // unit's call, so its gradient would come after the unit is reduced; and it may have the values
 // that the parameter had before an optimizer's step.
-void Sharding::drop_old_casts() {
+void ShardedModelImpl::drop_old_casts() {
   const auto device = comm_->device();
   if (!casts_may_be_old_ || !at::autocast::is_autocast_enabled(device)) return;
   at::autocast::clear_cache();
   casts_may_be_old_ = false;
 }
 
-void Sharding::before_backward(const HookedModule& hooked) {
+void ShardedModelImpl::before_backward(const HookedModule& hooked) {
   if (!hooked.unit()) return;
   if (at::GradMode::is_enabled()) {
     throw std::logic_error("backward: unit " + hooked.unit()->unit() +
@@ -171,7 +171,7 @@ void Sharding::before_backward(const HookedModule& hooked) {
 
 // Also called when a forward or a later pass notices that a pass threw. Then `gradients_` has
 // broken it off already, and nothing is left to do.
-void Sharding::end_pass() {
+void ShardedModelImpl::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;
   for (const auto& hooked : hooked_) {
@@ -184,7 +184,7 @@ void Sharding::end_pass() {
 }
 
 // A parameter that some ranks alone train would get a part of its gradient.
-void Sharding::check_frozen() {
+void ShardedModelImpl::check_frozen() {
   leaves_->sync_requires_grad();
   const std::vector<bool> now = leaves_->requires_grad();
   if (now == agreed_) return;

@@ -18,10 +18,10 @@ inline constexpr const char* kFullyShardedDataParallel = "FullyShardedDataParall
 // What ShardedModel is made of: the sharded model, and the hooks that turn misuse into an error,
 // such as a write to a gathered parameter. The hooks of the module own this object; they are in
 // sharding_hooks.cpp, and all else in sharding.cpp.
-class Sharding : public std::enable_shared_from_this<Sharding> {
+class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
  public:
-  static std::shared_ptr<Sharding> create(Module& net, std::shared_ptr<Communicator> comm,
-                                          const FullyShardedDataParallelOptions& options);
+  static std::shared_ptr<ShardedModelImpl> create(Module& net, std::shared_ptr<Communicator> comm,
+                                                  const FullyShardedDataParallelOptions& options);
 
   FullySharded& sharded() const { return *sharded_; }
   Communicator& comm() const { return *comm_; }
@@ -50,8 +50,8 @@ class Sharding : public std::enable_shared_from_this<Sharding> {
   void check_views() const;
 
  private:
-  Sharding(Module& net, std::shared_ptr<Communicator> comm,
-           const FullyShardedDataParallelOptions& options)
+  ShardedModelImpl(Module& net, std::shared_ptr<Communicator> comm,
+                   const FullyShardedDataParallelOptions& options)
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
   void shard(const std::vector<UnitPlan>& plan);

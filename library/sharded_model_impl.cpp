@@ -3,7 +3,7 @@
 #include <check_hookable.h>
 #include <ignored.h>
 #include <model_checks.h>
-#include <sharding.h>
+#include <sharded_model_impl.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -27,8 +27,9 @@ void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Modul
 
 }  // namespace
 
-std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communicator> comm,
-                                           const FullyShardedDataParallelOptions& options) {
+std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
+    Module& net, std::shared_ptr<Communicator> comm,
+    const FullyShardedDataParallelOptions& options) {
   const CallerScope caller(kFullyShardedDataParallel);
   check_can_be_sharded(net, options.ignored);
   check_mixed_precision(options.mixed_precision);
@@ -45,13 +46,14 @@ std::shared_ptr<Sharding> Sharding::create(Module& net, std::shared_ptr<Communic
        {".sync_module_states", std::to_string(options.sync_module_states)},
        {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
       options.sync_module_states, kFullyShardedDataParallel);
-  const std::shared_ptr<Sharding> sharding(new Sharding(net, std::move(comm), options));
+  const std::shared_ptr<ShardedModelImpl> sharding(
+      new ShardedModelImpl(net, std::move(comm), options));
   sharding->options_.wrap = wrap_by_hand(chosen);  // a policy is asked once
   sharding->shard(plan);
   return sharding;
 }
 
-void Sharding::shard(const std::vector<UnitPlan>& plan) {
+void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
   for (const at::Tensor& parameter : net_.parameters())
     parameters_.insert(parameter.unsafeGetTensorImpl());
   for (const UnitPlan& unit : plan)
@@ -84,7 +86,7 @@ void Sharding::shard(const std::vector<UnitPlan>& plan) {
   reshard_root_early();
 }
 
-void Sharding::check_parameters() const {
+void ShardedModelImpl::check_parameters() const {
   for (const auto& parameter : net_.named_parameters()) {
     if (parameters_.contains(parameter.value().unsafeGetTensorImpl())) continue;
     throw std::logic_error("parameter " + parameter.key() +
@@ -93,12 +95,12 @@ void Sharding::check_parameters() const {
   }
 }
 
-void Sharding::check_views() const {
+void ShardedModelImpl::check_views() const {
   for (const auto& hooked : hooked_)
     if (hooked->unit()) hooked->check_views();
 }
 
-void Sharding::begin(const std::string& function) {
+void ShardedModelImpl::begin(const std::string& function) {
   if (!calls_.empty() || in_backward() || summoned_) {
     throw std::logic_error(function + "(): called inside " +
                            (summoned_       ? "summon_full_params()"
@@ -115,7 +117,7 @@ void Sharding::begin(const std::string& function) {
   leaves_->copy_data_to_shards();
 }
 
-void Sharding::summon() {
+void ShardedModelImpl::summon() {
   for (const auto& unit : sharded_->units())
     unit->unshard_async();
   for (const auto& unit : sharded_->units())
@@ -124,7 +126,7 @@ void Sharding::summon() {
   summoned_ = true;
 }
 
-void Sharding::end_summon() {
+void ShardedModelImpl::end_summon() {
   summoned_ = false;
   for (const auto& hooked : hooked_)
     hooked->allow_writes();
@@ -132,7 +134,7 @@ void Sharding::end_summon() {
     unit->reshard();
 }
 
-void Sharding::broadcast_buffers() {
+void ShardedModelImpl::broadcast_buffers() {
   const CallerScope caller(".broadcast_buffers");
   broadcast_from_rank_0(*comm_, distinct_buffers(net_));
 }
