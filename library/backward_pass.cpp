@@ -44,7 +44,7 @@ bool in_backward() {
   return torch::autograd::get_current_node() != nullptr;
 }
 
-void when_pass_ends(std::function<void()> ended, std::function<void()> broken) {
+void on_backward_end(std::function<void()> ended, std::function<void()> broken) {
   const auto pass = std::make_shared<Pass>(std::move(broken));
   torch::autograd::Engine::get_default_engine().queue_callback([pass, ended = std::move(ended)] {
     pass->broken = nullptr;
@@ -52,7 +52,7 @@ void when_pass_ends(std::function<void()> ended, std::function<void()> broken) {
   });
 }
 
-void settle_broken_passes() {
+void run_deferred_failures() {
   is_users_thread = true;
   std::vector<std::function<void()>> passes;
   {

@@ -20,10 +20,10 @@ bool in_backward();
 
 // At the first sign of a backward pass: from now on calls `ended` when all of it has run, or
 // `broken` when it has thrown, before backward() throws. On a GPU a thread of the engine may still
-// hold the pass then: settle_broken_passes() calls `broken`, before anything else is done.
-void when_pass_ends(std::function<void()> ended, std::function<void()> broken);
+// hold the pass then: run_deferred_failures() calls `broken`, before anything else is done.
+void on_backward_end(std::function<void()> ended, std::function<void()> broken);
 
 // At each sign of what comes after a pass: a forward, or a call of the model's object.
-void settle_broken_passes();
+void run_deferred_failures();
 
 }  // namespace fsdp

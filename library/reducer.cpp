@@ -86,7 +86,7 @@ void Reducer::register_hooks() {
 }
 
 void Reducer::begin_forward() {
-  settle_broken_passes();
+  run_deferred_failures();
   if (at::GradMode::is_enabled()) unrecorded_.forget();
 }
 
@@ -99,7 +99,7 @@ void Reducer::check_parameters() const {
 }
 
 void Reducer::zero_grad() {
-  settle_broken_passes();
+  run_deferred_failures();
   for (Entry& entry : entries_)
     entry.tensor.mutable_grad().reset();
 }
@@ -110,10 +110,10 @@ void Reducer::begin_pass() {
   reduces_ = sync_;
   prepare_for_backward();
   pass_ = torch::autograd::get_current_graph_task_id();
-  when_pass_ends([self = shared_from_this()] { self->finalize_backward(); },
-                 [weak = weak_from_this()] {
-                   if (const auto alive = weak.lock()) alive->break_off();
-                 });
+  on_backward_end([self = shared_from_this()] { self->finalize_backward(); },
+                  [weak = weak_from_this()] {
+                    if (const auto alive = weak.lock()) alive->break_off();
+                  });
   if (reduces_ && !buckets_.empty() && comm_->data_parallel_size() > 1) compare_ranks();
 }
 

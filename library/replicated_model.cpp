@@ -56,7 +56,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
 void ReplicatedModel::begin(const std::string& function) {
   if (in_backward())
     throw std::logic_error(function + "(): called inside a backward pass; call it between steps");
-  settle_broken_passes();
+  run_deferred_failures();
   reducer_->check_parameters();
 }
 

@@ -141,11 +141,11 @@ void ShardedGradients::on_backward_begin() {
     see_users_changes(i);
   disarm_traps();
   begin_pass();
-  when_pass_ends([] {},  // the units call end_pass()
-                 [weak = weak_from_this()] {
-                   const auto alive = weak.lock();
-                   if (alive && alive->under_way_) alive->break_off();
-                 });
+  on_backward_end([] {},  // the units call end_pass()
+                  [weak = weak_from_this()] {
+                    const auto alive = weak.lock();
+                    if (alive && alive->under_way_) alive->break_off();
+                  });
   if (idle) backward_hooks_->set_requires_gradient_sync(false);
   under_way_ = true;
   idle_ = idle;
@@ -281,7 +281,7 @@ void ShardedGradients::drop_in_unit(size_t parameter) {
 }
 
 void ShardedGradients::zero_grad() {
-  settle_broken_passes();
+  run_deferred_failures();
   disarm_traps();
   for (const auto& unit : units_) {
     unit->discard_unreduced_gradients();

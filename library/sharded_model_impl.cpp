@@ -108,7 +108,7 @@ void ShardedModelImpl::begin(const std::string& function) {
                                             : "a module's call") +
                            "; call it between steps");
   }
-  settle_broken_passes();
+  run_deferred_failures();
   check_views();
   check_parameters();
   for (const auto& unit : sharded_->units())

@@ -103,7 +103,7 @@ void ShardedModelImpl::before_forward(HookedModule& hooked) {
 // has changed its shard, so all of it is gathered again.
 void ShardedModelImpl::begin_forward() {
   if (!in_backward()) {
-    settle_broken_passes();
+    run_deferred_failures();
     if (at::GradMode::is_enabled())
       for (const auto& hooked : hooked_)
         hooked->unrecorded.forget();
