@@ -22,9 +22,9 @@ const char* const kMisplaced =
 
 // A copy, because other leaves may get the same tensor.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
-  if (!gradient.defined() || is_part(gradient) || !entry.part_of_gradient) return gradient;
+  if (!gradient.defined() || is_part(gradient) || !entry.local_gradient_view) return gradient;
   const at::Tensor copy = gradient.clone();
-  mark_part(copy, entry.part_of_gradient);
+  mark_part(copy, entry.local_gradient_view);
   return copy;
 }
 
@@ -248,7 +248,7 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
   at::Tensor part = view_of_storage(of_unit.storage(), of_unit.storage_offset() + entry.offset,
                                     entry.leaf.sizes(), of_unit.scalar_type());
-  mark_part(part, entry.part_of_gradient);
+  mark_part(part, entry.local_gradient_view);
   for (const auto& hook : torch::autograd::impl::hooks(entry.leaf))
     part = (*hook)({part}).at(0);
   at::Tensor& gradient = entry.leaf.mutable_grad();
@@ -257,7 +257,7 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   } else {
     gradient = std::move(part);
   }
-  mark_part(gradient, entry.part_of_gradient);
+  mark_part(gradient, entry.local_gradient_view);
   if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.leaf))
     (*hook)(entry.leaf);
 }

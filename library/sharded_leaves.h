@@ -24,7 +24,7 @@ struct ShardedParameter {
   std::vector<int64_t> sizes;  // of `leaf`
   bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
   // The marks of `leaf` and of its gradient; null if one rank has the whole parameter.
-  c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
+  c10::intrusive_ptr<PartOf> part{}, local_gradient_view{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };
 
