@@ -3,7 +3,7 @@
 
 namespace fsdp {
 
-void adopt(torch::nn::Module& self, const torch::nn::Module& theirs) {
+void share_registrations(torch::nn::Module& self, const torch::nn::Module& theirs) {
   for (const auto& parameter : theirs.named_parameters(/*recurse=*/false))
     self.register_parameter(parameter.key(), parameter.value(), parameter.value().requires_grad());
   for (const auto& buffer : theirs.named_buffers(/*recurse=*/false))
@@ -19,7 +19,7 @@ bool reads_parameters_in_backward(const torch::nn::Module& theirs) {
 std::shared_ptr<Module> hookable(torch::nn::AnyModule module) {
   const auto theirs = module.ptr();
   if (auto ours = std::dynamic_pointer_cast<Module>(theirs)) return ours;
-  return std::make_shared<Adapted<at::Tensor(at::Tensor)>>(
+  return std::make_shared<WrappedModule<at::Tensor(at::Tensor)>>(
       theirs, [module](at::Tensor input) mutable { return module.forward(std::move(input)); });
 }
 

@@ -12,25 +12,25 @@
 namespace fsdp {
 
 // Registers the parameters, buffers and modules of `theirs` with `self` too, under the same names.
-void adopt(torch::nn::Module& self, const torch::nn::Module& theirs);
+void share_registrations(torch::nn::Module& self, const torch::nn::Module& theirs);
 // Of a module of torch's: false for its Embedding.
 bool reads_parameters_in_backward(const torch::nn::Module& theirs);
 
 template <class Signature>
-class Adapted;
+class WrappedModule;
 
 // A Module that calls a module of torch's, which was built elsewhere. It has the parameters,
 // buffers and children of that one, under the same names, and the name of its class. What is
 // registered with that one later is not seen.
 template <class Output, class... Inputs>
-class Adapted<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
+class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
   // `call` runs forward() of `theirs`.
-  Adapted(std::shared_ptr<torch::nn::Module> theirs, std::function<Output(Inputs...)> call)
+  WrappedModule(std::shared_ptr<torch::nn::Module> theirs, std::function<Output(Inputs...)> call)
       : ModuleOf<Output(Inputs...)>(theirs->name()),
         theirs_(std::move(theirs)),
         call_(std::move(call)) {
-    adopt(*this, *theirs_);
+    share_registrations(*this, *theirs_);
   }
 
   Output forward(Inputs... inputs) override { return call_(std::forward<Inputs>(inputs)...); }
@@ -90,7 +90,7 @@ auto hookable(const std::shared_ptr<Theirs>& module) {
   const auto call = [theirs = module.get()](auto&&... inputs) {
     return theirs->forward(std::forward<decltype(inputs)>(inputs)...);
   };
-  return std::make_shared<Adapted<Signature>>(module, call);
+  return std::make_shared<WrappedModule<Signature>>(module, call);
 }
 template <class Theirs>
 auto hookable(const std::shared_ptr<Theirs>& module) {

@@ -11,7 +11,7 @@
 namespace fsdp {
 
 // A Module that is not called with one tensor: both functions throw std::logic_error.
-class OtherShape : public Module {
+class NonTensorModule : public Module {
  public:
   using Module::Module;
   torch::Tensor forward(torch::Tensor input) final;
@@ -21,10 +21,10 @@ class OtherShape : public Module {
 // How a call takes an input until forward() has it. Hooks may put other tensors in the place of its
 // own, so what forward() takes by const reference is copied, if tensors can be found in it.
 template <class Input>
-using Taken = std::conditional_t<std::is_lvalue_reference_v<Input> &&
-                                     (!std::is_const_v<std::remove_reference_t<Input>> ||
-                                      !TensorsInside<std::remove_cvref_t<Input>>::kFound),
-                                 Input, std::remove_cvref_t<Input>>;
+using HookedArgument = std::conditional_t<std::is_lvalue_reference_v<Input> &&
+                                              (!std::is_const_v<std::remove_reference_t<Input>> ||
+                                               !TensorsInside<std::remove_cvref_t<Input>>::kFound),
+                                          Input, std::remove_cvref_t<Input>>;
 
 // A Module with inputs and an output of any types:
 //
@@ -44,7 +44,7 @@ template <class Signature>
 class ModuleOf;
 
 template <class Output, class... Inputs>
-class ModuleOf<Output(Inputs...)> : public OtherShape {
+class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   static_assert(!std::is_same_v<std::tuple<Inputs...>, std::tuple<at::Tensor>>,
                 "a module of one tensor takes const at::Tensor&, unless it returns a tensor");
   static_assert(std::is_same_v<Output, std::decay_t<Output>>, "a module returns a value");
@@ -55,16 +55,16 @@ class ModuleOf<Output(Inputs...)> : public OtherShape {
                 "auto tensors() { return std::tie(keys, values); }");
 
  public:
-  using OtherShape::OtherShape;
+  using NonTensorModule::NonTensorModule;
 
 #pragma GCC diagnostic push  // it hides Module's on purpose: it takes other arguments
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
   virtual Output forward(Inputs... inputs) = 0;
 #pragma GCC diagnostic pop
 
-  Output operator()(Taken<Inputs>... inputs) {
+  Output operator()(HookedArgument<Inputs>... inputs) {
     TensorPlaces places;
-    (add_places<Taken<Inputs>>(inputs, places), ...);
+    (add_places<HookedArgument<Inputs>>(inputs, places), ...);
     std::optional<Output> output;
     run_between_hooks(places, [&] {
       output.emplace(forward(std::forward<Inputs>(inputs)...));

@@ -42,7 +42,7 @@ class Sequential : public Module {
  private:
   template <class One>
   void add(const std::string& name, std::shared_ptr<One> module) {
-    static_assert(std::derived_from<One, Module> && !std::derived_from<One, OtherShape>,
+    static_assert(std::derived_from<One, Module> && !std::derived_from<One, NonTensorModule>,
                   "a module in a Sequential takes one tensor and returns one");
     register_module(name, module);
     modules_.push_back(std::move(module));

@@ -26,11 +26,11 @@ constexpr auto in_any_of(TensorsIn<Found, Hidden>...) {
 // A class says which tensors it has by a member, auto tensors() { return std::tie(keys, values); }
 // If it is somebody else's: by a function beside it, auto tensors(Theirs& value).
 template <class Value>
-concept SaysItsTensors = requires(Value& value) {
+concept HasTensorsMember = requires(Value& value) {
   value.tensors();
 };
 template <class Value>
-concept OthersSayItsTensors = requires(Value& value) {
+concept HasTensorsFunction = requires(Value& value) {
   tensors(value);
 };
 
@@ -63,9 +63,9 @@ constexpr auto visit_tensors(Value& value, const Visit& visit) {
   } else if constexpr (std::same_as<Value, at::Tensor>) {
     visit(value);
     return TensorsIn<true, false>{};
-  } else if constexpr (SaysItsTensors<Value>) {
+  } else if constexpr (HasTensorsMember<Value>) {
     return std::apply(visit_each, value.tensors());
-  } else if constexpr (OthersSayItsTensors<Value>) {
+  } else if constexpr (HasTensorsFunction<Value>) {
     return std::apply(visit_each, tensors(value));
   } else if constexpr (RangeOfOthers<Value>) {
     using Reference = std::ranges::range_reference_t<Value>;
