@@ -56,7 +56,7 @@ PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
                    .at_peak = plan.peak.bytes,
                    .phase = plan.peak.phase,
                    .unit = plan.unit,
-                   .received = plan.within + plan.between,
+                   .received_bytes = plan.within + plan.between,
                    .flops = plan.flops};
   for (size_t phase = 0; phase < kPhases; ++phase) {
     for (size_t cls = 0; cls < kMemoryClasses; ++cls)

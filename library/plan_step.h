@@ -31,7 +31,7 @@ struct PlannedStep {
   LiveBytes at_peak;                     // when most bytes are alive
   Phase phase{};                         // then
   std::string unit;                      // whose module runs then: "layers.3", or "root"
-  int64_t received{};                    // [bytes]
+  int64_t received_bytes{};              // [bytes]
   int64_t flops{};                       // of matrix products and attention
 };
 

@@ -35,7 +35,7 @@ ReplicatedModel::ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm
     : net_(net),
       comm_(std::move(comm)),
       broadcast_buffers_(options.broadcast_buffers),
-      kept_(net.weak_from_this().lock()) {
+      owner_(net.weak_from_this().lock()) {
   check_can_be_replicated(net, options);
   verify_model_across_ranks(*comm_, net, {},
                             {{".bucket_cap_mb", std::to_string(options.bucket_cap_mb)},

@@ -79,8 +79,8 @@ class ReplicatedModel {
   Module& net_;
   std::shared_ptr<Communicator> comm_;
   bool broadcast_buffers_;
-  std::shared_ptr<torch::nn::Module> kept_;  // `net`; null: no shared_ptr holds it
-  std::shared_ptr<Reducer> reducer_;         // shared with the hooks
+  std::shared_ptr<torch::nn::Module> owner_;  // `net`; null: no shared_ptr holds it
+  std::shared_ptr<Reducer> reducer_;          // shared with the hooks
 };
 
 // Whether a ReplicatedModel reduces the gradient of this parameter.

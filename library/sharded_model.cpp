@@ -11,7 +11,7 @@ namespace fsdp {
 
 ShardedModel::ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                            const FullyShardedDataParallelOptions& options)
-    : kept_(net.weak_from_this().lock()),
+    : owner_(net.weak_from_this().lock()),
       sharding_(ShardedModelImpl::create(net, std::move(comm), options)) {}
 
 FullySharded& ShardedModel::fully_sharded() const {

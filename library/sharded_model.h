@@ -138,7 +138,7 @@ class ShardedModel {
   void average_buffers();
 
  private:
-  std::shared_ptr<torch::nn::Module> kept_;  // `net`; null: no shared_ptr holds it
+  std::shared_ptr<torch::nn::Module> owner_;  // `net`; null: no shared_ptr holds it
   std::shared_ptr<ShardedModelImpl> sharding_;
 };
 

@@ -69,7 +69,7 @@ TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
 // What rank 0 of a training over replicas of `shard_size` ranks measures in its second step.
 struct MeasuredStep {
   std::array<LiveBytes, 2> peaks;  // of forward and backward
-  int64_t received{};
+  int64_t received_bytes{};
 };
 
 MeasuredStep measured_step(const std::shared_ptr<Communicator>& comm,
@@ -92,7 +92,7 @@ MeasuredStep measured_step(const std::shared_ptr<Communicator>& comm,
     optimizer->zero_grad();
   }
   for (const Call& call : comm->take_log())
-    measured.received += call.bytes;
+    measured.received_bytes += call.bytes;
   return measured;
 }
 
@@ -118,7 +118,8 @@ MULTI_RANK_TEST(PlannedReplicas, of_each_shard_size_cost_what_a_training_then_me
           EXPECT_EQ(plan.peaks[i + 1][cls], measured.peaks[i][cls])
               << to_string(cls) << (i == 0 ? " in forward" : " in backward");
       const int64_t loss_of_all = 16 * (rank.world_size() - 1);  // which a training averages
-      EXPECT_EQ(plan.received, measured.received + loss_of_all) << "bytes that rank 0 receives";
+      EXPECT_EQ(plan.received_bytes, measured.received_bytes + loss_of_all)
+          << "bytes that rank 0 receives";
     });
     shards.insert(run.at(0, "shards").get<int64_t>());
   }
