@@ -25,14 +25,14 @@ void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
                                     "; construct on the CPU, move what is materialized"));
 }
 
-Rewound::Rewound(at::Generator generator, const at::Tensor& state)
+GeneratorStateScope::GeneratorStateScope(at::Generator generator, const at::Tensor& state)
     : generator_(std::move(generator)) {
   if (!generator_.defined()) return;
   before_ = generator_.get_state();
   generator_.set_state(state);
 }
 
-Rewound::~Rewound() {
+GeneratorStateScope::~GeneratorStateScope() {
   if (generator_.defined()) generator_.set_state(before_);
 }
 

@@ -16,12 +16,12 @@ void refuse_other_devices(const OperatorHandle& op, const Values& arguments);
 
 // While it lives, the generator is in `state`; afterwards it is back where it was before the scope.
 // Does nothing to an undefined generator.
-class Rewound {
+class GeneratorStateScope {
  public:
-  Rewound(at::Generator generator, const at::Tensor& state);
-  ~Rewound();
-  Rewound(const Rewound&) = delete;  // it puts the generator back once
-  Rewound& operator=(const Rewound&) = delete;
+  GeneratorStateScope(at::Generator generator, const at::Tensor& state);
+  ~GeneratorStateScope();
+  GeneratorStateScope(const GeneratorStateScope&) = delete;  // it puts the generator back once
+  GeneratorStateScope& operator=(const GeneratorStateScope&) = delete;
 
  private:
   at::Generator generator_;

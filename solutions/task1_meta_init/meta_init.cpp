@@ -122,7 +122,7 @@ Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
     call.generator_state = call.generator.get_state();
   }
 
-  std::optional<Rewound> undrawn;
+  std::optional<GeneratorStateScope> undrawn;
   if (!draws) undrawn.emplace(call.generator, call.generator_state);
   std::optional<Values> results;  // a write to a tensor made before cannot wait for a replay
   if (!changes_before) results = perform_on_meta(op, arguments);
@@ -191,7 +191,7 @@ void Tape::draw(const RecordedCall& call) const {
 StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
   StorageMap real;
   for (const RecordedCall* call : chosen) {
-    const Rewound rewound(call->generator, call->generator_state);
+    const GeneratorStateScope rewound(call->generator, call->generator_state);
     // A copy of the tape's copy: the call may change it, or return a view of it to whoever asked
     // for the replay, and the next replay starts from the same values.
     const Values results =

@@ -186,7 +186,7 @@ Storages Tape::replay(std::vector<size_t> last_steps) const {
   Storages real;
   for (const size_t index : chosen) {
     const Step& step = steps[index];
-    const Rewound rewound(step.generator, step.generator_state);
+    const GeneratorStateScope rewound(step.generator, step.generator_state);
     const Values results =
         call_on(at::kCPU, step.op,
                 map_tensors(step.op, step.arguments, [&](const at::Tensor& tensor, bool) {
