@@ -103,7 +103,7 @@ TEST(Diff, names_the_unit_and_the_phase_in_which_something_went_wrong) {
 TEST(Diff, shows_the_values_of_an_event_with_the_ranks_and_calls_that_made_them) {
   TrainConfig config = config_of({"fsdp", 2}, 2, 1);
   const EventKey key{0, -1, TensorKind::reduced, "h.1.ln_1.weight"};
-  config.reports.capture = nlohmann::json(key).dump();
+  config.reports.captured_event = nlohmann::json(key).dump();
   const auto lines =
       differing_values(key, hashes_of(config), hashes_of(config, with<wrong_reduction>));
   ASSERT_EQ(lines.size(), 8U);

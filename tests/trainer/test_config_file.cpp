@@ -119,7 +119,7 @@ TEST(ConfigFile, of_a_run_has_all_but_the_files_of_its_results) {
       parsed({"--steps", "3", "--log", at("log"), "--json", at("json"), "--trace", at("t.txt"),
               "--profile", at("p.json"), "--checkpoint-dir", at("run"), "--keep-fp32", "\\.ln",
               "--param-dtype", "bf16"});
-  EXPECT_EQ(config.reports.given,
+  EXPECT_EQ(config.reports.saved_options,
             "steps = 3\nparam-dtype = \"bf16\"\nkeep-fp32 = \"\\.ln\"\n"
             "checkpoint-dir = \"" +
                 at("run") + "\"\n");

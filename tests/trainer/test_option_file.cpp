@@ -14,9 +14,9 @@ TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
       "--lr",    "0.25", "--no-decay", "a|b$", "--poison", "on"};
   const TrainConfig config = parsed(options);
   const TemporaryFolder folder;
-  const auto file = folder.write("run.toml", config.reports.given);
+  const auto file = folder.write("run.toml", config.reports.saved_options);
   const TrainConfig same = parsed({"--config", file});
-  EXPECT_EQ(same.reports.given, config.reports.given);
+  EXPECT_EQ(same.reports.saved_options, config.reports.saved_options);
   EXPECT_EQ(same.sharding.limit, kAllUnits);
   EXPECT_EQ(same.optimizer.lr, 0.25);
   EXPECT_EQ(same.optimizer.no_decay, "a|b$");

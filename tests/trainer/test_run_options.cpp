@@ -14,11 +14,11 @@ TEST(RunOptions, with_which_a_run_began_stay_when_it_goes_on) {
   TrainConfig config = small_run();
   config.checkpoint.dir = folder.path();
   config.checkpoint.save_every = 4;
-  config.reports.given = "steps = 4\n";
+  config.reports.saved_options = "steps = 4\n";
   EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
   go_on_from(find_checkpoint(folder.path()), config);
   config.training.steps = 8;
-  config.reports.given = "steps = 8\n";
+  config.reports.saved_options = "steps = 8\n";
   EXPECT_EQ(train(with<UntrainedStrategy>(), config).errors, "");
   EXPECT_EQ(content_of(folder.path() + "/run.toml"), "steps = 4\n");
   EXPECT_EQ(content_of(folder.path() + "/run-from-000004.toml"), "steps = 8\n");

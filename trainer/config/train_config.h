@@ -102,21 +102,21 @@ struct CheckpointConfig {
   int64_t save_every{1};        // [steps]
   std::optional<int64_t> keep;  // the latest checkpoints; none: all
   CheckpointFormat format{CheckpointFormat::sharded};
-  std::string resume;        // folder of the checkpoint to go on from; empty: none
-  bool resumes_by_itself{};  // --resume auto
-  int64_t first_step{};      // of this run: the steps that the checkpoint has behind it
+  std::string resume;    // folder of the checkpoint to go on from; empty: none
+  bool auto_resume{};    // --resume auto
+  int64_t first_step{};  // of this run: the steps that the checkpoint has behind it
 };
 
 // The files that a run writes, empty for none, and what is printed in place of training.
 struct ReportsConfig {
   std::string json;
-  std::string log;      // gets a line at each step
-  std::string trace;    // the timeline
-  std::string profile;  // what PyTorch's profiler sees
-  std::string hashes;   // folder for a hash of all that a step makes
-  std::string capture;  // the event of which `hashes` gets the values too, as JSON
-  std::string commit;   // of the program's sources, for the JSON file; empty: not known
-  std::string given;    // the options of the command line, as --config reads them
+  std::string log;             // gets a line at each step
+  std::string trace;           // the timeline
+  std::string profile;         // what PyTorch's profiler sees
+  std::string hashes;          // folder for a hash of all that a step makes
+  std::string captured_event;  // the event of which `hashes` gets the values too, as JSON
+  std::string commit;          // of the program's sources, for the JSON file; empty: not known
+  std::string saved_options;   // the options of the command line, as --config reads them
   bool print_units{};
   bool print_settings{};  // those that decide which numbers the run computes
 };

@@ -41,8 +41,8 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
   std::error_code unknown;  // the file can't be opened either, which says why
   std::filesystem::create_directories(config.reports.hashes, unknown);
   file_.open(path_);
-  if (!config.reports.capture.empty())
-    capture_ = nlohmann::json::parse(config.reports.capture).get<EventKey>();
+  if (!config.reports.captured_event.empty())
+    capture_ = nlohmann::json::parse(config.reports.captured_event).get<EventKey>();
   for (const auto& unit : layout.units)
     units_.insert(unit.name);
   for (const auto& parameter : layout.parameters)

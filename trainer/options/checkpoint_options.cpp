@@ -62,7 +62,7 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   if (config.checkpoint.resume == "auto") {
     if (config.checkpoint.dir.empty()) throw UsageError("--resume auto: needs --checkpoint-dir");
     config.checkpoint.resume = latest_step(config.checkpoint.dir) ? config.checkpoint.dir : "";
-    config.checkpoint.resumes_by_itself = true;
+    config.checkpoint.auto_resume = true;
   }
   if (config.checkpoint.resume.empty()) return;
   const Checkpoint checkpoint = checkpoint_at(config.checkpoint.resume);
@@ -105,8 +105,7 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
     check_output("--checkpoint-dir", config.checkpoint.dir,
                  reason_not_to_fill(config.checkpoint.dir));
   if (config.checkpoint.resume.empty()) return;
-  if (config.checkpoint.resumes_by_itself &&
-      config.training.steps == config.checkpoint.first_step) {
+  if (config.checkpoint.auto_resume && config.training.steps == config.checkpoint.first_step) {
     const auto self = launched_rank();
     if (!self || self->rank == 0)
       std::printf("%s has all %lld steps\n", config.checkpoint.dir.c_str(),

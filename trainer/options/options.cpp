@@ -64,7 +64,7 @@ void resume_for_a_plan(TrainConfig& config) {
 void leave_out_files(TrainConfig& config, Given& given) {
   ReportsConfig& reports = config.reports;
   reports.json = reports.log = reports.trace = reports.profile = "";
-  reports.hashes = reports.capture = "";
+  reports.hashes = reports.captured_event = "";
   config.checkpoint.dir = config.checkpoint.resume = "";
   config.checkpoint.first_step = 0;
   config.ranks.on_lost_host = OnLostHost::end;
@@ -135,7 +135,7 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   if (parsing.only_plans) return config;
   name_unused_options(app, config);
   // The files of this run's own results are left out: a run that is repeated would write over them.
-  config.reports.given =
+  config.reports.saved_options =
       config_of(app, {"log", "json", "trace", "profile", "hashes", "capture", "record"});
   return config;
 }

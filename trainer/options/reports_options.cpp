@@ -72,7 +72,7 @@ void check_log(const TrainConfig& config) {
   if (!holds_something(config.reports.log)) return;
   const LogEnd end = end_of_log(config.reports.log);
   if (!end.is_log) throw UsageError(name + "is no log of a run; give another file");
-  if (end.last_step && config.checkpoint.resume.empty() && !config.checkpoint.resumes_by_itself)
+  if (end.last_step && config.checkpoint.resume.empty() && !config.checkpoint.auto_resume)
     throw UsageError(name + "has a run up to step " + std::to_string(*end.last_step + 1) +
                      " already; give another file, or go on with that run (--resume)");
 }
@@ -127,7 +127,7 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
   auto* hashes = app.add_option("--hashes", config.reports.hashes,
                                 "write a hash of all that each step makes into this folder, as "
                                 "./fsdp diff does (docs/debugging.md)");
-  app.add_option("--capture", config.reports.capture,
+  app.add_option("--capture", config.reports.captured_event,
                  "an event of which to write the values there too")
       ->needs(hashes);
   // start() reads the variable. A run that is replayed has the option too.
@@ -146,7 +146,7 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
 }
 
 void check_reports_options(const CLI::App& app, const TrainConfig& config) {
-  check_capture(config.reports.capture);
+  check_capture(config.reports.captured_event);
   if (!config.reports.trace.empty()) {
     try {
       timeline_writer(config.reports.trace);

@@ -156,8 +156,8 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
   }
   const bool first_of_run = steps - config.checkpoint.first_step <= config.checkpoint.save_every;
   agree_on_rank_0(comm, [&] {
-    if (first_of_run && !config.reports.given.empty())  // so that the run can be repeated
-      write_text(config.checkpoint.dir, name_of_options(config), config.reports.given);
+    if (first_of_run && !config.reports.saved_options.empty())  // so that the run can be repeated
+      write_text(config.checkpoint.dir, name_of_options(config), config.reports.saved_options);
     if (config.checkpoint.keep)
       remove_old_checkpoints(config.checkpoint.dir, *config.checkpoint.keep);
   });
