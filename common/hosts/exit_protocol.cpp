@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTalk = 2s;    // for all that is said at an end
-constexpr auto kMoment = 1s;  // in which the process of a rank that was lost tells how
+constexpr auto kExitTimeout = 2s;   // for all that is said at an end
+constexpr auto kCauseTimeout = 1s;  // in which the process of a rank that was lost tells how
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
@@ -128,7 +128,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.ended_by_launcher && shared_->one_has_failed())
     return "";  // another of this host has tried
   LaunchedRank self = hosts_->self;
-  self.timeout = kTalk;
+  self.timeout = kExitTimeout;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
   RankStatus status = exit.status();
   if (exit.ended_by_launcher) status = {};
@@ -141,7 +141,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
     talk.append(kEnds, end);
     if (failed) talk.set(kFailed, "1");
     std::string ends;
-    if (failed && !(lost && talk.comes(kIsTold, kMoment)) && talk.add(kTeller, 1) == 1) {
+    if (failed && !(lost && talk.comes(kIsTold, kCauseTimeout)) && talk.add(kTeller, 1) == 1) {
       ends = talk.get(kEnds, "no end of a rank");
       talk.set(kIsTold, "1");
     }
@@ -175,7 +175,7 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
   if (lost && !saved_steps.empty())
     word = "left " + std::to_string(saved_steps.front()) + ' ' + std::to_string(saved_steps.back());
   LaunchedRank self = hosts_->self;
-  self.timeout = kTalk;
+  self.timeout = kExitTimeout;
   StoreClientProcess talker(
       self, [&](StoreRequests& talk) { return decide_survivors(talk, exit, word, after_loss); });
   const auto answer = answer_of(talker, held);
@@ -291,7 +291,7 @@ LaunchedRank ExitProtocol::of_spares(LaunchedRank self) {
 
 void ExitProtocol::end_spares(const LaunchedRank& self, bool succeeded) {
   LaunchedRank brief = of_spares(self);
-  brief.timeout = kTalk;
+  brief.timeout = kExitTimeout;
   try {
     StoreClientProcess(brief, [&](StoreRequests& talk) {
       if (!succeeded) talk.set(kFailed, "1");

@@ -27,7 +27,7 @@ void write_line(int pipe, char kind, const std::string& text) {
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
-constexpr std::chrono::milliseconds kGrace{1000};  // for what a talk needs beside an answer
+constexpr std::chrono::milliseconds kSlack{1000};  // for what a talk needs beside an answer
 
 // Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
 // reason.
@@ -207,7 +207,7 @@ std::string StoreClientProcess::answer(const Log& tell) {
         std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
                                                    announce_at - std::chrono::steady_clock::now()));
     // The process has the same limit and knows more. But a name server may hold it for longer.
-    const auto line = lines_->next(told ? self_.timeout + kGrace : patience);
+    const auto line = lines_->next(told ? self_.timeout + kSlack : patience);
     if (!line && told)
       throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
     if (!line) {
@@ -228,7 +228,7 @@ std::optional<std::string> StoreClientProcess::answer_so_far() {
     silent_ = {};
     if (auto answer = answer_in(*line)) return answer;
   }
-  if (silent_ > self_.timeout / 2 + self_.timeout + kGrace)
+  if (silent_ > self_.timeout / 2 + self_.timeout + kSlack)
     throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
   return std::nullopt;
 }

@@ -65,8 +65,8 @@ CollectiveError RemoteLedger::library_error(const char* library, uint64_t sequen
                                             const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
   // Only of a rank of this host it is known here how it ended; see exit_protocol.h for the others.
-  constexpr std::chrono::milliseconds kMoment{300};
-  if (const auto absent = rings_.find_ended_rank(kMoment))
+  constexpr std::chrono::milliseconds kCauseTimeout{300};
+  if (const auto absent = rings_.find_ended_rank(kCauseTimeout))
     return missing(reason, *absent, sequence);
   rings_.note_lost(rank(), sequence);
   return fsdp::library_error(library, group(), rank(), at(rank(), sequence).call, error);
