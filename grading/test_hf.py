@@ -147,7 +147,7 @@ class HuggingFace(unittest.TestCase):
                     mode,
                     "--world",
                     world,
-                    "--parts",
+                    "--microbatches",
                     4,
                     "--batch",
                     4,

@@ -79,9 +79,9 @@ std::vector<std::string> options_on(int64_t world, std::vector<std::string> opti
   if (rows) options.insert(options.end(), {"--batch", std::to_string(*rows * world)});
   // The parts of a run on other ranks.
   const auto parts = in_file(file, "parts");
-  if (parts && !given(options, "--parts") &&
-      parse_number<int64_t>("--parts", *parts, {1, kMaxParts}) % world != 0)
-    options.insert(options.end(), {"--parts", std::to_string(world)});
+  if (parts && !given(options, "--microbatches") &&
+      parse_number<int64_t>("--microbatches", *parts, {1, kMaxParts}) % world != 0)
+    options.insert(options.end(), {"--microbatches", std::to_string(world)});
   return options;
 }
 

@@ -83,8 +83,8 @@ std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& 
   return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
          counted(config.ranks.world, "rank") +
          (replicas ? " in " + counted(arrangement.replicas, "replica") : "") + ", " +
-         counted(arrangement.parts(), "part") + " of " +
-         std::to_string(config.training.batch / arrangement.parts()) + " x " +
+         counted(arrangement.microbatches(), "part") + " of " +
+         std::to_string(config.training.batch / arrangement.microbatches()) + " x " +
          std::to_string(config.training.seq) + " tokens\n" + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +

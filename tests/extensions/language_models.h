@@ -44,7 +44,7 @@ inline Workload workload_of(const NamedModel& model) {
     torch::manual_seed(5);
     return model.build();
   };
-  const auto loss = [](Module& called, int part, int parts, int64_t step) {
+  const auto loss = [](Module& called, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
     const auto batch = at::randint(0, 60, {12, kContext}, generator, at::kLong);
     const auto rows = to_device_of(called, batch.chunk(parts)[part]);

@@ -50,7 +50,7 @@ MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_ord
   for (const bool reshard : {true, false}) {
     for (const int limit : {1, 2, 3}) {
       TrainConfig config = extension_config("fsdp", world_size());
-      config.training.parts = world_size();
+      config.training.microbatches = world_size();
       config.sharding.reshard_after_forward = reshard;
       config.sharding.limit = limit;
       const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -86,7 +86,7 @@ MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
     const RankRun run =
         run_ranks(std::string(mode) == "single" ? 1 : world_size(), [&](TestRank& rank) {
           TrainConfig config = extension_config(mode, world_size());
-          config.training.parts = world_size();
+          config.training.microbatches = world_size();
           const Workload workload = checkpointed(language_models().front(), every);
           const auto strategy = strategy_of(rank, config, workload);
           train_step(*strategy, config, 0);

@@ -18,7 +18,7 @@ TrainConfig addition_config(const std::string& mode, int world_size) {
   config.model.name = "gpt2-tiny";
   config.data.kind = DataKind::modular;
   config.data.modulus = 7;
-  config.training.parts = world_size == 3 ? 6 : 4;
+  config.training.microbatches = world_size == 3 ? 6 : 4;
   config.training.batch = 24;
   config.training.seq = kModularSeq;
   return config;
@@ -58,7 +58,7 @@ RankRun trained(const TrainConfig& config, bool evaluates) {
 // One process that plays all ranks; or a single one, if the number of parts alone decides the bits.
 RankRun expected_run(bool evaluates, int world_size) {
   TrainConfig config = addition_config("single", world_size == 3 ? 3 : 1);
-  config.training.parts = world_size == 3 ? 6 : 4;
+  config.training.microbatches = world_size == 3 ? 6 : 4;
   return trained(config, evaluates);
 }
 
@@ -68,7 +68,8 @@ std::vector<TrainConfig> arrangements(int world_size) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     all.push_back(addition_config(mode, world_size));
     all.push_back(all.back());
-    all.back().training.accumulate = world_size == 3 ? Accumulate::each : Accumulate::last;
+    all.back().training.reduce_gradients =
+        world_size == 3 ? ReduceGradients::each : ReduceGradients::last;
   }
   all.back().sharding.wrap = "none";
   all.push_back(addition_config("fsdp", world_size));
@@ -84,7 +85,7 @@ MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangemen
   const RankRun expected = expected_run(true, world_size());
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
-                 ", " + to_string(config.training.accumulate));
+                 ", " + to_string(config.training.reduce_gradients));
     const RankRun run = trained(config, true);
     for (const std::string step : {"0", "1"}) {
       expect_on_all_ranks(run, "loss " + step, expected.at(0, "loss " + step));
@@ -97,7 +98,7 @@ MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangemen
 MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
-                 ", " + to_string(config.training.accumulate));
+                 ", " + to_string(config.training.reduce_gradients));
     expect_on_rank(trained(config, true), 0, "hash", trained(config, false).at(0, "hash"));
   }
 }

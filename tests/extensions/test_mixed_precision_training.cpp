@@ -47,10 +47,10 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
 TEST(MixedPrecisionEvaluation, sees_the_last_step) {
   TrainConfig config = extension_config("single", 1);
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
-  config.training.parts = 1;
+  config.training.microbatches = 1;
   const Workload workload = workload_of(tied());
-  const auto value = [&](Module& model, int part, int parts) {
-    return workload.loss(model, part, parts, 0);
+  const auto value = [&](Module& model, int microbatch, int microbatches) {
+    return workload.loss(model, microbatch, microbatches, 0);
   };
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto single = make_replica_strategy(config, workload, shard_layout(config, workload));
@@ -100,8 +100,9 @@ std::string hash_with_an_overflow(Strategy& strategy, std::vector<bool>& steps) 
 
 Workload with_an_overflow(const NamedModel& model) {
   Workload workload = workload_of(model);
-  workload.loss = [loss = workload.loss](Module& called, int part, int parts, int64_t step) {
-    const at::Tensor value = loss(called, part, parts, step);
+  workload.loss = [loss = workload.loss](Module& called, int microbatch, int microbatches,
+                                         int64_t step) {
+    const at::Tensor value = loss(called, microbatch, microbatches, step);
     return step == 1 && part == parts - 1 ? value * 1e9 : value;
   };
   return workload;
@@ -109,7 +110,7 @@ Workload with_an_overflow(const NamedModel& model) {
 
 MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
   TrainConfig config = extension_config("single", world_size());
-  config.training.parts = world_size();
+  config.training.microbatches = world_size();
   config.precision.policy = {at::kHalf, at::kHalf};
   const RankRun of_single = run_ranks(1, [&](TestRank& rank) {
     const Workload workload = with_an_overflow(tied());

@@ -266,7 +266,7 @@ Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make
     torch::manual_seed(5);
     return make();
   };
-  const auto loss = [](Module& called, int part, int parts, int64_t step) {
+  const auto loss = [](Module& called, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
     const at::Tensor batch = at::randint(0, 10, {12, 3}, generator, at::kLong);
     return called(to_device_of(called, batch.chunk(parts)[part])).square().mean();
@@ -304,7 +304,7 @@ MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
     expect_as_predicted(config, workload, expected);
     config.sharding.wrap = "block";
     config.sharding.reshard_after_forward = true;
-    config.training.accumulate = Accumulate::last;
+    config.training.reduce_gradients = ReduceGradients::last;
     expect_as_predicted(config, workload, hash_of_single(config, workload));
   }
 }

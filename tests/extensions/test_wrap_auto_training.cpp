@@ -9,7 +9,7 @@ MULTI_RANK_SUITE(WrapAutoTraining);
 MULTI_RANK_TEST(WrapAutoTraining, gathers_an_embedding_for_forward_alone) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
-  config.training.parts = world_size();  // one part of each rank
+  config.training.microbatches = world_size();  // one part of each rank
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload);
     rank.communicator()->take_log();

@@ -17,7 +17,7 @@ inline TrainConfig extension_config(const std::string& mode, int world_size) {
   TrainConfig config;
   config.ranks.mode = mode_of(mode);
   config.ranks.world = world_size;
-  config.training.parts = 12;
+  config.training.microbatches = 12;
   config.training.steps = 2;
   config.optimizer.lr = 0.01;
   return config;

@@ -100,11 +100,11 @@ TEST_F(TrainingOnHosts, go_on_from_three_to_one_without_one_that_is_gone_and_one
   for (const std::string moment : {"host-c is lost", " with 4 ranks on 2 hosts\n"}) {
     alarm(120);
     Network network(3);
-    const std::string options = "--steps 60 --batch 12 --parts 12 ";
+    const std::string options = "--steps 60 --batch 12 --microbatches 12 ";
     const std::string undisturbed = parameters_of(network, options + "--world 2");
     train(network,
-          options + "--accumulate last --strategy hybrid --on-lost-host continue --timeout 5", "",
-          6);
+          options + "--reduce-gradients last --strategy hybrid --on-lost-host continue --timeout 5",
+          "", 6);
     wait_until_said("step 3/60");
     network.end(2);
     wait_until_said(moment);

@@ -34,25 +34,25 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
 }
 
 // [rows, width], the part's rows of a batch that depends on the step alone.
-inline at::Tensor batch_part(int part, int parts, int step, at::IntArrayRef sizes) {
+inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
   std::vector<int64_t> all = sizes.vec();
   all[0] *= parts;
   return at::randn(all, generator).chunk(parts)[part];
 }
 
-using Loss = std::function<at::Tensor(Module& model, int part, int parts, int step)>;
+using Loss = std::function<at::Tensor(Module& model, int microbatch, int microbatches, int step)>;
 
 // The mean square of what a model makes of a part of these sizes.
 inline Loss mean_square_of(const std::vector<int64_t>& sizes) {
-  return [sizes](Module& model, int part, int parts, int step) {
-    return model(batch_part(part, parts, step, sizes)).square().mean();
+  return [sizes](Module& model, int microbatch, int microbatches, int step) {
+    return model(batch_part(microbatch, microbatches, step, sizes)).square().mean();
   };
 }
 
 // The same of a model of width 7, and that of this rank's part.
-inline at::Tensor mean_square(Module& model, int part, int parts, int step) {
-  return mean_square_of({5, 7})(model, part, parts, step);
+inline at::Tensor mean_square(Module& model, int microbatch, int microbatches, int step) {
+  return mean_square_of({5, 7})(model, microbatch, microbatches, step);
 }
 inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
   return mean_square(model, rank.rank(), rank.world_size(), step);

@@ -32,9 +32,9 @@ struct CodingNet : BlockNet {
     return {forward_method(*blocks[1], twice) * scale, x};
   }
 };
-at::Tensor loss_of_encode(Module& model, int part, int parts, int step) {
+at::Tensor loss_of_encode(Module& model, int microbatch, int microbatches, int step) {
   auto& net = dynamic_cast<CodingNet&>(model);
-  const at::Tensor x = batch_part(part, parts, step, {5, 7});
+  const at::Tensor x = batch_part(microbatch, microbatches, step, {5, 7});
   const auto [code, same] = forward_method(net, [&] { return net.encode(x); });
   return (code + same).square().mean() + (step == 1 ? net(x).mean() : at::zeros({}));
 }
@@ -50,11 +50,11 @@ struct SkippingNet : RowOf<SkippingBlock> {
   at::Tensor forward(at::Tensor x) override { return RowOf::forward(x * scale); }
   at::Tensor scale = register_parameter("scale", at::randn({7}));
 };
-at::Tensor loss_of_some_blocks(Module& model, int part, int parts, int step) {
+at::Tensor loss_of_some_blocks(Module& model, int microbatch, int microbatches, int step) {
   auto& net = dynamic_cast<SkippingNet&>(model);
   for (size_t i = 0; i < net.blocks.size(); ++i)
     net.blocks[i]->skips = (part + step + static_cast<int>(i)) % 2 == 1;
-  return mean_square(model, part, parts, step);
+  return mean_square(model, microbatch, microbatches, step);
 }
 
 // The second output is a member.
@@ -66,8 +66,8 @@ struct SideBlock : LayerBlock {
   }
   at::Tensor side;
 };
-at::Tensor loss_with_side_outputs(Module& model, int part, int parts, int step) {
-  at::Tensor loss = mean_square(model, part, parts, step);
+at::Tensor loss_with_side_outputs(Module& model, int microbatch, int microbatches, int step) {
+  at::Tensor loss = mean_square(model, microbatch, microbatches, step);
   for (const auto& block : dynamic_cast<RowOf<SideBlock>&>(model).blocks)
     loss = loss + 0.3 * std::exchange(block->side, {});
   return loss;
@@ -131,9 +131,9 @@ std::shared_ptr<Module> checkpointed_drop_out() {
     checkpoint_activations(*block);
   return net;
 }
-at::Tensor loss_of_drop_out(Module& model, int part, int parts, int step) {
+at::Tensor loss_of_drop_out(Module& model, int microbatch, int microbatches, int step) {
   torch::manual_seed(100 * static_cast<uint64_t>(step) + static_cast<uint64_t>(part));
-  return mean_square(model, part, parts, step);
+  return mean_square(model, microbatch, microbatches, step);
 }
 
 MULTI_RANK_TEST(AnyModel, units_chosen_by_hand_end_with_the_bits_of_one_process) {

@@ -149,9 +149,9 @@ using LossOf = at::Tensor (*)(Model& model, const at::Tensor& rows, bool odd);
 
 template <class Model>
 Loss on_rows(LossOf<Model> loss) {
-  return [loss](Module& model, int part, int parts, int step) {
-    return loss(dynamic_cast<Model&>(model), batch_part(part, parts, step, {3, kWidth}),
-                (part + step) % 2 == 1);
+  return [loss](Module& model, int microbatch, int microbatches, int step) {
+    return loss(dynamic_cast<Model&>(model),
+                batch_part(microbatch, microbatches, step, {3, kWidth}), (part + step) % 2 == 1);
   };
 }
 

@@ -73,8 +73,8 @@ MULTI_RANK_TEST(DdpReplicas, have_any_number_of_buckets_and_hooks_of_others) {
   });
 }
 
-at::Tensor penalized(Module& model, int part, int parts, int step) {
-  const at::Tensor x = batch_part(part, parts, step, {5, 7}).requires_grad_();
+at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) {
+  const at::Tensor x = batch_part(microbatch, microbatches, step, {5, 7}).requires_grad_();
   const at::Tensor y = model(x).square().mean();
   const auto gradient = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true);
   return y + gradient[0].norm();

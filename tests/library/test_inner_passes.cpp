@@ -32,8 +32,8 @@ struct ImplicitNet : BlockNet {
 };
 
 // Each part of a batch is checkpointed with the whole model in it, as a gradient cache does.
-at::Tensor loss_in_two_checkpoints(Module& model, int part, int parts, int step) {
-  const at::Tensor x = batch_part(part, parts, step, {6, 7});
+at::Tensor loss_in_two_checkpoints(Module& model, int microbatch, int microbatches, int step) {
+  const at::Tensor x = batch_part(microbatch, microbatches, step, {6, 7});
   const at::Tensor zero = at::zeros({}).requires_grad_();
   at::Tensor sum = zero;
   for (const at::Tensor& rows : x.chunk(2))

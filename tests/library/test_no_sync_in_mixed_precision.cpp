@@ -46,9 +46,10 @@ std::shared_ptr<MixedNet> mixed_net() {
 }
 
 // The loss of one pass. No pass but the second uses the spare block.
-at::Tensor loss_of_pass(MixedNet& net, int part, int parts, int pass) {
+at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pass) {
   net.uses_spare = pass == 1;
-  const at::Tensor x = batch_part(part, parts, pass, {5, 7}).to(net.scale.scalar_type());
+  const at::Tensor x =
+      batch_part(microbatch, microbatches, pass, {5, 7}).to(net.scale.scalar_type());
   return net(x).to(at::kFloat).square().mean();
 }
 

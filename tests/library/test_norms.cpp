@@ -85,8 +85,8 @@ const std::vector<NormProgram> kNormPrograms{{"LARS", lars},
                                              {"a guard", no_change, /*guards=*/true}};
 
 // In the second step the loss of the last part is infinite.
-at::Tensor loss_of_part(Module& net, int part, int parts, int step) {
-  const at::Tensor loss = mean_square(net, part, parts, step);
+at::Tensor loss_of_part(Module& net, int microbatch, int microbatches, int step) {
+  const at::Tensor loss = mean_square(net, microbatch, microbatches, step);
   return step == 1 && part == parts - 1 ? loss * kInfinity : loss;
 }
 
@@ -162,8 +162,8 @@ MULTI_RANK_TEST(ModelNorms, make_programs_end_with_the_bits_of_one_process) {
 
 // Also of parameters that no rank, or one rank alone, has elements of.
 template <class Model>
-void observe_norms(TestRank& rank, TinyNet& net, Model& model, int part, int parts) {
-  mean_square(net, part, parts, 0).backward();
+void observe_norms(TestRank& rank, TinyNet& net, Model& model, int microbatch, int microbatches) {
+  mean_square(net, microbatch, microbatches, 0).backward();
   for (const double norm_type : {0.5, 1.0, 2.0, 3.0, kInfinity})
     for (const auto& [kind, norms] : {std::pair("parameter", model.param_norms(norm_type)),
                                       std::pair("gradient", model.grad_norms(norm_type))})
@@ -183,7 +183,8 @@ MULTI_RANK_TEST(ModelNorms, are_those_of_the_whole_tensors_to_the_bit) {
       named.emplace_back(name, parameter);
       tensors.push_back(parameter);
     }
-    backward_of_parts(tensors, parts, [&](int part) { return mean_square(net, part, parts, 0); });
+    backward_of_parts(tensors, parts,
+                      [&](int part) { return mean_square(net, microbatch, microbatches, 0); });
     for (const at::Tensor& parameter : tensors)
       if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
     const ModelNumbers numbers = numbers_in_one_process(named);

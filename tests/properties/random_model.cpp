@@ -132,7 +132,7 @@ Workload workload_of(const RandomTraining& c) {
     torch::manual_seed(c.values);
     return std::make_shared<RandomModel>(c);
   };
-  const auto loss = [c](Module& model, int part, int parts, int64_t step) {
+  const auto loss = [c](Module& model, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(c.values + 1000 * step);
     const at::Tensor batch = at::randn({2 * parts, c.width}, generator);
     dynamic_cast<RandomModel&>(model).odd = (step + part) % 2 == 1;

@@ -48,8 +48,9 @@ RandomTraining draw(uint64_t seed) {
   const int shards = 1 + rng.below(config.ranks.world);
   if (config.ranks.world % shards == 0 && shards < config.ranks.world)
     config.sharding.shard_size = shards;
-  int turns = rng.one_of<int>({1, 1, 2, 3, 4, 5});
-  config.training.accumulate = rng.one_of<Accumulate>({Accumulate::each, Accumulate::last});
+  int accumulation_steps = rng.one_of<int>({1, 1, 2, 3, 4, 5});
+  config.training.reduce_gradients =
+      rng.one_of<ReduceGradients>({ReduceGradients::each, ReduceGradients::last});
   config.training.steps = 1 + rng.below(3);
   config.sharding.wrap = rng.one_of<std::string>({"auto", "block", "none", "size:1", "size:200"});
   config.sharding.reshard_after_forward = !rng.one_in(4);
@@ -80,14 +81,14 @@ RandomTraining draw(uint64_t seed) {
       rng.one_of<Mode>({Mode::fsdp, Mode::fsdp, Mode::fsdp, Mode::ddp, Mode::single});
 
   if (config.optimizer.step_in_backward) {  // which takes one part of each rank, and does not clip
-    turns = 1;
+    accumulation_steps = 1;
   } else if (clip > 0) {
     config.optimizer.clip = clip;
     config.optimizer.norm_type = norm_type;
   }
-  config.training.parts = turns * config.ranks.world;
+  config.training.microbatches = accumulation_steps * config.ranks.world;
   // Gradients of several parts are not added in 16 bits.
-  if (turns == 1 || config.training.accumulate == Accumulate::each)
+  if (accumulation_steps == 1 || config.training.reduce_gradients == ReduceGradients::each)
     config.precision.policy = precision;
   if (config.ranks.mode == Mode::ddp) config.sharding.shard_size = 0;
   if (config.ranks.mode != Mode::fsdp) config.optimizer.step_in_backward = false;
@@ -103,7 +104,7 @@ std::string text(const RandomTraining& c) {
   json["ranks"] = {config.ranks.world, config.shards(), config.ranks.comm.backend};
   json["units"] = {config.sharding.wrap, config.sharding.reshard_after_forward,
                    config.sharding.limit, config.sharding.meta_init};
-  json["steps"] = {config.training.steps, to_string(config.training.accumulate),
+  json["steps"] = {config.training.steps, to_string(config.training.reduce_gradients),
                    config.optimizer.step_in_backward, c.loss_scale, c.saved};
   if (c.offloads) json["pinned"] = config.memory.offload_resident;
   return json.dump();

@@ -95,8 +95,8 @@ void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
     comm.take_log();
     of_strategy.take_log();
     const int parts = config.ranks.mode == Mode::single
-                          ? config.training.parts
-                          : config.training.parts / config.ranks.world;
+                          ? config.training.microbatches
+                          : config.training.microbatches / config.ranks.world;
     const MeanOverRanks loss(comm, strategy->forward_backward(step), parts);
     rank.observe("loss" + after, loss.mean());
     if (config.optimizer.clip)
@@ -137,12 +137,12 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
 // What one process computes, without the options that change no bit.
 RandomTraining in_one_process(RandomTraining c) {
   TrainConfig& config = c.config;
-  const auto [shards, replicas, turns, turns_first] = config.batch_partition();
+  const auto [shards, replicas, accumulation_steps, reduce_last] = config.batch_partition();
   const auto doubles = [](int count) { return std::has_single_bit(static_cast<uint64_t>(count)); };
-  if (c.with_one_rank && doubles(shards) && doubles(turns_first ? turns : replicas)) {
+  if (c.with_one_rank && doubles(shards) && doubles(reduce_last ? accumulation_steps : replicas)) {
     config.ranks.world = 1;
     config.sharding.shard_size = 0;
-    config.training.accumulate = Accumulate::each;
+    config.training.reduce_gradients = ReduceGradients::each;
   }
   config.ranks.mode = Mode::single;
   c.saved = 0;

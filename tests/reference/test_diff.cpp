@@ -34,7 +34,7 @@ TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
   config.sharding.reshard_after_forward = config.sharding.prefetch = config.sharding.meta_init =
       false;
   config.memory.activation_checkpoint_every = 1;
-  config.training.accumulate = Accumulate::last;
+  config.training.reduce_gradients = ReduceGradients::last;
   expect_equal(single, hashes_of(config));
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }

@@ -101,8 +101,8 @@ TEST_IN_A_PROCESS(StepOnAGpu, adds_a_few_kernels_a_unit_to_those_of_the_model) {
 // Of several turns, each has the kernels of one; the sum over ranks is taken once.
 TEST_IN_A_PROCESS(StepOnAGpu, divides_the_sum_of_several_parts_once) {
   TrainConfig config = config_in(at::kFloat);
-  config.training.parts = 2;
-  config.training.accumulate = Accumulate::last;
+  config.training.microbatches = 2;
+  config.training.reduce_gradients = ReduceGradients::last;
   const auto strategy = strategy_of(config);
   train(*strategy, 0);
   const Counts counts = operators_of_step(*strategy, 1);

@@ -34,7 +34,7 @@ inline TrainConfig config_of(const Arranged& how, int parts, int64_t steps) {
   config.sharding.shard_size = how.shard_size;
   config.model.name = "gpt2-tiny";
   config.data.kind = DataKind::published;
-  config.training.parts = parts;
+  config.training.microbatches = parts;
   config.training.batch = 24;
   config.training.seq = 6;
   config.training.steps = steps;

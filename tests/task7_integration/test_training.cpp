@@ -17,8 +17,9 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool l
   for (int64_t step = 0; step < 3; ++step) {
     if (look) {
       const Workload tiny = tiny_workload(config);
-      strategy.evaluate(
-          [&](Module& model, int part, int parts) { return tiny.loss(model, part, parts, 7); });
+      strategy.evaluate([&](Module& model, int microbatch, int microbatches) {
+        return tiny.loss(model, microbatch, microbatches, 7);
+      });
       strategy.full_parameters([](const std::string&, const at::Tensor&) {});
     }
     strategy.forward_backward(step);

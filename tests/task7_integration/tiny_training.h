@@ -29,8 +29,8 @@ inline Batch tiny_batch(int64_t step, int parts) {
 }
 
 inline Workload tiny_workload(const TrainConfig& config) {
-  const auto loss = [](Module& model, int part, int parts, int64_t step) {
-    const Batch batch = tiny_batch(step, parts).part(part, parts);
+  const auto loss = [](Module& model, int microbatch, int microbatches, int64_t step) {
+    const Batch batch = tiny_batch(step, parts).part(microbatch, microbatches);
     return language_model_loss(model, to_device_of(model, batch.inputs),
                                to_device_of(model, batch.targets));
   };

@@ -15,8 +15,8 @@ namespace {
 
 std::string text(const BatchPartition& partition) {
   return std::to_string(partition.shards) + " shards, " + std::to_string(partition.replicas) +
-         " replicas, " + std::to_string(partition.turns) + " turns" +
-         (partition.turns_first ? " first" : "");
+         " replicas, " + std::to_string(partition.accumulation_steps) + " turns" +
+         (partition.reduce_last ? " first" : "");
 }
 
 // Every arrangement of 1 to 4 shards, replicas and turns, in both orders.
@@ -24,9 +24,9 @@ std::vector<BatchPartition> all_arrangements() {
   std::vector<BatchPartition> all;
   for (int shards = 1; shards <= 4; ++shards)
     for (int replicas = 1; replicas <= 4; ++replicas)
-      for (int turns = 1; turns <= 4; ++turns)
-        for (const bool turns_first : {false, true})
-          all.push_back({shards, replicas, turns, turns_first});
+      for (int accumulation_steps = 1; accumulation_steps <= 4; ++accumulation_steps)
+        for (const bool reduce_last : {false, true})
+          all.push_back({shards, replicas, accumulation_steps, reduce_last});
   return all;
 }
 
@@ -55,21 +55,21 @@ at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
 
 at::Tensor promised_sum(const BatchPartition& partition) {
   const auto of_rank_and_turn = [&](int rank, int turn) {
-    return part(partition.part(rank, turn));
+    return part(partition.microbatch(rank, turn));
   };
-  std::vector<at::Tensor> turns;
-  if (partition.turns_first) {
+  std::vector<at::Tensor> accumulation_steps;
+  if (partition.reduce_last) {
     return sum_of_ranks(partition, [&](int rank) {
       std::vector<at::Tensor> of_rank;
-      for (int turn = 0; turn < partition.turns; ++turn)
+      for (int turn = 0; turn < partition.accumulation_steps; ++turn)
         of_rank.push_back(of_rank_and_turn(rank, turn));
       return tree_of(of_rank);
     });
   }
-  for (int turn = 0; turn < partition.turns; ++turn)
-    turns.push_back(
+  for (int turn = 0; turn < partition.accumulation_steps; ++turn)
+    accumulation_steps.push_back(
         sum_of_ranks(partition, [&](int rank) { return of_rank_and_turn(rank, turn); }));
-  return tree_of(turns);
+  return tree_of(accumulation_steps);
 }
 
 struct Sum {
@@ -82,7 +82,7 @@ struct Sum {
 Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   TreeSum sum(partition);
   Sum result;
-  for (int i = 0; i < partition.parts(); ++i) {
+  for (int i = 0; i < partition.microbatches(); ++i) {
     if (i > 0 && (always_aside || sum.starts_new_partial_sum())) {
       sum.push_partial_sum({result.tensor});
       result.most = std::max(result.most, partition.partial_sums(i) + 1);
@@ -99,15 +99,18 @@ TEST(BatchPartition, each_part_is_computed_by_one_rank_in_one_turn) {
   for (const BatchPartition& arrangement : all_arrangements()) {
     std::set<int> parts;
     for (int rank = 0; rank < partition.ranks(); ++rank)
-      for (int turn = 0; turn < partition.turns; ++turn)
-        parts.insert(partition.part(rank, turn));
-    EXPECT_EQ(parts.size(), static_cast<size_t>(partition.parts())) << text(partition);
+      for (int turn = 0; turn < partition.accumulation_steps; ++turn)
+        parts.insert(partition.microbatch(rank, turn));
+    EXPECT_EQ(parts.size(), static_cast<size_t>(partition.microbatches())) << text(partition);
     EXPECT_EQ(*parts.begin(), 0) << text(partition);
-    EXPECT_EQ(*parts.rbegin(), partition.parts() - 1) << text(partition);
+    EXPECT_EQ(*parts.rbegin(), partition.microbatches() - 1) << text(partition);
   }
-  EXPECT_EQ((BatchPartition{.shards = 2, .replicas = 2, .turns = 3}.part(2, 1)), 6);
+  EXPECT_EQ((BatchPartition{.shards = 2, .replicas = 2, .accumulation_steps = 3}.microbatch(2, 1)),
+            6);
   EXPECT_EQ(
-      (BatchPartition{.shards = 2, .replicas = 2, .turns = 3, .turns_first = true}.part(2, 1)), 7);
+      (BatchPartition{.shards = 2, .replicas = 2, .accumulation_steps = 3, .reduce_last = true}
+           .microbatch(2, 1)),
+      7);
 }
 
 TEST_IN_A_PROCESS(TreeSum, adds_the_parts_of_every_arrangement_as_the_header_promises) {
@@ -123,7 +126,7 @@ TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
   for (const BatchPartition& arrangement : all_arrangements()) {
-    const bool one_tree = promised_sum(partition).equal(tree_of(parts(partition.parts())));
+    const bool one_tree = promised_sum(partition).equal(tree_of(parts(partition.microbatches())));
     EXPECT_EQ(partition.is_one_tree(), one_tree) << text(partition);
   }
 }
@@ -131,15 +134,15 @@ TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
 // More would take memory; a part that is added to the running sum takes none.
 TEST_IN_A_PROCESS(TreeSum, puts_a_part_aside_only_if_it_belongs_to_another_partial_sum) {
   const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // of 1 to 8 turns of one rank
-  for (int turns = 1; turns <= 8; ++turns)
-    EXPECT_EQ(sum_one_after_another({.turns = turns}, false).most,
-              most[static_cast<size_t>(turns) - 1])
-        << turns << " turns";
+  for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
+    EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
+              most[static_cast<size_t>(accumulation_steps) - 1])
+        << accumulation_steps << " turns";
 }
 
 // A module that some ranks do not use has no gradient in their parts.
 TEST_IN_A_PROCESS(TreeSum, counts_an_undefined_tensor_as_zero) {
-  TreeSum sum({.turns = 3});
+  TreeSum sum({.accumulation_steps = 3});
   sum.fold({part(0), at::Tensor(), at::Tensor()});
   sum.push_partial_sum({part(0), at::Tensor(), at::Tensor()});
   const auto two = sum.fold({at::Tensor(), part(1), at::Tensor()});

@@ -39,11 +39,11 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
     const TrainConfig config = parse({"--resume", resume, "--world", "2"});
     EXPECT_EQ(config.checkpoint.resume, path);
     EXPECT_EQ(config.checkpoint.first_step, 3);
-    EXPECT_EQ(config.training.parts, 4);
+    EXPECT_EQ(config.training.microbatches, 4);
   }
   EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
             "--world 3: the checkpoint has 4 parts of the batch, as many for each rank; take ranks "
-            "whose number divides this, or give other --parts");
+            "whose number divides this, or give other --microbatches");
 }
 
 TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_where_there_is_none) {
@@ -66,7 +66,7 @@ TEST(CheckpointOptions, started_ranks_go_on_in_the_largest_number_that_shares_ou
                             {"MASTER_PORT", "29500"}});
     const TrainConfig config = parse({"--resume", path, "--mode", "fsdp"});
     EXPECT_EQ(config.ranks.world, train);
-    EXPECT_EQ(config.training.parts, 4);
+    EXPECT_EQ(config.training.microbatches, 4);
   }
 }
 
@@ -74,10 +74,11 @@ TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
-  EXPECT_EQ(parse({"--resume", path, "--world", "3", "--parts", "3"}).training.parts, 3);
+  EXPECT_EQ(parse({"--resume", path, "--world", "3", "--microbatches", "3"}).training.microbatches,
+            3);
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
-      "fsdp train: --parts 3 beside 4 of the checkpoint: the sums round another way from here "
+      "fsdp train: --microbatches 3 beside 4 of the checkpoint: the sums round another way from here "
       "on\n");
 }
 

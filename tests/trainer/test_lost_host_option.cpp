@@ -25,12 +25,12 @@ Variables variables_of(const Machine& machine) {
 
 Arguments options_with(int parts, const std::string& accumulate) {
   const std::string text = std::to_string(parts);
-  return {"--mode",  "fsdp", "--strategy", "hybrid", "--on-lost-host", "continue",
-          "--parts", text,   "--batch",    text,     "--accumulate",   accumulate};
+  return {"--mode",         "fsdp", "--strategy", "hybrid", "--on-lost-host",     "continue",
+          "--microbatches", text,   "--batch",    text,     "--reduce-gradients", accumulate};
 }
 
 TEST(LostHostOption, names_parts_and_a_way_to_add_them_that_it_takes) {
-  const std::regex parts_in("--parts ([0-9]+)"), way_in("--accumulate (each|last)");
+  const std::regex parts_in("--microbatches ([0-9]+)"), way_in("--reduce-gradients (each|last)");
   int refused_ones = 0;
   for (const Machine machine : {Machine{2, 2}, Machine{3, 2}, Machine{2, 4}, Machine{4, 2}}) {
     const SetVariables set(variables_of(machine));

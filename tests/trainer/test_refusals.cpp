@@ -33,7 +33,7 @@ TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
            {"--param-dtype", "fp32, bf16 or fp16"},
            {"--reduce-dtype", "fp32, bf16 or fp16"},
            {"--prefetch", "on or off"},
-           {"--accumulate", "each or last"},
+           {"--reduce-gradients", "each or last"},
            {"--stack", "reference or mine"},
            {"--lr-decay", "cosine or linear"},
            {"--optimizer", "adamw or sgd"},

@@ -14,7 +14,7 @@ std::string difference(const nlohmann::json& a, const nlohmann::json& b) {
 
 TEST(RunSettings, that_differ_are_named_with_the_option_that_makes_them_equal) {
   EXPECT_EQ(difference({{"parts", 4}}, {{"parts", 6}}),
-            "a has parts 4, and b 6: they must be equal; give both --parts 12");
+            "a has parts 4, and b 6: they must be equal; give both --microbatches 12");
   EXPECT_EQ(difference({{"lr", 0.5}}, {{"lr", 0.25}}),
             "a has lr 0.5, and b 0.25: they must be equal; give both the same --lr");
   EXPECT_EQ(difference({{"weight_decay", 0}}, {{"weight_decay", 1}}),

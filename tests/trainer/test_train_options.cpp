@@ -65,12 +65,13 @@ TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
 }
 
 TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
-  EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).training.parts, 4);
-  EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--parts", "8"}).training.parts, 8);
-  EXPECT_EQ(refusal({"--world", "4", "--batch", "8", "--parts", "6"}),
-            "--parts 6: must be a multiple of the 4 ranks (--world)");
-  EXPECT_EQ(refusal({"--world", "2", "--batch", "8", "--parts", "6"}),
-            "--batch 8: can't be cut into 6 equal parts (--parts)");
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).training.microbatches, 4);
+  EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--microbatches", "8"}).training.microbatches,
+            8);
+  EXPECT_EQ(refusal({"--world", "4", "--batch", "8", "--microbatches", "6"}),
+            "--microbatches 6: must be a multiple of the 4 ranks (--world)");
+  EXPECT_EQ(refusal({"--world", "2", "--batch", "8", "--microbatches", "6"}),
+            "--batch 8: can't be cut into 6 equal parts (--microbatches)");
   EXPECT_EQ(refusal({"--world", "3", "--batch", "8"}),
             "--batch 8: can't be cut into 3 equal parts (--world)");
 }
@@ -126,12 +127,13 @@ TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
 }
 
 TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_last) {
-  EXPECT_FALSE(parse({"--world", "2", "--parts", "4"}).batch_partition().turns_first);
-  EXPECT_TRUE(parse({"--world", "2", "--parts", "4", "--accumulate", "last"})
+  EXPECT_FALSE(parse({"--world", "2", "--microbatches", "4"}).batch_partition().reduce_last);
+  EXPECT_TRUE(parse({"--world", "2", "--microbatches", "4", "--reduce-gradients", "last"})
                   .batch_partition()
-                  .turns_first);
-  EXPECT_EQ(notes({"--mode", "fsdp", "--world", "2", "--accumulate", "last"}),
-            "fsdp train: --accumulate has no effect with one part for each rank (--parts)\n");
+                  .reduce_last);
+  EXPECT_EQ(
+      notes({"--mode", "fsdp", "--world", "2", "--reduce-gradients", "last"}),
+      "fsdp train: --reduce-gradients has no effect with one part for each rank (--microbatches)\n");
 }
 
 TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
@@ -203,13 +205,14 @@ TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
 
 TEST(TrainOptions, accumulating_to_the_last_part_is_refused_in_mixed_precision) {
   const auto with = [](const std::string& dtype) {
-    return refusal({"--world", "2", "--batch", "4", "--parts", "4", "--accumulate", "last",
-                    "--param-dtype", dtype});
+    return refusal({"--world", "2", "--batch", "4", "--microbatches", "4", "--reduce-gradients",
+                    "last", "--param-dtype", dtype});
   };
   EXPECT_EQ(with("fp32"), "accepted");
-  EXPECT_EQ(with("bf16"),
-            "--accumulate last: is not made for mixed precision; give --accumulate each, or "
-            "--param-dtype fp32 and --reduce-dtype fp32");
+  EXPECT_EQ(
+      with("bf16"),
+      "--reduce-gradients last: is not made for mixed precision; give --reduce-gradients each, or "
+      "--param-dtype fp32 and --reduce-dtype fp32");
 }
 
 TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
@@ -227,8 +230,8 @@ TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
             "--step-in-backward on: with a loss scale (--loss-scale, fp16) a step may have to be "
             "left out, which shows when all gradients are there");
   EXPECT_EQ(with({"--param-dtype", "fp16", "--loss-scale", "none"}), "accepted");
-  EXPECT_EQ(with({"--parts", "4"}),
-            "--step-in-backward on: takes one part for each rank; give --parts 2");
+  EXPECT_EQ(with({"--microbatches", "4"}),
+            "--step-in-backward on: takes one part for each rank; give --microbatches 2");
 }
 
 TEST(TrainOptions, an_option_without_effect_is_named) {

@@ -6,11 +6,12 @@
 namespace fsdp {
 
 int BatchPartition::partial_sums(int count) const {
-  if (count == parts()) return 1;
+  if (count == microbatches()) return 1;
   // A tree that grows has one complete subtree for every bit of the number of its leaves.
   const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
   int sums = 0;
-  for (const int group : {turns_first ? turns : shards, turns_first ? shards : replicas}) {
+  for (const int group :
+       {reduce_last ? accumulation_steps : shards, reduce_last ? shards : replicas}) {
     sums += subtrees(count % group);
     count /= group;
   }
@@ -19,8 +20,9 @@ int BatchPartition::partial_sums(int count) const {
 
 bool BatchPartition::is_one_tree() const {
   int inner = 1;  // parts below the level of the tree that is looked at
-  for (const int level : {turns_first ? turns : shards, turns_first ? shards : replicas,
-                          turns_first ? replicas : turns}) {
+  for (const int level :
+       {reduce_last ? accumulation_steps : shards, reduce_last ? shards : replicas,
+        reduce_last ? replicas : accumulation_steps}) {
     if (level > 1 && !std::has_single_bit(static_cast<unsigned>(inner))) return false;
     inner *= level;
   }

@@ -10,20 +10,20 @@ namespace fsdp {
 // Which part of the global batch each rank computes, and how the parts are added. In every turn
 // each rank computes one part. The ranks of a replica hold its shards: they add their parts first.
 // So the sum of a turn is a tree over the replicas of trees over their ranks, and the whole sum is
-// a tree over the turns. With `turns_first` a rank computes neighbouring parts and adds them first:
+// a tree over the turns. With `reduce_last` a rank computes neighbouring parts and adds them first:
 // then the whole sum is that tree over the ranks, of a tree over the turns of each. If the inner
 // two of the three numbers are powers of two, that is the tree over all parts, so its bits depend
 // on the number of parts alone.
 struct BatchPartition {
   int shards{1};  // ranks of a replica
   int replicas{1};
-  int turns{1};
-  bool turns_first{};
+  int accumulation_steps{1};
+  bool reduce_last{};
 
   int ranks() const { return shards * replicas; }
-  int parts() const { return ranks() * turns; }
-  int part(int rank, int turn) const {
-    return turns_first ? rank * turns + turn : turn * ranks() + rank;
+  int microbatches() const { return ranks() * accumulation_steps; }
+  int microbatch(int rank, int turn) const {
+    return reduce_last ? rank * accumulation_steps + turn : turn * ranks() + rank;
   }
   // Whether the whole sum is the tree over all parts.
   bool is_one_tree() const;

@@ -46,8 +46,10 @@ const char* TrainConfig::sharding_strategy() const {
 }
 
 BatchPartition TrainConfig::batch_partition() const {
-  const int turns = training.parts == 0 ? 1 : training.parts / ranks.world;
-  return {shards(), ranks.world / shards(), turns, training.accumulate == Accumulate::last};
+  const int accumulation_steps =
+      training.microbatches == 0 ? 1 : training.microbatches / ranks.world;
+  return {shards(), ranks.world / shards(), accumulation_steps,
+          training.reduce_gradients == ReduceGradients::last};
 }
 
 }  // namespace fsdp

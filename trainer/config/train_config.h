@@ -45,9 +45,9 @@ struct DataConfig {
 
 struct TrainingConfig {
   int64_t steps{};
-  int64_t batch{};  // global rows a step
-  int parts{};      // of the global batch, a multiple of the ranks; 0: one for each rank
-  Accumulate accumulate{Accumulate::each};
+  int64_t batch{};     // global rows a step
+  int microbatches{};  // of the global batch, a multiple of the ranks; 0: one for each rank
+  ReduceGradients reduce_gradients{ReduceGradients::each};
   int64_t seq{};
   uint64_t seed{42};
   bool allow_nan{};  // go on when a loss or the norm of the gradients is not finite

@@ -15,7 +15,7 @@ const char* to_string(DataKind kind) {
   return words.at(static_cast<size_t>(kind));
 }
 
-const char* to_string(Accumulate accumulate) {
+const char* to_string(ReduceGradients accumulate) {
   constexpr std::array words{"each", "last"};
   return words.at(static_cast<size_t>(accumulate));
 }

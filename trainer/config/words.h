@@ -12,7 +12,7 @@ enum class DataKind { text, tokens, modular, pattern, published };
 
 // When the gradients of a rank's parts of the batch are reduced: those of each part, or their sum
 // after the last part.
-enum class Accumulate { each, last };
+enum class ReduceGradients { each, last };
 
 // How the learning rate falls after the warmup.
 enum class LrDecay { none, cosine, linear };
@@ -22,7 +22,7 @@ enum class OnLostHost { end, continue_training };
 
 const char* to_string(Mode mode);
 const char* to_string(DataKind kind);
-const char* to_string(Accumulate accumulate);
+const char* to_string(ReduceGradients accumulate);
 const char* to_string(LrDecay decay);  // LrDecay::none: ""
 const char* to_string(OnLostHost what);
 

@@ -46,7 +46,7 @@ int read_file(const std::string& path, RunHashes& run) {
 // What to give to both runs so that this setting is equal.
 std::string remedy(const std::string& setting, const json& a, const json& b) {
   if (setting == "parts" && a.is_number() && b.is_number())
-    return "--parts " + std::to_string(std::lcm(a.get<int64_t>(), b.get<int64_t>()));
+    return "--microbatches " + std::to_string(std::lcm(a.get<int64_t>(), b.get<int64_t>()));
   if (setting == "recipe") return "the same --data";
   if (setting == "text_sha256") return "the same --text";
   if (setting == "betas" || setting == "eps") return "the same --optimizer";

@@ -58,7 +58,7 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
       "from the latest one in --checkpoint-dir, or begin if there is none");
 }
 
-void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts) {
+void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches) {
   if (config.checkpoint.resume == "auto") {
     if (config.checkpoint.dir.empty()) throw UsageError("--resume auto: needs --checkpoint-dir");
     config.checkpoint.resume = latest_step(config.checkpoint.dir) ? config.checkpoint.dir : "";
@@ -76,14 +76,15 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& part
   } catch (const std::exception& error) {
     throw UsageError("--resume " + plain_text(error));
   }
-  if (parts || !saved_parts) return;
-  if (*saved_parts < 1 || *saved_parts > kMaxParts)
+  if (microbatches || !saved_parts) return;
+  if (*saved_parts < 1 || *saved_parts > kMaxMicrobatches)
     throw UsageError(name + "has " + std::to_string(*saved_parts) + " parts of the batch");
-  parts = saved_parts;
-  if (*parts % config.ranks.world != 0 && !launched_rank()) {
+  microbatches = saved_parts;
+  if (*microbatches % config.ranks.world != 0 && !launched_rank()) {
     throw UsageError("--world " + std::to_string(config.ranks.world) + ": the checkpoint has " +
-                     std::to_string(*parts) + " parts of the batch, as many for each rank; take " +
-                     "ranks whose number divides this, or give other --parts");
+                     std::to_string(*microbatches) +
+                     " parts of the batch, as many for each rank; take " +
+                     "ranks whose number divides this, or give other --microbatches");
   }
 }
 
@@ -125,13 +126,13 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
       change_of_rate(config, steps_of(saved).value_or(config.training.steps));
   if (!change.empty() && (!self || self->rank == 0))
     std::fprintf(stderr, "fsdp train: %s\n", change.c_str());
-  const int64_t parts = saved.number_in_run("/parts").value_or(0);
-  if (parts != own.at("parts")) {
+  const int64_t microbatches = saved.number_in_run("/parts").value_or(0);
+  if (microbatches != own.at("parts")) {
     std::fprintf(
         stderr,
-        "fsdp train: --parts %lld beside %lld of the checkpoint: the sums round another way "
+        "fsdp train: --microbatches %lld beside %lld of the checkpoint: the sums round another way "
         "from here on\n",
-        own.at("parts").get<long long>(), static_cast<long long>(parts));
+        own.at("parts").get<long long>(), static_cast<long long>(microbatches));
   }
 }
 

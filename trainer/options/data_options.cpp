@@ -142,10 +142,10 @@ Defaults defaults_of(const TrainConfig& config, const GivenData& given) {
       config.data.kind == DataKind::modular ? kModularSeq : std::min(info.seq, info.context);
   if (config.data.kind == DataKind::published) return {info.steps, info.batch, seq, info.lr};
   if (given.recipe == DataKind::modular)
-    return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.training.parts), seq,
-            ModularRecipe::kLearningRate};
+    return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.training.microbatches),
+            seq, ModularRecipe::kLearningRate};
   // A small batch that every number of parts can cut, and a rate at which small models learn.
-  return {100, round_up(8, config.training.parts), seq, 1e-3};
+  return {100, round_up(8, config.training.microbatches), seq, 1e-3};
 }
 
 }  // namespace fsdp

@@ -27,7 +27,7 @@ void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, in
 void apply_world_of_environment(TrainConfig& config, bool world_given);
 // Of the ranks that a launcher has started, as many train as share out the parts: after the loss of
 // a host the others go on with the parts, and so with the bits, that the run began with.
-void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts);
+void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> microbatches);
 void resolve_ranks(TrainConfig& config, const GivenRanks& given);
 // For ranks on GPUs it counts the GPUs without using them, since this process may fork.
 void check_ranks(const TrainConfig& config);
@@ -69,13 +69,13 @@ Defaults defaults_of(const TrainConfig& config, const GivenData& given);
 
 // ---- training ----
 
-inline constexpr int64_t kMaxParts = 1 << 16;
+inline constexpr int64_t kMaxMicrobatches = 1 << 16;
 
 struct GivenTraining {
-  std::optional<int64_t> steps, batch, seq, parts;
+  std::optional<int64_t> steps, batch, seq, microbatches;
 };
 void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& given);
-void resolve_parts(TrainConfig& config, const GivenTraining& given);
+void resolve_microbatches(TrainConfig& config, const GivenTraining& given);
 void resolve_training(TrainConfig& config, const GivenTraining& given, const Defaults& defaults);
 void check_seq(const TrainConfig& config);
 void check_training(const TrainConfig& config);
@@ -124,7 +124,7 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config);
 // Reads which checkpoint --resume names, and with how many parts it was trained: the default of
 // `parts`. Comes before defaults are filled in.
-void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& parts);
+void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches);
 // Compares this run with the one that was saved, and with the checkpoints that are there. Comes
 // when all settings are known.
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);

@@ -16,17 +16,19 @@ namespace {
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;
-  for (int parts = config.training.parts; parts <= kMost; parts += config.ranks.world)
-    all.push_back(parts);
-  for (int parts = config.training.parts - config.ranks.world; parts > 0;
-       parts -= config.ranks.world)
-    all.push_back(parts);
-  for (const int parts : all) {
+  for (int microbatches = config.training.microbatches; microbatches <= kMost;
+       microbatches += config.ranks.world)
+    all.push_back(microbatches);
+  for (int microbatches = config.training.microbatches - config.ranks.world; microbatches > 0;
+       microbatches -= config.ranks.world)
+    all.push_back(microbatches);
+  for (const int microbatches : all) {
     TrainConfig other = config;
-    other.training.parts = parts;
+    other.training.microbatches = microbatches;
     const auto kept = with_ranks(other, config.ranks.world);
-    const bool same = kept && kept->training.accumulate == config.training.accumulate;
-    if (same && ranks_that_go_on(other, config.ranks.world - config.shards()) > 0) return parts;
+    const bool same = kept && kept->training.reduce_gradients == config.training.reduce_gradients;
+    if (same && ranks_that_go_on(other, config.ranks.world - config.shards()) > 0)
+      return microbatches;
   }
   return 0;
 }
@@ -48,18 +50,21 @@ void check_lost_host_option(const TrainConfig& config) {
   if (config.optimizer.step_in_backward)
     throw UsageError(option + "takes a step back, which --step-in-backward on has begun to make");
   const auto kept = with_ranks(config, config.ranks.world);
-  if (kept && kept->training.accumulate == config.training.accumulate) return;
-  const BatchPartition parts = config.batch_partition();
-  const Accumulate other = parts.turns_first ? Accumulate::each : Accumulate::last;
+  if (kept && kept->training.reduce_gradients == config.training.reduce_gradients) return;
+  const BatchPartition microbatches = config.batch_partition();
+  const ReduceGradients other =
+      microbatches.reduce_last ? ReduceGradients::each : ReduceGradients::last;
   TrainConfig accumulating = config;
-  accumulating.training.accumulate = other;
+  accumulating.training.reduce_gradients = other;
   const auto with_other = with_ranks(accumulating, config.ranks.world);
   const int better = parts_that_go_on(config);
-  const bool other_helps = with_other && with_other->training.accumulate == other;
-  const std::string first = other_helps ? std::string("--accumulate ") + to_string(other) : "";
-  const std::string second = better > 0 ? "--parts " + std::to_string(better) : "";
+  const bool other_helps = with_other && with_other->training.reduce_gradients == other;
+  const std::string first =
+      other_helps ? std::string("--reduce-gradients ") + to_string(other) : "";
+  const std::string second = better > 0 ? "--microbatches " + std::to_string(better) : "";
   throw UsageError(option + "fewer ranks would round the sum over " +
-                   std::to_string(parts.replicas) + " replicas, " + std::to_string(parts.turns) +
+                   std::to_string(microbatches.replicas) + " replicas, " +
+                   std::to_string(microbatches.accumulation_steps) +
                    " parts on a rank, another way; give " + first +
                    (first.empty() || second.empty() ? "" : " or ") + second +
                    (first.empty() && second.empty() ? "another --shard-size" : ""));

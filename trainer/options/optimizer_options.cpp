@@ -68,8 +68,8 @@ void check_step_in_backward(const TrainConfig& config) {
     throw UsageError(option +
                      "with a loss scale (--loss-scale, fp16) a step may have to be left "
                      "out, which shows when all gradients are there");
-  if (config.training.parts > config.ranks.world)
-    throw UsageError(option + "takes one part for each rank; give --parts " +
+  if (config.training.microbatches > config.ranks.world)
+    throw UsageError(option + "takes one part for each rank; give --microbatches " +
                      std::to_string(config.ranks.world));
 }
 

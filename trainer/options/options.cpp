@@ -73,7 +73,7 @@ void leave_out_files(TrainConfig& config, Given& given) {
 
 // Fills in defaults. The data, the model and the number of ranks are known.
 void fill_in_defaults(TrainConfig& config, const Given& given) {
-  resolve_parts(config, given.training);
+  resolve_microbatches(config, given.training);
   const Defaults defaults = defaults_of(config, given.data);
   resolve_training(config, given.training, defaults);
   resolve_optimizer(config, given.optimizer, defaults);
@@ -88,8 +88,8 @@ void resolve(const CLI::App& app, TrainConfig& config, Given& given, bool only_p
     resume_for_a_plan(config);
   } else {
     apply_world_of_environment(config, app.count("--world") > 0);
-    find_checkpoint_to_resume(config, given.training.parts);
-    leave_ranks_spare(config, given.training.parts);
+    find_checkpoint_to_resume(config, given.training.microbatches);
+    leave_ranks_spare(config, given.training.microbatches);
   }
   resolve_data(app, config, given.data);
   resolve_model(app, config);

@@ -47,10 +47,10 @@ void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrec
   MixedPrecisionPolicy& precision = config.precision.policy;
   const auto& [loss_scale, growth_interval] = given;
   if (app.count("--reduce-dtype") == 0) precision.reduce_dtype = precision.param_dtype;
-  if (precision != MixedPrecisionPolicy{} && config.batch_partition().turns > 1 &&
-      config.training.accumulate == Accumulate::last) {
+  if (precision != MixedPrecisionPolicy{} && config.batch_partition().accumulation_steps > 1 &&
+      config.training.reduce_gradients == ReduceGradients::last) {
     throw UsageError(
-        "--accumulate last: is not made for mixed precision; give --accumulate each, or "
+        "--reduce-gradients last: is not made for mixed precision; give --reduce-gradients each, or "
         "--param-dtype fp32 and --reduce-dtype fp32");
   }
   check_keep_fp32(config);

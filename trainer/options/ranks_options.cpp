@@ -93,9 +93,9 @@ void apply_world_of_environment(TrainConfig& config, bool world_given) {
   config.ranks.world = self->world_size;
 }
 
-void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> parts) {
-  if (!parts || config.ranks.mode == Mode::single || !launched_rank()) return;
-  while (*parts % config.ranks.world != 0)
+void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> microbatches) {
+  if (!microbatches || config.ranks.mode == Mode::single || !launched_rank()) return;
+  while (*microbatches % config.ranks.world != 0)
     --config.ranks.world;
 }
 

@@ -12,10 +12,10 @@ void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& giv
              "optimizer steps; 0 computes the loss only (default 100)");
   add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
              "rows of the global batch, which is cut into equal parts");
-  add_number(app, "--parts", given.parts, NumberRange<int64_t>{1, kMaxParts},
+  add_number(app, "--microbatches", given.microbatches, NumberRange<int64_t>{1, kMaxMicrobatches},
              "parts of the batch; ranks compute theirs one after another (default: one for each)");
-  add_choice(app, "--accumulate", config.training.accumulate,
-             choices_of({Accumulate::each, Accumulate::last}),
+  add_choice(app, "--reduce-gradients", config.training.reduce_gradients,
+             choices_of({ReduceGradients::each, ReduceGradients::last}),
              "reduce the gradients of each part, or add up those of a rank's parts and reduce "
              "them after its last (default each)");
   add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
@@ -26,8 +26,8 @@ void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& giv
                "go on when a loss or the norm of the gradients is not finite");
 }
 
-void resolve_parts(TrainConfig& config, const GivenTraining& given) {
-  config.training.parts = static_cast<int>(given.parts.value_or(config.ranks.world));
+void resolve_microbatches(TrainConfig& config, const GivenTraining& given) {
+  config.training.microbatches = static_cast<int>(given.microbatches.value_or(config.ranks.world));
 }
 
 void resolve_training(TrainConfig& config, const GivenTraining& given, const Defaults& defaults) {
@@ -46,14 +46,15 @@ void check_seq(const TrainConfig& config) {
 
 void check_training(const TrainConfig& config) {
   const int64_t batch = config.training.batch;
-  const int parts = config.training.parts;
-  if (parts % config.ranks.world != 0)
-    throw UsageError("--parts " + std::to_string(parts) + ": must be a multiple of the " +
-                     std::to_string(config.ranks.world) + " ranks (--world)");
-  if (batch % parts != 0) {
+  const int microbatches = config.training.microbatches;
+  if (microbatches % config.ranks.world != 0)
+    throw UsageError("--microbatches " + std::to_string(microbatches) +
+                     ": must be a multiple of the " + std::to_string(config.ranks.world) +
+                     " ranks (--world)");
+  if (batch % microbatches != 0) {
     throw UsageError("--batch " + std::to_string(batch) + ": can't be cut into " +
-                     std::to_string(parts) + " equal parts (" +
-                     (parts > config.ranks.world ? "--parts)" : "--world)"));
+                     std::to_string(microbatches) + " equal parts (" +
+                     (microbatches > config.ranks.world ? "--microbatches)" : "--world)"));
   }
 }
 

@@ -39,8 +39,8 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   if (config.reports.print_units || (self && self->rank > 0)) return;
   name_unused_of_mode(app, config);
   const TrainingConfig& training = config.training;
-  if (training.parts == config.ranks.world)
-    name_unused(app, "--accumulate", "one part for each rank (--parts)");
+  if (training.microbatches == config.ranks.world)
+    name_unused(app, "--reduce-gradients", "one part for each rank (--microbatches)");
   if (config.optimizer.warmup >= training.steps && training.steps > 0)
     std::fprintf(stderr,
                  "fsdp train: --warmup %lld: --lr %.4g is not reached in %s; the last one has the "

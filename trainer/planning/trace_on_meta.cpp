@@ -94,8 +94,9 @@ class MetaTrace {
     traces.has_activations = true;
     traces.begins = trace();
     const BatchPartition arrangement = config_.batch_partition();
-    adds_ = config_.ranks.mode == Mode::fsdp ? arrangement.turns_first && arrangement.turns > 1
-                                             : config_.precision.policy.reduce_dtype != at::kFloat;
+    adds_ = config_.ranks.mode == Mode::fsdp
+                ? arrangement.reduce_last && arrangement.accumulation_steps > 1
+                : config_.precision.policy.reduce_dtype != at::kFloat;
     if (adds_) traces.adds = trace();
     return traces;
   }
@@ -165,7 +166,8 @@ class MetaTrace {
   }
 
   at::Tensor loss() {
-    return workload_.loss(*model_, /*part=*/0, config_.batch_partition().parts(), /*step=*/0);
+    return workload_.loss(*model_, /*microbatch=*/0, config_.batch_partition().microbatches(),
+                          /*step=*/0);
   }
 
   // The first of two calls makes the batch of the step, if the workload keeps it.

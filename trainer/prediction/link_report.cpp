@@ -28,7 +28,7 @@ std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step)
 // What each unit computed in one turn of a step. Nothing if that was not recorded.
 std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
                                                 const std::vector<ComputeTime>& computing,
-                                                int turns) {
+                                                int accumulation_steps) {
   std::vector<UnitTime> units;
   for (const auto& unit : layout.units) {
     UnitTime time;
@@ -37,7 +37,7 @@ std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
       if (part.unit != unit.name) continue;
       recorded = true;
       auto& sum = part.kind == EventKind::forward ? time.forward : time.backward;
-      sum += static_cast<int64_t>(part.seconds * 1e9 / turns);
+      sum += static_cast<int64_t>(part.seconds * 1e9 / accumulation_steps);
     }
     if (!recorded) return std::nullopt;
     units.push_back(time);
@@ -93,11 +93,11 @@ std::optional<StepTimes> step_times(const TrainConfig& config, const ShardLayout
                                     const std::vector<Event>& events) {
   if (!config.ranks.comm.link || config.ranks.mode != Mode::fsdp) return std::nullopt;
   const Link& link = *config.ranks.comm.link;
-  const int turns = config.batch_partition().turns;
+  const int accumulation_steps = config.batch_partition().accumulation_steps;
   std::vector<double> measured, predicted, without_prefetch;
   for (const Event& step : events) {
     if (step.kind != EventKind::step || step.call.sequence == 0 || !step.ended()) continue;
-    const auto units = unit_times(layout, compute_times(events, step), turns);
+    const auto units = unit_times(layout, compute_times(events, step), accumulation_steps);
     if (!units) return std::nullopt;
     const int64_t rest = rest_of_step(link, layout.world_size, events, step);
     const ModelTraces traces = chain_of(config, layout, *units);

@@ -84,7 +84,7 @@ class ShardedStep : public ScheduledStep {
 
   // The root's units first. Then the first step knows no order to prefetch by.
   void pre_forward(size_t unit) {
-    const size_t window = first_ && part_ == 0 ? 0 : forward_window_;
+    const size_t window = first_ && microbatch_ == 0 ? 0 : forward_window_;
     unshard(unit);
     if (root(unit)) {
       if (unit + 1 == units_.size() || !root(unit + 1)) gather(order_, 0, window);
@@ -134,7 +134,7 @@ class ShardedStep : public ScheduledStep {
   }
   void post_backward(size_t unit) {
     reshard(unit);
-    if (partition_.turns_first) return widen_gradients(unit);
+    if (partition_.reduce_last) return widen_gradients(unit);
     reduce(unit);
     units_[unit].reduced = true;
   }
@@ -153,7 +153,7 @@ class ShardedStep : public ScheduledStep {
   }
 
   Sum sum() const override {
-    if (!partition_.turns_first) return {MemoryClass::sharded_gradients, trainable_bytes_};
+    if (!partition_.reduce_last) return {MemoryClass::sharded_gradients, trainable_bytes_};
     int64_t bytes = 0;
     for (const Unit& unit : units_)
       bytes += unit.unsharded_gradients;
@@ -328,8 +328,9 @@ class ReplicaStep : public ScheduledStep {
     }
     buckets_ = gradient_buckets(trainable_, kDdpBuckets);
   }
-  int parts_of_a_rank() const override {
-    return config_.ranks.mode == Mode::ddp ? partition_.turns : partition_.parts();
+  int microbatches_of_a_rank() const override {
+    return config_.ranks.mode == Mode::ddp ? partition_.accumulation_steps
+                                           : partition_.microbatches();
   }
   // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
   // to reduce them before, unless that is done once, after the last part.
@@ -356,9 +357,9 @@ class ReplicaStep : public ScheduledStep {
     return config_.ranks.mode == Mode::ddp ? turns_ : partition_;
   }
   bool starts_new_partial_sum() const override {
-    return reduces_each() ? part_ > 0 : ScheduledStep::starts_new_partial_sum();
+    return reduces_each() ? microbatch_ > 0 : ScheduledStep::starts_new_partial_sum();
   }
-  bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !partition_.turns_first; }
+  bool reduces_each() const { return config_.ranks.mode == Mode::ddp && !partition_.reduce_last; }
   void reduce_last() override {
     reductions_.clear();
     if (config_.ranks.mode == Mode::ddp) reduce_buckets();

@@ -35,13 +35,14 @@ class ScheduledStep {
     // What the parameters were loaded into is allocated before the first step.
     if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
       allocate_state();
-    const int parts = parts_of_a_rank();
-    for (part_ = 0; part_ < parts; ++part_) {
+    const int parts = microbatches_of_a_rank();
+    for (microbatch_ = 0; microbatch_ < parts; ++microbatch_) {
       if (training_ && starts_new_partial_sum()) push_partial_sum();
       const bool begins = begins_sum() || traces_.adds.forward.empty();
       const ModelTrace& trace = begins ? traces_.begins : traces_.adds;
       enter(Phase::forward);
-      compute({.peak = part_ == 0 ? trace.begin_peak : trace.begin, .activations = trace.begin});
+      compute(
+          {.peak = microbatch_ == 0 ? trace.begin_peak : trace.begin, .activations = trace.begin});
       for (const auto& event : trace.forward)
         play(event);
       if (!training_) continue;
@@ -51,9 +52,9 @@ class ScheduledStep {
         play(event);
       free_added_sums();
     }
-    const bool one_sum = config_.ranks.mode == Mode::single || partition_.turns_first;
+    const bool one_sum = config_.ranks.mode == Mode::single || partition_.reduce_last;
     const int64_t sums = one_sum ? 1 : parts;
-    if (training_ && partition_.turns_first) reduce_last();
+    if (training_ && partition_.reduce_last) reduce_last();
     if (training_) allocate_temporarily(kNumber);  // of parts, by which gradients are divided
     activations(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
     call_on_scalars(Operation::all_reduce, sums,
@@ -68,7 +69,7 @@ class ScheduledStep {
 
  protected:
   virtual void hold() = 0;  // allocates what is alive all the time
-  virtual int parts_of_a_rank() const { return partition_.turns; }
+  virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
   // What a rank adds the gradients of its parts to, as a tree of this order.
   struct Sum {
     MemoryClass cls;
@@ -76,12 +77,13 @@ class ScheduledStep {
   };
   virtual Sum sum() const = 0;
   virtual const BatchPartition& order() const { return turns_; }
-  // Whether part_ begins another sum than that of the parts before, which has to wait for it.
+  // Whether microbatch_ begins another sum than that of the parts before, which has to wait for it.
   virtual bool starts_new_partial_sum() const {
-    return part_ > 0 && order().partial_sums(part_ + 1) > order().partial_sums(part_);
+    return microbatch_ > 0 &&
+           order().partial_sums(microbatch_ + 1) > order().partial_sums(microbatch_);
   }
-  bool begins_sum() const { return part_ == 0 || starts_new_partial_sum(); }
-  virtual void begin_backward() {}                        // of part_
+  bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
+  virtual void begin_backward() {}                        // of microbatch_
   virtual void at(const ModelTrace::Event& /*event*/) {}  // what it makes the mode do
   virtual void reduce_last() {}  // the gradients of all parts, which no part has reduced
   virtual void clip() = 0;
@@ -144,8 +146,8 @@ class ScheduledStep {
   const ModelTraces& traces_;
   const bool training_{config_.training.steps > 0};
   const BatchPartition partition_{config_.batch_partition()};
-  const BatchPartition turns_{.turns = partition_.turns};  // of one rank
-  int part_{};                                             // of those of this rank
+  const BatchPartition turns_{.accumulation_steps = partition_.accumulation_steps};  // of one rank
+  int microbatch_{};  // of those of this rank
   Schedule schedule_;
 
  private:
@@ -155,18 +157,18 @@ class ScheduledStep {
     const auto [cls, bytes] = sum();
     allocate(cls, -bytes);
     auto& most = schedule_.partial_sum_bytes;
-    most = std::max(most, order().partial_sums(part_) * bytes);
+    most = std::max(most, order().partial_sums(microbatch_) * bytes);
   }
-  // After part_ was computed. A sum in a file takes no memory.
+  // After microbatch_ was computed. A sum in a file takes no memory.
   void free_added_sums() {
     if (in_files()) return;
     const auto [cls, bytes] = sum();
-    const int before = order().partial_sums(part_) + (begins_sum() ? 1 : 0);
-    allocate(cls, -(before - order().partial_sums(part_ + 1)) * bytes);
+    const int before = order().partial_sums(microbatch_) + (begins_sum() ? 1 : 0);
+    allocate(cls, -(before - order().partial_sums(microbatch_ + 1)) * bytes);
   }
 
   void compute(Schedule::Compute part) {
-    const int64_t losses = part_ * traces_.begins.left;  // of the parts before
+    const int64_t losses = microbatch_ * traces_.begins.left;  // of the parts before
     part.peak += losses;
     part.activations += losses;
     add(part);

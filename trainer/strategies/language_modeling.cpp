@@ -17,12 +17,12 @@ struct BatchOfStep {
 Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset) {
   const auto kept = std::make_shared<BatchOfStep>();
   const auto loss = [=, rows = config.training.batch, seq = config.training.seq](
-                        Module& model, int part, int parts, int64_t step) {
+                        Module& model, int microbatch, int microbatches, int64_t step) {
     if (kept->step != step) {
       kept->batch = {};  // before the next one takes memory
       *kept = {step, dataset->batch(step, rows, seq)};
     }
-    const Batch own = kept->batch.part(part, parts);
+    const Batch own = kept->batch.part(microbatch, microbatches);
     return language_model_loss(model, to_device_of(model, own.inputs),
                                to_device_of(model, own.targets));
   };

@@ -4,9 +4,9 @@
 #include <optim/clip_grad_norm.h>
 #include <optim/gradient_buckets.h>
 #include <optim/p_norm.h>
+#include <strategies/microbatch_strategy.h>
 #include <strategies/model_device.h>
 #include <strategies/offloaded_moments.h>
-#include <strategies/parts_strategy.h>
 #include <strategies/replica_strategy.h>
 #include <strategies/scaled_backward.h>
 #include <strategies/workload.h>
@@ -49,13 +49,13 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
 
 // single and ddp: the whole parameters of a model in this process, with their gradients and their
 // optimizer. A gradient moves into its bucket as soon as it is complete.
-class ReplicaStrategy : public PartsStrategy {
+class ReplicaStrategy : public MicrobatchStrategy {
  public:
   // `comm`: null in single, which computes the parts of all ranks.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                   std::shared_ptr<Communicator> comm)
-      : PartsStrategy(config, std::move(workload),
-                      comm ? std::optional(comm->rank()) : std::nullopt),
+      : MicrobatchStrategy(config, std::move(workload),
+                           comm ? std::optional(comm->rank()) : std::nullopt),
         comm_(std::move(comm)),
         device_(config.ranks.comm.device) {
     layout_ = std::move(layout);
@@ -187,16 +187,16 @@ class ReplicaStrategy : public PartsStrategy {
       if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
   }
 
-  bool reduces_each() const { return comm_ && !partition_.turns_first; }  // part's gradients
+  bool reduces_each() const { return comm_ && !partition_.reduce_last; }  // part's gradients
   bool adds_apart() const override { return reduces_each(); }
   void add(TreeSum& sums) override { sums.fold(buckets_); }
   std::vector<at::Tensor> take_sum() override { return std::exchange(buckets_, {}); }
 
-  void end_parts() override {
+  void end_microbatches() override {
     if (comm_ && !reduces_each()) reduce_all_buckets();
     const at::NoGradGuard no_grad;
     for (const auto& bucket : buckets_)
-      bucket.div_(partition_.parts() * loss_scale_);
+      bucket.div_(partition_.microbatches() * loss_scale_);
   }
 
   void compute_gradients(const at::Tensor& loss, bool begins) override {

@@ -28,10 +28,11 @@ class Strategy {
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
   // What the model gives for one of the `parts` parts of some rows: [] or [n].
-  using PartValue = std::function<at::Tensor(Module& model, int part, int parts)>;
+  using MicrobatchValue =
+      std::function<at::Tensor(Module& model, int microbatch, int microbatches)>;
   // `value` of this rank's parts, without gradients, summed as forward_backward() sums losses. With
   // n values, they are the last dimension: [turns, n]. Leaves no unit unsharded.
-  virtual at::Tensor evaluate(const PartValue& value) = 0;
+  virtual at::Tensor evaluate(const MicrobatchValue& value) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
   // norm before, which depends on the gradients alone: for a norm_type of 2 the root of the exact

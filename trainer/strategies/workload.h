@@ -15,7 +15,7 @@ struct Workload {
   std::function<std::shared_ptr<Module>()> build;
   // Calls `model` on its device, which may be meta (planning/trace_on_meta.h). Returns the loss,
   // [], of one of the `parts` equal parts of the batch of this step.
-  std::function<at::Tensor(Module& model, int part, int parts, int64_t step)> loss;
+  std::function<at::Tensor(Module& model, int microbatch, int microbatches, int64_t step)> loss;
 };
 
 }  // namespace fsdp

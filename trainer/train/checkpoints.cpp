@@ -48,7 +48,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
       {"seed", config.training.seed},
       {"batch", config.training.batch},
       {"seq", config.training.seq},
-      {"parts", config.batch_partition().parts()},
+      {"parts", config.batch_partition().microbatches()},
       {"param_dtype", dtype_name(config.precision.policy.param_dtype)},
       {"reduce_dtype", dtype_name(config.precision.policy.reduce_dtype)},
       {"keep_fp32", config.precision.keep_fp32},

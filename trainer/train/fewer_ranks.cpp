@@ -4,13 +4,14 @@ namespace fsdp {
 
 std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
   config.ranks.world = ranks;
-  if (ranks % config.sharding.shard_size != 0 || config.training.parts % ranks != 0)
+  if (ranks % config.sharding.shard_size != 0 || config.training.microbatches % ranks != 0)
     return std::nullopt;
-  for (const Accumulate accumulate :
-       {config.training.accumulate, Accumulate::each, Accumulate::last}) {
-    config.training.accumulate = accumulate;
+  for (const ReduceGradients accumulate :
+       {config.training.reduce_gradients, ReduceGradients::each, ReduceGradients::last}) {
+    config.training.reduce_gradients = accumulate;
     // Parts that are added before they are sent are rounded once, in place of each.
-    const bool rounds_once = accumulate == Accumulate::last && config.training.parts > ranks &&
+    const bool rounds_once = accumulate == ReduceGradients::last &&
+                             config.training.microbatches > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};
     if (!rounds_once && config.batch_partition().is_one_tree()) return config;
   }

@@ -8,7 +8,7 @@
 namespace fsdp {
 
 // Returns the settings with which `ranks` ranks compute the parts of `config`, to the bits of their
-// sum: it may be another Accumulate. Returns nothing if they can't.
+// sum: it may be another ReduceGradients. Returns nothing if they can't.
 std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks);
 
 // Returns how many of `ranks` ranks can continue the run; 0 if none.

@@ -24,7 +24,7 @@ std::vector<std::string> ways_to_need_less(const TrainConfig& config, int proces
     ways.emplace_back("--offload optimizer --offload-dir DIR");
   if (config.memory.activation_checkpoint_every == 0)
     ways.emplace_back("--checkpoint-activations all");
-  if (config.training.batch > config.batch_partition().parts())
+  if (config.training.batch > config.batch_partition().microbatches())
     ways.emplace_back("a smaller --batch");
   ways.emplace_back(config.ranks.mode == Mode::fsdp ? "ranks on more machines, started by torchrun"
                                                     : "a smaller --model");

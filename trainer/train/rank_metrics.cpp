@@ -5,7 +5,7 @@ namespace fsdp {
 
 MeanOverRanks::MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts)
     : world_size_(comm.world_size()),
-      parts_(parts),
+      microbatches_(parts),
       own_(sums.to(at::kDouble)),
       sums_(own_.clone()) {
   comm.all_reduce(sums_, kMetrics).wait();

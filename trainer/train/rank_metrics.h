@@ -15,15 +15,17 @@ class MeanOverRanks {
   // them; or [n, values].
   MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts);
 
-  double own() const { return sum_of(own_).item<double>() / parts_; }  // of this rank's parts
-  double mean() const { return sum().item<double>() / (parts_ * world_size_); }
+  double own() const {
+    return sum_of(own_).item<double>() / microbatches_;
+  }  // of this rank's parts
+  double mean() const { return sum().item<double>() / (microbatches_ * world_size_); }
   at::Tensor sum() const { return sum_of(sums_); }  // [] or [values], on the CPU
 
  private:
   static at::Tensor sum_of(const at::Tensor& sums);
 
   int world_size_;
-  int parts_;              // of each rank
+  int microbatches_;       // of each rank
   at::Tensor own_, sums_;  // fp64 [n] or [n, values], on the communicator's device
 };
 

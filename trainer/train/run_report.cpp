@@ -156,8 +156,9 @@ std::string description(const TrainConfig& config, const RankContext& context,
          (config.ranks.mode == Mode::single ? " played in turn"
                                             : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
-         (config.training.parts > config.ranks.world ? ", " + counted(config.training.parts, "part")
-                                                     : "") +
+         (config.training.microbatches > config.ranks.world
+              ? ", " + counted(config.training.microbatches, "part")
+              : "") +
          ", batch " + std::to_string(config.training.batch) + " x " +
          std::to_string(config.training.seq) + " tokens, " + counted(config.training.steps, "step");
 }
@@ -222,7 +223,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
       {"threads", config.ranks.threads},
       {"backend", comm.backend()},
       {"batch", config.training.batch},
-      {"parts", config.batch_partition().parts()},
+      {"parts", config.batch_partition().microbatches()},
       {"seq", config.training.seq},
       {"steps", config.training.steps},
       {"first_step", config.checkpoint.first_step},

@@ -291,8 +291,8 @@ class TrainingRun {
     comm_->take_log();
     live_bytes::enter(Phase::forward);
     const MeanOverRanks loss =
-        mean_of(strategy_->evaluate([this](Module& model, int part, int parts) {
-          return workload_.loss(model, part, parts, 0);
+        mean_of(strategy_->evaluate([this](Module& model, int microbatch, int microbatches) {
+          return workload_.loss(model, microbatch, microbatches, 0);
         }));
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
@@ -383,7 +383,7 @@ class TrainingRun {
   }
 
   MeanOverRanks mean_of(const at::Tensor& losses) const {
-    const int parts = config_.batch_partition().parts();
+    const int parts = config_.batch_partition().microbatches();
     return {*comm_, losses, parts / comm_->world_size()};
   }
 

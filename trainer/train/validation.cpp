@@ -29,16 +29,16 @@ std::string to_string(const HeldOutResult& result) {
 }
 
 Validation::Validation(const TrainConfig& config, const Dataset& dataset)
-    : parts_(config.batch_partition().parts()), device_(config.ranks.comm.device) {
-  rows_ =
-      filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq), parts_);
-  rows_at_a_time_ = std::max<int64_t>(1, config.training.batch / parts_);
+    : microbatches_(config.batch_partition().microbatches()), device_(config.ranks.comm.device) {
+  rows_ = filled_up(dataset.held_out(kBatches * config.training.batch, config.training.seq),
+                    microbatches_);
+  rows_at_a_time_ = std::max<int64_t>(1, config.training.batch / microbatches_);
   asked_ = (rows_.targets != kIgnoreIndex).sum().item<double>();
 }
 
 // [2] fp64: the cross entropy of the part's tokens, and how many of them are right.
-at::Tensor Validation::sums_of_part(Module& model, int part, int parts) const {
-  const Batch own = rows_.part(part, parts);
+at::Tensor Validation::sums_of_microbatch(Module& model, int microbatch, int microbatches) const {
+  const Batch own = rows_.part(microbatch, microbatches);
   const int64_t rows = own.inputs.size(0);
   at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(device_));
   for (int64_t begin = 0; begin < rows; begin += rows_at_a_time_) {
@@ -57,9 +57,11 @@ at::Tensor Validation::sums_of_part(Module& model, int part, int parts) const {
 
 HeldOutResult Validation::evaluate(Strategy& strategy, Communicator& comm) const {
   live_bytes::enter(Phase::init);  // what it takes is no step's
-  const at::Tensor sums = strategy.evaluate(
-      [this](Module& model, int part, int parts) { return sums_of_part(model, part, parts); });
-  const at::Tensor sum = MeanOverRanks(comm, sums, parts_ / comm.world_size()).sum();
+  const at::Tensor sums =
+      strategy.evaluate([this](Module& model, int microbatch, int microbatches) {
+        return sums_of_microbatch(model, microbatch, microbatches);
+      });
+  const at::Tensor sum = MeanOverRanks(comm, sums, microbatches_ / comm.world_size()).sum();
   return {sum[0].item<double>() / asked_, sum[1].item<double>() / asked_};
 }
 

@@ -28,12 +28,12 @@ class Validation {
   HeldOutResult evaluate(Strategy& strategy, Communicator& comm) const;
 
  private:
-  at::Tensor sums_of_part(Module& model, int part, int parts) const;
+  at::Tensor sums_of_microbatch(Module& model, int microbatch, int microbatches) const;
 
   Batch rows_;  // with rows that ask for nothing at the end, so that every part has as many
   int64_t rows_at_a_time_;  // of a part: no more than in training
   double asked_;            // tokens
-  int parts_;
+  int microbatches_;
   c10::DeviceType device_;
 };
 

@@ -42,14 +42,14 @@ TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
   EXPECT_EQ(own.model.name, "gpt2-tiny");
   EXPECT_EQ(own.data.kind, DataKind::tokens);
   EXPECT_EQ(own.training.batch, 8);
-  EXPECT_EQ(own.training.parts, 8);
+  EXPECT_EQ(own.training.microbatches, 8);
   EXPECT_EQ(own.training.steps, 9);
   EXPECT_EQ(own.checkpoint.first_step, 0);
   EXPECT_EQ(own.checkpoint.dir + own.reports.log + own.reports.json + own.checkpoint.resume, "");
   const auto more = plans({"--world", "4..16", "--rows", "2", "--mode", "fsdp"});
   ASSERT_EQ(more.size(), 3U);
-  EXPECT_EQ(more[0].training.parts, 8);
-  EXPECT_EQ(more[2].training.parts, 16);
+  EXPECT_EQ(more[0].training.microbatches, 8);
+  EXPECT_EQ(more[2].training.microbatches, 16);
   EXPECT_EQ(more[2].training.batch, 32);
   EXPECT_EQ(more[2].ranks.mode, Mode::fsdp);
   EXPECT_EQ(parse_plan_options({"--model", "small"}).configs.front().data.kind, DataKind::pattern);

@@ -8,9 +8,9 @@
 #include <state/gather_flat.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/fsdp/wrap_option.h>
+#include <strategies/microbatch_strategy.h>
 #include <strategies/model_device.h>
 #include <strategies/offloaded_moments.h>
-#include <strategies/parts_strategy.h>
 #include <strategies/root_readers.h>
 #include <strategies/scaled_backward.h>
 #include <strategies/strategy.h>
@@ -70,10 +70,10 @@ class UnitOptimizers {
   std::shared_ptr<Communicator> comm_;
 };
 
-class FsdpStrategy : public PartsStrategy {
+class FsdpStrategy : public MicrobatchStrategy {
  public:
   FsdpStrategy(const TrainConfig& config, Workload workload, std::shared_ptr<Communicator> comm)
-      : PartsStrategy(config, std::move(workload), comm->global_rank()),
+      : MicrobatchStrategy(config, std::move(workload), comm->global_rank()),
         comm_(std::move(comm)),
         rounds_parameters_(config.precision.policy.rounds_parameters()),
         forward_limit_(config.sharding.limit_in_forward()),
@@ -108,7 +108,7 @@ class FsdpStrategy : public PartsStrategy {
       for (const auto& unit : sharded_->units())
         unit->set_mixed_precision(config.precision.policy_of(unit->parameters().front().name));
     }
-    if (partition_.turns_first) sharded_->backward_hooks()->set_requires_gradient_sync(false);
+    if (partition_.reduce_last) sharded_->backward_hooks()->set_requires_gradient_sync(false);
     set_loss_scale(1);
   }
 
@@ -136,7 +136,8 @@ class FsdpStrategy : public PartsStrategy {
   void set_loss_scale(int64_t scale) override {
     loss_scale_ = scale;
     for (const auto& unit : sharded_->units())
-      unit->set_gradient_divide_factor(partition_.turns > 1 ? 1 : partition_.parts() * scale);
+      unit->set_gradient_divide_factor(
+          partition_.accumulation_steps > 1 ? 1 : partition_.microbatches() * scale);
   }
 
   // The first rank of each replica gets the parameters. They are the same.
@@ -173,9 +174,9 @@ class FsdpStrategy : public PartsStrategy {
     scaled_backward(loss, loss_scale_);
   }
   void add(TreeSum& sums) override { put_back(sums.fold(gradients())); }
-  void end_parts() override {
-    if (partition_.turns_first) sharded_->backward_hooks()->sync_gradients();
-    if (partition_.turns > 1) divide_gradients();
+  void end_microbatches() override {
+    if (partition_.reduce_last) sharded_->backward_hooks()->sync_gradients();
+    if (partition_.accumulation_steps > 1) divide_gradients();
   }
   std::vector<StateRange> ranges() override {
     return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
@@ -226,9 +227,9 @@ class FsdpStrategy : public PartsStrategy {
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
     for (const auto& unit : sharded_->units()) {
-      if (!partition_.turns_first) gradients.push_back(unit->sharded_gradient());
+      if (!partition_.reduce_last) gradients.push_back(unit->sharded_gradient());
       for (const auto& parameter : unit->parameters())
-        if (partition_.turns_first) gradients.push_back(parameter.tensor.grad());
+        if (partition_.reduce_last) gradients.push_back(parameter.tensor.grad());
     }
     return gradients;
   }
@@ -245,7 +246,7 @@ class FsdpStrategy : public PartsStrategy {
 
   // A parameter that got no gradient in this turn has that of the turns before.
   void put_back(const std::vector<at::Tensor>& sums) const {
-    if (!partition_.turns_first) return;
+    if (!partition_.reduce_last) return;
     auto sum = sums.begin();
     for (const auto& unit : sharded_->units())
       for (const auto& parameter : unit->parameters())
@@ -256,7 +257,7 @@ class FsdpStrategy : public PartsStrategy {
     const at::NoGradGuard no_grad;
     for (const auto& unit : sharded_->units())
       if (unit->sharded_gradient().defined())
-        unit->sharded_gradient().div_(partition_.parts() * loss_scale_);
+        unit->sharded_gradient().div_(partition_.microbatches() * loss_scale_);
   }
 
   std::shared_ptr<Communicator> comm_;

@@ -13,17 +13,17 @@ namespace fsdp {
 
 // What the strategies have in common: a process computes its parts of the batch one after another,
 // and adds up their gradients as the arrangement says.
-class PartsStrategy : public Strategy {
+class MicrobatchStrategy : public Strategy {
  public:
   at::Tensor forward_backward(int64_t step) final;
-  at::Tensor evaluate(const PartValue& value) final;
+  at::Tensor evaluate(const MicrobatchValue& value) final;
   void set_loss_scale(int64_t scale) override { loss_scale_ = scale; }
   ModelState state() final;
   const ShardLayout& layout() const final { return layout_; }
 
  protected:
   // `rank` computes its own parts; none: this process computes those of all ranks.
-  PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
+  MicrobatchStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
 
   virtual void begin() {}          // of forward_backward() and of evaluate()
   virtual void begin_forward() {}  // of a part
@@ -33,12 +33,12 @@ class PartsStrategy : public Strategy {
   virtual void add(TreeSum& sums) = 0;               // calls added() for the running sum
   virtual std::vector<at::Tensor> take_sum() = 0;    // the running sum, to be put aside
   // The gradients of all parts have been added. Makes them means over all ranks' parts.
-  virtual void end_parts() = 0;
+  virtual void end_microbatches() = 0;
   virtual std::vector<StateRange> ranges() = 0;  // of state()
 
   Workload workload_;
   BatchPartition partition_;
-  std::vector<int> parts_;  // of this process, in the order of its turns
+  std::vector<int> microbatches_;  // of this process, in the order of its turns
   int64_t loss_scale_{1};
   std::shared_ptr<Module> model_;
   ShardLayout layout_;

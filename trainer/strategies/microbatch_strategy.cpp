@@ -1,7 +1,7 @@
 #include <memory/live_bytes.h>
 #include <offload/copies_in_file.h>
+#include <strategies/microbatch_strategy.h>
 #include <strategies/offloaded_moments.h>
-#include <strategies/parts_strategy.h>
 #include <strategies/state_without_ranges.h>
 
 #include <numeric>
@@ -10,13 +10,14 @@
 namespace fsdp {
 namespace {
 
-std::vector<int> parts_of(const BatchPartition& partition, std::optional<int> rank) {
-  std::vector<int> parts(static_cast<size_t>(rank ? partition.turns : partition.parts()));
-  std::iota(parts.begin(), parts.end(), 0);
+std::vector<int> microbatches_of(const BatchPartition& partition, std::optional<int> rank) {
+  std::vector<int> indices(
+      static_cast<size_t>(rank ? partition.accumulation_steps : partition.microbatches()));
+  std::iota(indices.begin(), indices.end(), 0);
   if (rank)
-    for (int& part : parts)
-      part = partition.part(*rank, part);
-  return parts;
+    for (int& microbatch : indices)
+      microbatch = partition.microbatch(*rank, microbatch);
+  return indices;
 }
 
 // Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
@@ -32,18 +33,21 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchParti
 
 }  // namespace
 
-PartsStrategy::PartsStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank)
+MicrobatchStrategy::MicrobatchStrategy(const TrainConfig& config, Workload workload,
+                                       std::optional<int> rank)
     : workload_(std::move(workload)),
       partition_(config.batch_partition()),
-      parts_(parts_of(partition_, rank)),
+      microbatches_(microbatches_of(partition_, rank)),
       plays_all_ranks_(!rank),
       offload_dir_(config.memory.offload_dir) {}
 
-at::Tensor PartsStrategy::forward_backward(int64_t step) {
+at::Tensor MicrobatchStrategy::forward_backward(int64_t step) {
   begin();
-  TreeSum sums(plays_all_ranks_ ? partition_ : BatchPartition{.turns = partition_.turns});
+  TreeSum sums(plays_all_ranks_
+                   ? partition_
+                   : BatchPartition{.accumulation_steps = partition_.accumulation_steps});
   std::vector<at::Tensor> losses;
-  for (const int part : parts_) {
+  for (const int microbatch : microbatches_) {
     const bool begins = losses.empty() || adds_apart() || sums.starts_new_partial_sum();
     if (begins && !losses.empty()) {
       auto sum = take_sum();
@@ -52,37 +56,38 @@ at::Tensor PartsStrategy::forward_backward(int64_t step) {
     }
     live_bytes::enter(Phase::forward);
     begin_forward();
-    losses.push_back(workload_.loss(*model_, part, partition_.parts(), step));
+    losses.push_back(workload_.loss(*model_, microbatch, partition_.microbatches(), step));
     live_bytes::enter(Phase::backward);
     compute_gradients(losses.back(), begins);
     losses.back() = losses.back().detach();
     add(sums);
   }
-  end_parts();
+  end_microbatches();
   return sum_of(losses);
 }
 
-at::Tensor PartsStrategy::evaluate(const PartValue& value) {
+at::Tensor MicrobatchStrategy::evaluate(const MicrobatchValue& value) {
   begin();
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
-  for (const int part : parts_)
-    values.push_back(value(*model_, part, partition_.parts()));
+  for (const int microbatch : microbatches_)
+    values.push_back(value(*model_, microbatch, partition_.microbatches()));
   return sum_of(values);
 }
 
-at::Tensor PartsStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
+at::Tensor MicrobatchStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
   if (plays_all_ranks_) {  // losses are no gradients: they are added over all ranks at once
     BatchPartition all = partition_;
     all.shards = all.ranks();
     all.replicas = 1;
     return sum_of_losses(losses, all);
   }
-  if (partition_.turns_first) return sum_of_losses(losses, {.turns = partition_.turns});
+  if (partition_.reduce_last)
+    return sum_of_losses(losses, {.accumulation_steps = partition_.accumulation_steps});
   return at::stack(losses).detach().to(at::kDouble);
 }
 
-ModelState PartsStrategy::state() {
+ModelState MicrobatchStrategy::state() {
   ModelState state = state_without_ranges(distinct_parameters(*model_));
   state.ranges = ranges();
   return state;
