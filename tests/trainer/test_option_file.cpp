@@ -25,5 +25,16 @@ TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
       << "the command line counts";
 }
 
+TEST(OptionFile, former_names_of_options_are_read) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("run.toml",
+                                 "world = 2\nparts = 8\naccumulate = \"last\"\n"
+                                 "offload = \"optimizer\"\npinned = 4096\n");
+  const TrainConfig config = parsed({"--mode", "fsdp", "--config", file});
+  EXPECT_EQ(config.training.microbatches, 8);
+  EXPECT_EQ(config.training.reduce_gradients, ReduceGradients::last);
+  EXPECT_EQ(config.memory.offload_resident, 4096);
+}
+
 }  // namespace
 }  // namespace fsdp

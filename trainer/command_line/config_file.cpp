@@ -158,9 +158,20 @@ class ConfigText {
   std::map<std::string, int> seen_;  // name of an option or "[table]" -> line
 };
 
+// Options that had another name when run.toml files of earlier checkpoints were written.
+const std::map<std::string, std::string> kFormerNames{{"accumulate", "reduce-gradients"},
+                                                      {"parts", "microbatches"},
+                                                      {"pinned", "offload-resident"}};
+
+// Returns the lines of a file, under today's names of the options.
 std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string& text) {
   try {
-    return read_config(text);
+    std::vector<ConfigLine> lines = read_config(text);
+    for (ConfigLine& line : lines) {
+      const auto former = kFormerNames.find(line.name);
+      if (former != kFormerNames.end()) line.name = former->second;
+    }
+    return lines;
   } catch (const std::invalid_argument& error) {
     throw UsageError(std::string(kOption) + ' ' + path + ": " + error.what());
   }
