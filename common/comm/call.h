@@ -19,8 +19,8 @@ inline const std::string kNorm = "<norm>";
 inline const std::string kMetrics = "<metrics>";
 inline const std::string kState = "<state>";
 
-// The name of a unit or a module as plain data, which may lie in shared memory. A name of more than
-// 63 characters keeps its end.
+// The name of a unit or a module as plain data, so that it can lie in shared memory. Keeps only the
+// last 63 characters of a longer name.
 class UnitName {
  public:
   UnitName() = default;
@@ -32,11 +32,11 @@ class UnitName {
   friend bool operator==(const UnitName& a, std::string_view b) { return std::string_view(a) == b; }
 
  private:
-  std::array<char, 64> characters_{};  // a zero after the name and up to the end
+  std::array<char, 64> characters_{};  // the name, then zeros
 };
 
-// While it lives, the calls of this thread serve `function`, which messages name: "state_dict()".
-// Of several the first one counts.
+// While this object lives, messages name `function` ("state_dict()") as the caller of this thread's
+// collectives. If objects are nested, the outermost one counts.
 class CallerScope {
  public:
   explicit CallerScope(const char* function) : former_(named) {
@@ -51,32 +51,35 @@ class CallerScope {
   const char* former_;
 };
 
-// One collective, as one rank has called it. Plain data: it may lie in shared memory.
+// One collective, as one rank has issued it. Plain data, so that it can lie in shared memory.
 struct Call {
   uint64_t sequence{};  // 0, 1, 2, ... on each rank, in each of its groups
-  Level level{};        // which group
+  Level level{};        // the kind of the group
   Operation operation{};
   at::ScalarType dtype{};
   uint8_t communicator{};  // the number of the Communicator, modulo 256
-  int32_t thread{};        // 0: the rank's first one; on CUDA, where backward has its own, always
-  int32_t root{};          // of a broadcast, in the world
-  int64_t numel{};         // elements of the larger of input and output; 0 for a barrier
-  // What this rank receives by the textbook count (W ranks of a group, B bytes of the larger
-  // tensor): (W-1)/W B for all-gather, reduce-scatter and broadcast; for all-reduce 2(W-1)/W B with
-  // B rounded up to W elements; 0 for a barrier.
+  // The calling thread; 0 is the main thread. Always 0 on CUDA, where autograd calls from a thread
+  // of its own.
+  int32_t thread{};
+  int32_t root{};   // the root of a broadcast, numbered in the world
+  int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
+  // The bytes that this rank receives by the textbook count (W ranks of a group, B bytes of the
+  // larger tensor): (W-1)/W B for all-gather, reduce-scatter and broadcast; 2(W-1)/W B for
+  // all-reduce, with B rounded up to a multiple of W elements; 0 for a barrier.
   int64_t bytes{};
   UnitName unit;
-  UnitName caller;  // empty: none was given
+  UnitName caller;  // the calling function; empty: none was given
 
   std::string name() const;         // "all_gather layers.3"; "broadcast state_dict()" for <state>
   std::string caller_text() const;  // " in state_dict()"; empty if no caller was given
   std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
 };
 
-// The number that belongs into `bytes` of the call between so many ranks.
+// Returns the value for `call.bytes` if `ranks` ranks make the call.
 int64_t textbook_bytes(const Call& call, int ranks);
 
-// Whether the calls of two ranks are the same call of one collective.
+// Returns whether the calls of two ranks match: all fields that must not differ between ranks are
+// equal (sequence, operation, dtype, root, numel, unit and caller).
 bool agree(const Call& a, const Call& b);
 
 }  // namespace fsdp

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// Is called for every collective of this process while it lives, in the order of these functions.
-// Of several observers, the one that was made first is called first.
+// Observes every collective of this process: issued(), then waits(), then waited(). Observers are
+// called in the order of their construction.
 class CallObserver {
  public:
   using Moved = std::optional<std::pair<int64_t, int64_t>>;
@@ -21,20 +21,20 @@ class CallObserver {
 
   virtual void issued(const Call& call, const at::Tensor& output) = 0;
 
-  // Its wait begins.
+  // The rank begins to wait for `call`.
   virtual void waits(const Call& call) = 0;
 
-  // Its wait returns, which it does not after a failure. `moved`: [ns] from when to when its bytes
-  // moved, if the transport knows.
+  // The wait for `call` has returned. Not called if the call fails. `moved`: [ns] start and end of
+  // the transfer, if the transport knows them.
   virtual void waited(const Call& call, Moved moved) = 0;
 
-  inline static std::vector<CallObserver*> all;  // of this process
+  inline static std::vector<CallObserver*> all;  // of this process, in the order of construction
 
  protected:
   ~CallObserver() { std::erase(all, this); }
 };
 
-// For a Communicator: calls all observers.
+// Functions for Communicator; each calls all observers.
 namespace call_observers {
 
 inline void issued(const Call& call, const at::Tensor& output) {

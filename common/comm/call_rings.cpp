@@ -14,8 +14,9 @@
 namespace fsdp {
 namespace {
 
-// How far a rank is with the calls that share one entry: grows with the sequence, then the stage,
-// so that "has reached" is one comparison, even if the entry already serves a later call.
+// Returns how far a rank is with the calls that share one entry. The number grows with the
+// sequence, then with the stage, so one comparison shows whether a rank has reached a stage, even
+// if the entry already has a later call.
 uint64_t progress(uint64_t sequence, Stage stage) {
   constexpr uint64_t kStages = 256;
   return sequence * kStages + static_cast<uint64_t>(stage);
@@ -25,30 +26,30 @@ uint64_t progress(uint64_t sequence, Stage stage) {
 
 struct alignas(128) CallRings::Entry {
   PublishedCall call;
-  std::atomic<uint64_t> progress;  // guards the call: written before, read after
+  std::atomic<uint64_t> progress;  // guards `call`, which is written before it and read after it
 };
 
 struct alignas(128) CallRings::RankHead {
-  SharedCondition condition;   // rung by this rank at every change of a stage
-  uint64_t counted;            // see count_call()
-  uint64_t taken, given_back;  // sets
+  SharedCondition condition;   // rung when a stage or the status of this rank changes
+  uint64_t counted;            // calls, see count_call()
+  uint64_t taken, given_back;  // number of sets
   std::atomic<RankStatus> status;
-  std::atomic<pid_t> watched;  // 0: nobody
-  Lost lost;                   // read when the rank has ended
+  std::atomic<pid_t> watched;  // the process to check, see watch(); 0: none
+  Lost lost;                   // valid if is_lost
   bool is_lost;
 };
 
-// Of the ranks that share the memory. Both 0: all ranks do.
+// The ranks that share the memory. Both numbers are 0 if all ranks share it.
 struct alignas(128) CallRings::LocalRanks {
   int lowest;
   int ranks;
 };
 
-// The first kSets Communicators have the sets in order; later ones that which the lowest rank here
-// chooses.
+// Communicator i < kSets has set i. For each later Communicator the lowest rank of this host
+// chooses a set that all ranks of the host have given back.
 struct alignas(128) CallRings::Set {
-  std::atomic<uint64_t> communicator;  // a later one that has it; 0: none yet
-  std::atomic<int> given_back;         // by how many ranks
+  std::atomic<uint64_t> communicator;  // the later Communicator that has this set; 0: none yet
+  std::atomic<int> given_back;         // number of ranks that have given it back
 };
 
 struct alignas(128) CallRings::RankPage {
@@ -68,7 +69,8 @@ CallRings::CallRings(void* shared, const Group& group, int set)
       pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
       group_(group),
       set_(set),
-      // With a core for each rank the others are about to come; else they may need this very core.
+      // If each rank has its own core, the other ranks arrive soon, so this rank spins. Otherwise
+      // it sleeps early, because another rank may need this core.
       spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
                                                                                             : 20) {}
 
@@ -94,7 +96,8 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   Entry& mine = entry(rank, sequence);
   mine.call = call;
   mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
-  // In one order for all ranks: of two that publish and then compare, one sees the other.
+  // Sequentially consistent: if two ranks publish and then compare, at least one of them sees the
+  // call of the other.
   page(rank).published.store(sequence + 1, std::memory_order_seq_cst);
   head(rank).condition.notify_all();
 }
@@ -109,8 +112,8 @@ bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
   return theirs >= progress(sequence, stage);
 }
 
-// Looks when `rank` rings. If a sleep takes much longer than it was to take, this process was
-// stopped.
+// Checks `done` whenever the bell of `rank` rings, and at least every kNap. A sleep counts at most
+// its planned length towards `limit`: if it took longer, this process was stopped meanwhile.
 template <class Done>
 void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit) {
   constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
@@ -151,7 +154,7 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
   head(rank).condition.notify_all();
-  heads_->condition.notify_all();  // for find_ended_rank()
+  heads_->condition.notify_all();  // absent() and acquire_set() sleep on it
 }
 
 std::optional<int> CallRings::find_ended_rank(std::chrono::milliseconds limit) const {
@@ -180,7 +183,8 @@ void CallRings::register_process(int rank, pid_t process) {
   head(rank).watched.store(process, std::memory_order_release);
 }
 
-// Nothing as long as none is free or, for another rank, the lowest rank here has chosen none.
+// Returns the set of `communicator`. If it has no set yet, chooses a free one if `chooses` is on.
+// Returns nothing if no set is free, or if the lowest rank of this host has not chosen one yet.
 std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   if (communicator < kSets) return static_cast<int>(communicator);
   for (int i = 0; i < kSets; ++i) {
@@ -206,9 +210,10 @@ CallRings::Slot CallRings::acquire_set(int rank, std::chrono::milliseconds limit
   RankHead& mine = head(rank);
   const std::string who = "rank " + std::to_string(rank) + ": ";
   if (mine.taken - mine.given_back == kSets) {
-    throw std::logic_error(who + "has " + std::to_string(kSets) +
-                           " Communicators, and may have no more at once: let models share one, "
-                           "or destroy one before");
+    throw std::logic_error(who + "cannot create another Communicator: it has " +
+                           std::to_string(kSets) +
+                           " Communicators, the most at a time; let models share one, or destroy "
+                           "one first");
   }
   std::optional<int> set;
   const auto done = [&] {
@@ -218,10 +223,9 @@ CallRings::Slot CallRings::acquire_set(int rank, std::chrono::milliseconds limit
   };
   sleep_until(done, *heads_, limit);
   if (set) return {mine.taken++, *set};
-  throw CollectiveError(who + "there is no room for Communicator " +
-                        std::to_string(mine.taken + 1) +
-                        ", which other ranks still need: all ranks create and destroy theirs in "
-                        "the same order");
+  throw CollectiveError(who + "cannot create Communicator " + std::to_string(mine.taken + 1) +
+                        ": other ranks still have an earlier one, or have not created this one; "
+                        "all ranks must create and destroy theirs in the same order");
 }
 
 void CallRings::release_set(int rank, int set) {

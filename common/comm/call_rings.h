@@ -16,39 +16,43 @@ struct CallHistory;
 struct PublishedCall {
   Call call;
   int64_t issued_at{};  // [ns], by the clock of the communicator's options
-  uint64_t address{};   // where the transport reads this rank's data; 0 if it reads none
+  uint64_t address{};   // where other ranks read this rank's data; 0: nowhere
 };
 
 // How far a rank is with a call.
 enum class Stage : uint8_t {
   none,
   published,
-  waited_for,  // its wait() has read what the other ranks published
-  finished,    // of all-reduce alone: it has read a second time, now the sums
+  waited_for,  // its wait() has read the data of the other ranks
+  finished,    // only for all-reduce: it has also read the sums of the other ranks
 };
 
 // The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
-// kLength calls, with the stage of each. A rank writes its own ring and reads those of its group.
-// Ranks are numbered as in the group. A Communicator has a set of rings: one for each rank and each
-// level of its groups. What is known of a rank itself is there once. Ranks of another host share
-// other rings: here theirs are empty, until after a failure deserialize() has filled them.
+// kLength calls, with the stage of each call. A rank writes its own ring and reads those of its
+// group. Ranks are numbered as in the group.
+// - A Communicator uses one set of rings: a ring for each rank and each Level. The status of a rank
+//   is stored once, outside the sets.
+// - The rings of ranks on other hosts are empty here until, after a failure, deserialize() fills
+//   them.
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
   static constexpr int kSets = 8;  // Communicators that a rank may have at once
 
-  // Bytes of shared, zeroed memory that `world_size` ranks need.
+  // Returns the bytes of shared, zeroed memory that `world_size` ranks need.
   static size_t bytes(int world_size);
   CallRings(void* shared, const Group& group, int set = 0);
   const Group& group() const { return group_; }
 
-  // The ranks of the world that share this memory, ascending; until it is called: all.
+  // Sets the ranks that share this memory, numbered in the world, ascending. Until it is called,
+  // all ranks share it.
   void set_local_ranks(const std::vector<int>& ranks);
 
-  // The number of the next Communicator of `rank`, and the set that it has until release_set(): one
-  // that no rank has any more. Throws std::logic_error if this rank has kSets Communicators, and
-  // CollectiveError if other ranks keep theirs, or the lowest rank here makes none, for longer than
-  // `limit`.
+  // Reserves a set of rings that no rank uses any more for the next Communicator of `rank`, until
+  // release_set(). Returns the number of the Communicator and the set. Throws
+  // - std::logic_error if this rank has kSets Communicators;
+  // - CollectiveError if, within `limit`, the other ranks free no set or the lowest rank of this
+  //   host does not create the Communicator, or if that rank has ended.
   struct Slot {
     uint64_t communicator;
     int set;
@@ -56,41 +60,49 @@ class CallRings {
   Slot acquire_set(int rank, std::chrono::milliseconds limit);
   void release_set(int rank, int set);
 
-  // How many calls `rank` was about to make before this one, over all its groups.
+  // Counts a call that `rank` is about to make. Returns how many it counted before, over all groups
+  // of the rank.
   uint64_t count_call(int rank);
 
-  // Writes the next call of `rank` over the one kLength before it; its stage is `published`.
+  // Publishes the next call of `rank` with the stage `published`. It overwrites the call that is
+  // kLength calls older.
   void publish(int rank, const PublishedCall& call);
   void advance(int rank, uint64_t sequence, Stage stage);
   bool reached(int rank, uint64_t sequence, Stage stage) const;
-  // Sleeps until `rank` has reached it, for at most `limit`, in which the time does not count that
-  // this process is stopped, or until the rank is gone. Returns whether it has reached it.
+  // Waits until `rank` has reached `stage` of call `sequence` or is gone, for at most `limit`. Time
+  // during which this process is stopped does not count. Returns whether the rank has reached the
+  // stage.
   bool wait_for(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
-  const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength
-  uint64_t published(int rank) const;  // calls of `rank` so far: the sequence of its next one
-  // What the process that has forked `rank` knows of it; wakes those that wait for the rank.
+  const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength calls
+  uint64_t published(int rank) const;  // number of calls of `rank`: the sequence of its next one
+  // Sets the status of `rank`, as the process that forked it sees it, and wakes the ranks that wait
+  // for `rank`.
   void set_status(int rank, RankStatus status);
   RankStatus status(int rank) const;
-  // A rank of the group that does not run. Waits until there is one, for at most `limit`: who
-  // notices first that a rank has gone may be another rank, by a connection that breaks.
+  // Returns a rank of the group that is not running; nothing if all run. Waits for one for at most
+  // `limit`, because another rank can notice a broken connection before the status of the ended
+  // rank is written.
   std::optional<int> find_ended_rank(std::chrono::milliseconds limit) const;
-  // `process` is that of `rank`, whose end nobody may be left to tell: who waits looks for it.
+  // Tells waiting ranks to check that `process`, the process of `rank`, still exists. The process
+  // that forked it may be killed too, and then cannot report its end.
   void register_process(int rank, pid_t process);
-  // "#16 reduce_scatter layers.4", the last one in any group; empty if there is none.
+  // Returns "#16 reduce_scatter layers.4", the last call of `rank` in any group; empty if it has
+  // none.
   std::string last_call(int rank) const;
-  std::vector<CallHistory> histories() const;  // by rank
+  std::vector<CallHistory> histories() const;  // the last kLength calls and the status, by rank
 
-  // What a rank was about when it failed because another one did not come.
+  // Where a rank was when it failed because another rank was missing.
   struct Lost {
     Group group;
     int set;
-    std::optional<uint64_t> sequence;  // of the call; nothing: it was still connecting
+    std::optional<uint64_t> sequence;  // of the call; nothing: the rank was still connecting
   };
-  void note_lost(int rank, std::optional<uint64_t> sequence);  // in this group
+  void note_lost(int rank, std::optional<uint64_t> sequence);  // stores Lost, with this group
   std::optional<Lost> lost(int rank) const;
 
-  // All that `rank` has published, as bytes for rings of another host, of the same program.
+  // Returns all that `rank` has published, as bytes that deserialize() reads on another host, in
+  // the same program.
   std::string serialize(int rank) const;
   void deserialize(int rank, const std::string& pages);
 
@@ -109,13 +121,14 @@ class CallRings {
   Entry& entry(int rank, uint64_t sequence) const;
   static void look_for_process(RankHead& rank);
 
-  LocalRanks* here_;  // shared by all ranks, as are
-  RankHead* heads_;   // [world_size]
-  Set* sets_;         // [kSets]
-  RankPage* pages_;   // [kSets][kLevels][world_size]
+  // The first four point into the shared memory.
+  LocalRanks* here_;
+  RankHead* heads_;  // [world_size]
+  Set* sets_;        // [kSets]
+  RankPage* pages_;  // [kSets][kLevels][world_size]
   Group group_;
   int set_;
-  int spins_;  // looks at a stage before this rank sleeps
+  int spins_;  // checks of a stage before this rank sleeps
 };
 
 }  // namespace fsdp

@@ -39,7 +39,7 @@ std::string argument_error(const TensorsOfCall& given, int world_size, c10::Devi
   if (operation == Operation::reduce_scatter && input.numel() != world_size * output.numel())
     return "needs an input of " + world + " times the output's elements";
   if (operation == Operation::reduce_scatter && overlap(output, input))
-    return "needs an output that is no part of the input";
+    return "needs an output that does not overlap the input";
   if (operation == Operation::broadcast && (root < 0 || root >= world_size))
     return "has no root " + std::to_string(root) + " among " + world + " ranks";
   return {};

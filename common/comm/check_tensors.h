@@ -7,19 +7,22 @@
 
 namespace fsdp {
 
-// The tensors of a collective as a rank has given them, and where it is called.
+// The arguments of a collective, as the caller has passed them.
 struct TensorsOfCall {
   Operation operation;
-  const at::Tensor& output;  // of all-reduce and broadcast: the tensor itself
-  const at::Tensor& input;   // likewise
-  int root;                  // of a broadcast, in the group
+  const at::Tensor& output;  // of all-reduce and broadcast: the one tensor
+  const at::Tensor& input;   // of all-reduce and broadcast: the one tensor
+  int root;                  // the root of a broadcast, numbered in the group
   const std::string& unit;
 };
 
-// Throws std::invalid_argument, which names the rank, the call and both tensors, unless the tensors
-// are defined, contiguous, on `device`, of one dtype (a reduce-scatter may widen bf16 and fp16 to
-// fp32), have memory, and are as large as the operation wants between `world_size` ranks.
-// `global_rank` is only named.
+// Checks the tensors of every collective except a barrier. Throws std::invalid_argument, which
+// names the rank, the call and both tensors, unless
+// - the tensors are defined, contiguous, on `device`, of one dtype (a reduce-scatter may widen bf16
+//   and fp16 to fp32), and have memory;
+// - they are as large as the operation needs between `world_size` ranks;
+// - the output of a reduce-scatter does not overlap its input, and the root of a broadcast exists.
+// `global_rank` is used only in the message.
 void check_tensors(const TensorsOfCall& given, int world_size, c10::DeviceType device,
                    int global_rank);
 

@@ -10,10 +10,10 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual int64_t now() = 0;
-  virtual void sleep_until(int64_t time) = 0;  // leaves the core to others
+  virtual void sleep_until(int64_t time) = 0;  // leaves the core to other threads
 };
 
-// CLOCK_MONOTONIC.
+// Returns the clock CLOCK_MONOTONIC.
 std::shared_ptr<Clock> monotonic_clock();
 
 }  // namespace fsdp

@@ -15,8 +15,9 @@
 namespace fsdp {
 namespace {
 
-// Does `body`, which calls or waits, unless a call has failed before: after the first failure the
-// ranks' calls no longer match, and to wait again would only delay its report.
+// Runs `body`, which issues or waits, unless a call has failed before: then throws its error again,
+// because after the first failure the ranks' calls no longer match, and another wait would only
+// delay the report. Throws std::logic_error if another thread is in attempt().
 template <class Body>
 void attempt(CommunicatorState& comm, const Body& body) {
   if (comm.busy.exchange(true)) {
@@ -34,7 +35,8 @@ void attempt(CommunicatorState& comm, const Body& body) {
   }
 }
 
-// Whether the fault of the options leaves out the call that is about to be made.
+// Counts the call that is about to be made. Returns whether CommunicatorOptions::fault skips it; if
+// the fault kills this rank here, does not return.
 bool leaves_out_next_call(CommunicatorState& comm) {
   const uint64_t call = comm.ranks.ledger->count_call();
   if (!comm.fault || comm.fault->rank != comm.global_rank || comm.fault->at != call) return false;
@@ -42,7 +44,8 @@ bool leaves_out_next_call(CommunicatorState& comm) {
   return true;
 }
 
-// Lets the other ranks see the call, and compares it with theirs.
+// Publishes the call. If it is to be compared, compares it with the calls that other ranks have
+// published already.
 void publish(const IssuedCall& issued) {
   Connection& connection = *issued.connection;
   const PublishedCall published{issued.call, issued.comm->clock->now(), issued.transfer->address()};
@@ -57,7 +60,7 @@ void publish(const IssuedCall& issued) {
 
 void finish(IssuedCall& issued);
 
-// This rank's next call in the group of `connection`, as the other ranks will see it.
+// Returns this rank's next call in the group of `connection`, as the other ranks will see it.
 Call next_call(const CommunicatorState& comm, const Connection& connection,
                const TensorsOfCall& given) {
   const Group& group = connection.group();
@@ -78,8 +81,8 @@ Call next_call(const CommunicatorState& comm, const Connection& connection,
   return call;
 }
 
-// Issues the collective: checks its tensors, lets the other ranks see the call, and starts the
-// transfer. Null if the options' fault leaves it out.
+// Issues the collective: checks its tensors, completes the oldest of 64 pending calls, publishes
+// the call, and starts the transfer. Returns null if CommunicatorOptions::fault skips the call.
 std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
                                   Connection& connection, const TensorsOfCall& given) {
   check_tensors(given, connection.group().size, comm->device, comm->global_rank);
@@ -87,7 +90,7 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
   if (const auto oldest = latest.lock()) finish(*oldest);
   if (leaves_out_next_call(*comm)) return nullptr;
   const Call call = next_call(*comm, connection, given);
-  // A barrier is a comparison.
+  // A barrier consists of the comparison, so it is always compared.
   const bool compared = comm->compares(connection) || given.operation == Operation::barrier;
   const auto issued =
       std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
@@ -115,7 +118,7 @@ void complete(IssuedCall& issued) {
 void finish(IssuedCall& issued) {
   if (issued.complete) return;
   complete(issued);
-  // The tensors of the call are free by now.
+  // The transfer has ended, so the next collective may use the output.
   if (issued.of_replicas.defined()) {
     const at::Tensor& sum = issued.of_replicas;
     Handle(issue(issued.comm, *issued.comm->replicas,
@@ -190,7 +193,8 @@ at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
 
 void Communicator::end_first_iteration() {
   if (!state_->in_first_iteration) return;
-  // Until the others have compared what they called, no record may be written over.
+  // Later calls are published without a wait, and overwrite the records of these. So wait until all
+  // ranks have waited for, and thereby compared, the calls of the first iteration.
   for (const Connection* connection : state_->connections()) {
     if (connection->compare != Compare::first_iteration || connection->sequence == 0) continue;
     attempt(*state_,
@@ -201,7 +205,8 @@ void Communicator::end_first_iteration() {
 
 void Communicator::wait_for_readers() {
   if (!has_readers_) return;
-  // Ranks that have yet to wait for a gather would wait for one another here.
+  // Complete the pending all-gathers first: otherwise every rank would wait here for readers that
+  // wait here too.
   for (const Connection* connection : state_->connections())
     for (const auto& latest : connection->latest)
       if (const auto one = latest.lock(); one && one->call.operation == Operation::all_gather)

@@ -18,19 +18,19 @@
 
 namespace fsdp {
 
-// What a Communicator consists of. Only communicator.cpp and what connects the ranks
+// The state of a Communicator. Only communicator.cpp and the file that connects the ranks
 // (transports/create_communicator.cpp) include this header.
 
 struct IssuedCall;
 
-// The calls of this rank in one group.
+// This rank's connection to one of its groups.
 struct Connection {
   std::string backend;
   Compare compare{};
   std::shared_ptr<Ledger> ledger;
   std::shared_ptr<Transport> transport;
-  uint64_t sequence{};  // of the next call
-  // By sequence, modulo their number.
+  uint64_t sequence{};  // of this rank's next call in the group
+  // The latest calls; call `sequence` is at [sequence % kRing].
   std::array<std::weak_ptr<IssuedCall>, Ledger::kRing> latest{};
 
   const Group& group() const { return ledger->group(); }
@@ -38,19 +38,21 @@ struct Connection {
 
 struct CommunicatorState {
   CallRings::Slot place{};
-  std::shared_ptr<void> gives_place_back;  // destroyed last, when the transports are
+  // Its deleter gives `place` back. Declared before the transports, so destroyed after them.
+  std::shared_ptr<void> gives_place_back;
   int global_rank{};
   c10::DeviceType device{};
   bool in_first_iteration{true};
   std::optional<Fault> fault;
   std::shared_ptr<Clock> clock;
-  Connection ranks;                    // of the world, or of one replica
-  std::optional<Connection> replicas;  // that hold the same shard; nothing if there is one
+  Connection ranks;                    // all ranks, or the ranks of one replica
+  std::optional<Connection> replicas;  // ranks with the same shard; nothing: one replica
   bool keep_log{};
   std::vector<Call> log;
-  std::exception_ptr failure;  // the first, if a call has failed
-  std::atomic<bool> busy{};    // whether a thread calls or waits
+  std::exception_ptr failure;  // of the first call that failed; null: none has
+  std::atomic<bool> busy{};    // whether a thread issues or waits
 
+  // Returns whether calls over `connection` are compared between ranks now.
   bool compares(const Connection& connection) const {
     return connection.compare == Compare::always ||
            (connection.compare == Compare::first_iteration && in_first_iteration);
@@ -64,12 +66,12 @@ struct CommunicatorState {
 
 struct IssuedCall {
   std::shared_ptr<CommunicatorState> comm;
-  Connection* connection;  // of comm
+  Connection* connection;  // in *comm
   Call call;
   bool compared;
-  std::unique_ptr<Transfer> transfer;  // holds the tensors; null once waited for
-  at::Tensor of_replicas{};            // to be summed over the replicas too
-  bool complete{};                     // then its tensors are free
+  std::unique_ptr<Transfer> transfer;  // holds the tensors; null after the wait
+  at::Tensor of_replicas{};            // if defined: the output, still to be summed over replicas
+  bool complete{};                     // the call no longer uses its tensors
   bool done{};                         // a wait() of its handle has returned
 };
 

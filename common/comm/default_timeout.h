@@ -4,7 +4,7 @@
 
 namespace fsdp {
 
-// How long a rank waits for another one if nothing else is said.
+// The default time limit of each wait for another rank.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
 }  // namespace fsdp

@@ -9,11 +9,11 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kLabel = 12;      // characters
-constexpr size_t kShownCalls = 5;  // calls of each rank
-constexpr size_t kColumns = 3;     // of the table, before it goes on below
+constexpr size_t kShownCalls = 5;  // last calls of each rank in the table
+constexpr size_t kColumns = 3;     // of the table; more columns continue below
 constexpr size_t kCell = 29;       // characters
-constexpr size_t kWidth = 100;     // of a line
-constexpr uint64_t kLookout = 4;   // calls ahead in which a missing one is looked for
+constexpr size_t kWidth = 100;     // characters of a line
+constexpr uint64_t kLookout = 4;   // how many calls ahead to search for a missing call
 
 bool same(const Call& a, const Call& b) {
   return a.operation == b.operation && a.unit == b.unit;
@@ -36,14 +36,15 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// The ranks that agree on a call. Those that have not made it are a side without one.
+// Ranks that agree on a call. Ranks that have not issued it form a side without a call.
 struct Side {
   std::vector<int> ranks;  // of the world
-  const Call* call;
-  size_t first;  // the first of them, in the group
+  const Call* call;        // null: not issued yet
+  size_t first;            // the first of `ranks`, numbered in the group
 };
 
-// The largest side first; of two as large, the one with the lower rank.
+// Returns the sides, the largest first; among equal ones, the side with the lowest rank first. The
+// side without a call comes last.
 std::vector<Side> sides_of(uint64_t sequence, const Group& group,
                            const std::vector<CallHistory>& ranks) {
   std::vector<Side> sides;
@@ -66,7 +67,8 @@ std::vector<Side> sides_of(uint64_t sequence, const Group& group,
   return sides;
 }
 
-// How many calls after `sequence` the rank made `call`, if it did soon.
+// Returns how many calls after `sequence` the rank issued `call`; nothing if not within kLookout
+// calls.
 std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const Call& call) {
   for (uint64_t ahead = 1; ahead <= kLookout; ++ahead) {
     const Call* found = rank.find(sequence + ahead);
@@ -75,8 +77,9 @@ std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const 
   return std::nullopt;
 }
 
-// The call that has followed when the ranks had last made the calls before `sequence`: the longest
-// run of the same ones counts. Null if no two of them were made in this order before.
+// Predicts call `sequence` from the earlier calls of `rank`: searches them for the place whose
+// preceding calls match the calls before `sequence` for the longest run, and returns the call at
+// this place. Returns null if no run has two calls.
 const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   const auto& calls = rank.calls;
   const Call* here = rank.find(sequence);
@@ -94,7 +97,8 @@ const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   return found;
 }
 
-// One of the sides goes on as the ranks did before; empty if that is not known.
+// Returns the cause if exactly one side calls what the earlier calls predict: it blames the other
+// side. Otherwise returns an empty text.
 std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other,
                            const CallHistory& rank) {
   const Call* next = usual_next(sequence, rank);
@@ -102,19 +106,20 @@ std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other
   const Side& odd = same(*next, *one.call) ? other : one;
   const std::string who = ranks_text(odd.ranks);
   return who + " called " + odd.call->name() + " where " + next->name() +
-         " came before: was the model called once more (an evaluation), or a backward or a step "
-         "left out, on " +
-         who + " alone?";
+         " came before: was the model called once more (an evaluation), or was a backward pass or "
+         "a step left out, on " +
+         who + " only?";
 }
 
-// Calls for functions that all ranks call together; empty if both or none have such a caller.
+// Returns the cause if the two sides call for different functions (CallerScope) that all ranks must
+// call together; empty if they call for the same function, or for none.
 std::string cause_of_callers(const Side& one, const Side& other) {
   const std::string caller = one.call->caller.str(), another = other.call->caller.str();
   if (caller == another) return "";
   if (caller.empty()) return cause_of_callers(other, one);
   return ranks_text(one.ranks) + " called " + caller + ", which " + ranks_text(other.ranks) +
          " did not call" + (another.empty() ? "" : ", but " + another) +
-         ": all ranks call it together, or none";
+         ": all ranks must call it together";
 }
 
 std::string cause_of_threads(const Group& group, const std::vector<CallHistory>& ranks) {
@@ -127,8 +132,8 @@ std::string cause_of_threads(const Group& group, const std::vector<CallHistory>&
   }
   if (several.empty()) return "";
   return "several threads of " + ranks_text(several) +
-         " call, and not in one order on all ranks: let one thread make all calls, or create a "
-         "Communicator for each";
+         " issue collectives, in an order that differs between ranks: let one thread issue all of "
+         "them, or create a Communicator for each thread";
 }
 
 std::string calls_text(uint64_t count, const Call& first) {
@@ -172,17 +177,18 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   }
   const std::string someone = outvoted ? they : "one side";
   if (usual.call->operation == odd.call->operation) {
-    return someone + " left out or added a call, or runs its units in another order than the rest";
+    return someone + " left out or added a call, or runs its units in a different order";
   }
   if (usual.call->unit == odd.call->unit) {
     return outvoted ? they + " left out " + usual.call->name() + ", or called " + odd.call->name() +
                           " out of turn"
                     : "one side left out a call for " + unit + ", or made one out of turn";
   }
-  return someone + " took another path through the program than the rest";
+  return someone + " took another path through the program than the other ranks";
 }
 
-// One line for each of the last calls, one column for the ranks that made the same ones.
+// A table of the last calls: a line for each call, and a column for each set of ranks that issued
+// the same calls.
 class Table {
  public:
   Table(const Group& group, const std::vector<CallHistory>& ranks, uint64_t marked)
@@ -297,7 +303,7 @@ std::string describe_missing_rank(uint64_t sequence, int missing, const Group& g
   } else if (history.status.gone()) {
     cause = who + ' ' + history.status.text();
   } else if (history.status.kind == RankStatus::Kind::stopped) {
-    cause = who + ' ' + history.status.text() + "; SIGCONT lets it go on";
+    cause = who + ' ' + history.status.text() + "; SIGCONT continues it";
   } else if (history.find(sequence)) {
     cause = "a handle that " + who + " never waits for, or waits for in another order";
   } else if (history.calls.empty()) {

@@ -7,35 +7,37 @@
 
 namespace fsdp {
 
-// What the ranks of a group share out between them: everything, the shards of one replica of the
-// model, or the replicas of one shard.
+// The kind of a group: all ranks, the ranks that hold the shards of one replica of the model, or
+// the ranks that hold the replicas of one shard.
 enum class Level : uint8_t { world, shards, replicas };
 inline constexpr size_t kLevels = 3;
 
-// "rank 3", "ranks 0 to 3", "ranks 0, 2". They are ascending.
+// Returns "rank 3", "ranks 0 to 3" or "ranks 0, 2". `ranks` must be ascending and not empty.
 std::string listed(const std::vector<int>& ranks);
 
-// Ranks of the world, evenly spaced, that one communicator connects. In the group they have the
-// numbers 0, 1, 2, ...; messages name their numbers in the world.
+// Evenly spaced ranks of the world that one communicator connects. In the group they are numbered
+// 0, 1, 2, ...; messages use their numbers in the world.
 struct Group {
   Level level{};
   int first{};
   int stride{1};
   int size{1};
   int world_size{1};
-  uint64_t communicator{};  // whose group it is: 0, 1, 2, ... in the order of their creation
+  uint64_t communicator{};  // the Communicator of the group: 0, 1, 2, ... in the order of creation
 
   static Group world(int world_size);
-  // Every `shard_size` neighbours hold one replica of the model: rank = replica * shard_size +
-  // shard. The groups to which `rank` belongs.
+  // Return the groups of `rank` if every `shard_size` neighbouring ranks hold one replica of the
+  // model (rank = replica * shard_size + shard): the ranks of its replica, and the ranks that hold
+  // its shard.
   static Group shards(int rank, int world_size, int shard_size);
   static Group replicas(int rank, int world_size, int shard_size);
 
   int world_rank(int rank) const { return first + rank * stride; }
   int rank_of(int world_rank) const { return (world_rank - first) / stride; }
 
-  // How a message goes on that has named a call: " of shard group 1 (ranks 4 to 7)", " of the
-  // replicas of shard 2 (ranks 2, 6)", then " of Communicator 2", beginning with the second one.
+  // Returns what a message appends to the name of a call: nothing for the world, " of shard group 1
+  // (ranks 4 to 7)" or " of the replicas of shard 2 (ranks 2, 6)"; then " of Communicator 2",
+  // except for the first Communicator.
   std::string text() const;
 };
 

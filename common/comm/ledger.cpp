@@ -43,7 +43,7 @@ void Ledger::check(uint64_t sequence) {
 
 void Ledger::require_agreement(int rank, uint64_t sequence) const {
   if (agree(at(rank_, sequence).call, at(rank, sequence).call)) return;
-  // The others, if they are on their way, belong into the explanation.
+  // Waits a moment for the calls of the other ranks, so that the message can show them.
   for (int other = 0; other < group().size; ++other)
     rings_.wait_for(other, sequence, Stage::published, patience());
   throw CollectiveError(describe_mismatch(sequence, group(), rings_.histories()));
@@ -63,7 +63,7 @@ bool Ledger::all_reached(uint64_t sequence, Stage stage) const {
 
 void Ledger::wait(int rank, uint64_t sequence, Stage stage) {
   if (rings_.wait_for(rank, sequence, stage, timeout_)) return;
-  // One that runs may be waiting itself for one that does not.
+  // A rank that runs may itself be waiting for a rank that does not run: blame that rank.
   for (int other = 0; other < group().size && rings_.status(rank).runs(); ++other) {
     if (!rings_.status(other).runs() && !rings_.reached(other, sequence, stage)) rank = other;
   }

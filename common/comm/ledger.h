@@ -5,13 +5,14 @@
 
 namespace fsdp {
 
-// What one rank does with the calls of all ranks: it publishes its own, compares them with the
-// others', and waits for the others. Every collective is compared before its result is used:
-// otherwise a rank that skips a call would exchange its next one with the others' skipped one.
-// This one is for ranks of one host, which share memory; see remote_ledger.h for the others.
+// One rank's view of the calls of its group: it publishes this rank's calls, compares them with
+// those of the other ranks, and waits for the other ranks. A collective is compared before its
+// result is used, because a rank that skips a call would otherwise exchange its next call with the
+// skipped call of the other ranks. This class is for ranks of one host, which share memory;
+// RemoteLedger (remote_ledger.h) is for ranks of several hosts.
 class Ledger {
  public:
-  static constexpr uint64_t kRing = CallRings::kLength;  // calls between a call and its wait
+  static constexpr uint64_t kRing = CallRings::kLength;  // the most calls that may be pending
 
   // `rank`: in the group. `timeout` limits every wait for one rank.
   Ledger(const CallRings& rings, int rank, std::chrono::milliseconds timeout)
@@ -23,56 +24,66 @@ class Ledger {
   const Group& group() const { return rings_.group(); }
   int rank() const { return rank_; }  // in the group
 
-  // Publishes this rank's next call. First waits until every rank has waited for the call kRing
-  // before it, which is overwritten; throws std::logic_error if this rank has not, and never can,
-  // because its Handle is gone.
+  // Publishes this rank's next call, which overwrites the record of the call kRing before it. So
+  // first waits until every rank has waited for that earlier call. Throws
+  // - std::logic_error if this rank has not waited for it, and never can, because its Handle is
+  //   gone;
+  // - CollectiveError as wait_for_all() does.
   virtual void publish(const PublishedCall& call);
 
   // Publishes a call that no rank will compare. Does not wait.
   void publish_unchecked(const PublishedCall& call) { rings_.publish(rank_, call); }
 
-  // Compares call `sequence` with that of each rank which has published it. Throws like check().
+  // Compares call `sequence` with the call of each rank that has published it already. Throws
+  // CollectiveError, as check() does, if two ranks differ.
   virtual void compare(uint64_t sequence);
 
-  // Waits until every rank has published call `sequence`. Throws CollectiveError if two ranks
-  // differ in operation, unit, size, dtype or root (it shows both sides), or if a rank has not come
-  // within the timeout, or has ended (it names the rank).
+  // Waits until every rank has published call `sequence`, and compares the calls. Throws
+  // CollectiveError
+  // - if two ranks differ in operation, unit, size, dtype, root or calling function; the message
+  //   shows both sides;
+  // - if a rank has not published the call within the timeout, or has ended; the message names the
+  //   rank.
   virtual void check(uint64_t sequence);
 
-  // Says that this rank has reached `stage` of call `sequence`.
+  // Records that this rank has reached `stage` of call `sequence`.
   void advance(uint64_t sequence, Stage stage) { rings_.advance(rank_, sequence, stage); }
 
-  // Waits until every rank has reached it. Throws CollectiveError, which names a rank that has not
-  // come within the timeout, or has ended.
+  // Waits until every rank has reached `stage` of call `sequence`. Throws CollectiveError, which
+  // names a rank that has not reached it within the timeout, or has ended.
   virtual void wait_for_all(uint64_t sequence, Stage stage);
   bool all_reached(uint64_t sequence, Stage stage) const;  // does not wait
 
-  // The error to throw when `library` ("gloo"), which moves the bytes of call `sequence`, has
-  // thrown `error` because another rank did not move its own: names this rank if it is known.
+  // Returns the error to throw when `library` ("gloo"), which moves the bytes of call `sequence`,
+  // has thrown `error`. The usual reason is that another rank did not move its bytes: the text
+  // names this rank if it is known.
   virtual CollectiveError library_error(const char* library, uint64_t sequence,
                                         const std::exception& error);
 
-  // ": rank 2 was killed by signal 9 (Killed)" for a rank that does not run; empty if all do. For
-  // the error of a rank that can't connect to the others.
+  // Returns ": rank 2 was killed by signal 9 (Killed)" for a rank of the group that is not running;
+  // empty if all run. For the error of a rank that can't connect to the other ranks.
   std::string absent();
 
-  // What `rank` published as call `sequence`. Valid from the return of check(sequence) until this
-  // rank reaches the last stage that the call has.
+  // Returns what `rank` published as call `sequence`. Valid from the return of check(sequence)
+  // until this rank reaches the last stage of the call.
   const PublishedCall& at(int rank, uint64_t sequence) const { return rings_.at(rank, sequence); }
 
-  // The number of calls that this rank has published, which is the sequence of its next one.
+  // Returns the number of calls that this rank has published, which is the sequence of its next
+  // one.
   uint64_t published() const { return rings_.published(rank_); }
 
-  // How many calls this rank was about to make before this one, over all its groups.
+  // Counts a call that this rank is about to make. Returns how many it counted before, over all
+  // groups of the rank.
   uint64_t count_call() { return rings_.count_call(rank_); }
 
  protected:
-  // Of the call whose record call `sequence` overwrites. Throws as publish() does.
+  // Call `sequence` overwrites the record of an earlier call. Throws std::logic_error unless this
+  // rank has waited for that earlier call.
   void require_waited_for(uint64_t sequence) const;
-  std::chrono::milliseconds patience() const;  // for what explains an error
+  std::chrono::milliseconds patience() const;  // how long to wait for facts that explain an error
   CollectiveError missing(const std::string& reason, int rank, uint64_t sequence);
 
-  CallRings rings_;  // a view of the shared ones
+  CallRings rings_;  // a view of the shared memory
 
  private:
   void wait(int rank, uint64_t sequence, Stage stage);
@@ -82,9 +93,10 @@ class Ledger {
   std::chrono::milliseconds timeout_;
 };
 
-// The text of rank `self` about its call `sequence`, which `rank` has not made: what `rank` has
-// called, or how it ended, the likely cause and the last calls of all ranks. `reason` goes on after
-// the name of the call: " timed out after 5.0 s". Ranks are those of the rings' group.
+// Returns the error text of rank `self` for its call `sequence`, in which `rank` is missing: what
+// `rank` has called or how it ended, the likely cause, and the last calls of all ranks. `reason`
+// follows the name of the call: " timed out after 5.0 s". Ranks are numbered as in the group of the
+// rings.
 std::string missing_rank(const CallRings& rings, int self, const std::string& reason, int rank,
                          uint64_t sequence);
 

@@ -20,13 +20,13 @@ Link parse_link(const std::string& text) {
   std::smatch match;
   if (!std::regex_match(text, match, kPattern)) {
     throw std::invalid_argument("link '" + text +
-                                "': takes a latency and a bandwidth, such as 200us,1GB/s");
+                                "': expected a latency and a bandwidth, such as 200us,1GB/s");
   }
   const double latency = std::stod(match[1]) * kUnits.at(match[2]);
   const double bandwidth = std::stod(match[3]) * kUnits.at(match[4]);
   if (bandwidth < 1e3 || latency > 60e9)  // so that Link::time() can count in nanoseconds
     throw std::invalid_argument("link '" + text +
-                                "': takes at most 60s of latency and at least 1kB/s");
+                                "': the latency may be at most 60s, the bandwidth at least 1kB/s");
   return {std::chrono::nanoseconds(static_cast<int64_t>(latency)), bandwidth};
 }
 

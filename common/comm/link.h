@@ -14,13 +14,14 @@ struct Link {
   std::chrono::nanoseconds latency{};  // of one hop to the next rank
   double bytes_per_second{};           // that a rank receives
 
-  // [ns] of a call in which each of `world_size` ranks receives `bytes`: W - 1 hops, twice as many
-  // for an all-reduce. Nothing for one rank.
+  // Returns the time [ns] of a call in which each of `world_size` ranks receives `bytes`: W - 1
+  // hops, or twice as many for an all-reduce, and the transfer of the bytes. 0 for one rank, which
+  // receives nothing.
   int64_t time(Operation operation, int64_t bytes, int world_size) const;
 };
 
-// "200us,1GB/s": a latency in ns, us, ms or s, and a bandwidth in kB/s, MB/s or GB/s, which are
-// powers of ten; at most 60s, at least 1kB/s. Throws std::invalid_argument saying what is wrong.
+// Parses "200us,1GB/s": a latency in ns, us, ms or s, at most 60s, and a bandwidth in kB/s, MB/s or
+// GB/s (powers of ten), at least 1kB/s. Throws std::invalid_argument, which says what is wrong.
 Link parse_link(const std::string& text);
 
 }  // namespace fsdp

@@ -14,13 +14,13 @@ struct alignas(8) RankStatus {
 
   bool runs() const { return kind == Kind::running; }
   bool gone() const { return kind >= Kind::ended; }
-  // "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed by signal
-  // 9 (Killed)", "has vanished (its process is gone)", "does not answer (its host is down, or cut
-  // off)"; empty if it is running.
+  // Returns "was stopped by signal 19 (Stopped (signal))", "has ended with status 0", "was killed
+  // by signal 9 (Killed)", "has vanished (its process is gone)" or "does not answer (its host is
+  // down, or cut off)"; empty if the rank is running.
   std::string text() const;
 };
 
-// "signal 9 (Killed)"
+// Returns "signal 9 (Killed)".
 std::string signal_text(int signal);
 
 }  // namespace fsdp

@@ -20,16 +20,17 @@ namespace {
 
 namespace files = std::filesystem;
 
-// Stands alone for a call, and before each output and the text of a failure.
+// One entry of a recording. After it come the bytes of the tensor if it is an `output`, the text of
+// the failure if it is the `end`, and nothing if it is a `call`.
 struct Record {
-  static constexpr uint32_t kMark = 0xf5d90000 + sizeof(Call);  // of a build with such calls
+  static constexpr uint32_t kMark = 0xf5d90000 + sizeof(Call);  // differs if sizeof(Call) does
   enum class Kind : uint32_t { call, output, end };
 
   uint32_t mark{kMark};
   Kind kind{};
-  uint64_t number{};  // of the call, among those of the rank
-  uint64_t bits{};    // of a call: a hash of what the rank gives
-  uint64_t bytes{};   // that follow
+  uint64_t number{};  // of the call, counted over all calls of the rank
+  uint64_t bits{};    // of a call: a hash of what this rank sends
+  uint64_t bytes{};   // after this entry
   Call call{};
 };
 
@@ -85,8 +86,8 @@ class Replayed {
       read(at, &record, sizeof record);
       const bool output = record.kind == Record::Kind::output;
       if (record.mark != Record::kMark || (output && record.number >= calls_.size()))
-        throw std::runtime_error(path + ": from byte " + std::to_string(at) +
-                                 " on it is no recording, or one of another build");
+        throw std::runtime_error(path + ": not a recording of this build (from byte " +
+                                 std::to_string(at) + " on)");
       at += sizeof record;
       if (record.bytes > size - at) break;
       if (record.kind == Record::Kind::call) calls_.push_back({record.call, record.bits});
@@ -128,7 +129,7 @@ class Replayed {
   struct Recorded {
     Call call;
     uint64_t bits;
-    std::optional<std::pair<uint64_t, size_t>> output{};  // where it begins, and its bytes
+    std::optional<std::pair<uint64_t, size_t>> output{};  // its place in the file, and its bytes
   };
 
   void read(uint64_t at, void* into, size_t bytes) {
@@ -143,7 +144,8 @@ class Replayed {
     if (!end_) return "was recorded up to here: it was killed or stopped, or its file is cut";
     return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
   }
-  // The rank can't go on. A debugger shows where it stands.
+  // Reports that the rank cannot continue, stops at a breakpoint on replay_breakpoint_stuck(), and
+  // throws.
   [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
     stands_ = true;
     const std::string what = does + ' ' + call.text() + why;
@@ -156,12 +158,12 @@ class Replayed {
   int rank_;
   std::ifstream file_;
   std::vector<Recorded> calls_;
-  std::optional<std::string> end_;  // how it ended; nothing: it did not come to that
+  std::optional<std::string> end_;  // the failure, empty if none; nothing: no end was recorded
   bool stands_{};
   uint64_t next_{}, differences_{};
 };
 
-// Of this process, if it is a rank that is recorded, or replayed.
+// Set if this process is a rank that is recorded, or replayed.
 std::optional<Written> written;
 std::optional<Replayed> replayed;
 
@@ -202,15 +204,17 @@ class RecordedTransport final : public Transport {
   std::shared_ptr<Transport> inner_;
 };
 
-// The transport below computes and allocates what it would with the others, on this rank's own data
-// in place of theirs; then the recorded output is written over its own.
+// Publishes each call of this rank for the other ranks too. So the inner transport computes and
+// allocates what it would with the other ranks, but reads this rank's data in place of theirs. Then
+// RecordedTransfer overwrites the output with the recorded one.
 class ReplayLedger final : public Ledger {
  public:
   using Ledger::Ledger;
 
   void publish(const PublishedCall& call) override {
     PublishedCall theirs = call;
-    theirs.address = std::max<uint64_t>(call.address, 1);  // else the first byte of the arenas
+    // A call without data points at the first byte of the arenas, which can be read.
+    theirs.address = std::max<uint64_t>(call.address, 1);
     for (int other = 0; other < group().size; ++other) {
       if (other == rank()) continue;
       rings_.publish(other, theirs);
@@ -220,15 +224,17 @@ class ReplayLedger final : public Ledger {
   }
 };
 
-// Whether a variable can decide on what a rank computes. ./fsdp replay sets no others either.
+// Returns whether an environment variable can change what a rank computes. ./fsdp replay sets only
+// these variables.
 bool is_recorded(std::string_view variable) {
   const auto begins = [&](const char* name) { return variable.starts_with(name); };
   return std::ranges::any_of(
       std::array{"FSDP_", "OMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "GLOO_"}, begins);
 }
 
-// What ./fsdp replay reads, each word with a zero behind it: the folder in which the program runs,
-// its name, variables, an empty word; and its arguments, or that of FSDP_RECORD_AS in their place.
+// Returns the text of the file `command` for ./fsdp replay. Each word ends with a zero byte: the
+// working directory, the program's name, the recorded variables, an empty word; then the program's
+// arguments, or the value of FSDP_RECORD_AS in their place.
 std::string command_of_process() {
   std::string words = files::current_path().string() + '\0' +
                       files::read_symlink("/proc/self/exe").filename().string() + '\0';
@@ -270,7 +276,7 @@ void end_recording(const std::string& failure) noexcept {
   try {
     if (written) written->end(failure);
     if (replayed) replayed->end(failure);
-  } catch (const std::exception&) {  // the file is cut
+  } catch (const std::exception&) {  // the file ends here, and can be replayed up to here
   }
 }
 

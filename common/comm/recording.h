@@ -9,33 +9,42 @@
 
 namespace fsdp {
 
-// What each rank of a run receives, in files, so that one can run again, alone and under a
-// debugger: its collectives are all that a rank learns from the others.
-//
-// If FSDP_RECORD names a folder, launch() and start() make it, with a file `command` for ./fsdp
-// replay, and for their runs the folders 0, 1, ... with a file rank-R of each rank. It has each
-// call and each output, written as they come: it is good up to the last output, however the rank
-// ends. If FSDP_REPLAY names such a file, the launch() or start() of its number runs this rank in
-// the calling process, without the others, and ends the process. A call that is not the recorded
-// one, or never came, then throws CollectiveError.
+// Records what each rank of a run receives from the other ranks, so that one rank can run again
+// alone, for example under a debugger. The outputs of its collectives are all that a rank gets from
+// the other ranks.
+// - Recording: if FSDP_RECORD names a folder, launch() and start() without a launcher create it,
+//   with a file `command` for ./fsdp replay, and for each of their runs a folder 0, 1, ... with a
+//   file rank-R of each rank. The file has each call and each output, written as they come: it is
+//   usable up to the last output, however the rank ends.
+// - Replay: if FSDP_REPLAY names such a file, the launch() or start() that has the number of its
+//   folder runs this rank in the calling process, without the other ranks, and ends the process.
+//   The rank throws CollectiveError if it issues another call than the recorded one, or waits for
+//   an output that was not recorded.
 
-void begin_recording();  // of a run; throws std::invalid_argument if its folder is there already
-void record_rank(int rank);                               // in the rank
-void end_recording(const std::string& failure) noexcept;  // the rank ends, well if it is empty
-std::string recorded_text();  // "recorded, 1.2 MB: ./fsdp replay DIR --rank R", or empty
+// Must be called before the ranks of a run are forked. Throws std::invalid_argument if the folder
+// exists and is not of an earlier run of this process.
+void begin_recording();
+// Must be called in the rank's process, at its start and at its end. `failure` is empty if the rank
+// succeeded.
+void record_rank(int rank);
+void end_recording(const std::string& failure) noexcept;
+// Returns "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; empty if nothing is recorded.
+std::string recorded_text();
 
-// The rank to run alone, if this run is replayed. Opens its file: throws std::runtime_error, which
-// names it, if it is none.
+// Returns the rank to run alone if this run is to be replayed, and opens its file. Throws
+// std::runtime_error, which names the file, if it is not a recording of this build.
 std::optional<int> take_replay();
-bool replays();  // whether this process runs such a rank
-// For breakpoints: the rank begins, and can't go on.
+bool replays();  // whether this process replays a rank
+// Empty functions for breakpoints. They are called when the replayed rank begins, and when it
+// cannot continue.
 void replay_breakpoint_begin();
 void replay_breakpoint_stuck();
 
-// `inner`, if this process is no such rank; else a transport that passes all to it, and records or
-// replays each collective.
+// Returns `inner` if this process neither records nor replays a rank. Otherwise returns a transport
+// that passes all calls to `inner` and records or replays each collective.
 std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner);
-// For a rank that is replayed: every other rank has always called what this one calls.
+// Makes the ledger of a replayed rank, in which every other rank has issued the same calls as this
+// one.
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout);
 

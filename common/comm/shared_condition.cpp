@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// The shared form of the calls: the private one would not reach other processes.
+// Uses the shared form of the system call: the private form would not wake other processes.
 void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }

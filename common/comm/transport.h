@@ -12,16 +12,17 @@ namespace fsdp {
 // A call with its tensors, which are contiguous and fit; a barrier has none.
 struct Collective {
   Call call;
-  at::Tensor output;  // of all-reduce and broadcast: the tensor itself
-  at::Tensor input;   // likewise
+  at::Tensor output;  // of all-reduce and broadcast: the one tensor
+  at::Tensor input;   // of all-reduce and broadcast: the one tensor
 };
 
-// A call under way. Its functions are called in this order.
+// A call under way. Its functions are called in the order in which they stand here.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  // The address to publish with the call: where the other ranks read this rank's data; 0: nowhere.
+  // Returns the address to publish with the call, where the other ranks read this rank's data; 0:
+  // they read nothing.
   virtual uint64_t address() const { return 0; }
 
   // Called after the call is published and matches every call published so far. If two ranks
@@ -31,11 +32,12 @@ class Transfer {
   // Called by wait(), after every rank's call was compared. Returns when the output is complete.
   virtual void complete() = 0;
 
-  // [ns] From when to when the bytes moved; nothing if the transport does not know.
+  // Returns the start and the end of the transfer [ns]; nothing if the transport does not know
+  // them.
   virtual std::optional<std::pair<int64_t, int64_t>> moved() const { return std::nullopt; }
 };
 
-// What moves the bytes.
+// Moves the bytes of collectives.
 class Transport {
  public:
   Transport() = default;
@@ -45,10 +47,12 @@ class Transport {
 
   virtual std::unique_ptr<Transfer> begin(const Collective& collective) = 0;
 
-  // Of memory that the other ranks read, or the library sends, without a copy.
+  // Returns the allocator of memory that the other ranks read, or the library sends, without a
+  // copy.
   virtual c10::Allocator* allocator() = 0;
 
-  // Returns when no other rank reads this rank's inputs any more; at once if they are copied.
+  // Waits until no other rank reads this rank's inputs any more. Returns at once if inputs are
+  // copied.
   virtual void wait_for_readers() {}
 };
 

@@ -7,19 +7,19 @@
 namespace fsdp {
 namespace {
 
-// Elements whose partial sums stay in the cache; too few for torch to wake its threads.
+// [elements] So many that partial sums stay in the cache, and too few for torch to use its threads.
 constexpr int64_t kChunk = 16384;
 
 at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(const_cast<void*>(data), {numel}, dtype);
 }
 
-// One chunk of every part, added.
+// Adds one chunk of every part.
 struct ChunkSum {
   std::vector<at::Tensor> parts;
   std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree
 
-  // into <- the sum of `count` > 1 parts from `first` on. Changes scratch from `level` on.
+  // into <- the sum of `count` > 1 parts from `first` on. Overwrites scratch from `level` on.
   at::Tensor add(at::Tensor into, size_t first, size_t count, size_t level) {
     const size_t left = std::bit_floor(count - 1);
     const at::Tensor a = sum(first, left, level);

@@ -17,15 +17,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kExitTimeout = 2s;   // for all that is said at an end
-constexpr auto kCauseTimeout = 1s;  // in which the process of a rank that was lost tells how
+constexpr auto kExitTimeout = 2s;   // time limit of all requests to the store when a rank has ended
+constexpr auto kCauseTimeout = 1s;  // in which the process of a missing rank reports how it ended
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
                   kCaller = "caller", kDecision = "decision";
 
-// One rank's end, as it is appended to the others': a line, then so many bytes.
+// Returns the report of how a rank has ended, to be appended to those of other ranks: a line, which
+// ends with the number of bytes that follow, and `pages`.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
   std::ostringstream line;
   line << rank << ' ' << static_cast<int>(status.kind) << ' ' << status.number << ' '
@@ -33,8 +34,8 @@ std::string framed(int rank, RankStatus status, const std::string& pages) {
   return line.str() + pages;
 }
 
-// Enters the ends of other ranks into the rings, as if they had shared them. Those of which there
-// is none do not answer.
+// Writes the reports of ranks on other hosts into the rings, as if these ranks shared them. A rank
+// without a report gets the status `silent`.
 void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
   std::vector<bool> has_said(hosts.of_rank.size());
   for (size_t at = 0; at < ends.size();) {
@@ -57,7 +58,9 @@ void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
       rings.set_status(static_cast<int>(rank), {RankStatus::Kind::silent, 0});
 }
 
-// The rank of the group that has kept the others from call `sequence`, if it is known.
+// Returns the rank that kept its group from completing call `sequence`: a rank that ended before it
+// issued the call and was not waiting for another rank itself; else a rank that has not issued the
+// call; else nothing.
 std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) {
   const auto first = [&](const auto& is_it) -> std::optional<int> {
     for (int rank = 0; rank < rings.group().size; ++rank)
@@ -71,8 +74,8 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
-// What the talker returns; nothing if there is no store, or if a signal comes first that ends this
-// process.
+// Returns what the talker returns; nothing if the store can't be reached, or if a signal arrives
+// first that ends this process.
 std::optional<std::string> answer_of(StoreClientProcess& talker, BlockedSignals& held) {
   try {
     for (;;) {
@@ -126,7 +129,7 @@ bool ExitProtocol::others_failed() {
 
 std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.ended_by_launcher && shared_->one_has_failed())
-    return "";  // another of this host has tried
+    return "";  // another process of this host prints
   LaunchedRank self = hosts_->self;
   self.timeout = kExitTimeout;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
@@ -150,7 +153,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
       if (all_ended || failed) talk.set(kOver, "1");
       if (all_ended) talk.set(kAllEnded, "1");
     } catch (const std::runtime_error&) {
-      return ends;  // when all have ended, the store does
+      return ends;  // the store may have ended, because all ranks have
     }
     return ends;
   });
@@ -186,7 +189,8 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
   return Decision::of(answer->substr(0, middle));
 }
 
-// The decision, a newline and, for who has to tell of them, the ends.
+// Returns the decision, a newline and, if this process must print the error, the reports of all
+// ranks.
 std::string ExitProtocol::decide_survivors(StoreRequests& talk, const RankExit& exit,
                                            const std::string& word,
                                            const AfterLoss& after_loss) const {
@@ -233,7 +237,7 @@ std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankE
   return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
 }
 
-// Of a host that other hosts survive.
+// Returns the error text for a lost host that other hosts survive.
 std::string ExitProtocol::story_of_a_host(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);
@@ -299,7 +303,7 @@ void ExitProtocol::end_spares(const LaunchedRank& self, bool succeeded) {
       return std::string();
     }).answer();
   } catch (const std::runtime_error&) {
-    return;  // there is no store at which they could wait
+    return;  // without a store, no spare rank waits
   }
 }
 
@@ -312,7 +316,7 @@ void write_error_file(const std::string& text) {
   try {
     write_whole_file(file, content.dump());
   } catch (const std::exception&) {
-    return;  // the text is on stderr
+    return;  // the text is on stderr too
   }
 }
 

@@ -13,46 +13,49 @@
 
 namespace fsdp {
 
-// What the processes of started ranks on several hosts say to one another when a rank has ended.
-// They have no memory in common, and a rank that was killed says nothing: so each process appends
-// how its rank ended, and the last calls that it made, to the store, and of those whose rank has
-// failed one tells the story. A process whose rank lost another one waits for a moment, since how
-// that ended is known by its own process. Everything has a time limit, and works as well as it can
-// where the store can't be reached.
+// Reports between hosts on how ranks have ended. Hosts share no memory, and a killed rank reports
+// nothing. So each process appends to the store how its rank ended and the last calls of the rank,
+// and one process whose rank has failed prints the error. If a rank failed because another one was
+// missing, its process first waits a moment: the process of the other rank knows the cause. Every
+// step has a time limit, and does what it can if the store can't be reached.
 class ExitProtocol {
  public:
-  // Begins to listen for failures of other hosts. Returns null if the ranks are on one host, where
-  // shared memory says all, unless spare ranks listen. With `goes_on` a failure may leave
-  // survivors.
+  // Starts to listen for failures on other hosts. Returns null if all ranks are on one host, where
+  // shared memory reports everything, unless spare ranks listen. With `goes_on`, surviving ranks
+  // may continue after a failure.
   static std::unique_ptr<ExitProtocol> listen(const JoinedRun& joined, bool goes_on = false);
 
-  // Whether a rank of another process has failed, or the store is gone. Does not wait. SIGCHLD
-  // comes when the store has news; what a process of this host knows that can't reach the store
-  // comes without a signal: look again after kLook. If survivors may go on: whether, besides, the
-  // decision ends this rank, or it has had the time to notice and to leave its state.
+  // Returns whether this process must end its rank because a rank of another process has failed, or
+  // because the store is gone. Does not wait.
+  // - SIGCHLD arrives when the store has news. A failure that another process of this host knows,
+  //   but could not write to the store, brings no signal: so call this again after kLook.
+  // - With `goes_on`, a failure alone is not enough: also the decision on the run must be made (if
+  //   it is `is_done`: all ranks must have ended), or this rank must have had the time to notice
+  //   the failure and to leave its state.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
-  // Says how this process's rank has ended. Returns the story if it is this process's to tell: one
-  // of all hosts that reach the store, and one of each host that does not; else nothing. Takes 3 s
-  // at most.
+  // Reports how this process's rank has ended. Returns the error text if this process must print
+  // it, else an empty text: one process of all hosts that reach the store prints it, and one
+  // process of each host that does not. Takes at most 3 s.
   std::string report_exit(const RankExit& exit);
 
-  // If survivors may go on: says how this process's rank has ended and after how many steps it has
-  // left states. Returns what becomes of the run; `ends` also if a signal comes that ends this
-  // process. If it goes on, or is done in spite of a failure, the process of rank 0 tells by `tell`
-  // who was lost.
+  // With `goes_on`: reports how this process's rank has ended and after how many steps it has left
+  // states. Returns the decision on the run; `ends` also if the store is gone, or if a signal
+  // arrives that ends this process. If the run continues, or is done in spite of a failure, the
+  // process of rank 0 reports through `tell` which host was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
                             const AfterLoss& after_loss, BlockedSignals& held,
                             const StoreClientProcess::Log& tell);
 
-  // Before this process ends the store that others still use: waits until all have said how theirs
-  // ended, for at most `limit`, or until a signal comes that ends this process.
+  // For the process that ends the store when it ends: waits until all processes have reported how
+  // their ranks ended, for at most `limit`, or until a signal arrives that ends this process.
   void wait_for_all(std::chrono::milliseconds limit, BlockedSignals& held);
 
-  // For a spare rank: waits until all others have ended or one has failed. Returns whether none
-  // has. Throws std::runtime_error if the store goes. If survivors may go on, `self` is
-  // of_spares() of the first world, and waits until the process of rank 0 calls end_spares().
+  // For a spare rank: waits until all ranks have ended or one has failed. Returns whether none has
+  // failed. Throws std::runtime_error if the store is gone. If survivors may continue after a loss,
+  // `self` must be of_spares() of the first world: then the wait ends when the process of rank 0
+  // calls end_spares().
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
   static void end_spares(const LaunchedRank& self, bool succeeded);
@@ -70,7 +73,8 @@ class ExitProtocol {
   StoreClientProcess listener_;
 };
 
-// Writes `text` where torchrun's summary shows it: the file TORCHELASTIC_ERROR_FILE, if it is set.
+// Writes `text` to the file that TORCHELASTIC_ERROR_FILE names, if it is set: torchrun shows it in
+// its summary.
 void write_error_file(const std::string& text);
 
 }  // namespace fsdp

@@ -27,7 +27,8 @@ std::string name_space(const char* kind) {
 
 }  // namespace
 
-// The name comes first: of clones of one machine, only the number of the boot differs.
+// The name comes first, because find_hosts() reads it. The boot id is needed too: it is the only
+// difference between clones of one machine.
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -38,7 +39,7 @@ Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& ident
   Hosts hosts;
   hosts.self = self;
   std::map<std::string, int> numbers;
-  std::map<std::string, int> times;  // that a name has come
+  std::map<std::string, int> times;  // number of hosts with this name
   for (const std::string& identity : identities) {
     const auto [at, is_new] = numbers.emplace(identity, static_cast<int>(numbers.size()));
     hosts.of_rank.push_back(at->second);
@@ -54,7 +55,7 @@ Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& ident
 std::string address_towards(const std::string& host) {
   const auto found = addresses_of(host, 9);
   const OpenFile socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  // A datagram's socket sends nothing when it connects; it only takes a route.
+  // connect() on a datagram socket sends nothing; it only chooses a route.
   sockaddr_storage local{};
   socklen_t length = sizeof local;
   if (connect(socket.descriptor, found->ai_addr, found->ai_addrlen) != 0 ||

@@ -11,32 +11,35 @@
 
 namespace fsdp {
 
-// What a rank leaves, in memory, to the rank that its process forks in its place when a host was
-// lost. A rank that has all that an update needs, but can't know whether others have made it,
-// leaves two states: before and after. The processes agree on one (survivor_decision.h).
+// The state that a rank leaves in memory for the rank that its process forks in its place after a
+// host was lost. A rank that has all inputs of an update, but can't know whether other ranks have
+// made it, leaves two states: before and after the update. The processes agree on one of them
+// (survivor_decision.h).
 class Handover {
  public:
   Handover();
 
-  // That of this process, if it is a rank whose place another one may take; else null.
+  // The Handover of this process, if it is a rank that another rank may replace; else null.
   inline static const Handover* current{};
 
-  // Of the rank that ends: `write` writes a state after so many steps to the file. Call it twice at
-  // most. Throws what `write` throws; then nothing is left.
+  // For the rank that ends: `write` writes the state after `steps` steps to the file. Call it at
+  // most twice. Throws what `write` throws; then this state is not left.
   void save(int64_t steps, const std::function<void(int file)>& write) const;
 
-  // Of the process: after how many steps the states are that were left, in their order.
+  // For the process: returns after how many steps the states are that were left, in the order of
+  // leave().
   std::vector<int64_t> saved_steps() const;
-  void select(int64_t steps) const;  // one of them, to be read, and frees the others
+  void select(int64_t steps) const;  // keeps this state to be read, and frees the other
 
-  // Of the rank that takes over: the steps behind the state, and the file, to be read once from
-  // where it is. Nothing if this rank begins.
+  // For the rank that takes over: steps() returns the number of steps before the state; nothing if
+  // this rank starts from the beginning. file() has the state, to be read once from its current
+  // position.
   std::optional<int64_t> steps() const;
   int file() const;
-  void free() const;  // the state was read
+  void free() const;  // call it when the state was read
 
  private:
-  std::array<OpenFile, 2> files_;  // memory files: the steps and 1, then what was written
+  std::array<OpenFile, 2> files_;  // memory files: steps + 1, then what `write` wrote
 };
 
 // Returns whether this rank has failed because it waited for a rank that was lost: only then may it

@@ -33,7 +33,8 @@ std::string key(const char* what, int number) {
   return std::string(what) + '/' + std::to_string(number);
 }
 
-// Gives the other ranks this one's identity. Returns all, a line each, by rank.
+// Passes this rank's identity to the other ranks. Returns the identities of all ranks, one line
+// each, by rank.
 std::string exchange_identities(StoreRequests& talk, const LaunchedRank& self) {
   talk.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;
@@ -45,8 +46,8 @@ std::string exchange_identities(StoreRequests& talk, const LaunchedRank& self) {
   return lines;
 }
 
-// The lowest rank of a host makes the memory that its ranks share, and waits until they have opened
-// it: the name that it gives them is gone when its process ends.
+// Returns the memory that the ranks of this host share. The lowest rank creates it, and waits until
+// the other ranks have opened it, because its name is valid only while that rank's process lives.
 std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
                                            const StoreClientProcess::Log& tell) {
   const LaunchedRank& self = hosts.self;

@@ -9,23 +9,23 @@
 
 namespace fsdp {
 
-// What a started rank has when all have come.
+// What a launched rank has when all ranks have joined.
 struct JoinedRun {
-  std::unique_ptr<StoreServer> store;  // of rank 0, unless the launcher hosts the store
+  std::unique_ptr<StoreServer> store;  // of rank 0; null if the launcher hosts the store
   std::shared_ptr<const Hosts> hosts;
-  std::shared_ptr<SharedRegion>
-      shared;  // with the ranks of this host; it has a place for all ranks
+  // Shared with the ranks of this host; has a place for every rank of the world.
+  std::shared_ptr<SharedRegion> shared;
 };
 
-// Waits until all ranks have come. If that takes longer than `self.announce_after`, says once by
-// `tell` for whom it waits. Calls torch only in processes of their own, so the caller may fork
-// afterwards. Throws std::runtime_error, which names the rank, the store and the rank that has not
-// come.
+// Waits until all ranks have joined. If that takes longer than `self.announce_after`, reports once
+// through `tell` which ranks are missing. Calls torch only in child processes, so that the caller
+// can still fork. Throws std::runtime_error, which names this rank, the store and the missing rank.
 JoinedRun join(const LaunchedRank& self, const StoreClientProcess::Log& tell = {});
 
-// After the loss of a host: the same for those that go on, `ranks`, one of which this process has.
-// They are 0, 1, 2, ... from now on. The store is the same. If another rank of this host does not
-// come, it is lost as well: returns why, and `joined` is what it takes to say so (exit_protocol.h).
+// After a host was lost, connects the surviving `ranks` again and numbers them 0, 1, 2, ... This
+// process has one of them. The store stays the same. If another rank of this host does not arrive,
+// this host counts as lost too: then returns the reason, and `joined` has what ExitProtocol needs
+// to report it. Otherwise returns an empty text.
 std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
                    const StoreClientProcess::Log& tell);
 

@@ -14,8 +14,8 @@ namespace fsdp {
 namespace {
 
 c10::intrusive_ptr<c10d::Store> file_of(const SharedRegion& shared) {
-  if (access(shared.rendezvous_path().c_str(), R_OK | W_OK) !=
-      0) {  // a FileStore would wait for it
+  // Check before, because a FileStore would wait until the file exists.
+  if (access(shared.rendezvous_path().c_str(), R_OK | W_OK) != 0) {
     throw std::runtime_error("cannot open " + shared.rendezvous_path() + ": is /proc mounted?");
   }
   return c10::make_intrusive<c10d::FileStore>(shared.rendezvous_path(), shared.world_size());

@@ -12,16 +12,18 @@
 
 namespace fsdp {
 
-// Of the host that MASTER_ADDR names. Throws std::runtime_error if nobody knows the name.
+// Returns the addresses of `host`, which MASTER_ADDR names. Throws std::runtime_error if the name
+// is unknown.
 std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_of(const std::string& host, uint16_t port);
 std::string text_of(const sockaddr* address, socklen_t length);  // "10.0.0.1"
 
-// The store that the launcher or rank 0 hosts, with what ranks of this group have put there.
+// Connects to the store that the launcher or rank 0 hosts. Returns the part of it that belongs to
+// the ranks of `self.group`.
 c10::intrusive_ptr<c10d::Store> store_of(const LaunchedRank& self);
 
-// Where the ranks of `group` meet to connect for `purpose`. `timeout` limits every wait for one of
-// them. Throws std::runtime_error if there is no /proc, through which the ranks of a host meet, or
-// if ranks of several hosts can't reach their store.
+// Returns the store through which the ranks of `group` connect for `purpose`. `timeout` limits
+// every wait for one of them. Throws std::runtime_error if there is no /proc, which the ranks of
+// one host need, or if ranks of several hosts can't reach their store.
 c10::intrusive_ptr<c10d::Store> rendezvous_of(const RankContext& context, const Group& group,
                                               const std::string& purpose,
                                               std::chrono::milliseconds timeout);

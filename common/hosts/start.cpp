@@ -33,18 +33,19 @@ std::function<void()> if_interrupted(const AtEnd& at_end) {
   return [&at_end] { at_end("the run was interrupted"); };
 }
 
-// The failure of one rank makes others fail: one process prints it, once, and before a signal can
-// end this process. A killed rank is always printed: others may have noticed it first. Returns the
-// story, or nothing if another process prints it.
+// Returns the error text if this process must print it, else an empty text. One failure makes other
+// ranks fail, so only the process of the first failure prints its error; it does so while signals
+// are blocked, before one can end it. A process whose rank was killed always prints, because
+// another rank may have failed before the death was noticed.
 std::string story_of(const RankExit& failed, SharedRegion& shared) {
   const bool first = shared.first_to_fail();
-  // For ranks that other processes have forked.
+  // Shows the failure to ranks that other processes have forked.
   CallRings(shared.call_rings(), Group::world(shared.world_size()))
       .set_status(failed.rank, failed.status());
   return first || failed.signal != 0 ? failed.text() : "";
 }
 
-// Tells how they have ended. Returns the exit status.
+// Reports how the ranks have ended. Returns the exit status.
 int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
              ExitProtocol* exit_protocol, const Say& say) {
   const int told = result.ok() ? share.first : result.first_failure;
@@ -60,14 +61,15 @@ int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end
   return 1;
 }
 
-// A rank that the run does not take waits with it, so that its launcher has it for another try.
+// Runs a rank that the run does not use: waits until the run has ended, so that the launcher has
+// this rank for another attempt. Returns the exit status.
 int wait_spare(const LaunchedRank& self, int world_size, const Say& say) {
-  say("rank " + std::to_string(self.rank) + " is spare: this run takes " +
+  say("rank " + std::to_string(self.rank) + " is spare: this run uses " +
       std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
   try {
     return ExitProtocol::all_succeed(self) ? 0 : 1;
   } catch (const std::runtime_error&) {
-    return 1;  // the store has gone; the ranks that train print why
+    return 1;  // the store is gone; the ranks that train print why
   }
 }
 
@@ -77,7 +79,7 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
   BlockedSignals held;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   Body runs = body;
-  for (;;) {  // once, and again after each loss of a host
+  for (;;) {  // runs once, and again after each loss of a host
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts,
                       [&handover] { Handover::current = handover.get(); }};
@@ -130,10 +132,10 @@ int start(int world_size, const Body& body, const std::string& program, const At
     require_one_thread("start()");
     if (auto self = launched_rank()) {
       if (self->world_size < world_size)
-        throw std::invalid_argument(
-            self->launcher + " has started " + counted(self->world_size, "rank") +
-            ", but this program is to run on " + std::to_string(world_size));
-      static int times = 0;  // that this process has begun to run ranks
+        throw std::invalid_argument(self->launcher + " has started " +
+                                    counted(self->world_size, "rank") +
+                                    ", but this program needs " + std::to_string(world_size));
+      static int times = 0;  // how often this process has begun to run ranks
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;
       if (self->rank >= world_size)

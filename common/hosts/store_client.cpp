@@ -20,17 +20,18 @@
 namespace fsdp {
 namespace {
 
-// Writes one line: what its first letter says. The pipe takes it as a whole.
+// Writes a line whose first letter is its kind. It is short enough to be written to a pipe as a
+// whole.
 void write_line(int pipe, char kind, const std::string& text) {
   const std::string line = kind + text.substr(0, 2000) + '\n';
   if (write(pipe, line.data(), line.size()) < 0) _exit(1);
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
-constexpr std::chrono::milliseconds kSlack{1000};  // for what a talk needs beside an answer
+constexpr std::chrono::milliseconds kSlack{1000};  // the child's time besides waits for an answer
 
-// Says by `waits` for what it waits before it does. An error is what was waited for, a tab, and the
-// reason.
+// Reports through `waits` what it waits for, before each wait. The text of an exception is what it
+// waited for, a tab, and the reason.
 class ConnectedStore final : public StoreRequests {
  public:
   ConnectedStore(const LaunchedRank& self, StoreClientProcess::Log waits)
@@ -59,7 +60,7 @@ class ConnectedStore final : public StoreRequests {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
-  // Looks once a second which are missing.
+  // Checks once a second which keys are missing.
   std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                    const Missing& missing) override {
     const auto deadline = std::chrono::steady_clock::now() + limit_;
@@ -83,8 +84,8 @@ class ConnectedStore final : public StoreRequests {
       explain(kSilent, [&] { values.push_back(store_->get_to_str(key)); });
     return values;
   }
-  // In parts: each shows that the store still answers. A connection that is cut does not break, and
-  // whoever reads from it waits for ever.
+  // Waits in parts, because each part shows that the store still answers: if the network is cut,
+  // the connection does not break, and a read from it waits for ever.
   bool comes(const std::string& key, std::chrono::milliseconds limit) override {
     for (; limit > part_; limit -= part_)
       if (comes_within(part_, key)) return true;
@@ -101,13 +102,13 @@ class ConnectedStore final : public StoreRequests {
       store_->wait({key}, limit);
       return true;
     } catch (const c10::Error&) {
-      bool found = false;  // throws if it was not the limit that ended the wait
+      bool found = false;  // explain() throws if the store does not answer
       explain(kSilent, [&] { found = store_->check({key}); });
       return found;
     }
   }
 
-  // Waits for `key`, at most for `limit`. Throws if it was not the limit that ended the wait.
+  // Waits for `key`, for at most `limit`. Returns at `limit`; throws if the store does not answer.
   void wait_for(const std::string& key, const std::string& missing,
                 std::chrono::milliseconds limit) {
     try {
@@ -123,7 +124,7 @@ class ConnectedStore final : public StoreRequests {
     } catch (const c10::Error& error) {
       std::string reason = error.what_without_backtrace();
       reason = reason.substr(0, reason.find('\n'));
-      // The names of keys are nothing to the user.
+      // The names of keys mean nothing to the user.
       if (reason.find("keys: ") != std::string::npos) reason = kTooLong;
       throw std::runtime_error(failure + '\t' + reason);
     }
@@ -137,7 +138,7 @@ class ConnectedStore final : public StoreRequests {
 pid_t fork_for(const std::function<void()>& body) {
   const pid_t parent = getpid();
   const pid_t process = fork();
-  if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (process < 0) throw std::system_error(errno, std::generic_category(), "cannot fork a process");
   if (process > 0) return process;
   end_with(parent);
   dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
@@ -152,12 +153,13 @@ void end_process(pid_t process) {
 
 }  // namespace
 
-// The end of a pipe that a process writes lines to.
+// The reading end of a pipe to which a process writes lines.
 class StoreClientProcess::Lines {
  public:
   explicit Lines(int pipe) : pipe_(pipe) {}
 
-  // The next line; nothing if none has come within `limit`; empty at the end.
+  // Returns the next line; nothing if none arrives within `limit`; an empty line when the writer
+  // has ended.
   std::optional<std::string> next(std::chrono::milliseconds limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     for (;;) {
@@ -188,7 +190,7 @@ StoreClientProcess::StoreClientProcess(const LaunchedRank& self, const Request& 
     : self_(self), answer_(memory_file("fsdp_answer")), waits_for_("the store does not answer") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "a pipe");
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
   process_ = fork_for([&] { talk(ends[1], say); });
   close(ends[1]);
   lines_ = std::make_unique<Lines>(ends[0]);
@@ -200,13 +202,14 @@ StoreClientProcess::~StoreClientProcess() {
 
 std::string StoreClientProcess::answer(const Log& tell) {
   bool told = !tell || self_.timeout <= self_.announce_after;
-  // Lines that say what is waited for do not begin the wait anew.
+  // Lines that report a wait do not restart the patience.
   const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
     const auto patience =
         std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
                                                    announce_at - std::chrono::steady_clock::now()));
-    // The process has the same limit and knows more. But a name server may hold it for longer.
+    // The child has the same limit, and its error has more details, so wait a little longer for it.
+    // A name server can hold up the child for longer than that.
     const auto line = lines_->next(told ? self_.timeout + kSlack : patience);
     if (!line && told)
       throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
@@ -221,7 +224,8 @@ std::string StoreClientProcess::answer(const Log& tell) {
 
 std::optional<std::string> StoreClientProcess::answer_so_far() {
   const auto now = std::chrono::steady_clock::now();
-  // Of a longer time, this process was stopped.
+  // Count at most 1 s: if this call comes later, this process was stopped meanwhile, and the store
+  // was not silent.
   silent_ += std::min<std::chrono::nanoseconds>(now - looked_, std::chrono::seconds(1));
   looked_ = now;
   while (const auto line = lines_->next(std::chrono::milliseconds(0))) {
@@ -234,7 +238,8 @@ std::optional<std::string> StoreClientProcess::answer_so_far() {
 }
 
 std::optional<std::string> StoreClientProcess::answer_in(const std::string& line) {
-  if (line.empty()) throw std::runtime_error("the process that talks to the store has died");
+  if (line.empty())
+    throw std::runtime_error("the child process that connects to the store has died");
   const std::string text = line.substr(1);
   if (line.front() == kAnswers) return content_of(answer_, "the answer of the store");
   if (line.front() == kFails) {
@@ -290,7 +295,7 @@ StoreServer::StoreServer(const LaunchedRank& self) {
   if (bind(socket.descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
       listen(socket.descriptor, SOMAXCONN) != 0) {
     if (errno == EADDRNOTAVAIL)
-      fail(at + " is no address of this host, where rank 0 runs and hosts the store");
+      fail(at + " is not an address of this host, where rank 0 runs and hosts the store");
     fail("can't host the store at " + self.host + ':' + std::to_string(self.port) + ": " +
          std::strerror(errno) + "; set MASTER_PORT to a free port on all ranks");
   }

@@ -13,28 +13,31 @@
 
 namespace fsdp {
 
-// What one says to the store through which started ranks find one another. Made inside of a
-// StoreClientProcess.
+// The requests to the store through which launched ranks find one another. Created by
+// StoreClientProcess, in a child process.
 class StoreRequests {
  public:
   virtual ~StoreRequests() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual void append(const std::string& key, const std::string& value) = 0;
   virtual int64_t add(const std::string& key, int64_t number) = 0;  // returns the sum
-  // Waits until somebody has set `key`, for at most the time limit. `missing` ends the error if
-  // nobody does: "rank 3 has not come".
+  // Waits until a process has set `key`, for at most the time limit. `missing` is the part of the
+  // error that names what is missing: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
-  // Waits for several keys, with one time limit for all, and returns their values. `missing` is
-  // called with the places of the keys that are not set yet, and returns the words for them.
+  // Waits for several keys, with one time limit for all, and returns their values. `missing`
+  // receives the positions in `keys` of those that are not set yet, and returns this part of the
+  // error.
   using Missing = std::function<std::string(const std::vector<int>& places)>;
   virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                            const Missing& missing) = 0;
-  // Whether `key` is set within `limit`, which may be longer than the time limit of an answer.
+  // Waits until `key` is set, for at most `limit`, which may be longer than the time limit of an
+  // answer. Returns whether it is set.
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
-// A process that talks to the store, which it alone connects to: a store has threads, and the
-// caller may fork afterwards. What torch prints there is not shown. It ends with this object.
+// A child process that connects to the store and runs `say`. The caller does not connect, because
+// c10d's store starts threads and the caller must still be able to fork. What torch prints in the
+// child is discarded. The destructor ends the child.
 class StoreClientProcess {
  public:
   using Request = std::function<std::string(StoreRequests&)>;
@@ -45,12 +48,14 @@ class StoreClientProcess {
   StoreClientProcess(const StoreClientProcess&) = delete;
   StoreClientProcess& operator=(const StoreClientProcess&) = delete;
 
-  // What `say` has returned. A wait that takes longer than the patience is announced once. Throws
-  // std::runtime_error, which names the rank, the store and what was waited for.
+  // Waits until `say` returns, and returns its text. A wait of `say` that takes longer than
+  // `self.announce_after` is announced once through `tell`. Throws std::runtime_error, which names
+  // the rank, the store and what is missing.
   std::string answer(const Log& tell = {});
 
-  // The same if it has returned or thrown; nothing if it still talks. Throws, too, if the store has
-  // not answered for the time limit: to be called once a second or more often.
+  // Returns the text of `say`, or throws as answer() does, if `say` has ended; returns nothing if
+  // it still runs. Also throws if the store has not answered for too long (the time limit and a
+  // half). Must be called at least once a second.
   std::optional<std::string> answer_so_far();
 
  private:
@@ -59,21 +64,22 @@ class StoreClientProcess {
   std::string store() const;
   std::string failed(const std::string& what, const std::string& reason) const;
   std::string waiting(const std::string& what) const;
-  std::optional<std::string> answer_in(
-      const std::string& line);  // nothing if it says what it waits for
+  // Returns the answer if `line` reports one, nothing if it reports a wait. Throws if it reports an
+  // error.
+  std::optional<std::string> answer_in(const std::string& line);
 
   LaunchedRank self_;
   pid_t process_{};
-  OpenFile answer_;  // what `say` has returned: any bytes
+  OpenFile answer_;  // the text of `say`: any bytes
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
   std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};
-  std::chrono::nanoseconds silent_{};  // since the last line, as far as answer_so_far() has looked
+  std::chrono::nanoseconds silent_{};  // since the last line, at the last answer_so_far()
 };
 
-// Hosts the store of `self` in a process of its own, which ends with this object, on the address
-// MASTER_ADDR alone. Throws std::runtime_error if that is no address of this host, or none that
-// other hosts reach though ranks are there, or if the port is taken.
+// Hosts the store of `self` in a child process, which ends with this object, at the address
+// MASTER_ADDR only. Throws std::runtime_error if MASTER_ADDR is not an address of this host, if it
+// is a loopback address although ranks are on other hosts, or if the port is taken.
 class StoreServer {
  public:
   explicit StoreServer(const LaunchedRank& self);

@@ -16,7 +16,7 @@ struct Word {
   bool left(int64_t steps) const { return first == steps || last == steps; }
 };
 
-// The last word of each rank; "here" may come late.
+// Returns the last word of each rank. A "here" that arrives late does not replace another word.
 std::vector<Word> words_in(const std::string& said, size_t ranks) {
   std::vector<Word> words(ranks);
   std::istringstream lines(said);
@@ -30,7 +30,7 @@ std::vector<Word> words_in(const std::string& said, size_t ranks) {
   return words;
 }
 
-// Nothing: they may yet survive.
+// Returns whether a host with these ranks has survived; nothing while it may still survive.
 std::optional<bool> has_survived(const std::vector<int>& ranks, const std::vector<Word>& words,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit) {
   const auto count = [&](const std::string& word) {
@@ -61,7 +61,7 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit,
                                  const AfterLoss& after_loss) {
   const auto words = words_in(said, hosts.of_rank.size());
-  // A rank that is done has seen that all others are.
+  // A rank is done only after it has seen that all other ranks are.
   for (const Word& word : words)
     if (word.word == "done") return Decision{.kind = Decision::Kind::done};
   std::vector<int> survivors;
@@ -69,7 +69,7 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
     const auto ranks = hosts.ranks_of(static_cast<int>(host));
     const auto survived = has_survived(ranks, words, since, limit);
     if (!survived) return std::nullopt;
-    if (host == 0 && !*survived) return Decision();  // rank 0's, whose process gives the decision
+    if (host == 0 && !*survived) return Decision();  // rank 0's host is lost
     if (*survived) survivors.insert(survivors.end(), ranks.begin(), ranks.end());
   }
   std::sort(survivors.begin(), survivors.end());
@@ -78,7 +78,7 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
     result.steps = std::max(result.steps, words[static_cast<size_t>(rank)].first);
   for (const int rank : survivors)
     if (!words[static_cast<size_t>(rank)].left(result.steps)) return Decision();
-  if (survivors.size() == words.size()) return Decision();  // it was no host that failed
+  if (survivors.size() == words.size()) return Decision();  // no host is lost
   const int count = after_loss(static_cast<int>(survivors.size()));
   if (count == 0) return Decision();
   result.kind = Decision::Kind::resume;

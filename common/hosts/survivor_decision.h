@@ -11,35 +11,42 @@
 
 namespace fsdp {
 
-// What becomes of a run whose ranks have lost others.
+// The decision on a run after ranks were lost.
 struct Decision {
   enum class Kind { fail, done, resume };
   Kind kind{};
-  int64_t steps{};            // it goes on with the states after so many
-  std::vector<int> ranks{};   // that go on, ascending, numbered as before
-  std::vector<int> spares{};  // that have survived and are too many
+  int64_t steps{};            // the run continues with the states after this number of steps
+  std::vector<int> ranks{};   // ranks that continue, ascending, by their former numbers
+  std::vector<int> spares{};  // surviving ranks that the run does not use
 
   std::string text() const;
   static Decision of(const std::string& text);
 };
 
-// How many of so many ranks, the first ones, can go on; 0: none.
+// Returns how many of `ranks` surviving ranks, the first ones, can continue the run; 0 if it can't
+// continue.
 using AfterLoss = std::function<int(int ranks)>;
 
-// In which a process says that it is here.
+// The time limit for the first answer of a process ("here").
 inline constexpr std::chrono::seconds kToAnswer{2};
 
-// How long a process waits for its rank, which waits for another one at most `limit`, to end.
+// Returns how long a process waits for its rank to end, if the rank waits for another one for at
+// most `limit`.
 inline std::chrono::milliseconds time_to_end(std::chrono::milliseconds limit) {
   return limit + std::chrono::seconds(15);
 }
 
-// The decision, once it can be given, `since` a rank has failed. Each process writes, for its rank,
-// a line: "3 here", it will come to an end; then "3 left 7 8", it has left the states after 7 and
-// after 8 steps ("3 left 7 7": one); "3 out", it has failed; or "3 done". A host goes on if all its
-// ranks have left a state, and is lost if one has failed, or if its processes say nothing. The run
-// goes on after the most steps that a rank has made: if every rank makes an update only when all
-// have all that it needs, all have left that state.
+// Returns the decision; nothing while more answers are awaited.
+// - `said` has a line of each rank, written by its process: "3 here", the rank will end soon; later
+//   "3 left 7 8", it has left its states after 7 and after 8 steps ("3 left 7 7": one state), "3
+//   out", it has failed, or "3 done".
+// - `since` is the time since the process of rank 0 began to decide, `limit` the time limit of each
+//   wait for another rank.
+// - A host survives if all its ranks have left a state. It is lost if one of its ranks has failed,
+//   or if its processes do not answer in time.
+// - The run continues after the most steps that a surviving rank has made for certain, the first
+//   number in its line. If a rank makes an update only when all ranks have all inputs of theirs,
+//   every surviving rank has left that state.
 std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit,
                                  const AfterLoss& after_loss);

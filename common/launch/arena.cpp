@@ -19,11 +19,11 @@ AddressRanges::From side_of(MemoryClass cls) {
 
 }  // namespace
 
-// Lies before the data of each block.
+// Lies in front of the data of each block.
 struct alignas(kBlockAlignment) Arena::Header {
   Arena* owner;
   size_t length;  // [bytes] with this header and the rounding
-  size_t bytes;   // asked for
+  size_t bytes;   // requested
   MemoryClass cls;
   bool counted;
 };

@@ -9,15 +9,17 @@
 
 namespace fsdp {
 
-// Allocates the storage of tensors in one fixed stretch of memory. What is one rank's part of a
-// tensor and lasts (MemoryClass::shards, sharded_gradients, optimizer_state) lies from the begin,
-// all else from the end, each in the first gap that is long enough. So a small tensor that stays
-// does not split the gap of a large one that comes and goes, and a step touches few pages more than
-// it has bytes alive. Data begin at multiples of 64 bytes. Counts as live the bytes asked for, of
-// blocks that were allocated before stop_counting().
+// Allocates the storage of tensors in one fixed stretch of memory.
+// - Tensors that are one rank's part and that last (MemoryClass::shards, sharded_gradients,
+//   optimizer_state) lie from the beginning, all others from the end, each in the first gap that is
+//   long enough. So a small tensor that stays does not split the gap of a large one that is freed
+//   and allocated again, and a step touches few pages more than its live bytes need.
+// - Data begin at multiples of 64 bytes.
+// - Counts the requested bytes as live, for blocks that were allocated before stop_counting().
 class Arena final : public c10::Allocator {
  public:
-  // Both are multiples of 64. `hint` ends the error of an allocation that has no room.
+  // `begin` and `bytes` must be multiples of 64. `hint` is appended to the error of an allocation
+  // that has no room.
   Arena(char* begin, size_t bytes, std::string hint = "");
 
   void stop_counting() { counts_ = false; }

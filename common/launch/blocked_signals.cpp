@@ -20,7 +20,7 @@ BlockedSignals::BlockedSignals() {
     }
   }
   struct sigaction plain = {};
-  plain.sa_handler = SIG_DFL;  // if it were ignored, children could not be waited for
+  plain.sa_handler = SIG_DFL;  // if SIGCHLD were ignored, children could not be waited for
   sigaction(SIGCHLD, &plain, &former_action_);
   sigprocmask(SIG_BLOCK, &held_, &former_mask_);
 }

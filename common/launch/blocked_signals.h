@@ -7,10 +7,10 @@
 
 namespace fsdp {
 
-// While it lives, the signals that a process which waits for its ranks has to answer are kept back
-// until it asks for them, so that none can come between looking and sleeping: SIGCHLD, SIGCONT, and
-// those that end or stop a process from a terminal or a batch system, or that it passes on, unless
-// they are ignored (as nohup has it).
+// While this object lives, the signals that a process must handle while it waits for its ranks are
+// blocked, and next() returns them. So no signal is lost between a check and a sleep. The signals
+// are SIGCHLD, SIGCONT, and, unless they are ignored (as under nohup), those that end or stop a
+// process from a terminal or a batch system, or that are for the ranks.
 class BlockedSignals {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -20,16 +20,18 @@ class BlockedSignals {
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
 
-  // Whether it is for the ranks to answer: SIGUSR1, SIGUSR2, and SIGTERM if it has a handler.
+  // Returns whether `signal` is for the ranks to handle: SIGUSR1, SIGUSR2, and SIGTERM if it has a
+  // handler.
   bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }
 
-  void restore();  // what was before: for a child, and before a signal ends this process
+  // Restores what was before. Call it in a child, and before a signal is to end this process.
+  void restore();
 
-  // Sleeps until one of them comes, and returns it; 0 if none has come at `deadline`.
+  // Sleeps until one of the signals arrives, and returns it; returns 0 at `deadline`.
   int next(std::optional<Time> deadline);
 
-  // Stops this process by SIGTSTP. Returns when SIGCONT has come, or at once if the system does not
-  // stop it: nobody could continue a process group that has no shell.
+  // Stops this process by SIGTSTP. Returns when SIGCONT has arrived, or at once if the system does
+  // not stop the process, because its process group has no shell that could continue it.
   void stop_here();
 
  private:

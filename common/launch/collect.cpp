@@ -13,8 +13,8 @@ std::vector<std::string> collect(int world_size,
                                  const std::function<std::string(const RankContext&)>& body) {
   if (launched_rank()) {
     throw std::logic_error(
-        "collect(): RANK and WORLD_SIZE are set, as torchrun does: this process has one rank, and "
-        "can't collect what the others return");
+        "collect(): a launcher (torchrun, mpirun or srun) has started this process as one rank, so "
+        "it can't collect what the other ranks return; run the program without a launcher");
   }
   std::vector<OpenFile> files;
   for (int rank = 0; rank < world_size; ++rank)
@@ -23,8 +23,9 @@ std::vector<std::string> collect(int world_size,
     const std::string returned = body(context);
     const int error = write_all(files[static_cast<size_t>(context.rank)].descriptor, returned);
     if (error == 0) return 0;
-    throw std::system_error(error, std::generic_category(),
-                            "a result of " + std::to_string(returned.size()) + " bytes");
+    throw std::system_error(
+        error, std::generic_category(),
+        "cannot store the result of " + std::to_string(returned.size()) + " bytes");
   });
   if (!result.ok())
     throw std::runtime_error(result.ranks[static_cast<size_t>(result.first_failure)].text());

@@ -25,7 +25,7 @@ ForkedRanks::ForkedRanks(std::shared_ptr<SharedRegion> shared)
     : shared_(std::move(shared)), ranks_(shared_->world_size()) {}
 
 void ForkedRanks::add(int rank, pid_t pid) {
-  setpgid(pid, pid);  // so does the rank: the group is there whoever comes first
+  setpgid(pid, pid);  // so does the rank: the group exists whichever process runs first
   ranks_[rank].pid = pid;
 }
 
@@ -71,7 +71,7 @@ std::optional<ForkedRanks::Time> ForkedRanks::limit_of_stopped() const {
   std::optional<Time> limit;
   for (const Forked& rank : ranks_) {
     if (rank.stopped_by == 0) continue;
-    Time end = rank.stopped_at;  // at once, if nobody will type what it waits for
+    Time end = rank.stopped_at;  // at once for SIGTTIN: the terminal's input never reaches a rank
     if (rank.stopped_by != SIGTTIN) end += shared_->longest_wait();
     limit = std::min(limit.value_or(end), end);
   }
@@ -93,11 +93,11 @@ void ForkedRanks::note_stops(int rank) {
   }
 }
 
-// Waits for its end.
+// Waits until `rank` has ended, and ends what it has forked.
 RankExit ForkedRanks::reap(int rank) {
   Forked& forked = ranks_[rank];
   has_ended(forked.pid, 0);
-  kill(-forked.pid, SIGKILL);  // what it forked; its number is not free before waitpid()
+  kill(-forked.pid, SIGKILL);  // what it forked; waitpid() frees the group's number
   int status = 0;
   waitpid(forked.pid, &status, 0);
   RankExit exit = describe(rank, status);

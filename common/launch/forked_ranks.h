@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// The forked ranks that have not been reaped yet, each with a process group of its own, which ends
-// with it. None outlives this object. What it sees of a rank it tells the other ranks, in the
-// memory that they share.
+// The forked ranks that have not been reaped yet. Each leads a process group, which ends with the
+// rank. No rank outlives this object. It writes the status of its ranks into the memory that the
+// ranks share.
 class ForkedRanks {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -25,25 +25,25 @@ class ForkedRanks {
   void add(int rank, pid_t pid);
   bool any() const;
 
-  // Those that have ended since the last call. The other ranks learn at once that a rank has
-  // succeeded; the caller has to say that one has failed.
+  // Returns the ranks that have ended since the last call. The other ranks see at once that a rank
+  // has succeeded; the caller must set the status of a rank that has failed.
   std::vector<RankExit> reap();
 
-  // Kills all that are left.
+  // Kills all remaining ranks. Returns how they ended.
   std::vector<RankExit> end_all();
 
-  // A signal to all that are left, and to what they have forked.
+  // Sends a signal to all remaining ranks and to what they have forked.
   void send(int signal);
-  void pass_on(int signal) const;  // to the ranks alone
+  void pass_on(int signal) const;  // sends a signal to the ranks only
 
-  // When the rank that has been stopped for longest will have been so for SharedRegion's
-  // longest_wait(); nothing if none is stopped. end_all() then reports every stopped rank as
-  // frozen.
+  // Returns when the rank that has been stopped for longest reaches SharedRegion's longest_wait(),
+  // or at once for a rank that reads from the terminal; nothing if no rank is stopped. If all ranks
+  // are ended then, end_all() returns each stopped rank with its `stopped_by`.
   std::optional<Time> limit_of_stopped() const;
 
  private:
   struct Forked {
-    pid_t pid{};  // 0 if none was forked here, or reaped
+    pid_t pid{};  // 0: not forked by this process, or reaped
     int stopped_by{};
     Time stopped_at{};
   };

@@ -11,21 +11,21 @@ namespace fsdp {
 namespace {
 
 constexpr int kManyRanks = 100'000;
-constexpr uint16_t kUsualPort = 29500;  // torchrun's, and of torch's env:// in every example
+constexpr uint16_t kUsualPort = 29500;  // the default of torchrun, and the port in torch's examples
 
-// The variables in which a launcher says which rank a process is.
+// A launcher, and the variables in which it writes which rank a process is.
 struct Launcher {
   std::string name;
   const char* rank;
   const char* world_size;
   const char* local_world_size;  // null: it has none
-  const char* hosts;             // their number; null: it has none
+  const char* hosts;             // number of hosts; null: it has none
   const char* job;               // differs between jobs; null: it has none
 };
 
-// Of several that have set theirs, the first has started this process: srun starts the agents of
-// mpirun, and either may start torchrun. SLURM's number of tasks is that of a step: a batch script
-// has none, though it has a SLURM_PROCID.
+// If several launchers have set their variables, the first one in this order has started this
+// process: srun starts the agents of mpirun, and either may start torchrun. SLURM's number of tasks
+// is that of a step, because a batch script has a SLURM_PROCID too, but no step.
 const std::array<Launcher, 4> kLaunchers{{
     {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -47,7 +47,7 @@ int number_in(const char* name, int least, int most, const std::string& reason =
   if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
     return value;
   }
-  throw std::invalid_argument(std::string(name) + "=" + text + " is no number from " +
+  throw std::invalid_argument(std::string(name) + "=" + text + " is not a number from " +
                               std::to_string(least) + " to " + std::to_string(most) + reason);
 }
 
@@ -59,13 +59,13 @@ void require_set(const char* name, const std::string& why) {
 bool has_started_this(const Launcher& launcher) {
   if (&launcher == kLaunchers.data())
     return !variable(launcher.rank).empty() || !variable(launcher.world_size).empty();
-  // One process that mpirun or srun has started may be a shell, or start ranks itself.
+  // If mpirun or srun has started only one process, it may be a shell, or start ranks itself.
   return !variable(launcher.rank).empty() && !variable(launcher.world_size).empty() &&
          variable(launcher.world_size) != "1";
 }
 
-// RANK that was exported by hand is the same in every process that mpirun starts: each would be
-// rank 0. Variables of torchrun itself are right inside of anything.
+// If a user exports RANK by hand, it is the same in every process that mpirun starts: each would be
+// rank 0. Variables that torchrun itself has set are right under any other launcher.
 void require_no_contradiction(const Launcher& launcher) {
   if (&launcher != kLaunchers.data() || !variable(launcher.job).empty()) return;
   for (const Launcher& other : kLaunchers) {
@@ -80,8 +80,8 @@ void require_no_contradiction(const Launcher& launcher) {
   }
 }
 
-// The address of the store. Only what is known is taken: where ranks may be on several hosts, there
-// is no address that is right by itself.
+// Returns the address of the store. It has a default only if the launcher says that all ranks are
+// on one host: with several hosts, no address is right by itself.
 std::string master_address(const Launcher& launcher, const LaunchedRank& self) {
   std::string given = variable("MASTER_ADDR");
   if (!given.empty()) return given;

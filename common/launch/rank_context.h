@@ -9,16 +9,17 @@ namespace fsdp {
 
 class SharedRegion;
 
-// What a rank knows of itself and of the other ranks from the process that has started it.
+// What a rank knows about itself and the other ranks from the process that has forked it.
 struct RankContext {
   int rank{};                            // in the world
   int world_size{1};                     // W
   std::shared_ptr<SharedRegion> shared;  // memory that the ranks of this host share
-  std::shared_ptr<const Hosts> hosts{};  // null: one process has forked all ranks, on this host
+  std::shared_ptr<const Hosts> hosts{};  // null: one process of this host has forked all ranks
 
+  // Returns whether all ranks of `group` are on one host.
   bool on_one_host(const Group& group) const { return !hosts || hosts->within_one(group); }
   std::vector<int> local_ranks() const;  // the ranks of this host, ascending
-  int local_rank() const;                // this rank's place among them: 0, 1, 2, ...
+  int local_rank() const;                // this rank's place among local_ranks(): 0, 1, 2, ...
 };
 
 }  // namespace fsdp

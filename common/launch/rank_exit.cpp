@@ -17,7 +17,7 @@ std::string RankExit::text() const {
   }
   if (stopped_by != 0 && !ended_by_launcher) {
     return who + " was stopped by " + signal_text(stopped_by) + where +
-           ", and nobody has let it go on (SIGCONT) within the time limit";
+           ", and was not continued (SIGCONT) within the time limit";
   }
   if (ended_by_launcher) return who + " was stopped" + where;
   if (signal != 0 && message.empty()) return who + ' ' + status().text() + where;

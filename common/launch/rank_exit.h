@@ -12,14 +12,14 @@ struct RankExit {
   int rank{};
   int exit_code{};           // the rank's exit status, if it ended by itself
   int signal{};              // the signal that ended it, else 0
-  bool ended_by_launcher{};  // by launch(), because another rank had failed
-  int stopped_by{};          // the signal that had stopped it (SIGSTOP), if none had continued it
-  std::string message;       // what() of the exception that ended it, or another reason, else empty
+  bool ended_by_launcher{};  // killed by launch() or start(), because another rank had failed
+  int stopped_by{};       // the signal (SIGSTOP) by which it was stopped when it was killed, else 0
+  std::string message;    // what() of the exception that ended it, or another reason, else empty
   std::string last_call;  // "#3 all_gather layers.1", its last collective in any group; empty: none
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   RankStatus status() const;
-  // "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.1"
+  // Returns "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.2".
   std::string text() const;
 };
 

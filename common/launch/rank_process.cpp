@@ -37,18 +37,18 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
     const int code = body(context);
     if (code == 0) flush_output();
     if (code != 0) failure = "exit status " + std::to_string(code);
-    status = code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps eight bits: 256 were 0
+    status = code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps 8 bits: 256 would be 0
   } catch (const std::exception& error) {
     keep_message(context, failure = message_of(error));
   } catch (...) {
-    keep_message(context, failure = "an exception that is no std::exception");
+    keep_message(context, failure = "an exception that is not a std::exception");
   }
   end_recording(failure);
   return status;
 }
 
-RankContext this_rank;  // of a process that is one
-int returned = -1;      // the status by which its function has returned
+RankContext this_rank;  // valid in the process of a rank
+int returned = -1;      // the status that the rank's function has returned; -1: it has not
 
 [[noreturn]] void end_rank(int status) {
   std::cout.flush();
@@ -59,26 +59,28 @@ int returned = -1;      // the status by which its function has returned
   _exit(lost.empty() ? status : 1);
 }
 
-// exit() first destroys the thread-local objects, the latest first: this one when those are gone
-// that the rank has made. Then its static objects and handlers have their turn, and inherited ones
-// never.
+// Keeps exit() from destroying inherited objects. exit() first destroys the thread-local objects,
+// the latest first, so this object is destroyed after those that the rank has made and before
+// inherited ones. Its destructor runs the exit handlers, the latest first: they destroy the static
+// objects that the rank has made, and the handler of end_by_exit() then ends the process.
 struct BeforeInheritedObjects {
   ~BeforeInheritedObjects() {
     if (returned >= 0) __cxa_finalize(nullptr);
   }
 };
 
-// Must be called before the rank makes an object: the last one that exit() comes to ends it.
+// Must be called before the rank makes an object: then exit() runs the handler that is registered
+// here after destroying all objects of the rank, and the handler ends the process.
 void end_by_exit(const RankContext& context) {
   this_rank = context;
   std::atexit([] { end_rank(returned); });
-  // If the rank calls exit() itself. __cxa_finalize() passes over this kind of handler.
+  // Handles a rank that calls exit() itself. __cxa_finalize() skips this kind of handler.
   on_exit([](int status, void*) { end_rank(status); }, nullptr);
   [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
 }
 
-// Leaves by exit(), which may take as long as a rank may wait for another; a rank that has failed
-// and is waited for, 5 s.
+// Ends this rank with exit(). Destructors may run for the longest time limit of a wait; after a
+// failure, for at most 5 s, because the caller waits for this rank.
 [[noreturn]] void leave(int status) {
   returned = status;
   int64_t limit = this_rank.shared->longest_wait().count();  // [ms]
@@ -101,7 +103,7 @@ void run_rank(const RankContext& context, pid_t parent,
   end_by_exit(context);
   setpgid(0, 0);
   end_with(parent);
-  // In a process group of its own it would be stopped when it writes to a terminal (stty tostop).
+  // A process group of its own would be stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   use_one_thread();
   leave(run_body(context, body));

@@ -24,7 +24,7 @@ namespace {
 
 void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
                 const std::function<int(const RankContext&)>& body) {
-  std::fflush(nullptr);  // a child would write what is still in the buffers a second time
+  std::fflush(nullptr);  // or each child would also write what the buffers hold
   std::cout.flush();
   const pid_t parent = getpid();
   for (int rank = share.first; rank < share.end; ++rank) {
@@ -42,8 +42,8 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
   }
 }
 
-// Ends those that are left because one has failed, here or on another host. If none has, one was
-// stopped for too long.
+// Ends the remaining ranks, because a rank has failed in this process or in another one
+// (`elsewhere`), or, if none has failed, because a rank was stopped for too long.
 void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   for (RankExit& exit : ranks.end_all()) {
     if (elsewhere) result.first_failure = exit.rank;
@@ -56,7 +56,7 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   }
 }
 
-// Does what a signal asks for that has come; nothing if the time was up (0).
+// Does what the signal asks for; nothing for 0, which means that the deadline has passed.
 void answer(int signal, ForkedRanks& ranks, BlockedSignals& held,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;

@@ -29,14 +29,15 @@ size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// What an arena may need. valgrind's search for leaks reads arenas to their end.
+// Returns the most that an arena may need. Under valgrind that is less, because its search for
+// leaks reads arenas to their end.
 size_t physical_memory() {
   const char* loaded = std::getenv("LD_PRELOAD");
   if (loaded != nullptr && std::strstr(loaded, "vgpreload") != nullptr) return kLeastArena;
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// How many bytes this process may still map, by ulimit -v.
+// Returns how many bytes this process may still map under ulimit -v.
 size_t addresses_left() {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
@@ -70,7 +71,8 @@ OpenFile new_file(const char* name, size_t bytes) {
 
 OpenFile existing_file(const std::string& path) {
   OpenFile file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.descriptor < 0) refused("cannot open " + path + ", which rank 0 has named");
+  if (file.descriptor < 0)
+    refused("cannot open " + path + ", the memory that the lowest rank of this host has created");
   return file;
 }
 
@@ -82,10 +84,10 @@ size_t length_of(const OpenFile& file) {
 
 }  // namespace
 
-// At the begin of the memory that all ranks share; zeroed.
+// Lies at the beginning of the memory that all ranks share, which is zeroed.
 struct SharedRegion::Head {
   std::atomic<uint32_t> failed;
-  std::atomic<int64_t> longest_wait;  // [ms] 0: none was given
+  std::atomic<int64_t> longest_wait;  // [ms] 0: no limit was reported
 };
 
 SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)
@@ -95,7 +97,7 @@ SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)
       memory_(kPurpose, memory_bytes(world_size), memory_file_),
       allocators_(static_cast<size_t>(world_size)) {}
 
-// Without arenas.
+// Creates a region without arenas.
 std::shared_ptr<SharedRegion> SharedRegion::create_small(int world_size) {
   OpenFile memory = new_file("fsdp_ranks", memory_bytes(world_size));
   return std::shared_ptr<SharedRegion>(
@@ -121,16 +123,16 @@ std::shared_ptr<SharedRegion> SharedRegion::create_for_started(int world_size, s
 
 void SharedRegion::create_arenas(size_t arena_bytes) {
   const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
-  const size_t share = addresses_left() / 2 / world_size_;  // the other half: for all else
+  const size_t share = addresses_left() / 2 / world_size_;  // the other half is for everything else
   size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
-  // The kernel says no more than that it is too much.
+  // The kernel only reports that the size is too large, so try smaller ones.
   while (!map_arenas(bytes, bytes / 2 < kLeastArena))
     bytes = round_up(bytes / 2, kHugePage);
   arenas_are_cut_ = bytes < wanted;
   if (arenas_file_.descriptor >= 0) set_length(arenas_file_, arenas_->bytes());
 }
 
-// An arena begins at a huge page.
+// Each arena begins at a huge page.
 bool SharedRegion::map_arenas(size_t bytes, bool or_throw) {
   try {
     arenas_.emplace(kPurpose, world_size_ * bytes, arenas_file_, kHugePage);

@@ -11,21 +11,21 @@
 
 namespace fsdp {
 
-// The memory that the ranks of a host share: a page for their exit messages, the rings of their
-// calls, a file in which they meet and for each rank an arena that the others can read. None of it
-// has a name in a file system, or can be opened by another user: it is gone with the processes that
-// hold it, however they end.
+// The memory that the ranks of a host share: a page for the exit message of each rank, the rings of
+// their calls, a file through which they connect, and for each rank an arena that the other ranks
+// can read. None of it has a name in a file system or can be opened by another user. It is freed
+// when the processes that hold it end, however they end.
 class SharedRegion {
  public:
-  // For ranks that the caller forks: they inherit it. Each arena is as large as the machine's
-  // memory (under valgrind 64 MiB) unless `arena_bytes` says less, or there are not so many
-  // addresses (ulimit -v, many ranks): then it is smaller. Throws std::runtime_error if the mapping
-  // is refused.
+  // Creates a region for ranks that the caller forks: they inherit it. Each arena has
+  // `arena_bytes`; 0 means as much as the machine's memory (under valgrind 64 MiB). An arena is
+  // smaller if there are not enough addresses (ulimit -v, many ranks). Throws std::runtime_error if
+  // the system refuses the mapping.
   static std::shared_ptr<SharedRegion> create(int world_size, size_t arena_bytes = 0);
 
-  // For ranks that are started one by one: one process makes the region and gives the others its
-  // name(), by which they open it while that process lives. It has no arenas where ulimit -f does
-  // not let a file be as long. All throw std::runtime_error.
+  // For ranks that a launcher has started: one process creates the region, and the other processes
+  // open it by its name() while that process lives. It has no arenas if ulimit -f does not allow a
+  // file of their length. Both functions throw std::runtime_error.
   static std::shared_ptr<SharedRegion> create_for_started(int world_size, size_t arena_bytes = 0);
   static std::shared_ptr<SharedRegion> open(int world_size, const std::string& name);
   std::string name() const;
@@ -36,26 +36,29 @@ class SharedRegion {
   char* message(int rank) const;  // [kMessageBytes], zero-terminated
   static constexpr size_t kMessageBytes = 4096;
   bool first_to_fail();         // true for the first call that any process makes
-  bool one_has_failed() const;  // whether there was one
+  bool one_has_failed() const;  // whether a process has called first_to_fail()
 
-  // The longest time limit that a rank has given, for every wait for another rank.
+  // wait_at_most() reports that this rank waits for another one for at most `limit`. longest_wait()
+  // returns the longest limit that any rank has reported.
   void wait_at_most(std::chrono::milliseconds limit);
-  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if none has given one
+  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if there is none
 
-  // A path that every rank can open and no other process can name: where a c10d::FileStore meets.
+  // Returns the path of a file for a c10d::FileStore, which every rank can open and no other
+  // process can name.
   std::string rendezvous_path() const;
 
   bool has_arenas() const { return arenas_.has_value(); }
 
-  // The allocator over `rank`'s arena. Only that rank may use it: it keeps its books in the rank's
-  // own memory.
+  // Returns the allocator of `rank`'s arena. Only that rank may use it, because the list of free
+  // gaps is in the rank's own memory.
   c10::Allocator* allocator(int rank);
 
-  // From now on what that rank allocates in its arena is no live memory. For ranks on a GPU, whose
-  // live bytes are the GPU's.
+  // From now on, what `rank` allocates in its arena does not count as live. For ranks on a GPU,
+  // where only the GPU's bytes count.
   void stop_counting(int rank);
 
-  // By which all ranks find `data` with data_at(), or 0 if it does not lie in an arena.
+  // Returns the address with which all ranks find `data` through data_at(); 0 if `data` does not
+  // lie in an arena.
   uint64_t address_of(const void* data) const;
   char* data_at(uint64_t address) const {
     return address == 0 ? nullptr : arenas_->base() + (address - 1);
@@ -66,17 +69,17 @@ class SharedRegion {
   Head& head() const;
   static std::shared_ptr<SharedRegion> create_small(int world_size);
   void create_arenas(size_t arena_bytes);
-  bool map_arenas(size_t bytes, bool or_throw);  // returns whether the system has let it
+  bool map_arenas(size_t bytes, bool or_throw);  // returns whether the system allows it
   SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous);
 
   int world_size_;
   OpenFile memory_file_, rendezvous_;  // memory files
-  OpenFile arenas_file_{-1};           // likewise; -1: the ranks are forked
-  Mapping memory_;  // of memory_file_: a page with a Head, the messages, the call rings
+  OpenFile arenas_file_{-1};  // a memory file; -1: ranks are forked, or there are no arenas
+  Mapping memory_;            // of memory_file_: a page with a Head, the messages, the call rings
   std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
-  bool arenas_are_cut_{};                                    // to fewer bytes than were wanted
-  std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; made when asked for
+  bool arenas_are_cut_{};  // whether they have fewer bytes than wanted
+  std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; created at first use
 };
 
 }  // namespace fsdp

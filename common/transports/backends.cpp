@@ -22,7 +22,7 @@ std::shared_ptr<Transport> make_nccl(const RankContext& context,
   return cuda_backend.make_nccl(context, ledger, options.timeout);
 }
 
-// Over shm or gloo, for tensors of the options' device.
+// Makes a transport over shm or gloo, for tensors of the options' device.
 std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankContext& context,
                                         const std::shared_ptr<Ledger>& ledger,
                                         const CommunicatorOptions& options) {
@@ -34,7 +34,7 @@ std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankCo
     throw std::invalid_argument("device cuda needs a GPU: call gpu::use_gpu_of() first");
   }
   if (shm) context.shared->stop_counting(context.rank);
-  // The GPU copies by itself to and from pinned memory; that of the arenas is not.
+  // The GPU itself copies to and from pinned memory. The memory of the arenas is not pinned.
   c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
   return make_staged_transport(std::move(transport), options.device, staging);
 }
@@ -45,10 +45,10 @@ std::string choose_backend(const RankContext& context, const CommunicatorOptions
                            const Group& group) {
   if (options.backend == "shm" && !context.on_one_host(group)) {
     throw std::invalid_argument("backend shm: the ranks are on several hosts (" +
-                                context.hosts->text() + "); take auto, which is shm inside a host");
+                                context.hosts->text() + "); use auto, which is shm inside a host");
   }
   if (options.link && !context.on_one_host(group))
-    throw std::invalid_argument("a simulated link takes ranks of one host");
+    throw std::invalid_argument("a simulated link needs all ranks on one host");
   if (options.backend != "auto") return options.backend;
   const auto gpus = static_cast<size_t>(cuda_backend.gpus);
   if (options.device == c10::kCUDA && context.local_ranks().size() <= gpus) return "nccl";
@@ -60,11 +60,11 @@ Compare comparison_over(const std::string& backend, const RankContext& context,
   const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
   const Compare wanted = options.compare.value_or(usual);
   if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
-  // Of ranks that a launcher has started the option is about the calls between hosts.
+  // For launched ranks, the option applies only to calls between hosts.
   if (!options.link && context.hosts) return Compare::always;
   throw std::invalid_argument("calls over " +
                               std::string(options.link ? "a simulated link" : "backend shm") +
-                              " have to be compared always");
+                              " must always be compared: leave CommunicatorOptions::compare unset");
 }
 
 std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,

@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <utility>
 
-// Connects the ranks: Communicator::create() and create_hybrid(), which comm/communicator.h
-// declares. They know the transports, and comm/ does not.
+// Connects the ranks: defines Communicator::create() and create_hybrid(), which comm/communicator.h
+// declares, because they use the transports, which comm/ does not know.
 namespace fsdp {
 namespace {
 
@@ -21,7 +21,7 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   context.shared->wait_at_most(options.timeout);
   CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
-  // Another process has forked each of the others, and may be killed itself.
+  // Each of the other ranks has been forked by another process, which may be killed too.
   if (context.hosts) rings.register_process(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;
@@ -67,11 +67,11 @@ std::shared_ptr<Communicator> Communicator::create_hybrid(const RankContext& con
                                                           int shard_size) {
   const int world = context.world_size;
   if (shard_size < 1 || world % shard_size != 0) {
-    throw std::invalid_argument("shards of " + std::to_string(shard_size) +
-                                " ranks do not divide " + std::to_string(world) + " ranks");
+    throw std::invalid_argument("create_hybrid(): shard_size " + std::to_string(shard_size) +
+                                " does not divide " + std::to_string(world) + " ranks");
   }
   if (options.link && shard_size < world) {
-    throw std::invalid_argument("a simulated link takes one replica");
+    throw std::invalid_argument("create_hybrid(): a simulated link works with one replica only");
   }
   const auto state = make_state(context, options);
   state->ranks = connect(context, options, *state, Group::shards(context.rank, world, shard_size));

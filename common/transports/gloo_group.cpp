@@ -16,16 +16,16 @@
 namespace fsdp {
 namespace {
 
-// With another order of virtual functions than libtorch has, a call would run another function, and
-// no compiler or linker says so.
+// If libtorch has another order of virtual functions, a call would run another function, and no
+// compiler or linker would report it.
 static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15,
               "gloo_declarations/ was tried with LibTorch 2.11 to 2.15: compare its classes with "
               "those of the gloo that this LibTorch was built with, function by function and in "
               "order, run the tests over gloo, then widen the range here");
 
-// gloo ends the process when it finds that it may open no more.
+// Throws if this process may not open enough files, because gloo would end the process.
 void require_open_files(const std::string& who, int ranks) {
-  constexpr int kOfItsOwn = 4;  // what it opens beside a connection to each rank
+  constexpr int kOfItsOwn = 4;  // files that gloo opens besides a connection to each rank
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   std::error_code unknown;
@@ -43,7 +43,7 @@ std::shared_ptr<gloo::transport::Device> device_for(const RankContext& context,
                                                     const Group& group) {
   if (context.on_one_host(group))
     return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
-  // Of several interfaces, as PyTorch reads it, the first: one device carries all.
+  // PyTorch accepts a list of interfaces in this variable. Here the first one carries all calls.
   const char* given = std::getenv("GLOO_SOCKET_IFNAME");
   const std::string interface(given != nullptr ? given : "");
   if (!interface.empty())
@@ -59,12 +59,12 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& conte
                                                         std::chrono::milliseconds timeout) {
   const Group group = ledger.group();
   require_open_files("rank " + std::to_string(context.rank), group.size);
-  signal(SIGPIPE, SIG_IGN);  // a rank that has gone is an error; see flush_output() for stdout
+  signal(SIGPIPE, SIG_IGN);  // a broken connection is an error; see flush_output() for stdout
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices = {device_for(context, group)};
     options->threads = 2;
-    const int rank = replays() ? 0 : ledger.rank();  // alone, it sends itself what it would send
+    const int rank = replays() ? 0 : ledger.rank();  // a replayed rank sends only to itself
     const int size = replays() ? 1 : group.size;
     return c10::make_intrusive<c10d::ProcessGroupGloo>(
         rendezvous_of(context, group, purpose, timeout), rank, size, options);

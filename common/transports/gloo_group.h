@@ -4,18 +4,21 @@
 #include <comm/ledger.h>
 #include <launch/rank_context.h>
 
-// The declarations of gloo it includes come from gloo_declarations/.
+// This header includes gloo's headers, in place of which gloo_declarations/ has declarations.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <chrono>
 
 namespace fsdp {
 
-// Connects the ranks of the ledger's group over gloo, for `purpose`, of which there may be several.
-// Sockets are on the loopback address where all ranks are on one host, else on the address by which
-// this host reaches the store, or of the interface GLOO_SOCKET_IFNAME. `timeout` limits every wait
-// for another rank. Throws CollectiveError, which names a rank that has gone, if the ranks can't be
-// connected, and std::runtime_error if this process may not open as many files.
+// Connects the ranks of the ledger's group over gloo, for `purpose`; a group may have connections
+// for several purposes.
+// - Sockets are on the loopback address if all ranks are on one host, else on the interface
+//   GLOO_SOCKET_IFNAME, or, if it is not set, on the address from which this host reaches the
+//   store.
+// - `timeout` limits every wait for another rank.
+// - Throws CollectiveError, which names a rank that has ended, if the ranks can't be connected;
+//   std::runtime_error if this process may not open enough files.
 c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& context, Ledger& ledger,
                                                         const std::string& purpose,
                                                         std::chrono::milliseconds timeout);

@@ -17,7 +17,7 @@ namespace {
 
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
-// The group and what its threads read and write, by the sequence of the calls under way.
+// The group, and the tensors that its threads read and write, by the sequence of the pending calls.
 struct GlooGroup {
   using Tensors = std::map<uint64_t, std::vector<at::Tensor>>;
 
@@ -27,8 +27,9 @@ struct GlooGroup {
 
   int size() const { return ledger->group().size; }
 
-  // To destroy a group is to wait for its calls. When some will never end because a rank has
-  // failed, all is left to the end of the process.
+  // The destructor of gloo's group waits for its calls. If some of them will never end because a
+  // rank has failed, this destructor leaves the group and its tensors allocated until the process
+  // ends.
   ~GlooGroup() {
     if (in_use.empty()) return;
     gloo.release();
@@ -36,8 +37,8 @@ struct GlooGroup {
   }
 };
 
-// The bytes of a tensor: gloo moves them without knowing the dtype, and its writes, like those of
-// the other transports, raise no version counter.
+// Returns a view of the bytes of a tensor, because gloo moves bytes without knowing the dtype. Like
+// the writes of the other transports, gloo's writes to it raise no version counter.
 at::Tensor bytes_of(const at::Tensor& tensor) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return at::from_blob(tensor.data_ptr(), {static_cast<int64_t>(tensor.nbytes())}, at::kByte);
@@ -58,9 +59,8 @@ GlooWork all_to_all(GlooGroup& group, const at::Tensor& output, const at::Tensor
   return group.gloo->alltoall_base(to, from, equal_parts, equal_parts);
 }
 
-// copies [W n] <- W times `part` [n]: an exchange of the copies is an all-gather. gloo's own
-// allocates a buffer as large and frees it at a time of its own, so that bytes could not be
-// predicted.
+// copies [W n] <- W times `part` [n]. Exchanging the copies is an all-gather. gloo's own all-gather
+// allocates a buffer of this size and frees it at a time that cannot be predicted.
 void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& part) {
   auto* data = static_cast<char*>(copies.data_ptr());
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -81,8 +81,9 @@ void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tenso
 
 class GlooTransfer final : public Transfer {
  public:
-  // `issue` begins to move bytes; when they have come, `finish` does what is left. Neither is
-  // called for empty tensors. `buffers` are what the two use beside those of the call.
+  // `issue` starts to move the bytes; when they have arrived, `finish` does the rest of the work.
+  // Neither is called for empty tensors. `buffers` are the tensors that both use besides those of
+  // the call.
   GlooTransfer(std::shared_ptr<GlooGroup> group, Collective collective,
                std::vector<at::Tensor> buffers = {}, std::function<GlooWork()> issue = {},
                std::function<void()> finish = {})
@@ -154,7 +155,7 @@ class GlooTransport final : public Transport {
     return std::make_unique<GlooTransfer>(group_, call, std::vector{copies}, issue);
   }
 
-  // An exchange of parts and a sum here: gloo's own reduce-scatter sums in an order of its own.
+  // Exchanges parts and sums them here, because gloo's own reduce-scatter sums in another order.
   std::unique_ptr<Transfer> reduce_scatter(const Collective& call) {
     // [W n], this rank's part of every rank's input
     const at::Tensor received = scratch_like(call.input);
@@ -198,7 +199,7 @@ class GlooTransport final : public Transport {
       c10d::BroadcastOptions options;
       options.rootRank =
           std::min(group->ledger->group().rank_of(call.call.root),
-                   group->gloo->getSize() - 1);  // which may be a replayed rank alone
+                   group->gloo->getSize() - 1);  // a replayed rank is alone in the group
       return group->gloo->broadcast(tensors, options);
     };
     return std::make_unique<GlooTransfer>(group_, call, std::vector<at::Tensor>(), issue);

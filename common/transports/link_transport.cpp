@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// When each call is done. Every rank computes a table of its own from what all ranks have
-// published, so the tables are equal.
+// Computes when each call is done. Every rank has a table of its own, computed from what all ranks
+// have published, so the tables are equal.
 class Timetable {
  public:
   Timetable(const Link& link, std::shared_ptr<Ledger> ledger)
@@ -19,8 +19,8 @@ class Timetable {
     times_[call.sequence].took = link_.time(call.operation, call.bytes, ranks_);
   }
 
-  // [ns] From when to when the bytes of the call move. Those of the calls before it, which all
-  // ranks have published, move first. Must be called once for each call.
+  // Returns when the bytes of the call start and end to move [ns]. The bytes of earlier calls,
+  // which all ranks have published, move first. Must be called once for each call.
   std::pair<int64_t, int64_t> take(uint64_t sequence) {
     for (auto next = times_.begin(); next != times_.end() && next->first <= sequence; ++next) {
       Time& time = next->second;
@@ -48,7 +48,7 @@ class Timetable {
   int ranks_;
   std::shared_ptr<Ledger> ledger_;
   std::map<uint64_t, Time> times_;  // of the calls that have not been waited for
-  int64_t free_{};                  // when the last call that was looked at is done
+  int64_t free_{};                  // when the link is free again: the latest `done` so far
 };
 
 class LinkTransfer final : public Transfer {

@@ -10,8 +10,8 @@ namespace fsdp {
 
 static_assert(std::is_trivially_copyable_v<PublishedCall>);
 
-// Each rank's call in one collective of a group that does nothing else, so that calls of other
-// kinds can't come in between. Its memory is no tensor's that is counted.
+// Exchanges the calls of all ranks with one collective. It has a gloo group of its own, so that no
+// other collective can come in between. Its memory does not count as live.
 struct RemoteLedger::Exchange {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::vector<PublishedCall> sent, received;  // [W]
@@ -37,7 +37,8 @@ RemoteLedger::RemoteLedger(const RankContext& context, const CallRings& rings, i
                                std::vector<PublishedCall>(size), std::vector<PublishedCall>(size)});
 }
 
-// As of every gloo group: to destroy it is to wait for its calls.
+// The destructor of a gloo group waits for its calls. After a failure some may never end, so this
+// destructor leaves the group allocated until the process ends.
 RemoteLedger::~RemoteLedger() {
   if (rings_.lost(rank())) exchange_.release()->gloo.release();
 }
@@ -64,7 +65,7 @@ void RemoteLedger::publish(const PublishedCall& call) {
 CollectiveError RemoteLedger::library_error(const char* library, uint64_t sequence,
                                             const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
-  // Only of a rank of this host it is known here how it ended; see exit_protocol.h for the others.
+  // Here it is only known how ranks of this host have ended; ExitProtocol reports on other hosts.
   constexpr std::chrono::milliseconds kCauseTimeout{300};
   if (const auto absent = rings_.find_ended_rank(kCauseTimeout))
     return missing(reason, *absent, sequence);

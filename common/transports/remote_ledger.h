@@ -9,21 +9,21 @@
 
 namespace fsdp {
 
-// The ledger of ranks on several hosts, which share no memory: each sends every call that is
-// compared to all of its group, and receives theirs, before the bytes of the call move. That costs
-// the time that a message takes between the hosts, and (W-1) sizeof(PublishedCall) bytes a rank,
-// where a call left out would else end in the process's abortion or in wrong sums.
+// The ledger of ranks on several hosts, which share no memory. Before the bytes of a compared call
+// move, each rank sends the call to all ranks of its group and receives theirs. That costs the time
+// of one message between hosts, and (W-1) sizeof(PublishedCall) bytes for each rank. Without it, a
+// skipped call would end in an abort of the process or in wrong sums.
 class RemoteLedger final : public Ledger {
  public:
-  // Connects to the others. Throws CollectiveError, which names a rank that can't be reached.
+  // Connects to the other ranks. Throws CollectiveError, which names a rank that can't be reached.
   RemoteLedger(const RankContext& context, const CallRings& rings, int rank,
                std::chrono::milliseconds timeout);
   ~RemoteLedger() override;
 
-  void publish(const PublishedCall& call) override;  // and compares it with all
+  void publish(const PublishedCall& call) override;  // also compares it with the calls of all ranks
   void compare(uint64_t) override {}
   void check(uint64_t) override {}
-  void wait_for_all(uint64_t, Stage) override {}  // nobody reads this rank's memory
+  void wait_for_all(uint64_t, Stage) override {}  // no rank reads this rank's memory
   CollectiveError library_error(const char* library, uint64_t sequence,
                                 const std::exception& error) override;
 
@@ -33,7 +33,7 @@ class RemoteLedger final : public Ledger {
   std::vector<CallHistory> histories_;  // by rank: their latest calls
 };
 
-// The ledger of this rank in the rings' group: a RemoteLedger if that spans hosts.
+// Makes the ledger of this rank in the group of the rings: a RemoteLedger if the group spans hosts.
 std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
                                     std::chrono::milliseconds timeout);
 

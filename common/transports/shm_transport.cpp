@@ -17,7 +17,7 @@
 namespace fsdp {
 namespace {
 
-// What a call needs to know of its rank.
+// What a call needs to know about its rank and its group.
 struct Peers {
   int rank;  // in the group
   int size;  // of the group
@@ -26,7 +26,8 @@ struct Peers {
 
   c10::Allocator* allocator() const { return shared->allocator(ledger->group().world_rank(rank)); }
 
-  // The ranks in turn, beginning with this one, so that not all read the same memory at once.
+  // Returns the i-th rank of a round that begins with this rank, so that not all ranks read the
+  // same memory at once.
   int after(int i) const { return (rank + i) % size; }
 };
 
@@ -34,7 +35,7 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// A tensor where the other ranks can read it: in place if it lies in an arena, else a copy in this
+// A tensor that the other ranks can read: in place if it lies in an arena, else as a copy in this
 // rank's arena.
 class Readable {
  public:
@@ -68,7 +69,7 @@ class ShmTransfer final : public Transfer {
 
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
-  // Whether the other ranks read the input in place until they have waited for the call.
+  // Returns whether the other ranks read the input in place until they have waited for the call.
   bool lends() const {
     return collective_.call.operation == Operation::all_gather && collective_.input.numel() > 0 &&
            !source_->staged();
@@ -84,7 +85,7 @@ class ShmTransfer final : public Transfer {
         return all_reduce();
       case Operation::broadcast:
         return broadcast();
-      case Operation::barrier:  // every rank was seen to have called it
+      case Operation::barrier:  // the comparison has shown that every rank has called it
         return advance(Stage::waited_for);
     }
   }
@@ -109,8 +110,8 @@ class ShmTransfer final : public Transfer {
     meet(Stage::waited_for);  // the input may be changed or freed after wait()
   }
 
-  // Rank r sums part r of all tensors into part r of its own readable one, which no other rank
-  // reads before. When all ranks have done so, each copies the other parts.
+  // Rank r sums part r of all tensors into part r of its own readable tensor, which no other rank
+  // reads before the sums are complete. When all ranks have summed, each copies the other parts.
   void all_reduce() {
     const auto element = static_cast<int64_t>(collective_.output.element_size());
     const auto [begin, end] = part(peers_.rank);
@@ -135,7 +136,7 @@ class ShmTransfer final : public Transfer {
     if (source_) wait_for_all(Stage::waited_for);
   }
 
-  // What `peer` has published for the others to read.
+  // Returns the data that `peer` has published for the other ranks.
   const char* data(int peer) const {
     return peers_.shared->data_at(peers_.ledger->at(peer, sequence()).address);
   }
@@ -165,18 +166,19 @@ class ShmTransfer final : public Transfer {
 
   Peers peers_;
   Collective collective_;
-  std::optional<Readable> source_;  // what the others read of this rank
+  std::optional<Readable> source_;  // this rank's data for the other ranks
 };
 
-// Keeps tensors alive that the other ranks read in place until they have, whatever the caller does.
+// Keeps inputs that other ranks read in place alive until they have been read, even if the caller
+// frees them.
 class InputsReadInPlace {
  public:
   explicit InputsReadInPlace(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
   InputsReadInPlace(const InputsReadInPlace&) = delete;
   InputsReadInPlace& operator=(const InputsReadInPlace&) = delete;
 
-  // A rank that leaves does not wait for the others: what they still read stays as it is, to the
-  // end of the process.
+  // A rank that ends does not wait for the other ranks: the inputs that they may still read stay
+  // allocated until the process ends.
   ~InputsReadInPlace() {
     release_set();
     for (auto& [sequence, tensor] : tensors_)
@@ -203,7 +205,7 @@ class InputsReadInPlace {
   std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
 };
 
-// There is no thread besides, so every run does the same.
+// Uses no other thread, so every run executes the same operations in the same order.
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}
@@ -229,7 +231,7 @@ std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
   if (!context.shared->has_arenas()) {
     throw std::invalid_argument(
         "backend shm: ulimit -f does not let this process make the memory that ranks share; raise "
-        "it, or take gloo");
+        "it, or use gloo");
   }
   return std::make_shared<ShmTransport>(
       Peers{ledger->rank(), ledger->group().size, context.shared, ledger});

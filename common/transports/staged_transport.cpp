@@ -8,7 +8,8 @@
 namespace fsdp {
 namespace {
 
-// A call of the inner transport with copies of the tensors. To copy is to wait for the device.
+// A call of the inner transport with copies of the tensors on the host. Copying waits for the
+// device.
 class StagedTransfer final : public Transfer {
  public:
   StagedTransfer(Transport& inner, const Collective& call, c10::Allocator* allocator)
@@ -45,7 +46,7 @@ class StagedTransfer final : public Transfer {
   }
 
   at::Tensor output_;
-  at::Tensor host_output_;  // as the output, owned
+  at::Tensor host_output_;  // of the shape of the output, owned
   std::unique_ptr<Transfer> inner_;
 };
 

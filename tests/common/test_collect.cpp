@@ -54,14 +54,14 @@ TEST(Collected, from_a_rank_that_fails_is_its_story) {
               if (context.rank == 0) limit_file_size(100);
               return std::string(1000, 'x');
             }),
-            "rank 0 failed: a result of 1000 bytes: File too large");
+            "rank 0 failed: cannot store the result of 1000 bytes: File too large");
 }
 
 TEST(Collected, needs_ranks_that_this_process_forks) {
   const SetVariables set(torchrun_variables(0, 2, 29500));
   EXPECT_CONTAINS(error_of<std::logic_error>(
                       [] { collect(2, [](const RankContext&) { return std::string(); }); }),
-                  "collect(): RANK and WORLD_SIZE are set");
+                  "collect(): a launcher (torchrun, mpirun or srun) has started this process");
 }
 
 }  // namespace

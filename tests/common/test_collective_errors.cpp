@@ -118,7 +118,8 @@ TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
     std::async(std::launch::async, [&] { comm.barrier("b").wait(); }).get();
   });
   EXPECT_CONTAINS(text,
-                  "likely cause: several threads of rank 1 call, and not in one order on all");
+                  "likely cause: several threads of rank 1 issue collectives, in an order that "
+                  "differs between ranks");
 }
 
 // Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.

@@ -76,7 +76,7 @@ TEST(CallComparison, the_last_call_is_known_even_if_calls_are_not_compared) {
 
 TEST(CallComparison, shm_requires_that_every_call_is_compared) {
   EXPECT_CONTAINS(failure(2, {.compare = Compare::never}, call_for_one_unit),
-                  "calls over backend shm have to be compared always");
+                  "calls over backend shm must always be compared");
 }
 
 }  // namespace

@@ -92,11 +92,11 @@ TEST(Diagnosis, names_the_rank_that_is_not_as_the_others_and_what_it_did) {
 
 TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
   EXPECT_EQ(cause_of_first(gather("a"), gather("b")),
-            "one side left out or added a call, or runs its units in another order than the rest");
+            "one side left out or added a call, or runs its units in a different order");
   EXPECT_EQ(cause_of_first(gather("a"), reduce("a")),
             "one side left out a call for a, or made one out of turn");
   EXPECT_EQ(cause_of_first(gather("a"), reduce("b")),
-            "one side took another path through the program than the rest");
+            "one side took another path through the program than the other ranks");
   EXPECT_EQ(
       cause_of_first(gather("head"), call(Operation::all_gather, "head", 7)),
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
@@ -122,7 +122,7 @@ TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
   Call saves = gather("a"), sums = call(Operation::all_reduce, kState);
   saves.caller = UnitName("state_dict()");
   sums.caller = UnitName("average_buffers()");
-  const std::string end = " did not call: all ranks call it together, or";
+  const std::string end = " did not call: all ranks must call it together";
   EXPECT_EQ(cause_of_first(gather("a"), saves), "rank 1 called state_dict(), which rank 0" + end);
   EXPECT_EQ(cause_of_first(saves, gather("a")), "rank 0 called state_dict(), which rank 1" + end);
   EXPECT_EQ(cause_of_first(saves, sums),
@@ -157,7 +157,7 @@ TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
   using enum RankStatus::Kind;
   EXPECT_EQ(
       cause({stopped, SIGSTOP}),
-      "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets it go on");
+      "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
   EXPECT_EQ(cause({killed, SIGKILL}), "likely cause: rank 1 was killed by signal 9 (Killed)");
   EXPECT_EQ(cause({ended, 0}),
             "likely cause: rank 1 left its function, or called exit(), while others had calls to "

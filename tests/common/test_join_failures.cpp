@@ -97,7 +97,7 @@ TEST(JoinFailures, more_ranks_than_were_started_are_refused) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(2, nothing, "program"), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "program: torchrun has started 1 rank, but this program is to run on 2\n");
+            "program: torchrun has started 1 rank, but this program needs 2\n");
 }
 
 // Where ulimit -f allows no memory to share.

@@ -88,7 +88,7 @@ TEST_F(Recording, that_is_cut_is_good_up_to_there) {
   std::filesystem::resize_file(file(0), bytes / 2);
   EXPECT_CONTAINS(replay(0), "rank 0 calls all_gather b (8 x float, 32 B); the recording has no");
   std::ofstream(file(1)) << std::string(bytes, 'x');
-  EXPECT_CONTAINS(replay(1), "rank-1: from byte 0 on it is no recording");
+  EXPECT_CONTAINS(replay(1), "rank-1: not a recording of this build (from byte 0 on)");
 }
 
 TEST_F(Recording, has_the_words_of_its_command_as_they_are) {

@@ -103,7 +103,7 @@ TEST_P(RefusedTensors, each_other_fault_is_named) {
         [](Communicator& comm) {
           comm.reduce_scatter_into(at::empty({8}), at::ones({15}), "unit").wait();
         }},
-       {"reduce_scatter unit needs an output that is no part of the input",
+       {"reduce_scatter unit needs an output that does not overlap the input",
         [](Communicator& comm) {
           const at::Tensor all = at::ones({23});
           comm.reduce_scatter_into(all.narrow(0, 15, 8), all.narrow(0, 0, 16), "unit").wait();

@@ -110,10 +110,10 @@ TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
 
 TEST(ReplicasOfAWrongSize, are_refused) {
   EXPECT_CONTAINS(try_ranks(3, [](TestRank& rank) { rank.hybrid(2); }).failure(),
-                  "shards of 2 ranks do not divide 3 ranks");
+                  "create_hybrid(): shard_size 2 does not divide 3 ranks");
   EXPECT_CONTAINS(
       try_ranks(2, [](TestRank& rank) { rank.hybrid(1); }, {.link = Link{10us, 1e9}}).failure(),
-      "a simulated link takes one replica");
+      "create_hybrid(): a simulated link works with one replica only");
 }
 
 }  // namespace

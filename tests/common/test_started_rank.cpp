@@ -44,14 +44,15 @@ TEST(LaunchedRank, is_read_from_the_environment) {
 TEST(LaunchedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_value) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     EXPECT_CONTAINS(complaint({{name, ""}}), std::string(name) + " is not set: ");
-  EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is no number from 0 to 1, for WORLD_SIZE=2");
-  EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is no number");
-  EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is no number");
+  EXPECT_EQ(complaint({{"RANK", "2"}}), "RANK=2 is not a number from 0 to 1, for WORLD_SIZE=2");
+  EXPECT_CONTAINS(complaint({{"RANK", "-1"}}), "RANK=-1 is not a number");
+  EXPECT_CONTAINS(complaint({{"RANK", "1x"}}), "RANK=1x is not a number");
   EXPECT_EQ(complaint({{"RANK", "1\n2"}}).find('\n'), std::string::npos);
-  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is no number from 1");
+  EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "0"}}), "WORLD_SIZE=0 is not a number from 1");
   EXPECT_CONTAINS(complaint({{"WORLD_SIZE", "99999999999"}}), "WORLD_SIZE=99999999999 is no");
-  EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is no number");
-  EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}), "LOCAL_WORLD_SIZE=3 is no number from 1 to 2");
+  EXPECT_CONTAINS(complaint({{"MASTER_PORT", "65536"}}), "MASTER_PORT=65536 is not a number");
+  EXPECT_EQ(complaint({{"LOCAL_WORLD_SIZE", "3"}}),
+            "LOCAL_WORLD_SIZE=3 is not a number from 1 to 2");
 }
 
 TEST(LaunchedRank, is_what_mpirun_and_srun_say) {

@@ -110,7 +110,7 @@ TEST(StoppedRanks, that_nobody_continues_within_the_limit_are_a_failure) {
     };
     EXPECT_EQ(failure(3, {.timeout = 200ms}, body),
               "rank 1 was stopped by signal 19 (Stopped (signal)) after collective #0 barrier "
-              "last, and nobody has let it go on (SIGCONT) within the time limit");
+              "last, and was not continued (SIGCONT) within the time limit");
     std::fflush(nullptr);
     return testing::Test::HasFailure() ? 1 : 0;
   });

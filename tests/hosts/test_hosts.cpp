@@ -224,7 +224,7 @@ TEST_F(RanksOnHosts, that_are_too_many_wait_for_the_end_of_the_others) {
     for (int rank = 0; rank < 3; ++rank)
       start_rank(network, rank / 2, rank, 3, 2, [=](const RankContext&) { return code; });
     const auto statuses = ended();
-    EXPECT_CONTAINS(said_.text(), "program: rank 2 is spare: this run takes 2 of the 3 ranks");
+    EXPECT_CONTAINS(said_.text(), "program: rank 2 is spare: this run uses 2 of the 3 ranks");
     EXPECT_EQ(WEXITSTATUS(statuses[2]), code == 0 ? 0 : 1);
   }
 }
@@ -234,7 +234,7 @@ TEST_F(RanksOnHosts, name_an_address_that_is_none_of_the_first_host) {
   start_rank(
       network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");
   EXPECT_EQ(WEXITSTATUS(ended()[0]), 1);
-  EXPECT_CONTAINS(said_.text(), "MASTER_ADDR=10.77.0.9 is no address of this host");
+  EXPECT_CONTAINS(said_.text(), "MASTER_ADDR=10.77.0.9 is not an address of this host");
 }
 
 }  // namespace

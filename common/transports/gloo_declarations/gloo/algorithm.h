@@ -1,7 +1,7 @@
 #pragma once
 
-// The wheel has gloo's code but not its headers. This folder declares what the header of
-// c10d::ProcessGroupGloo names; nothing here is defined or called by us.
+// LibTorch's wheel has gloo's code but not its headers. This folder declares what the header of
+// c10d::ProcessGroupGloo names. Nothing declared here is defined or called by this repository.
 namespace gloo {
 class Algorithm;
 }

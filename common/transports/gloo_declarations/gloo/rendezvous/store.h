@@ -7,7 +7,7 @@
 
 namespace gloo::rendezvous {
 
-// Only so that c10d's subclass can be declared; its objects are made inside libtorch.
+// Declared so that c10d's subclass can be declared; its objects are created inside libtorch.
 class Store {
  public:
   using Bytes = std::vector<char>;
