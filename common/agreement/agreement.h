@@ -8,19 +8,20 @@
 
 namespace fsdp {
 
-// The text of every rank, by rank. All ranks call it together: two all-gathers.
+// Returns the text of every rank, by rank. Collective: two all-gathers.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& text);
 
-// The same of the ranks of all replicas, by global rank.
+// Returns the text of every rank of all replicas, by global rank. Collective.
 std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text);
 
-// Runs `action`, which calls no collective. If it threw a std::exception on some ranks, of any
-// replica, throws std::runtime_error on all ranks, with what one of them said. So no rank goes on
-// to wait for one that has given up. All ranks call it together.
+// Runs `action`, which must call no collective. Collective. If `action` throws a std::exception on
+// any rank of any replica, throws std::runtime_error on all ranks with the text of the lowest rank
+// that failed. So no rank continues and waits for a rank that has failed.
 void agree_on(Communicator& comm, const std::function<void()>& action);
-// Runs it on global rank 0 alone.
+// Runs `action` only on global rank 0. Collective; throws as agree_on() does.
 void agree_on_rank_0(Communicator& comm, const std::function<void()>& action);
-// Returns what it returned on every rank, by rank.
+// Runs `action` on every rank and returns the result of every rank of this replica, by rank.
+// Collective; throws as agree_on() does.
 std::vector<std::string> agreed_texts(Communicator& comm,
                                       const std::function<std::string()>& action);
 

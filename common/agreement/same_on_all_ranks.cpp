@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kHashDigits = 16;  // of values_digest()
+constexpr size_t kHashDigits = 16;  // length of values_digest()
 
 using RankInvariants = std::vector<std::pair<std::string, std::string>>;
 
@@ -27,7 +27,8 @@ std::string on_ranks(const std::vector<size_t>& ranks) {
   return text;
 }
 
-// What the ranks have in one place of their lists, and which ranks: in the order of ranks.
+// Describes which ranks have which value: "0.5 on rank 0, 0.25 on ranks 1, 2". `of_ranks`: the
+// value of each rank. The values are in the order of the lowest rank that has each.
 std::string tell(const std::vector<std::string>& of_ranks) {
   std::vector<std::string> distinct;
   std::map<std::string, std::vector<size_t>> ranks;
@@ -50,7 +51,8 @@ std::string hash_of(const at::Tensor& values) {
   return "hash " + values_digest(values);
 }
 
-// The part, of as many as there are in each text, that differs first.
+// Returns the index of the first part that differs between ranks. Each text consists of parts of
+// `characters` characters. All texts have the same length.
 size_t first_part_that_differs(const std::vector<std::string>& of_ranks, size_t characters) {
   for (size_t begin = 0; begin < of_ranks[0].size(); begin += characters)
     for (const std::string& text : of_ranks)
@@ -69,7 +71,8 @@ std::string index_text(int64_t element, at::IntArrayRef sizes) {
   return text.str();
 }
 
-// "0.25", with so many digits that elements of other values have other texts.
+// Returns a text such as "0.25", with enough digits that elements with different values have
+// different texts.
 std::string element_text(const at::Tensor& element) {
   std::ostringstream text;
   if (element.is_complex()) {
@@ -85,9 +88,10 @@ std::string element_text(const at::Tensor& element) {
   return text.str();
 }
 
-// "element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2". Collective, over the ranks of all
-// replicas, which know that the tensors differ. Searches by hashes of parts. Elements with one text
-// and different bits, such as two kinds of NaN, are told by their hashes.
+// Returns a text such as "element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2". Collective over the
+// ranks of all replicas. Call it only if the tensors differ. It narrows down the search with hashes
+// of parts. If two elements have the same text and different bits, such as two kinds of NaN, it
+// shows their hashes.
 std::string first_element_that_differs(Communicator& comm, const at::Tensor& tensor) {
   const auto shapes = gather_all_texts(comm, dtype_and_sizes(tensor));
   if (differ(shapes)) return tell(shapes);
@@ -111,7 +115,7 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
   return "element " + index_text(begin, tensor.sizes()) + " is " + found;
 }
 
-// The first place in the ranks' lists of traits where they differ. Collective.
+// Returns the first difference between the ranks' lists of traits. There must be one. Collective.
 Difference first_difference(Communicator& comm, const std::vector<RankInvariants>& of_ranks,
                             const std::vector<RankInvariant>& own,
                             const std::string& what_differs) {

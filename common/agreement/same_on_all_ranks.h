@@ -10,52 +10,58 @@
 
 namespace fsdp {
 
-// Something that has to be the same on every rank: {"parameter b0.weight", "float [4, 4]"}.
+// Something that must be the same on every rank: {"parameter b0.weight", "float [4, 4]"}.
 struct RankInvariant {
   std::string what;
   std::string value;
-  std::string advice;   // what to do where it differs
-  at::Tensor values{};  // of which `value` is the hash; undefined if `value` says all there is
+  std::string advice;   // what to do if it differs
+  at::Tensor values{};  // the values whose hash is `value`; undefined if `value` is not a hash, or
+                        // if they are not kept
 };
 
-// Where ranks differ.
+// The first difference between ranks.
 struct Difference {
-  std::string what;                   // of the first trait that differs
-  std::vector<std::string> of_ranks;  // its value, by global rank
+  std::string what;  // RankInvariant::what of the first trait that differs, or "what they have"
+  std::vector<std::string> of_ranks;  // what each global rank has there
   // "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE"
   std::string text;
 };
 
-// Collective: compares one digest of all traits over the ranks of all replicas, by small
-// all-gathers. Only if it differs are the traits gathered, and the first difference returned, the
-// same on every rank.
+// Collective. Compares one digest of all traits over the ranks of all replicas with small
+// all-gathers. Only if the digests differ, gathers the traits. Returns the first difference, the
+// same on every rank; nothing if there is none.
 // - If a trait has values, the text names the first element that differs: "the values of parameter
 //   b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2".
-// - If a trait has only the hash of values, the text says so: "hash 5f796f5004548068 on rank 0".
-// - If one rank has other traits than another, `what` is "what they have", and `what_differs` is
-//   the advice.
+// - If a trait has only the hash of values, the text shows it: "hash 5f796f5004548068 on rank 0".
+// - If the ranks have different traits, `what` is "what they have", and `what_differs` is the
+//   advice.
 std::optional<Difference> difference_between_ranks(Communicator& comm,
                                                    const std::vector<RankInvariant>& traits,
                                                    const std::string& what_differs);
 
-// Collective, as difference_between_ranks(). Throws std::invalid_argument on every rank if there is
-// a difference: "WHERE: ranks differ in TEXT". Ranks that give another `where` differ too.
+// Collective, as difference_between_ranks(). Also compares `where`, the function that the ranks
+// call.
+// Throws: std::invalid_argument "WHERE: ranks differ in TEXT" on every rank if there is a
+// difference.
 void check_same_on_all_ranks(Communicator& comm, const std::vector<RankInvariant>& traits,
                              const std::string& where,
                              const std::string& what_differs =
                                  "build the same model on every "
                                  "rank");
 
-// Compares the values of `tensor` by their hash: {"the values of WHAT", ...}. With `keep` it holds
-// the tensor, so that the text can name an element.
+// Returns a trait that compares the values of `tensor` by their hash: {"the values of WHAT", ...}.
+// If `keep` is true, the trait keeps the tensor, so that the text of a difference can name an
+// element.
 RankInvariant trait_of_values(const std::string& what, const at::Tensor& tensor,
                               const std::string& advice, bool keep = true);
 
-// Adds one for the values of each of these tensors: {"the values of parameter b0.weight", ...}.
+// Adds a trait for the values of each tensor: {"the values of parameter b0.weight", ...}. `kind` is
+// the first word of the tensor's description, for example "parameter".
 void add_values(std::vector<RankInvariant>& traits, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice);
 
-// 16 hexadecimal digits of a tensor's values, in row-major order. Fast, and no secret.
+// Returns a hash of the tensor's values in row-major order: 16 hexadecimal digits. It is fast and
+// not cryptographic.
 std::string values_digest(const at::Tensor& tensor);
 
 // "float [4, 4]"

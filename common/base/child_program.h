@@ -10,16 +10,17 @@
 
 namespace fsdp {
 
-// Another program, and the pipe that it writes to. It leads a process group, which ends with this
-// object. The program also ends with the thread that made this object, however that ends.
+// Another program, and the pipe that it writes to. The program leads a process group, which this
+// object's destructor kills. The program is also killed if the thread that made this object ends,
+// for whatever reason.
 class ChildProgram {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `prepare` runs in the new process with the end of the pipe that is written to: it arranges
-  // descriptors and environment, and returns the command and its arguments. Throws
-  // std::system_error if no process can be made. A command that cannot be run says why on its
-  // standard error, and ends with 127.
+  // `prepare` runs in the new process. It gets the end of the pipe to write to, arranges
+  // descriptors and environment, and returns the command and its arguments. If the command cannot
+  // be run, the new process prints the reason to its standard error and exits with 127.
+  // Throws: std::system_error if no process can be made.
   explicit ChildProgram(const std::function<std::vector<std::string>(int pipe)>& prepare);
   ~ChildProgram();
   ChildProgram(const ChildProgram&) = delete;
@@ -27,21 +28,22 @@ class ChildProgram {
 
   pid_t process() const { return pid_; }
 
-  // Waits for bytes from it and reads `most` of them at most. How many: 0 at the end of the pipe;
-  // none by `deadline`: nullopt.
+  // Waits for bytes of the program and reads at most `most` of them. Returns how many it read, 0 at
+  // the end of the pipe, or nullopt if no byte arrives before `deadline`.
   std::optional<size_t> read(void* into, size_t most, Clock::time_point deadline);
 
   struct End {
     int code{};    // the argument of exit()
-    int signal{};  // that killed it, else 0
+    int signal{};  // the signal that killed the program, else 0
 
     bool ok() const { return code == 0 && signal == 0; }
     std::string text() const;  // "left by exit(3)", "was killed: Aborted"
   };
 
-  bool has_ended(std::chrono::milliseconds moment) const;  // waits for that, at most for `moment`
+  bool has_ended(std::chrono::milliseconds moment) const;  // waits for the end for at most `moment`
 
-  // Waits until it ends, at most for `moment`; then kills it and all that it has forked.
+  // Waits for the end of the program for at most `moment`. Then kills the whole process group: the
+  // program, if it still runs, and what it has forked.
   End end(std::chrono::milliseconds moment);
 
  private:

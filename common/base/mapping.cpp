@@ -20,7 +20,7 @@ char* mapped(const std::string& purpose, void* where, size_t bytes, int protecti
   return static_cast<char*>(base);
 }
 
-// Addresses that nothing else will have, without memory.
+// Reserves addresses without memory, so that nothing else is mapped there.
 char* reserved(const std::string& purpose, size_t bytes, size_t alignment) {
   char* begin = mapped(purpose, nullptr, bytes + alignment, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);

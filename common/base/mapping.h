@@ -7,16 +7,17 @@
 
 namespace fsdp {
 
-// Memory that is shared with the processes which this one forks, and, if it is mapped from a file,
-// with all that map the file. Zeroed. Physical memory is taken as it is touched.
+// Memory that this process shares with the processes that it forks and, if the memory is mapped
+// from a file, with all processes that map the file. It is zeroed. The system provides each page
+// when it is first touched.
 class Mapping {
  public:
-  // Throws std::runtime_error, beginning with `purpose`, when the system refuses.
+  // Throws: std::runtime_error, whose text begins with `purpose`, if the system cannot map so much.
   Mapping(const std::string& purpose, size_t bytes);
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file);
-  // Without a file if the file's descriptor is -1. The base is a multiple of `alignment`, which is
-  // a power of two of at least a page. No swap space is reserved, and no core file has it: what is
-  // mapped may be larger than the machine's memory.
+  // The base is a multiple of `alignment`, which must be a power of two and at least a page. If the
+  // file's descriptor is -1, the memory has no file. The system reserves no swap space for this
+  // memory and writes it to no core file, so it may be larger than the machine's memory.
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file, size_t alignment);
   ~Mapping();
   Mapping(const Mapping&) = delete;

@@ -4,7 +4,7 @@
 
 namespace fsdp {
 
-// A file that is open while this object lives.
+// An open file, which the destructor closes.
 struct OpenFile {
   explicit OpenFile(int number) : descriptor(number) {}
   ~OpenFile();
@@ -14,12 +14,12 @@ struct OpenFile {
   int descriptor;  // -1: no file
 };
 
-// Makes a file in memory. It has no name in a file system, and exists while a process has it open:
-// this one, or one that it forks; a program that is executed does not inherit it. `name` is shown
-// in /proc. Throws std::system_error.
+// Makes a file in memory. It has no name in a file system and exists while this process, or one
+// that it forks, has it open. A program that is executed does not inherit it. `name` is shown in
+// /proc. Throws std::system_error.
 OpenFile memory_file(const char* name);
 
-// All bytes of the file. It does not move the file's position. Throws std::system_error, whose text
+// Returns all bytes of the file, without moving its position. Throws std::system_error, whose text
 // begins with `what`.
 std::string content_of(const OpenFile& file, const std::string& what);
 

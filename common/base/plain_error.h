@@ -6,14 +6,14 @@
 
 namespace fsdp {
 
-// [bytes] An error's text is cut after so many: to search a giant one for a backtrace takes a
-// second.
+// [bytes] An error's text is cut after this many, because a search for a backtrace in a giant text
+// takes a second.
 inline constexpr size_t kMostOfError = size_t{1} << 16;
 std::string beginning_of_error(const char* text);
 
-// Returns the text of an exception for people, from its beginning. What a library puts around it is
-// left out: the words "filesystem error", the number of a JSON exception, the backtrace of torch's.
-// An error of the file system becomes "PATH: REASON".
+// Returns the text of an exception for a person, without what a library adds: the words "filesystem
+// error", the number of a JSON exception, torch's backtrace. An error of the file system becomes
+// "PATH: REASON". A text longer than kMostOfError is cut.
 std::string plain_text(const std::exception& error);
 
 }  // namespace fsdp

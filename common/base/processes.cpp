@@ -12,8 +12,9 @@
 namespace fsdp {
 namespace {
 
-// Whether what a folder of /proc describes, a process or one of its threads, is on its way out:
-// then it may be listed for a moment more, and a process until somebody has waited for it.
+// Returns whether the process or thread that the folder `task` of /proc describes is ending or
+// gone. A thread that ends may stay listed for a moment, and a process until its parent has waited
+// for it.
 bool is_ending(const std::filesystem::path& task) {
   constexpr unsigned long kExiting = 4;  // the kernel's PF_EXITING
   std::string line;
@@ -29,7 +30,7 @@ bool is_ending(const std::filesystem::path& task) {
 
 void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before the line above
+  if (getppid() != parent) _exit(1);  // the parent ended before the call of prctl()
 }
 
 bool process_runs(pid_t process) {

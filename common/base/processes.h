@@ -6,16 +6,17 @@
 
 namespace fsdp {
 
-// Throws std::logic_error, which begins with `who` and names the threads, if this process has other
-// threads than the calling one. A fork copies the calling thread alone: locks that others hold stay
-// locked in the child for ever. Torch starts threads for the first large operator.
+// Throws std::logic_error, whose text begins with `who` and names the threads, if this process has
+// threads besides the calling one. A fork copies only the calling thread, so locks that other
+// threads hold stay locked in the child for ever. Torch starts threads for its first large
+// operator.
 void require_one_thread(const std::string& who);
 
-// For a process that `parent` has just forked: it is killed when the thread that forked it ends,
-// and leaves at once by _exit(1) if that has ended already.
+// Call it in a process that `parent` has just forked. From then on, the system kills this process
+// when the thread that forked it ends. If the parent has ended already, calls _exit(1) at once.
 void end_with(pid_t parent);
 
-// Whether a process is there and has not ended, whoever is to wait for it.
+// Returns whether the process exists and has not ended. It need not be a child of this process.
 bool process_runs(pid_t process);
 
 }  // namespace fsdp

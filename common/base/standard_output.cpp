@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-int first_error = 0;  // errno; stdout itself keeps no more than that there was one
+int first_error = 0;  // errno of the first failed write; stdout itself keeps only a flag
 
 }  // namespace
 

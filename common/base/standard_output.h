@@ -4,13 +4,14 @@
 
 namespace fsdp {
 
-// Writes what this process has printed and stdout still holds. If its reader has gone, ends the
-// process by SIGPIPE, even if that signal is ignored for the sake of other files.
+// Writes what this process has printed and stdout has buffered. If nothing reads standard output
+// any more (a closed pipe), ends the process by SIGPIPE, even if that signal is ignored because of
+// other files.
 void flush_output();
 
-// The same. Returns why some of what this process has ever printed could not be written ("standard
-// output: No space left on device"); empty if all was, or if stdout is closed, because then nobody
-// wants it.
+// Calls flush_output(). Then returns why some of what this process has printed since its start
+// could not be written: "standard output: No space left on device". Returns "" if all was written,
+// or if stdout is closed, because then no output is expected.
 std::string lost_output();
 
 }  // namespace fsdp

@@ -7,13 +7,13 @@
 
 namespace fsdp {
 
-// `text` in lines of at most `columns` characters. A line that is too long is broken at a space, or
-// inside a word that is longer than a line; each line that this begins is indented by `indent`
-// spaces. The line feeds of `text` stay.
+// Returns `text` in lines of at most `columns` characters. A line that is too long is broken at a
+// space, or inside a word that is longer than a line; each new line is indented by `indent` spaces.
+// The line feeds of `text` stay.
 std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
 
-// For a message, what somebody else has written: without control characters, and at most 500
-// characters of it.
+// Makes a text of another program or file fit for a message: replaces control characters by "?",
+// and cuts the text after 500 characters.
 std::string one_line(const std::string& text);
 
 std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"

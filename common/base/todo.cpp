@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Shared by a process and those it forks.
+// In memory that a process shares with the processes that it forks.
 struct Note {
   std::atomic<bool> taken;
   char text[1024];

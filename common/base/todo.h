@@ -9,12 +9,12 @@ struct NotStarted : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// The body of a function that is still to be written: todo("FlatParameter::unshard", "2.3").
+// Stands in the body of a function that is not written yet: todo("FlatParameter::unshard", "2.3").
 // Throws NotStarted, and leaves a note that outlives the process and any handler of the exception.
 [[noreturn]] void todo(const char* symbol, const char* problem);
 
-// The first todo() that this process, or one it forked since the last call of this function, has
-// reached since then: "FlatParameter::unshard (problem 2.3)"; empty if there was none.
+// Returns the first todo() reached, since the last call of take_todo(), by this process or by one
+// that it forked: "FlatParameter::unshard (problem 2.3)". Returns "" if none was reached.
 std::string take_todo();
 
 }  // namespace fsdp

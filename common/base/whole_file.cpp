@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a path leads.
+// The file or free name to which a path leads.
 struct Place {
-  int error{};                      // errno, if that is unknown
-  std::optional<struct stat> file;  // what is there; nothing if nothing is
-  fs::path path;                    // of the file that is there, or will be, behind all links
+  int error{};                      // errno if the path cannot be resolved, else 0
+  std::optional<struct stat> file;  // no value: there is no file yet
+  fs::path path;                    // of the file after all symbolic links were followed
   bool is_open{};                   // the path names an open file of a process, as /dev/stdout does
 
   bool plain() const { return !is_open && (!file || S_ISREG(file->st_mode)); }
@@ -64,7 +64,8 @@ int write_pieces(int file, const Content& content) {
   return error;
 }
 
-// A new file beside the place, with the mode and the owner of the file that it replaces.
+// A new file in the folder of the place, under a temporary name. become() moves it to the place;
+// otherwise the destructor deletes it.
 class NewFile {
  public:
   explicit NewFile(const Place& place) : place_(place) {
@@ -84,18 +85,19 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  int error() const { return error_; }  // errno, if it could not be made
+  int error() const { return error_; }  // errno if the file could not be made, else 0
 
-  // Writes as much as a small file takes on a disk. Returns 0 or errno: that of a full disk.
+  // Writes one block, to notice a full disk. Returns 0 or errno.
   int try_to_write() {
     const std::string block(4096, '\0');
     return error_ != 0 ? error_ : write_all(file_, block);
   }
 
-  // Puts it, with that content, in the place. Returns 0 or errno.
+  // Writes the content and moves the file to the place, with the mode and the owner of the file
+  // that it replaces. Returns 0 or errno.
   int become(const Content& content) {
     if (place_.file) {
-      if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // not ours
+      if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // needs root
       fchmod(file_, place_.file->st_mode & 07777);
     }
     if (const int error = write_pieces(file_, content)) return error;
@@ -106,7 +108,7 @@ class NewFile {
 
  private:
   const Place& place_;
-  fs::path path_;  // empty: it has become the file of the place
+  fs::path path_;  // empty after become() has moved the file
   int file_;
   int error_;
 };
@@ -160,11 +162,11 @@ std::string reason_not_to_read(const std::string& path) {
 std::string reason_not_to_fill(const std::string& folder) {
   struct stat status {};
   fs::path path = folder;
-  if (!path.has_filename()) path = path.parent_path();  // it ends with a slash
+  if (!path.has_filename()) path = path.parent_path();  // `folder` ends with a slash
   while (stat(path.c_str(), &status) != 0) {
     std::error_code none;
     if (errno != ENOENT) return std::strerror(errno);
-    if (fs::is_symlink(path, none)) return std::strerror(ENOENT);  // it leads nowhere
+    if (fs::is_symlink(path, none)) return std::strerror(ENOENT);  // the link leads to nothing
     path = path.has_parent_path() ? path.parent_path() : ".";
   }
   if (!S_ISDIR(status.st_mode)) return std::strerror(ENOTDIR);

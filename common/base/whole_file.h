@@ -5,38 +5,39 @@
 
 namespace fsdp {
 
-// Writes `path` so that it appears whole or not at all: under another name, which no other file
-// has, in the same folder first. A file that was there keeps its mode and its owner, a link goes on
-// naming it. What is no plain file, as /dev/null, /dev/stdout or a FIFO, is written to as it is.
-// Throws std::runtime_error "PATH: can't be written: No space left on device".
+// Writes a file so that it appears whole or not at all.
+// - First writes a new file under an unused name in the same folder; then moves it to `path`.
+// - A file that is replaced passes on its mode and, if possible, its owner. A symbolic link stays,
+//   and the file that it names is replaced.
+// - If `path` is not a regular file (/dev/null, /dev/stdout, a FIFO), writes to it directly.
+// Throws: std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
-// Writes a file as write_whole_file() of a text does, but in pieces: `content` is called once, and
-// passes each piece to the function that it gets.
+// Writes a file as above, but in pieces: `content` is called once and passes each piece to the
+// function that it gets.
 using WritePiece = std::function<void(const std::string& piece)>;
 void write_whole_file(const std::string& path,
                       const std::function<void(const WritePiece&)>& content);
 
-// Why that would fail now: "Permission denied"; empty if it can be done, as far as that is known
-// without opening what is no plain file.
+// Returns why write_whole_file() would fail now: "Permission denied"; "" if it would work. If
+// `path` is not a regular file, only its permissions are checked, because it is not opened.
 std::string reason_not_to_write(const std::string& path);
 
-// Returns why the file can't be read: "No such file or directory"; empty if it can be.
+// Returns why the file can't be read: "No such file or directory"; "" if it can be.
 std::string reason_not_to_read(const std::string& path);
 
-// Returns why `folder` could not be made, with all folders above it that are missing, or why no
-// file could be written into it: "Read-only file system"; empty if it can be done now. Leaves
-// nothing behind.
+// Returns why `folder`, with all missing folders above it, could not be made, or why no file could
+// be written into it: "Read-only file system"; "" if both would work now. Leaves nothing behind.
 std::string reason_not_to_fill(const std::string& folder);
 
-// Returns whether `path` names a plain file that is not empty. A path to what a process has open,
-// as /dev/stdout, names no plain file, even if it leads to one.
+// Returns whether `path` names a regular file that is not empty. A path to an open file of a
+// process, such as /dev/stdout, does not count as a regular file, even if it leads to one.
 bool holds_something(const std::string& path);
 
-// What the file holds; "" if it can't be read.
+// Returns the content of the file; "" if it can't be read.
 std::string content_of(const std::string& path);
 
-// Whether two paths name one plain file, be it there already or not.
+// Returns whether two paths name the same regular file. The file need not exist yet.
 bool same_file(const std::string& one, const std::string& other);
 
 }  // namespace fsdp

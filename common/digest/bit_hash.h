@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// A hash of the bits of words, the first of which is number `begin` of more. Those of pieces add up
-// to that of the whole, modulo 2^64, wherever it is cut.
+// Returns a hash of the bits of `words`, which are a piece of a longer sequence: its words from
+// index `begin` on. The hashes of all pieces add up, modulo 2^64, to the hash of the whole
+// sequence, however it is cut.
 uint64_t bit_hash(std::span<const uint16_t> words, int64_t begin);
 uint64_t bit_hash(std::span<const uint32_t> words, int64_t begin);
 

@@ -5,19 +5,19 @@
 #include <span>
 #include <string>
 
-struct evp_md_ctx_st;  // of OpenSSL
+struct evp_md_ctx_st;  // a type of OpenSSL
 
 namespace fsdp {
 
-// The SHA-256 digest (FIPS 180-4) of bytes that come in parts.
+// Computes the SHA-256 digest (FIPS 180-4) of bytes that are passed in parts.
 class Sha256 {
  public:
   Sha256();
 
   void update(std::span<const std::byte> bytes);
 
-  // The digest of all bytes so far, as 64 lower-case hexadecimal digits; update() may go on after
-  // it.
+  // Returns the digest of all bytes so far, as 64 lower-case hexadecimal digits. More update()
+  // calls may follow.
   std::string hex() const;
 
  private:

@@ -5,21 +5,22 @@
 
 namespace fsdp {
 
-// A set of addresses, kept as ranges that do not adjoin each other; for example what is free of a
-// stretch of memory. Touches none of the memory.
+// A set of addresses, stored as ranges with gaps between them; for example the free bytes of a
+// piece of memory. It does not access the memory.
 class AddressRanges {
  public:
   enum class From { begin, end };
 
-  // Takes `bytes` out of the first range that is long enough, from the begin or from the end of the
-  // set. Returns their begin, or null if no range is long enough.
+  // Removes `bytes` addresses from a range that is long enough: from the beginning of the first
+  // such range, or from the end of the last one. Returns the first removed address, or null if no
+  // range is long enough.
   char* take(size_t bytes, From from);
 
-  void insert(char* begin, size_t bytes);  // none of them may be in the set
-  size_t remove(char* begin,
-                size_t bytes);  // those that are in the set; returns how many they were
+  void insert(char* begin, size_t bytes);  // no address of the range may be in the set
+  // Ignores addresses that are not in the set. Returns how many it removed.
+  size_t remove(char* begin, size_t bytes);
 
-  const std::map<char*, size_t>& all() const { return ranges_; }  // begin, bytes
+  const std::map<char*, size_t>& all() const { return ranges_; }  // first address -> bytes
 
  private:
   std::map<char*, size_t> ranges_;

@@ -14,24 +14,23 @@
 namespace fsdp::counting_allocator {
 namespace {
 
-constexpr size_t kLarge = size_t{1} << 17;  // [bytes] for smaller ones malloc() keeps its pages
+constexpr size_t kLarge = size_t{1} << 17;  // [bytes] malloc() keeps the pages of smaller blocks
 
 size_t up_to(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// Private memory for large blocks. The pages of a freed block stay with the process for the next
-// one, of whatever size. Neighbours that are free are one gap. Not safe for several threads at a
-// time.
+// Private memory for large blocks. The pages of a freed block stay with the process for later
+// blocks of any size. Neighbouring free blocks form one gap. Only one thread at a time may call it.
 class LargeBlocks {
  public:
-  // Reserves as many addresses as the machine has memory, or half as many and so on if the system
-  // refuses. Takes no memory.
+  // Reserves as many addresses as the machine has memory; if the system refuses, half as many, and
+  // so on. It takes no memory.
   LargeBlocks() {
     const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
     for (size_t bytes = up_to(pages * kPage, kGrowth); bytes >= kLeast;
          bytes = up_to(bytes / 2, kGrowth)) {
-      // Memory that cannot be used yet counts for no limit but that of addresses.
+      // Memory with PROT_NONE counts only towards the limit of addresses (ulimit -v).
       void* const begin =
           mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (begin == MAP_FAILED) continue;
@@ -43,8 +42,8 @@ class LargeBlocks {
   }
   LargeBlocks(const LargeBlocks&) = delete;
 
-  // Returns `bytes` that begin at a multiple of a page. Null if there is no room, or if the system
-  // gives no memory.
+  // Returns a block of `bytes` that begins at a multiple of a page; null if there is no room, or if
+  // the system provides no memory.
   void* take(size_t bytes) {
     bytes = up_to(bytes, kPage);
     char* const block = gaps_.take(bytes, AddressRanges::From::begin);
@@ -61,19 +60,19 @@ class LargeBlocks {
     return block;
   }
 
-  void give_back(void* block, size_t bytes) {  // the same as at take()
+  void give_back(void* block, size_t bytes) {  // `bytes`: as passed to take()
     bytes = up_to(bytes, kPage);
     gaps_.insert(static_cast<char*>(block), bytes);
     kept_.insert(static_cast<char*>(block), bytes);
     kept_bytes_ += static_cast<int64_t>(bytes);
   }
 
-  // Whether take() returned it.
+  // Returns whether `block` came from take().
   bool holds(const void* block) const { return begin_ <= block && block < begin_ + bytes_; }
 
   int64_t kept() const { return kept_bytes_; }  // [bytes] of pages in gaps that were in use before
 
-  // Gives so many of these bytes to the system, those at the end first.
+  // Returns `bytes` of the kept bytes to the system, those at the highest addresses first.
   void release(int64_t bytes) {
     while (bytes > 0 && kept_bytes_ > 0) {
       const auto [begin, length] = *kept_.all().rbegin();
@@ -92,13 +91,13 @@ class LargeBlocks {
 
   char* begin_{};
   size_t bytes_{};
-  char* usable_end_{};  // the system lets nobody touch what lies behind
+  char* usable_end_{};  // addresses from here on cannot be accessed yet
   AddressRanges gaps_;
   AddressRanges kept_;
   int64_t kept_bytes_{};
 };
 
-// Lies before the data. Its alignment is what torch expects of a block.
+// Stands before the data of each block. Has the alignment that torch expects of a block.
 struct alignas(64) Header {
   size_t bytes;
   MemoryClass cls;
@@ -132,13 +131,13 @@ class CountingAllocator final : public c10::Allocator {
   std::atomic<int64_t> alive_{};                      // [bytes] of the blocks of this allocator
 };
 
-// Never destroyed: tensors of static duration are freed after main().
+// Never destroyed, because tensors with static lifetime are freed after main().
 CountingAllocator& instance() {
   static auto* allocator = new CountingAllocator;
   return *allocator;
 }
 
-// The context is the data pointer itself: raw_allocate(), which mkldnn calls, demands it.
+// The context is the data pointer itself, because raw_allocate(), which mkldnn calls, requires it.
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free, c10::kCPU};
   auto* header = new (take(bytes)) Header{bytes, MemoryScope::current()};
@@ -180,8 +179,8 @@ void CountingAllocator::give_back(Header* block, size_t bytes) {
   }
 }
 
-// Keeps what fits, with the bytes that are alive, within 5/4 of the peak, and within most_kept_
-// beyond it.
+// Releases kept bytes until kept and live bytes together are at most 5/4 of the peak, and at most
+// the peak plus most_kept_.
 void CountingAllocator::trim() {
   const int64_t peak = live_bytes::peak_total();
   const int64_t most = peak + std::min(peak / 4, most_kept_.load()) - live_bytes::now().total;

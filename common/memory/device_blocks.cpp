@@ -14,7 +14,7 @@ struct Block {
   MemoryClass cls;
 };
 
-// Never destroyed: tensors of static duration are freed after main().
+// Never destroyed, because tensors with static lifetime are freed after main().
 struct Blocks {
   std::mutex mutex;
   std::unordered_map<const void*, Block> by_address;

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-// The live bytes of a device whose allocator is not ours: whoever learns of its blocks reports them
-// here by their addresses. They are counted into live_bytes, in the class of the thread that
-// reports them.
+// Counts the live bytes of a device with an allocator of another library. The code that observes
+// this allocator reports its blocks here by their addresses. A block is counted into live_bytes, in
+// the class of the thread that reports it.
 namespace fsdp::device_blocks {
 
 void allocated(const void* block, int64_t bytes);  // throws std::invalid_argument if bytes < 0

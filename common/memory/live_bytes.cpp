@@ -17,7 +17,7 @@ struct live_bytes::ScopedPeaks::Peaks {
 
 namespace {
 
-// Only what needs no destructor: tensors of static duration are freed after main().
+// Never destroyed, because tensors with static lifetime are freed after main().
 struct Counters : live_bytes::ScopedPeaks::Peaks {
   std::mutex mutex;
   LiveBytes now;

@@ -8,9 +8,9 @@
 #include <memory>
 
 // The exact bytes of tensor storage that are alive in this process, by class. They are counted
-// where storage is allocated and freed: the count includes memory that only a view keeps alive, and
-// it needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a GPU the
-// bytes are the GPU's; memory on the host is not counted.
+// where storage is allocated and freed, so the count includes memory that only a view keeps alive,
+// and it needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a GPU,
+// only the GPU's memory is counted, not the host's.
 namespace fsdp {
 
 enum class Phase : uint8_t { init, forward, backward, optimizer };
@@ -28,14 +28,14 @@ namespace live_bytes {
 
 LiveBytes now();              // [bytes] alive
 LiveBytes peak();             // [bytes] maximum since enter(), for each class and for the total
-LiveBytes peak(Phase phase);  // the same over all times in `phase` since reset(phase)
+LiveBytes peak(Phase phase);  // [bytes] maximum over all times in `phase` since reset(phase)
 int64_t peak_total();         // [bytes] maximum of the total since the process began
 int64_t take_peak();          // [bytes] maximum of the total since the last take_peak()
 void enter(Phase phase);      // begins `phase`; its peak() starts at what is alive now
 void reset(Phase phase);      // forgets the peaks of `phase`
 
-// While it lives, peaks are those of something that is not a part of the run. Then they are as
-// before, and the phase too. What was allocated meanwhile has been freed, or is not a peak.
+// Excludes work from the run's peaks: the destructor restores the peaks and the phase. Bytes that
+// stay allocated count as live, but not in the peaks.
 class [[nodiscard]] ScopedPeaks {
  public:
   ScopedPeaks();
@@ -53,7 +53,7 @@ void add(MemoryClass cls, int64_t bytes);
 // For allocators. Counts a block at `data` as freed and calls the callback of on_free().
 void remove(MemoryClass cls, int64_t bytes, const void* data);
 
-// From now on, remove() calls `callback`, in place of the one before; null: it calls none.
+// Sets the function that remove() calls, in place of the one before; null: remove() calls none.
 using FreeCallback = void (*)(const void* data, int64_t bytes);
 void on_free(FreeCallback callback);
 

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// What a block of memory is for.
+// The purpose of a block of memory.
 enum class MemoryClass : uint8_t {
   shards,     // sharded parameters
   gathered,   // unsharded parameters
@@ -18,8 +18,8 @@ enum class MemoryClass : uint8_t {
 inline constexpr size_t kMemoryClasses = 7;
 const char* to_string(MemoryClass cls);
 
-// While it lives, the memory that its thread allocates is counted into `cls`. The innermost scope
-// of a thread decides.
+// While this object lives, the memory that its thread allocates is counted into `cls`. If scopes
+// are nested, the innermost one counts.
 class [[nodiscard]] MemoryScope {
  public:
   explicit MemoryScope(MemoryClass cls);

@@ -6,8 +6,9 @@
 // Counts tensors on the meta device in live_bytes, as if they had memory.
 namespace fsdp::meta_blocks {
 
-// While one lives, what the process allocates on the meta device is counted. The bytes of such a
-// tensor are uncounted when it is freed, even later. There is one at a time.
+// While an object of this class lives, memory that the process allocates on the meta device is
+// counted. The bytes of such a tensor are subtracted when it is freed, even if that is after the
+// end of this object. Only one such object may exist at a time.
 class [[nodiscard]] Counting {
  public:
   Counting();

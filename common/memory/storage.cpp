@@ -11,7 +11,8 @@ c10::Storage storage_of_no_bytes(c10::DeviceType device) {
                                                allocator->allocate(0), allocator, true);
 }
 
-// The allocator tells the device of a pointer to nothing too, which a null DataPtr would not.
+// Allocates 0 bytes too, instead of using a null DataPtr: the allocator's null pointer keeps the
+// device.
 void resize_storage(const c10::Storage& storage, int64_t bytes) {
   c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
   auto memory = impl.allocator()->allocate(static_cast<size_t>(bytes));

@@ -11,8 +11,8 @@ static_assert(
     "this file was tried with LibTorch 2.11 to 2.15: compare what c10::StorageImpl does "
     "with the two members below, run the tests StorageGuard.*, then widen the range here");
 
-// c10::StorageImpl can be told to throw when its data is asked for, and has no function that takes
-// this back. An explicit instantiation may name a private member.
+// c10::StorageImpl has a function that makes access to its data throw, but none that allows access
+// again. So this file changes two private members, which an explicit instantiation may name.
 bool& throws(c10::StorageImpl& storage);
 std::unique_ptr<c10::StorageExtraMeta>& extra_meta(c10::StorageImpl& storage);
 

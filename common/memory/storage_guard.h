@@ -6,25 +6,26 @@
 #include <string>
 
 // Storage that explains itself while its memory is freed. Without a guard, an operator that uses a
-// tensor on such storage reads a null pointer, or says that the tensor is out of bounds.
+// tensor on such storage reads a null pointer, or reports that the tensor is out of bounds.
 namespace fsdp {
 
 // From now on, whenever resize_storage() has freed the memory of `storage`, everything that asks
 // for its data throws c10::Error with `message`: an operator's kernel, item(), a print, a save.
-// Sizes and views work as before: the storage says that it has `bytes`, which are those that it has
-// when it is whole. `storage` has no memory at the time of the call. Live bytes stay exact: they
-// are counted where memory is allocated.
+// Sizes and views work as before: the storage reports `bytes`, its size when it is not freed. At
+// the time of the call, `storage` must have no memory. Live bytes stay exact: they are counted
+// where memory is allocated.
 void guard_storage(const c10::Storage& storage, const std::string& message, int64_t bytes);
 
-// From now on, `storage`, which is guarded, throws with another message.
+// Replaces the message of `storage`, which must be guarded.
 void set_guard_message(const c10::Storage& storage, const std::string& message);
 
 bool is_guarded(const c10::Storage& storage);
 
-// For resize_storage(), before it puts other memory into guarded storage: whether access throws.
+// Called by resize_storage() before it changes the memory of guarded storage. Sets whether access
+// throws.
 void refuse_access(const c10::Storage& storage, bool refused);
 
-// Whether the memory of a tensor that has elements is freed, guarded or not.
+// Returns whether the memory of a tensor that has elements is freed, guarded or not.
 bool is_freed(const at::Tensor& tensor);
 
 }  // namespace fsdp

@@ -9,7 +9,7 @@ void call_constructor(const std::function<void()>& construct) {
   try {
     construct();
   } catch (const c10::Error& error) {
-    // LibTorch's own message is about the meta tensor, of which the constructor knows nothing.
+    // LibTorch's own message is about a meta tensor, which is not in the constructor's source.
     if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
       throw;
     throw std::runtime_error(
@@ -22,7 +22,7 @@ void refuse_other_devices(const OperatorHandle& op, const Values& arguments) {
   const c10::Device device = device_of(op, arguments).value_or(at::kCPU);
   if (device.is_cpu() || device.is_meta()) return;
   throw std::runtime_error(c10::str("DeferredInit: ", name_of(op), " asks for the device ", device,
-                                    "; construct on the CPU, move what is materialized"));
+                                    "; construct on the CPU, then move the materialized module"));
 }
 
 GeneratorStateScope::GeneratorStateScope(at::Generator generator, const at::Tensor& state)

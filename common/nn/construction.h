@@ -2,25 +2,25 @@
 
 #include <nn/operator_call.h>
 
-// What a construction needs whose tensors have no memory.
+// Support for the construction of modules whose tensors have no memory.
 namespace fsdp {
 
-// Calls `construct`. If LibTorch says that a tensor's memory is not there, throws
-// std::runtime_error instead, which says what the constructor did: it used the memory through a
-// pointer. Other exceptions pass through.
+// Calls `construct`. If LibTorch throws because a tensor has no memory, throws std::runtime_error
+// instead, whose text names the cause: the constructor used the memory through a pointer. Other
+// exceptions pass through.
 void call_constructor(const std::function<void()>& construct);
 
 // Throws std::runtime_error, which names the operation and the device, if the call asks for a
 // device other than the CPU and the meta device.
 void refuse_other_devices(const OperatorHandle& op, const Values& arguments);
 
-// While it lives, the generator is in `state`; afterwards it is back where it was before the scope.
-// Does nothing to an undefined generator.
+// While this object lives, the generator continues from `state`; the destructor restores the
+// generator's earlier state. An undefined generator is left alone.
 class GeneratorStateScope {
  public:
   GeneratorStateScope(at::Generator generator, const at::Tensor& state);
   ~GeneratorStateScope();
-  GeneratorStateScope(const GeneratorStateScope&) = delete;  // it puts the generator back once
+  GeneratorStateScope(const GeneratorStateScope&) = delete;  // the state is restored once
   GeneratorStateScope& operator=(const GeneratorStateScope&) = delete;
 
  private:

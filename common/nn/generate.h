@@ -11,17 +11,18 @@ namespace fsdp {
 
 struct GenerateOptions {
   int64_t context;                      // longest sequence that the model takes
-  int64_t ids;                          // ids from this one on are not drawn
-  std::optional<double> temperature{};  // none: the most likely token, always
-  uint64_t seed{42};                    // of what is drawn with a temperature
+  int64_t ids;                          // ids >= this one are not drawn
+  std::optional<double> temperature{};  // no value: always the most likely token
+  uint64_t seed{42};                    // of the draws with a temperature
 };
 
-// The logits [n, vocabulary] of the last tokens, n = context at most, each of what follows it.
+// Returns logits [n, vocabulary] for the tokens that follow each of the last n = min(context,
+// tokens.size()) tokens.
 at::Tensor logits_of(Module& model, const std::vector<int64_t>& tokens, int64_t context);
 
-// Continues `tokens`, at least one, by `count` tokens. Calls `visit` with each as it comes. With a
-// temperature T it draws from softmax(logits / T); the same seed gives the same tokens. Does not
-// touch the default generator.
+// Continues `tokens`, which must not be empty, by `count` tokens. Calls `visit` with each new
+// token. With a temperature T it draws from softmax(logits / T); the same seed gives the same
+// tokens. Does not use the default generator.
 void generate(Module& model, std::vector<int64_t> tokens, int64_t count,
               const GenerateOptions& options, const std::function<void(int64_t token)>& visit);
 

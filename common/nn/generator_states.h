@@ -10,7 +10,7 @@ namespace fsdp {
 // and, for a CUDA device, its own.
 class GeneratorStates {
  public:
-  explicit GeneratorStates(c10::Device device);  // as they are now
+  explicit GeneratorStates(c10::Device device);  // saves the current states
   void restore() const;                          // sets the generators to these states
 
  private:

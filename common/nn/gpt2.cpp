@@ -14,7 +14,8 @@ std::shared_ptr<Linear> make_linear(int64_t in, int64_t out, double std = kStd) 
   return std::make_shared<Linear>(torch::empty({out, in}).normal_(0, std), torch::zeros({out}));
 }
 
-// What flows into the residual stream, which adds up 2 layers of them.
+// Makes a layer whose output is added to the residual stream. The stream is the sum of 2 *
+// options.layers such outputs, so their std is divided by sqrt(2 * options.layers).
 std::shared_ptr<Linear> make_residual_linear(int64_t in, int64_t out, const GPT2Options& options) {
   return make_linear(in, out, kStd / std::sqrt(2.0 * static_cast<double>(options.layers)));
 }
@@ -26,7 +27,7 @@ class LayerNorm : public Module {
         bias_(register_parameter("bias", torch::zeros({width}))) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    const auto dtype = weight_.scalar_type();  // in which it computes
+    const auto dtype = weight_.scalar_type();  // dtype of the computation
     return at::layer_norm(x.to(dtype), weight_.sizes(), weight_, bias_.to(dtype))
         .to(x.scalar_type());
   }
@@ -36,7 +37,7 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-namespace gpt2_parts {  // TransformerLM has one too
+namespace gpt2_parts {  // because TransformerLM also has a class CausalAttention
 
 class CausalAttention : public Module {
  public:
@@ -79,8 +80,8 @@ class MLP : public Module {
 
 }  // namespace
 
-// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> the same. Its name, which unit
-// policies go by, is not that of an unnamed namespace.
+// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> [B, T, d_model]. It is not in the
+// unnamed namespace, because unit policies select modules by the name of their class.
 class GPT2Block : public Module {
  public:
   explicit GPT2Block(const GPT2Options& options) {

@@ -13,10 +13,10 @@ struct GPT2Options {
   bool operator==(const GPT2Options&) const = default;
 };
 
-// GPT-2: learned positions, LayerNorm before each sublayer, GELU (tanh), biases everywhere but in
-// the head. Modules: wte; wpe; h.N.{ln_1, attn.{c_attn, c_proj}, ln_2, mlp.{c_fc, c_proj}}; ln_f;
-// lm_head. wte.weight and lm_head.weight are two names of one tensor. Weights are normal with std
-// 0.02, divided by sqrt(2 layers) in both c_proj.
+// GPT-2: learned positions, LayerNorm before each sublayer, GELU (tanh), biases everywhere except
+// in the head. Modules: wte; wpe; h.N.{ln_1, attn.{c_attn, c_proj}, ln_2, mlp.{c_fc, c_proj}};
+// ln_f; lm_head. wte.weight and lm_head.weight are two names of one tensor. Weights are normal with
+// std 0.02, divided by sqrt(2 layers) in both c_proj.
 class GPT2 : public Module, public ReadsInCalls {
  public:
   explicit GPT2(const GPT2Options& options);

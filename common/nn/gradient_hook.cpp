@@ -12,12 +12,12 @@ namespace {
 
 using torch::autograd::PostAccumulateGradHook;
 
-// All hooks of one parameter: LibTorch keeps one object for each.
+// All hooks of one parameter, in the one object that LibTorch stores for it.
 class GradientHooks : public PostAccumulateGradHook {
  public:
   using Hook = std::shared_ptr<const std::function<void()>>;
 
-  // `others`: what the parameter has from elsewhere, as from Python; or null.
+  // `others`: hooks of another library, such as Python's; or null.
   explicit GradientHooks(std::unique_ptr<PostAccumulateGradHook> others)
       : others_(std::move(others)) {}
 
@@ -43,8 +43,8 @@ class GradientHooks : public PostAccumulateGradHook {
 };
 
 GradientHooks& hooks_of(const at::Tensor& parameter) {
-  torch::autograd::impl::materialize_autograd_meta(
-      parameter);  // one that was never trainable has none
+  // A parameter that was never trainable has no autograd meta yet.
+  torch::autograd::impl::materialize_autograd_meta(parameter);
   auto& place = torch::autograd::impl::post_acc_grad_hooks(parameter);
   auto* ours = dynamic_cast<GradientHooks*>(place.get());
   if (ours == nullptr) {

@@ -7,10 +7,10 @@
 namespace fsdp {
 
 // Calls `ready` once per backward pass, when all uses of the leaf `parameter` have been added up in
-// its .grad: PyTorch's register_post_accumulate_grad_hook, which LibTorch has no function for. Does
+// its .grad: PyTorch's register_post_accumulate_grad_hook, for which LibTorch has no function. Does
 // not call it while there is no .grad: a custom function may return an undefined gradient. The
-// hooks of a parameter run in the order of their registration, also those after one that throws.
-// Returns a function that removes this hook, at any time.
+// hooks of a parameter run in the order of their registration; if one throws, the others still run.
+// Returns a function that removes this hook; it may be called at any time.
 std::function<void()> register_post_accumulate_grad_hook(const at::Tensor& parameter,
                                                          std::function<void()> ready);
 

@@ -4,8 +4,8 @@
 
 namespace fsdp {
 
-// The layers that both language models are made of. Unlike torch::nn's they draw nothing
-// themselves: a layer takes its initial weight, so a model's random draws are all its own.
+// The layers of both language models. Unlike torch::nn's layers they draw no random numbers: a
+// layer takes its initial weight, so all random draws are made by the model.
 
 // x W^T + b: [..., in] -> [..., out], computed in the dtype of W.
 class Linear : public Module {
@@ -30,7 +30,8 @@ class Embedding : public Module {
   torch::Tensor weight_;  // [rows, width], may be tied
 };
 
-// Normal with mean 0, cut at three standard deviations, in the draws of PyTorch's trunc_normal_.
+// Returns normal values with mean 0, cut at three standard deviations, with the same draws as
+// PyTorch's trunc_normal_.
 at::Tensor truncated_normal(at::IntArrayRef sizes, double std);
 
 }  // namespace fsdp

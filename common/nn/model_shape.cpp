@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// Calls visit(name, member, the most that it may be). The limits keep products of sizes small.
+// Calls visit(name, member, largest allowed value). The limits keep products of sizes small.
 template <typename Options, typename Visit>
 void visit_fields(Options& options, const Visit& visit) {
   visit("vocabulary", options.vocabulary, 100'000'000);
@@ -36,7 +36,7 @@ std::string text_of(bool value) {
   return value ? "true" : "false";
 }
 
-// The shortest text that is read as the same value.
+// Returns the shortest text that is read as the same value.
 std::string text_of(double value) {
   std::array<char, 32> digits{};
   const std::string text(digits.data(), std::to_chars(digits.begin(), digits.end(), value).ptr);
@@ -49,7 +49,7 @@ bool read_number(const std::string& text, Number& value) {
   return error == std::errc() && end == text.data() + text.size() && value > 0;
 }
 
-// Each returns what the text is not, or nothing.
+// Each read() parses `text` into `value`. Returns "", or what the text should have been.
 std::string read(const std::string& text, int64_t& value, int64_t most) {
   if (read_number(text, value) && value <= most) return "";
   return "a number from 1 to " + std::to_string(most);
@@ -99,7 +99,7 @@ Options options_of(const Texts& values, const Texts& names) {
     require_divides("kv_heads", options.kv_heads, "heads", options.heads);
     if (options.d_model / options.heads % 2 != 0)
       throw std::invalid_argument(name_in(names, "d_model") + " / " + name_in(names, "heads") +
-                                  " is odd, and rotary positions turn pairs");
+                                  " is odd, but rotary positions need an even number");
   }
   return options;
 }
@@ -132,7 +132,7 @@ std::string to_string(const ModelShape& shape) {
 ModelShape make_shape(const std::string& family, const Texts& values, const Texts& names) {
   if (family == "gpt2") return options_of<GPT2Options>(values, names);
   if (family == "llama") return options_of<TransformerLMOptions>(values, names);
-  throw std::invalid_argument(family + " is no family of models; known are gpt2, llama");
+  throw std::invalid_argument(family + " is not a family of models; known families: gpt2, llama");
 }
 
 ModelShape parse_shape(const std::string& text) {

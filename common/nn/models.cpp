@@ -32,14 +32,14 @@ const std::vector<Entry>& registry() {
       {"small", TransformerLMOptions{1000, 256, 256, 4, 4, 1024}},
       {"medium", TransformerLMOptions{5000, 512, 512, 8, 8, 2048}},
       {"gpt2xl", TransformerLMOptions{50304, 1024, 1600, 48, 25, 6400}, 8, 10, 5e-4},
-      // Nearly every size is odd and no multiple of 3: nothing divides by accident.
+      // Nearly every size is odd and not a multiple of 3, so that nothing is divisible by accident.
       {"gpt2-tiny", GPT2Options{61, 19, 35, 3, 5, 121}},
       {"gpt2-36m", GPT2Options{20000, 1024, 512, 8, 8, 2048}},
       {"gpt2-124m", gpt2(768, 12, 12)},
       {"gpt2-355m", gpt2(1024, 24, 16)},
       {"gpt2-774m", gpt2(1280, 36, 20)},
       {"gpt2-1558m", gpt2(1600, 48, 25)},
-      // To be planned, and those of a report on FSDP by hand.
+      // Models for `./fsdp plan` only, then the models of the published Duke report.
       {"llama-13b", TransformerLMOptions{32000, 4096, 5120, 40, 40, 13824}},
       {"gpt3-175b", GPT2Options{50257, 2048, 12288, 96, 96, 49152}},
       {"1t", GPT2Options{50257, 2048, 25600, 128, 160, 102400}},
@@ -50,7 +50,7 @@ const std::vector<Entry>& registry() {
   return models;
 }
 
-// The names of Hugging Face's models for the same sizes.
+// Hugging Face's names for models of these sizes.
 const std::map<std::string, std::string> kAliases{{"gpt2", "gpt2-124m"},
                                                   {"gpt2-medium", "gpt2-355m"},
                                                   {"gpt2-large", "gpt2-774m"},

@@ -10,36 +10,40 @@
 
 namespace fsdp {
 
-// What the train program needs to know of a model before it is built.
+// Properties of a model that the train program needs before the model is built.
 struct ModelInfo {
   std::string name;
   int64_t vocabulary;
   int64_t context;  // longest sequence
-  // The published run's settings; for other models the published recipe's defaults.
+  // The settings of the published run of this model; if there is none, the defaults of the
+  // published recipe.
   int64_t batch;
-  int64_t seq;  // tokens a row, after the shift by one
+  int64_t seq;  // tokens in a row, after the shift by one
   int64_t steps;
   double lr;
 };
 
-// Of small, medium, gpt2xl (TransformerLM, as published); gpt2-tiny, gpt2-36m, gpt2-124m,
-// gpt2-355m, gpt2-774m, gpt2-1558m (GPT2, tied head); llama-13b, gpt3-175b, 1t, duke-s, duke-m,
-// duke-l; or of a shape that is its own name, see
-// parse_shape(). Throws std::invalid_argument that lists the names, or what parse_shape() throws.
+// Returns the info of the model `name`, which is one of:
+// - small, medium, gpt2xl: TransformerLM, as published;
+// - gpt2-tiny, gpt2-36m, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m: GPT2, with a tied head;
+// - gpt2, gpt2-medium, gpt2-large, gpt2-xl: Hugging Face's names for four of these;
+// - llama-13b, gpt3-175b, 1t, duke-s, duke-m, duke-l;
+// - a shape, as parse_shape() reads it.
+// Throws: std::invalid_argument, which lists the names, or what parse_shape() throws.
 ModelInfo model_info(const std::string& name);
-std::vector<std::string> model_names();  // of those that have a name
+std::vector<std::string> model_names();  // without aliases and shapes
 
 ModelShape model_shape(const std::string& name);  // throws as model_info does
-std::string model_name(const ModelShape& shape);  // the inverse
-// The further names of parameters that have several: name -> first name.
+std::string model_name(const ModelShape& shape);  // the inverse of model_shape()
+// Returns the further names of parameters that have several names: name -> first name.
 std::map<std::string, std::string> tied_names(const std::string& name);
 
-// Builds the model, drawing from the default generator. Throws as model_info does.
-// `vocabulary` replaces the model's own if positive. Tokens [B, T] int64 -> logits [B, T,
-// vocabulary].
+// Builds the model and draws its values from the default generator. If `vocabulary` is positive, it
+// replaces the model's own. The model maps tokens [B, T] int64 to logits [B, T, vocabulary]. Throws
+// as model_info() does.
 std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary = 0);
 
-// Mean cross entropy over all positions, on fp32 logits. [] scalar
+// Returns the mean cross entropy over all positions, computed from fp32 logits: a scalar, [].
 at::Tensor language_model_loss(Module& model, const at::Tensor& inputs, const at::Tensor& targets);
 
 }  // namespace fsdp

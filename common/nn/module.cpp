@@ -15,8 +15,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Places = c10::ArrayRef<torch::Tensor*>;
 
-// A hook may remove itself while it runs, so lists are run from a copy; shared pointers keep that
-// cheap and give each registration an identity.
+// A hook may remove itself while it runs, so a copy of the list is run. Shared pointers make the
+// copy cheap and give each registration an identity.
 template <class Entry>
 using HookList = std::vector<std::shared_ptr<const Entry>>;
 
@@ -25,9 +25,9 @@ struct Callback : torch::CustomClassHolder {
   std::function<void()> run;
 };
 
-// Identity of tensors whose backward runs a callback once, when the gradients of all are complete.
-// As a custom function it forbids that its outputs be changed in place, which would take the
-// callback out of the graph in silence.
+// Returns its input tensors unchanged. Its backward runs a callback once, when the gradients of all
+// these tensors are complete. Because it is a custom function, autograd refuses in-place changes of
+// its outputs, which would silently remove the callback from the graph.
 struct CallInBackward : torch::autograd::Function<CallInBackward> {
   static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                std::function<void()> callback) {
@@ -44,7 +44,7 @@ struct CallInBackward : torch::autograd::Function<CallInBackward> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto held = context->saved_data["callback"].toCapsule();
     static_cast<Callback&>(*held).run();
-    gradients.emplace_back();  // of the callback
+    gradients.emplace_back();  // gradient of the argument `callback`
     return gradients;
   }
 };
@@ -59,7 +59,7 @@ void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by
     if (place->unsafeGetTensorImpl() == old) *place = by;
 }
 
-// The tensor that a call shows to its hooks. Null: there is none at all.
+// Returns the tensor that a call passes to its hooks; null if there is no tensor.
 const torch::Tensor* shown(Places places) {
   auto found = std::ranges::find_if(places, requires_grad);
   if (found == places.end())
@@ -68,9 +68,9 @@ const torch::Tensor* shown(Places places) {
   return found == places.end() ? nullptr : *found;
 }
 
-// Lets the gradients of `inputs` go through one node, which runs the callback. A tensor that has
-// several places goes through it once: so its gradients are added up in the order of their coming,
-// as they would be without the node.
+// Passes the gradients of `inputs` through one node, which runs the callback. A tensor that is at
+// several places passes through the node once, so its gradients are added in the order in which
+// they arrive, as without the node.
 void call_after_gradients(Places inputs, std::function<void()> callback) {
   variable_list tensors;
   for (const torch::Tensor* input : inputs) {
@@ -83,9 +83,10 @@ void call_after_gradients(Places inputs, std::function<void()> callback) {
     replace(inputs, tensors[i], same[i]);
 }
 
-// A view that is changed in place is cut off from its node, and the hooks at that node are lost;
-// the base keeps its own. A base older than the call belongs to others: what they do with it is no
-// sign.
+// Returns the tensor to register the hook on: the output, or its base if the output is a view that
+// was made in this call. An in-place change of a view replaces its node, so hooks at that node are
+// lost; hooks of the base stay. A base that is older than the call is not used, because it may get
+// gradients that do not come from this output.
 torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   if (!output.is_view()) return output;
   const torch::Tensor base(output._base());
@@ -93,16 +94,17 @@ torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   return made_in_call ? base : output;
 }
 
-// Runs the callback once in each pass, when the first gradient of one of `outputs` arrives.
+// Runs the callback once in each backward pass, when the first gradient of one of `outputs`
+// arrives.
 void call_before_gradients(Places outputs, uint64_t first_node, std::function<void()> callback) {
   struct OncePerPass {
     std::function<void()> run;
-    int last{-1};  // the engine's number of the pass
+    int last{-1};  // the engine's number of the last backward pass
   };
   const auto once = std::make_shared<OncePerPass>(OncePerPass{std::move(callback)});
   for (torch::Tensor* output : outputs) {
     if (!requires_grad(output)) continue;
-    if (output->is_leaf()) *output = output->view_as(*output);  // else it keeps the hook for ever
+    if (output->is_leaf()) *output = output->view_as(*output);  // a leaf would keep the hook
     hook_anchor(*output, first_node).register_hook([once](const torch::Tensor&) {
       const int pass = torch::autograd::get_current_graph_task_id();
       if (std::exchange(once->last, pass) != pass) once->run();
@@ -118,13 +120,13 @@ std::string without_impl(std::string name) {
 
 }  // namespace
 
-// Owned by the module alone: a closure that cannot lock its weak pointer has outlived the module.
+// Owned only by the module: if a closure cannot lock its weak pointer, it has outlived the module.
 struct Module::Hooks {
   struct ForwardHook {
     Hook run;
     bool always_call;
   };
-  // While it lives, on the stack of a call, it is the call.
+  // Represents a running call of the module. It stands on the stack of that call.
   struct Call {
     explicit Call(Hooks& hooks) : hooks(hooks), around(std::exchange(hooks.call, this)) {}
     ~Call() { hooks.call = around; }
@@ -133,7 +135,7 @@ struct Module::Hooks {
     const Call* around;
   };
   const Call* call{};
-  Forward in_place_of_forward;  // none: forward() itself
+  Forward in_place_of_forward;  // none: forward() runs
   HookList<ForwardHook> forward_pre;
   HookList<ForwardHook> forward;
   HookList<BackwardHook> full_backward_pre;
@@ -151,7 +153,8 @@ struct Module::Hooks {
     return handle;
   }
 
-  // What the graph holds of a list of backward hooks.
+  // Returns the function that the graph stores for a list of backward hooks. It runs the hooks that
+  // are registered when it is called.
   static std::function<void()> runner(const std::shared_ptr<Hooks>& hooks,
                                       HookList<BackwardHook> Hooks::*list, Module& module) {
     return [weak = std::weak_ptr(hooks), list, &module] {
@@ -162,7 +165,7 @@ struct Module::Hooks {
     };
   }
 
-  // Notes in `begun` those that it runs.
+  // Adds each hook to `begun` before it runs it.
   static void run(const HookList<ForwardHook>& hooks, Module& module, Places places,
                   HookList<ForwardHook>& begun) {
     torch::Tensor none;
@@ -174,7 +177,7 @@ struct Module::Hooks {
     }
   }
 
-  // The exception under way is the one to report, not what it leads to.
+  // Ignores exceptions of the hooks, because the caller reports the exception that came first.
   void run_forward_after_throw(Module& module, const HookList<ForwardHook>& begun) const noexcept {
     for (const auto& hook : HookList<ForwardHook>(forward)) {
       if (!hook->always_call || std::ranges::find(begun, hook) != begun.end()) continue;

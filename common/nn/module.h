@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// A torch::nn::Module that can be called and hooked: what Python's nn.Module is and C++'s is not.
-// A module takes one tensor and returns one; ModuleOf is for all others. Call it (module(x)):
-// forward() runs no hooks.
+// A torch::nn::Module that can be called and that has hooks, as nn.Module in Python and unlike
+// LibTorch's. A Module takes one tensor and returns one; for all other signatures there is
+// ModuleOf. Call the module, module(x): a direct call of forward() runs no hooks.
 class Module : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
@@ -20,25 +20,27 @@ class Module : public torch::nn::Module {
   Module(const Module& other) : torch::nn::Module(other) {}  // a copy has no hooks
   Module& operator=(const Module&) = delete;
 
-  // The class, as of torch's name(): "fsdp::Linear". Without the "Impl" of a class with a holder.
+  // Returns the name of the class, as torch's name() does, but without the "Impl" of a class with a
+  // holder: "fsdp::Linear".
   const std::string& name() const;  // NOLINT: hides torch's on purpose
 
   virtual torch::Tensor forward(torch::Tensor input) = 0;
 
-  // Whether backward reads values of parameters inside this module. That of a row lookup needs the
-  // indices alone: FSDP does not gather such a unit for backward.
+  // Returns whether the backward pass reads values of parameters inside this module. The backward
+  // of a row lookup needs only the indices, so FSDP does not unshard such a unit for backward.
   virtual bool reads_parameters_in_backward() const { return true; }
 
-  // Runs, in order: the forward pre-hooks, forward(), the forward hooks. While gradients are being
-  // recorded it also prepares the two backward hooks. If forward() or a hook throws, the forward
-  // hooks that asked for it and have not begun run with an undefined output, and the exception goes
-  // on.
+  // Calls the module.
+  // - Runs, in order: the forward pre-hooks, forward(), the forward hooks.
+  // - In grad mode, it also prepares the backward hooks of both kinds.
+  // - If forward() or a hook throws, the forward hooks with always_call that have not begun run
+  //   with an undefined output. Then the exception continues.
   torch::Tensor operator()(torch::Tensor input);
 
-  // Hooks of one kind run in the order of their registration. A hook may return a tensor to put in
-  // the place of the one it was given, or an undefined one to leave it. Names are PyTorch's. Of the
-  // tensors of a ModuleOf a hook gets the first that requires a gradient, else the first defined
-  // one.
+  // The names of the hooks are PyTorch's. Hooks of one kind run in the order of their registration.
+  // A Hook may return a tensor that replaces the tensor that it got, or an undefined tensor to keep
+  // it. If a ModuleOf has several tensors, a Hook gets the first one that requires a gradient, else
+  // the first defined one.
   using Hook = std::function<torch::Tensor(Module& module, const torch::Tensor& tensor)>;
   using BackwardHook = std::function<void(Module& module)>;
 
@@ -52,43 +54,48 @@ class Module : public torch::nn::Module {
     std::function<void()> remove_;
   };
 
-  // Tells calls under way apart: the innermost one of this module, whose hooks run; or null.
+  // Returns an identifier of the innermost call of this module that is running now; null if none is
+  // running. It differs between calls that run at the same time.
   const void* current_call() const;
 
-  // What a call runs in place of forward(), which it may run itself. A second one replaces the
-  // first. Of a ModuleOf it throws std::logic_error.
+  // Sets the function that a call runs instead of forward(); it may call forward(). A later call of
+  // set_forward() replaces it. For a ModuleOf it throws std::logic_error.
   using Forward = std::function<torch::Tensor(Module& module, torch::Tensor input)>;
   virtual void set_forward(Forward forward);
 
   HookHandle register_forward_pre_hook(Hook hook);
   HookHandle register_forward_hook(Hook hook, bool always_call = false);
 
-  // Runs when the gradient of the output arrives, before any gradient inside the module is
-  // computed: once per call of the module whose output is part of the loss. Also when the output is
-  // a view that the caller changes in place. Of several outputs the first gradient counts.
+  // The hook runs when the gradient of the output arrives, before any gradient inside the module is
+  // computed.
+  // - It runs once per pass for each call of the module whose output is part of the loss.
+  // - It also runs if the output is a view that the caller changes in place.
+  // - If there are several outputs, it runs when the first of their gradients arrives.
   HookHandle register_full_backward_pre_hook(BackwardHook hook);
 
-  // Runs when every gradient inside the module has been computed: once per call of the module whose
-  // input requires a gradient. The engine runs nodes in the reverse order of their making, so when
-  // the gradient of the input is complete, nothing that was made after it is left to run. A call
-  // whose input requires no gradient (token ids, say) gives no sign at all. If an input is used
-  // several times inside and also elsewhere, its gradients may be added in another order than
-  // without the hook.
+  // The hook runs when every gradient inside the module has been computed.
+  // - It runs once per pass for each call of the module whose input requires a gradient. For a call
+  //   whose input requires no gradient (token ids, for example) it does not run.
+  // - Why all gradients are computed then: the engine runs nodes in the reverse order of their
+  //   creation. So when the gradient of the input is complete, no node that was created after the
+  //   input is left to run.
+  // - If an input is used several times inside the module and also outside, its gradients may be
+  //   added in another order than without the hook.
   HookHandle register_full_backward_hook(BackwardHook hook);
 
  protected:
-  // Every call, of whatever shape, runs through this. `inputs`: where the tensors lie among the
-  // inputs. `forward` runs forward() on them and returns where the tensors lie among the outputs.
-  // Hooks, and the preparations for backward, change the tensors at these places.
+  // Runs one call of a Module or a ModuleOf. `inputs` points to the tensors among the inputs.
+  // `forward` runs forward() on them and returns pointers to the tensors among the outputs. Hooks,
+  // and the preparations for backward, replace the tensors at these places.
   using TensorPlaces = c10::SmallVector<torch::Tensor*, 4>;
   void run_between_hooks(const TensorPlaces& inputs, c10::function_ref<TensorPlaces()> forward);
 
  private:
   struct Hooks;
-  std::shared_ptr<Hooks>
-      hooks_;  // none until the first registration; the graph refers to it weakly
+  // Null until the first registration. The graph has weak pointers to it.
+  std::shared_ptr<Hooks> hooks_;
   const std::shared_ptr<Hooks>& hooks();
-  mutable std::string name_;  // empty until it is asked for
+  mutable std::string name_;  // empty until the first call of name()
 };
 
 }  // namespace fsdp

@@ -9,24 +9,24 @@ std::string name_of(const OperatorHandle& op) {
 
 namespace {
 
-// Whether the call may change the memory of the tensors in argument number `argument`.
+// Returns whether the call may change the memory of the tensors in argument number `argument`.
 bool writes(const OperatorHandle& op, size_t argument) {
   const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
-  // The schema of some operators does not say what they change: batch_norm changes its running
-  // statistics. They have the tag instead.
+  // The schema of some operators does not declare what they change: batch_norm changes its running
+  // statistics. Such operators have the tag instead.
   return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
 }
 
 }  // namespace
 
-// Factories have TensorOptions as arguments, and so has to(), which has non_blocking too.
+// Factories have TensorOptions as arguments. to() has them too, but it also has non_blocking.
 bool is_factory(const OperatorHandle& op) {
   return op.schema().argumentIndexWithName("pin_memory") &&
          !op.schema().argumentIndexWithName("non_blocking");
 }
 
-// What tells it from others is which keys are excluded: torch::tensor() excludes those of autograd,
-// torch::empty() ADInplaceOrView as well, and at::empty() none.
+// The excluded dispatch keys distinguish the callers of at::empty(): torch::tensor() excludes the
+// keys of autograd, torch::empty() also ADInplaceOrView, and a direct call excludes none.
 bool is_filled_by_pointer(const OperatorHandle& op, const Values& arguments) {
   return name_of(op) == "aten::empty" && device_of(op, arguments) == at::kCPU &&
          arguments[0].toDimVector().size() == 1 &&
@@ -107,8 +107,9 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 namespace {
 
-// The 2.0 of 2.0 / x arrives as a tensor that is marked as a number, so that it does not promote
-// the dtype of the result. What takes its place needs the mark too.
+// Returns `other`, marked as a number if `tensor` is. The 2.0 of 2.0 / x arrives as a tensor with
+// this mark, which keeps it from promoting the dtype of the result. A tensor that replaces it needs
+// the mark too.
 at::Tensor marked_like(const at::Tensor& tensor, at::Tensor other) {
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     other.unsafeGetTensorImpl()->set_wrapped_number(true);

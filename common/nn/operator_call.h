@@ -18,20 +18,22 @@ using Values = torch::jit::Stack;  // the arguments of a call or its results, in
 
 std::string name_of(const OperatorHandle& op);  // "aten::normal_"
 
-// Whether `op` makes a tensor from a description: randn(), zeros_like(), new_empty(); not to().
+// Returns whether `op` makes a tensor from a description: true for randn(), zeros_like() and
+// new_empty(), false for to().
 bool is_factory(const OperatorHandle& op);
 
-// Whether torch::tensor(values) makes this call: of at::empty(), to fill the result through its
-// pointer. False for torch::empty({n}, torch::kCPU), whose arguments are the same.
+// Returns whether this is the call of at::empty() that torch::tensor(values) makes, which then
+// fills the result through its pointer. False for torch::empty({n}, torch::kCPU), whose arguments
+// are the same.
 bool is_filled_by_pointer(const OperatorHandle& op, const Values& arguments);
 
-// Whether `op` draws random numbers.
+// Returns whether `op` draws random numbers.
 bool is_random(const OperatorHandle& op);
 
-// The generator among the arguments, or else the default CPU generator.
+// Returns the generator among the arguments, or else the default CPU generator.
 at::Generator generator_of(const Values& arguments);
 
-// The device among the arguments; nothing if the call names none.
+// Returns the device among the arguments; nothing if the call names none.
 std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arguments);
 
 // Calls `op` and returns its results. call_on() first sets the argument `device`, if `op` has one,
@@ -39,7 +41,8 @@ std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arg
 Values call(const OperatorHandle& op, Values arguments);
 Values call_on(c10::Device device, const OperatorHandle& op, Values arguments);
 
-// The defined tensors in a value, which may be a tensor or a list of tensors; or in all values.
+// Return the defined tensors in a value, which may be a tensor or a list of tensors, or in all
+// values.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 std::vector<at::Tensor> tensors_in(const Values& values);
 
@@ -52,8 +55,8 @@ Values map_tensors(const OperatorHandle& op, const Values& arguments,
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null if it has none (sparse)
 
-// A tensor with the sizes, strides and dtype of `tensor`: with undefined values on `device`, with a
-// copy of its values, or on `storage` at the same offset.
+// Return a tensor with the sizes, strides and dtype of `tensor`: with undefined values on `device`,
+// with a copy of its values, or on `storage` at the same offset.
 at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor);
 at::Tensor copy_of(const at::Tensor& tensor);
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor);

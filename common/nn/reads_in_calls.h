@@ -2,14 +2,16 @@
 
 namespace fsdp {
 
-// A model derives from this class too if each of its parameters is read in calls, module(x), of the
-// modules that have registered it, and nowhere else. A function of the model or of the loss that
-// takes a module's weight, as a head without a module of its own does, reads it elsewhere.
+// A model should also derive from this class if each of its parameters is read only in calls,
+// module(x), of the modules that have registered it. A model does not qualify if one of its
+// functions, or the loss, uses a module's weight directly, as a head without a module of its own
+// does.
 //
-// Of such a model FSDP knows by the calls when backward has read the root's parameters for the last
-// time, and frees them there, if the modules that have them are children of the model. Those of
-// every other model stay unsharded to the end of the pass. If a model that derives from this class
-// reads a parameter elsewhere, backward may find it freed.
+// For a model of this class, FSDP knows from the calls when the backward pass has read the root's
+// parameters for the last time. It reshards them then, if the modules that have them are children
+// of the model. For every other model, the root's parameters stay unsharded to the end of the
+// backward pass. If a model of this class reads a parameter outside such a call, the backward pass
+// may find it freed.
 class ReadsInCalls {
  protected:
   ~ReadsInCalls() = default;

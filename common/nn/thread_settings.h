@@ -8,18 +8,18 @@
 
 namespace fsdp {
 
-// The settings of a thread on which the results of a forward depend: autocast (for each device
-// whether it is on and its dtype; and whether it keeps casts), the modes of autograd, and the
-// dispatch keys that guards have included or excluded. The default dtype, which is the process's,
-// is one of them too.
+// The settings of a thread on which the results of a forward depend:
+// - autocast: for each device whether it is on, and its dtype; whether the cache of casts is on;
+// - the modes of autograd, and the dispatch keys that guards have included or excluded;
+// - the default dtype, which belongs to the process.
 class ThreadSettings {
  public:
-  ThreadSettings();                            // those of this thread, as they are now
-  void restore() const;                        // gives them to this thread
-  bool autocast() const { return autocast_; }  // whether autocast is on for some device
+  ThreadSettings();                            // saves the current settings of this thread
+  void restore() const;                        // sets them in this thread
+  bool autocast() const { return autocast_; }  // whether autocast is on for any device
 
  private:
-  c10::impl::LocalDispatchKeySet keys_;  // among them: whether autocast is on
+  c10::impl::LocalDispatchKeySet keys_;  // they include whether autocast is on
   c10::AutogradState modes_;
   std::vector<at::ScalarType> autocast_dtypes_;  // of each device type that has autocast
   bool autocast_{}, keeps_casts_{};

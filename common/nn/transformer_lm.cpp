@@ -43,8 +43,9 @@ at::Tensor make_rotary_cache(int64_t context, int64_t d_head, double theta) {
 }
 
 // Rotates each pair (x[2i], x[2i+1]) by its position's angle. The result holds all first
-// components, then all second ones. x: [B, T, heads, d_head]. Written out because the operators'
-// own gradients would keep and allocate several tensors of x's size where one is needed.
+// components, then all second ones. x: [B, T, heads, d_head]. It has its own backward, because the
+// gradients of the single operators would keep and allocate several tensors of x's size instead of
+// one.
 struct Rotate : torch::autograd::Function<Rotate> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& rotary) {
@@ -106,7 +107,7 @@ class CausalAttention : public Module {
 
  private:
   int64_t heads_, kv_heads_;
-  torch::Tensor rotary_;  // [2, context, d_head / 2], the model's
+  torch::Tensor rotary_;  // [2, context, d_head / 2], shared with the model
   std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, output_proj_;
 };
 
@@ -128,7 +129,8 @@ class SwiGLU : public Module {
 
 }  // namespace
 
-// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> the same. `rotary` is the model's cache.
+// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> [B, T, d_model]. `rotary` is the model's
+// cache.
 class TransformerBlock : public Module {
  public:
   TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {

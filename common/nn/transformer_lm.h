@@ -13,16 +13,16 @@ struct TransformerLMOptions {
   double rope_theta{10000.0};
   int64_t kv_heads{heads};  // of keys and values; each serves heads / kv_heads heads in a row
   double norm_eps{1e-5};
-  bool qkv_bias{};   // q_proj, k_proj and v_proj have biases, as Qwen2's do
+  bool qkv_bias{};   // q_proj, k_proj and v_proj have biases, as in Qwen2
   bool tied_head{};  // lm_head.weight is token_embeddings.weight
   bool operator==(const TransformerLMOptions&) const = default;
 };
 
-// The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, and
-// unless the options differ no biases and an untied head. With other options it is a Llama. Modules
-// are made in this order, which is the order of their random draws: token_embeddings;
-// layers.N.{attn.{q_proj, k_proj, v_proj, output_proj}, ffn.{w1, w2, w3}, ln1, ln2}; ln_final;
-// lm_head. The rotary cache is one buffer shared by the layers.
+// The language model of CS336's basics: RMSNorm before each sublayer, rotary positions, SwiGLU, by
+// default no biases and an untied head. With other options it is a Llama. Modules are made, and
+// their values drawn, in this order: token_embeddings; layers.N.{attn.{q_proj, k_proj, v_proj,
+// output_proj}, ffn.{w1, w2, w3}, ln1, ln2}; ln_final; lm_head. The rotary cache is one buffer
+// shared by the layers.
 class TransformerLM : public Module, public ReadsInCalls {
  public:
   explicit TransformerLM(const TransformerLMOptions& options);

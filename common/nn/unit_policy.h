@@ -7,17 +7,17 @@
 
 namespace fsdp {
 
-// Chooses the modules below `root` that become units, each once; the root always is one. A unit
-// must be an fsdp::Module, for it has to be hooked.
+// Selects the modules below `root` that become units, each once. The root is always a unit. A unit
+// must be an fsdp::Module, because FSDP registers hooks on it.
 using WrapPolicy = std::function<std::vector<Module*>(Module& root)>;
 
-// The policy that chooses these modules, whatever the root. To choose none is no mistake here.
+// A policy that selects these modules under any root. An empty list is allowed.
 struct WrapByHand {
   std::vector<Module*> modules;
   std::vector<Module*> operator()(Module& /*root*/) const { return modules; }
 };
 
-WrapPolicy wrap_none();  // the root alone: a WrapByHand of no modules
+WrapPolicy wrap_none();  // only the root: a WrapByHand of no modules
 WrapPolicy wrap_by_hand(std::vector<Module*> modules);
 
 }  // namespace fsdp

@@ -10,14 +10,17 @@ namespace fsdp {
 namespace {
 
 constexpr int kBase = 32;                  // bits of a digit
-constexpr int kLowestExponent = -2 * 149;  // of the square of the smallest fp32 number
+constexpr int kLowestExponent = -2 * 149;  // exponent of the square of the smallest fp32 number
 constexpr int kInfinite = 255;             // the exponent field of infinity and NaN
 constexpr int kFractionBits = 23;          // of an fp32 number, without the leading one
 constexpr int64_t kFraction = (int64_t{1} << kFractionBits) - 1;
-constexpr int64_t kCpuChunk = 1 << 16;  // a bin stays below 2^48 x 2^14, and one element in
-constexpr int kBinTables = 4;           // four meets a bin that its neighbour has just changed
+// Consecutive elements go to different tables of bins, so that an addition seldom waits for the one
+// before it. A bin gets at most 2^14 squares of a chunk and so stays below 2^62.
+constexpr int64_t kCpuChunk = 1 << 16;
+constexpr int kBinTables = 4;
+// On a GPU, atomic additions to one bin wait for each other, so there are more tables.
 constexpr int64_t kGpuChunk = 1 << 22;
-constexpr int64_t kGpuTables = 64;  // atomic additions to one bin wait for each other
+constexpr int64_t kGpuTables = 64;
 
 class Digits {
  public:
@@ -27,7 +30,7 @@ class Digits {
     for (int i = 0; i < 3; ++i)
       digits_[shift / kBase + i] += static_cast<uint32_t>(wide >> (kBase * i));
   }
-  // Moves what exceeds a digit into the next one. The last digit keeps all.
+  // Carries what exceeds a digit into the next one. The last digit may exceed the base.
   void carry() {
     for (size_t i = 0; i + 1 < kDigits; ++i) {
       digits_[i + 1] += digits_[i] >> kBase;
@@ -40,7 +43,8 @@ class Digits {
   std::array<uint64_t, kDigits> digits_{};
 };
 
-// The shift of mantissas' squares. Numbers below 2^-126 have the exponent of field 1.
+// Returns the shift of the squares of mantissas with this exponent field. Numbers below 2^-126
+// (field 0) have the exponent of field 1.
 int shift_of(int field) {
   return 2 * (std::max(field, 1) - 1);
 }
@@ -59,8 +63,9 @@ at::Tensor infinity_or_nan(const at::Tensor& tensor) {
   return at::full({kDigits}, value, at::TensorOptions(at::kDouble).device(tensor.device()));
 }
 
-// Returns whether all elements are finite. A square is the mantissa's square times a power of two
-// that the exponent field tells; so the mantissas' squares are added up by that field, as integers.
+// Adds the squares of the elements to `digits`. Returns whether all elements are finite. A square
+// is the mantissa's square times a power of two that depends only on the exponent field. So the
+// mantissas' squares are added as integers, in one bin for each exponent field.
 bool add_squares(Digits& digits, const float* elements, int64_t numel) {
   std::array<std::array<uint64_t, 256>, kBinTables> bins{};
   for (int64_t i = 0; i < numel; ++i) {
@@ -79,8 +84,8 @@ bool add_squares(Digits& digits, const float* elements, int64_t numel) {
   return finite;
 }
 
-// The sums of the mantissas' squares by exponent field, on the CPU: [2, 256], of their lower 24
-// bits and of the others.
+// Returns the sums of the mantissas' squares by exponent field, [2, 256] on the CPU: row 0 sums
+// their lower 24 bits, row 1 their higher bits.
 at::Tensor bins_of(const at::Tensor& elements) {
   const at::Tensor bits = elements.view(at::kInt).to(at::kLong);
   const at::Tensor field = bits.bitwise_right_shift(kFractionBits).bitwise_and_(255);
@@ -142,7 +147,8 @@ double value_of_sum(const at::Tensor& exact_sum) {
   size_t top = kDigits - 1;
   while (top > 2 && digits[top] == 0)
     --top;
-  // Three digits have more bits than an fp64. Of the others it only counts whether they are zero.
+  // Three digits have more bits than an fp64. For the rounding it only matters whether any lower
+  // digit is not zero.
   auto leading = static_cast<UInt128>(digits[top]) << (2 * kBase) |
                  static_cast<UInt128>(digits[top - 1]) << kBase | digits[top - 2];
   for (size_t i = 0; i + 2 < top; ++i)

@@ -11,19 +11,21 @@ namespace fsdp {
 // exactly. A tensor of zeros is the sum of nothing.
 inline constexpr int64_t kDigits = 20;
 
-// The exact sum of the squares of an fp32 tensor, on its device. If an element is infinite or NaN,
-// so is every digit. On CUDA the CPU waits for the result.
+// Returns the exact sum of the squares of an fp32 tensor, on its device. If an element is infinite
+// or NaN, every digit is too. On CUDA the CPU waits for the result.
 at::Tensor sum_of_squares(const at::Tensor& tensor);
 
-__extension__ using UInt128 = unsigned __int128;  // which programs with -Wpedantic do not have
+__extension__ using UInt128 = unsigned __int128;  // __extension__ avoids a warning of -Wpedantic
 
-// The exact sum of one number, whole x 2^exponent, on the CPU. The exponent is at least -298.
+// Returns the exact sum of one number, whole x 2^exponent, on the CPU. The exponent is at least
+// -298.
 at::Tensor exact_sum_of(UInt128 whole, int exponent);
 
-// The number that an exact sum stands for, rounded once to fp64. On CUDA the CPU waits for it.
+// Returns the number that an exact sum represents, rounded once to fp64. On CUDA the CPU waits for
+// the result.
 double value_of_sum(const at::Tensor& exact_sum);
 
-// What sum_of_squares does where the elements are on a GPU. It runs on the CPU too, but slowly.
+// sum_of_squares() calls it if the elements are on a GPU. It works on the CPU too, but slowly.
 at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor);
 
 }  // namespace fsdp

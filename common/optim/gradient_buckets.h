@@ -6,14 +6,14 @@
 
 namespace fsdp {
 
-// Gradients that are reduced together lie in one bucket. [bytes] of fp32
+// Sizes of buckets. The gradients of one bucket are reduced together. [bytes] of fp32
 struct BucketSizes {
   int64_t first;
   int64_t others;
 };
 // A small first bucket starts the communication early. PyTorch's DDP uses the same two sizes.
 inline constexpr BucketSizes kDdpBuckets{1 << 20, 25 << 20};
-inline constexpr BucketSizes kBucketOfEach{0, 0};  // every gradient alone
+inline constexpr BucketSizes kBucketOfEach{0, 0};  // one bucket for each gradient
 
 struct GradientBuckets {
   struct Place {
@@ -24,9 +24,9 @@ struct GradientBuckets {
   std::vector<int64_t> numels;  // [elements] of each bucket
 };
 
-// Fills buckets with the gradients of parameters that have `numels` elements each, from the last to
-// the first: their gradients are computed in that order. A bucket is as large as `sizes` allows,
-// but holds at least one gradient.
+// Assigns gradients to buckets. `numels` has the number of elements of each parameter. The buckets
+// are filled from the last parameter to the first, because gradients are computed in about this
+// order. A bucket has at most the size that `sizes` allows, but at least one gradient.
 GradientBuckets gradient_buckets(const std::vector<int64_t>& numels, BucketSizes sizes);
 
 }  // namespace fsdp

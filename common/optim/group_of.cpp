@@ -1,5 +1,5 @@
-// group_of() of update_rule.h. It is not in update_rule.cpp because the page of a step has no
-// tensors to update, and is built with this file alone.
+// Defines group_of() of update_rule.h. It is not in update_rule.cpp because the web page of a step
+// (grading/site/step) needs only this function: it has no tensors to update.
 #include <optim/update_rule.h>
 
 #include <regex>
@@ -14,7 +14,7 @@ size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>&
       if (std::regex_search(parameter, std::regex(groups[i].pattern))) return i;
     } catch (const std::regex_error& error) {
       throw std::invalid_argument("parameter group pattern '" + groups[i].pattern +
-                                  "' is no regular expression: " + error.what());
+                                  "' is not a regular expression: " + error.what());
     }
   }
   throw std::invalid_argument("parameter '" + parameter +

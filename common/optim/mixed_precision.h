@@ -9,8 +9,8 @@ namespace fsdp {
 // The dtypes of FSDP2's MixedPrecisionPolicy: fp32, bf16 or fp16. Shards, gradients after their
 // reduction, and all that the optimizer does stay fp32.
 struct MixedPrecisionPolicy {
-  at::ScalarType param_dtype{at::kFloat};   // that parameters are gathered in, and compute in
-  at::ScalarType reduce_dtype{at::kFloat};  // that gradients are sent in; ranks' are added in fp32
+  at::ScalarType param_dtype{at::kFloat};   // dtype of all-gathers and of computation
+  at::ScalarType reduce_dtype{at::kFloat};  // dtype of sent gradients; they are added in fp32
 
   // Returns the dtype in which the gradients of several backward passes are added before they are
   // reduced: the wider of the two, so fp32 for bf16 with fp16. (FSDP2 uses reduce_dtype, even if
@@ -28,7 +28,7 @@ struct MixedPrecisionPolicy {
 // "fp32", "bf16" or "fp16"
 const char* dtype_name(at::ScalarType dtype);
 
-// Throws std::invalid_argument naming the dtype if one is none of the three.
+// Throws std::invalid_argument, which names the dtype, unless both are fp32, bf16 or fp16.
 void check_mixed_precision(const MixedPrecisionPolicy& policy);
 
 }  // namespace fsdp

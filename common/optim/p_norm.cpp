@@ -28,7 +28,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
   if (std::isfinite(norm_type) && std::isfinite(largest) && largest > 0) {
     const at::Tensor elements = tensor.detach().cpu().contiguous();
     const float* data = elements.data_ptr<float>();
-    // A scalar pow: in at::pow() the last elements get other bits than those in full vectors.
+    // Uses the scalar pow, because at::pow() computes other bits for the last elements than for
+    // elements in full vectors.
     for (int64_t i = 0; i < elements.numel(); ++i) {
       const double term = std::pow(std::abs(data[i]) / largest, norm_type);
       sum += static_cast<uint64_t>(std::ldexp(term, -kTermExponent));

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// Neighbouring elements of one parameter, counted in the parameter itself, in row-major order.
+// Neighbouring elements of one parameter, as indices into the parameter in row-major order.
 struct ElementRange {
   std::string parameter;   // its first name
   int64_t begin{}, end{};  // [elements] begin <= end
@@ -16,9 +16,9 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
-// Neighbouring elements that one saved range has of a range that somebody wants.
+// The neighbouring elements that a saved range has in common with a wanted range.
 struct ReadItem {
-  size_t saved_index;    // which of the saved ranges
+  size_t saved_index;    // index of the saved range
   int64_t saved_offset;  // [elements] from the beginning of the saved range
   int64_t dest_offset;   // [elements] from the beginning of the wanted range
   int64_t length;        // [elements] above 0
@@ -26,7 +26,8 @@ struct ReadItem {
   bool operator==(const ReadItem&) const = default;
 };
 
-// What to read for the elements of `range`, in their order. It is locate() of a stack's task 5.
+// Returns what to read for the elements of `range`, in their order: locate() of task 5, from the
+// solutions or from the student's own code.
 using Locate = std::function<std::vector<ReadItem>(const ElementRange& range,
                                                    const std::vector<ElementRange>& saved)>;
 

@@ -12,7 +12,8 @@ namespace {
 
 void check_units(const ShardLayout& layout) {
   if (layout.world_size < 1) {
-    throw std::logic_error("shard layout: world size " + std::to_string(layout.world_size));
+    throw std::logic_error("shard layout: world size " + std::to_string(layout.world_size) +
+                           " is below 1");
   }
   const int64_t step = kAlignment * layout.world_size;
   for (size_t i = 0; i < layout.units.size(); ++i) {
@@ -20,7 +21,7 @@ void check_units(const ShardLayout& layout) {
     if (unit.padded_numel < 0 || unit.padded_numel % step != 0) {
       fail("unit", unit.name,
            "has a padded numel of " + std::to_string(unit.padded_numel) +
-               ", no multiple of 16 W = " + std::to_string(step));
+               ", not a multiple of 16 W = " + std::to_string(step));
     }
   }
 }
@@ -82,7 +83,7 @@ int64_t ShardLayout::numel() const {
 
 void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
   check_units(*this);
-  std::vector<int64_t> ends(units.size());  // of what each unit holds so far
+  std::vector<int64_t> ends(units.size());  // end of the checked parameters of each unit
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string& name = expected[i].name;
     if (i >= parameters.size()) fail("parameter", name, "is missing");
@@ -99,7 +100,7 @@ void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
     const std::string place =
         "at offset " + std::to_string(offset) + " of unit '" + units[unit].name + "' ";
     if (offset % kAlignment != 0) fail("parameter", name, place + "is not aligned to 16 elements");
-    if (offset < ends[unit]) fail("parameter", name, place + "overlaps what is before it");
+    if (offset < ends[unit]) fail("parameter", name, place + "overlaps the parameter before it");
     ends[unit] = offset + numel;
     if (ends[unit] > units[unit].padded_numel) {
       fail("parameter", name,

@@ -10,40 +10,41 @@
 
 namespace fsdp {
 
-// Parameters lie at multiples of 64 bytes, so that a kernel sees the alignment that it would see in
-// a tensor of its own, and are updated in whole multiples (update_rule.h says why).
+// Parameters start at multiples of 64 bytes, so that a kernel sees the same alignment as in a
+// tensor that torch allocates. They are also updated in whole multiples of it (update_rule.h
+// explains why).
 inline constexpr int64_t kAlignment = 16;  // elements of fp32
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
   return (numel + multiple - 1) / multiple * multiple;
 }
 
-// A parameter under its first name (a tied one has several).
+// A parameter under its first name. (A tied parameter has several names.)
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
 };
 
-// Is called with a whole parameter and its name; the tensor is the visitor's only during the call.
+// Called with a whole parameter and its name. The tensor is valid only during the call.
 using ParameterVisitor = std::function<void(const std::string& name, const at::Tensor& parameter)>;
 
-// The distinct parameters of a module in the order of first registration. torch's own parameters()
-// lists a tied tensor once per name.
+// Returns the distinct parameters of a module in the order of their first registration. (torch's
+// own parameters() lists a tied tensor once per name.)
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
 std::vector<int64_t> numel_of_each(
     const std::vector<NamedParameter>& parameters);  // [elements] of each
 
-// Throws std::invalid_argument, which names the unit and the first parameter that is not fp32.
+// Throws std::invalid_argument, which names the unit and the parameter, if a parameter is not fp32.
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
 
-// Where FSDP puts every element, as plain data: for those that must compute the same numbers
-// without sharding anything (the global norm is a sum over these shards), and for predictions.
+// Describes where FSDP stores every element, as plain data. Used by code that computes the same
+// numbers without sharding (the global norm is a sum over these shards), and for predictions.
 struct ShardLayout {
   struct Unit {
     std::string name;
     int64_t padded_numel;  // a multiple of 16 W
-    bool root;             // stays gathered from forward to backward
+    bool root;             // stays unsharded from forward to backward
     bool trainable;        // holds a parameter that requires a gradient
   };
   struct Parameter {
@@ -56,13 +57,13 @@ struct ShardLayout {
   int world_size{1};
   std::vector<Unit> units;                    // in the order of their forward
   std::vector<Parameter> parameters;          // distinct, in the order of first registration
-  std::set<size_t> no_unshard_in_backward{};  // units that backward does not gather
+  std::set<size_t> no_unshard_in_backward{};  // units that backward does not unshard
 
   int64_t padded_numel() const;  // of all units
   int64_t numel() const;         // of all parameters, without padding
 
-  // Throws std::logic_error, naming the parameter or unit, unless the layout covers every element
-  // of `parameters` exactly once, in order, aligned and inside its unit.
+  // Throws std::logic_error, which names the parameter or unit, unless the layout covers every
+  // element of `parameters` exactly once, in order, aligned and inside its unit.
   void check(const std::vector<NamedParameter>& parameters) const;
 };
 

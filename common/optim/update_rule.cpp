@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPart = 1 << 22;  // elements whose state is in memory at a time
 
-// One kernel call; the steps have been counted.
+// Updates all pieces in one kernel call. The caller has already incremented the step counts.
 void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
   for (const auto& piece : pieces) {
@@ -25,7 +25,7 @@ void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& piec
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 
-// The pieces in parts of at most kPart elements, which is a multiple of kAlignment.
+// Returns the pieces cut into parts of at most kPart elements, a multiple of kAlignment.
 std::vector<Piece> in_parts(const std::vector<Piece>& pieces) {
   std::vector<Piece> parts;
   for (const auto& [parameter, gradient, exp_avg, exp_avg_sq, step] : pieces) {
@@ -51,7 +51,7 @@ void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   std::vector<at::Tensor> steps;
   for (const Piece& piece : pieces)
     steps.push_back(piece.step);
-  at::_foreach_add_(steps, 1);  // on a GPU one kernel for all
+  at::_foreach_add_(steps, 1);  // on a GPU, one kernel for all steps
   options.moments ? update_adamw_in_store(options, pieces) : fused_adamw(options, pieces);
 }
 

@@ -8,12 +8,13 @@
 
 namespace fsdp {
 
-// Where the moments of AdamW lie, if not in memory that is allocated for them.
+// Stores the moments of AdamW outside memory, for example in a file.
 class MomentStore {
  public:
   virtual ~MomentStore() = default;
-  virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store is
-  // update() calls it after each use of a part of such tensors, in the same order at each step.
+  virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store lives
+  // update() calls it after each use of a part of a tensor from zeros(), in the same order in each
+  // step.
   virtual void used(const at::Tensor& part) = 0;
 };
 
@@ -35,12 +36,12 @@ struct ParameterGroup {
   std::string pattern;  // ECMAScript regular expression
   OptimizerOptions options;
 };
-// The index of the parameter's group. Throws std::invalid_argument if no group matches, or if a
-// pattern is no regular expression.
+// Returns the index of the parameter's group. Throws std::invalid_argument if no group matches, or
+// if a pattern is not a regular expression.
 size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups);
 
 // Neighbouring elements that are updated together. The fused kernels compute the last numel mod 16
-// elements by other arithmetic, so numel must be a multiple of 16: then the bits of an element do
+// elements with other arithmetic, so numel must be a multiple of 16: then the bits of an element do
 // not depend on how elements are split into pieces.
 struct Piece {
   at::Tensor parameter;  // [numel], view
@@ -51,13 +52,14 @@ struct Piece {
   at::Tensor step;        // []
 };
 
-// Allocates the state of the pieces that have none yet: zeros, in the class optimizer_state or, but
-// for the step counts, in options.moments. SGD has no state.
+// Allocates the state of the pieces that have none yet, as zeros in the memory class
+// optimizer_state. If options.moments is set, the moments are in that store instead. SGD has no
+// state.
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Updates every piece by one step of the optimizer; for AdamW in one kernel call or, if a store has
-// its moments, in one for each part of a piece. Allocates state as allocate_state() does. Throws
-// std::invalid_argument for a piece whose numel is no multiple of 16.
+// Updates every piece by one step of the optimizer. AdamW needs one kernel call, or one for each
+// part of a piece if options.moments is set. Allocates state as allocate_state() does. Throws
+// std::invalid_argument for a piece whose numel is not a multiple of 16.
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
 }  // namespace fsdp

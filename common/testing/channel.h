@@ -9,14 +9,15 @@
 
 namespace fsdp {
 
-// From one rank to the test's own process. It is a file in memory that both hold open: what a rank
-// has sent is still there when the rank has died, and a sender never waits for the reader.
+// Sends frames from one rank to the test's own process. It is a file in memory that both processes
+// hold open. So frames survive the end of their rank, and a sender never waits for the reader.
 class Channel {
  public:
-  // In the rank, from any thread. Throws std::system_error.
+  // Call it in the rank, from any thread. Throws std::system_error.
   void send(const nlohmann::json& frame);
 
-  // In the test's process, after the rank has ended: all frames that were sent whole, in order.
+  // Call it in the test's process after the rank has ended. Returns all frames that were sent
+  // completely, in order.
   std::vector<nlohmann::json> frames() const;
 
  private:

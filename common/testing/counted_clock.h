@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// A clock that moves only when the test calls pass() or when somebody sleeps. So a test can compute
-// by hand how long a step takes.
+// A clock that advances only in pass() and sleep_until(). So a test can compute by hand how long a
+// step takes.
 class CountedClock final : public Clock {
  public:
   int64_t now() override { return now_; }

@@ -7,7 +7,7 @@
 namespace fsdp {
 
 // Ends the running test with a result of this type and text, at `file` and `line`. (GoogleTest
-// takes the exception that this throws for one that was reported.)
+// treats the exception that this function throws as one that was reported already.)
 [[noreturn]] inline void end_test(testing::TestPartResult::Type type, const char* file, int line,
                                   const std::string& text) {
   GTEST_MESSAGE_AT_(file, line, text.c_str(), type);

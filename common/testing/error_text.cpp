@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kFreed = "a parameter was used after reshard(), or before unshard()";
 constexpr const char* kNoKey =
-    "at() of a map was asked for something that was never put into the map: find out what the code "
-    "looks up there, and who should have put it in";
+    "at() of a map was called with a key that is not in the map: find out which key the code looks "
+    "up, and which code should have inserted it";
 
-// What an error says -> what that means here.
+// Text of an error -> its meaning in the code of a task.
 constexpr std::array<std::pair<const char*, const char*>, 11> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
@@ -23,10 +23,10 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kMeanings{{
     {"data is not allocated", kFreed},
     {"storage of size 0", kFreed},
     {"UndefinedTensorImpl",
-     "a tensor was used that is not defined, as .grad is before the parameter's gradient is "
-     "complete, or as an element at an index that a closure caught by reference"},
+     "an undefined tensor was used, for example .grad before the parameter's gradient is complete, "
+     "or an element at an index that a closure captured by reference"},
     {"exceeds dimension size",
-     "a view ends behind its tensor, as that of a piece which goes on into another unit"},
+     "a view reaches beyond its tensor, for example because a piece continues into another unit"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
     {"bad_weak_ptr",
@@ -36,7 +36,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kMeanings{{
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};
 
-// The type of `error`, and those types of the C++ library of which it is one.
+// Returns the type of `error` and its base classes in the C++ library.
 std::string types_of(const std::exception& error) {
   std::string types = c10::demangle(typeid(error).name());
   const auto add = [&](const char* name, const void* as_that_type) {
@@ -49,7 +49,7 @@ std::string types_of(const std::exception& error) {
   return types;
 }
 
-// Advice of torch for programs of other kinds.
+// Returns whether `line` is advice of torch for users of torch.compile or Caffe2.
 bool is_advice(const std::string& line) {
   return line.starts_with("If you're using torch.compile") ||
          line.starts_with("If you're using Caffe2");
@@ -81,7 +81,7 @@ std::string thrown_by(const std::function<void()>& body) {
   } catch (const std::exception& error) {
     return types_of(error) + ": " + without_stacks(shortened(error.what()));
   } catch (...) {
-    return "an object that is no std::exception";
+    return "an object that is not a std::exception";
   }
   return kNothingThrown;
 }

@@ -14,7 +14,7 @@ void tell(const RankRun& run, const std::string& name, const std::string& table,
   ADD_FAILURE_AT(file, line) << '\n' << run.story(name, expected) << '"' << name << '"' << table;
 }
 
-// What is said of each rank: one row of those with the same text.
+// A table with a text for each rank. Ranks with the same text share one row.
 class Rows {
  public:
   void add(int rank, const std::string& text) {
@@ -39,8 +39,8 @@ class Rows {
   std::vector<std::string> texts_, ranks_;
 };
 
-// Compares the observations of the ranks with what is expected of them; expected[r] is null where
-// rank r is only to be shown.
+// Compares the observations of the ranks with `expected`. If expected[r] is null, the observation
+// of rank r is only printed.
 void compare(const RankRun& run, const std::string& name,
              const std::vector<const nlohmann::json*>& expected, const char* file, int line) {
   bool equal = true;
@@ -56,8 +56,9 @@ void compare(const RankRun& run, const std::string& name,
   if (!equal) tell(run, name, rows.table(), file, line, expected);
 }
 
-// What `actual` has in place of the mean over ranks in each element of a parameter, and of zero in
-// padding. Where these lie is the test's to say: a rank's own places could leave out elements.
+// Describes the first element that is not the mean over ranks (in a parameter) or not zero (in
+// padding); empty if there is none. `places` comes from the test, because places that a rank
+// reports could leave out elements.
 std::string wrong_mean(const ObservedTensor& actual, const Places& places, int world_size) {
   if (actual.numel() != places.shard_numel) {
     return "has " + std::to_string(actual.numel()) + " elements, expected " +
@@ -75,10 +76,11 @@ std::string wrong_mean(const ObservedTensor& actual, const Places& places, int w
   return "";
 }
 
-// Of what RetainedMemory::taken() observed, the bytes of these kinds, "tensors" or "besides": fails
-// unless each of several ranks holds fewer than `limit`, and all together hold `least` or more.
+// A limit for what RetainedMemory::taken() observed. The bytes of all `kinds` are added.
+// expect_held() fails if one of several ranks holds `limit` bytes or more, or if all ranks together
+// hold fewer than `least`.
 struct Held {
-  std::vector<std::string> kinds;  // of RetainedMemory::taken(), added
+  std::vector<std::string> kinds;  // keys of RetainedMemory::taken(): "tensors", "besides"
   std::string where;
   int64_t limit{std::numeric_limits<int64_t>::max()}, least{};
   std::string why_less{}, why_least{};
@@ -171,7 +173,7 @@ void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole
       .kinds = {"besides"},
       .where = "besides tensors",
       .limit = whole / 8 * 3 + 1,
-      .why_less = "no copy of what other ranks own, in whatever memory",
+      .why_less = "a rank must not keep a copy of what other ranks own, in any memory",
   };
   expect_held(run, name, held, file, line);
 }

@@ -7,9 +7,9 @@
 
 namespace fsdp {
 
-// Each of these compares observations. It fails the test unless they are equal (tensors: bit by
-// bit), goes on with the test, and prints the steps of the ranks and the observations of all ranks
-// side by side.
+// Each of these functions compares observations. If they differ (tensors: in any bit), the test
+// fails and continues, and the function prints the steps of the ranks and the observations of all
+// ranks side by side.
 
 // Compares what one rank, or every rank, observed as `name` with `expected`.
 void expect_on_rank(const RankRun& run, int rank, const std::string& name,
@@ -18,14 +18,14 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
-// The same for each observation that has a name here.
+// Compares every observation named in `expected`.
 using Expected = std::vector<std::pair<std::string, nlohmann::json>>;
 void expect_on_all_ranks(const RankRun& run, const Expected& expected,
                          const char* file = __builtin_FILE(), int line = __builtin_LINE());
-// The same for all that rank 0 of another run observed, as one that run_oracle() returned.
+// Compares all that rank 0 of the run `expected` observed, for example a run of run_oracle().
 void expect_as(const RankRun& run, const RankRun& expected, const char* file = __builtin_FILE(),
                int line = __builtin_LINE());
-// The same with a value for each rank.
+// Compares each rank with its own value.
 using ExpectedOfRank = std::function<nlohmann::json(int rank)>;
 void expect_on_each_rank(const RankRun& run, const std::string& name,
                          const ExpectedOfRank& expected, const char* file = __builtin_FILE(),
@@ -35,31 +35,32 @@ void expect_on_each_rank(const RankRun& run, const std::string& name,
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Both look at what RetainedMemory::taken() observed as `name`. The first fails unless all ranks
-// together hold in tensors at least 7/8 of the bytes `whole`, the least that the whole takes,
-// without padding (where elements are lost at the ends of units is for other tests), and each of
-// several ranks holds fewer than `whole`, in tensors and besides. The second fails unless each of
-// several ranks that observed `name` holds besides tensors at most 3/8 of `whole`: a copy of what
-// the other ranks own of it is half of it or more.
+// Both functions check what RetainedMemory::taken() observed as `name`. `whole`: [bytes] of the
+// whole model without padding. Ranks that did not observe `name` are skipped.
+// - expect_part_of() fails if all ranks together hold less than 7/8 of `whole` in tensors. (Other
+//   tests check elements that are lost at the ends of units.) It also fails if one of several ranks
+//   holds `whole` or more, in tensors and other memory.
+// - expect_no_copies() fails if one of several ranks holds more than 3/8 of `whole` in memory that
+//   is not a tensor's. A copy of what the other ranks own would be at least half of `whole`.
 void expect_part_of(const RankRun& run, const std::string& name, int64_t whole,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE());
 void expect_no_copies(const RankRun& run, const std::string& name, int64_t whole,
                       const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// For gradients that rank r made of provenance::gradient(r, W): fails unless rank r observed as
-// many elements as its shard has by `places`, every element of a parameter is the mean over the
-// ranks, and padding is zero. Says which ranks are missing and which are counted twice.
+// For gradients that rank r made with provenance::gradient(r, W). Fails unless rank r observed as
+// many elements as its shard has according to `places`, every element of a parameter is the mean
+// over the ranks, and padding is zero. Prints which ranks are missing and which are counted twice.
 using PlacesOfRank = std::function<Places(int rank)>;
 void expect_mean_over_ranks(const RankRun& run, const std::string& name, const PlacesOfRank& places,
                             const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Looks at what thrown_by() observed as `name`: fails unless every rank has an error that contains
-// each of `words`, of which one is the type that it has to have.
+// Checks what thrown_by() returned and the ranks observed as `name`. Fails unless every rank has an
+// error that contains each of `words`. One of the words should be the type of the error.
 void expect_error(const RankRun& run, const std::string& name,
                   const std::vector<std::string>& words, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 
-// Fails unless `error`, what an exception says, contains `word`.
+// Fails unless `error`, the text of an exception, contains `word`.
 void expect_error_says(const std::string& error, const std::string& word,
                        const char* file = __builtin_FILE(), int line = __builtin_LINE());
 

@@ -8,8 +8,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Shortens long texts: to compare and show one of 60 MB takes minutes. Ends the reading of a value
-// that is too deep, before the next one in it is read.
+// A parser that shortens long texts, because comparing and printing a text of 60 MB takes minutes.
+// It stops at a value that is nested too deep.
 class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
   using Parser = nlohmann::detail::json_sax_dom_parser<Json>;
 

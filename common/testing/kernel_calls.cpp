@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-// A callback is a plain function.
+// These are variables because torch's callback is a plain function.
 thread_local std::string kernel;
 thread_local int calls = 0;
 

@@ -5,8 +5,8 @@
 
 namespace fsdp {
 
-// How often `body` calls the operator `name` ("aten::add") on this thread, also from inside of
-// others.
+// Returns how often `body` calls the operator `name` ("aten::add") on this thread, including calls
+// from inside other operators.
 int kernel_calls(const std::string& name, const std::function<void()>& body);
 
 }  // namespace fsdp

@@ -6,11 +6,12 @@
 
 namespace fsdp {
 
-// The parts of an observation that is a list: of a text like "all_gather root; all_gather h.0; " or
-// "root | root h.0 | ", or of an array. Empty if it is no list.
+// Returns the parts of an observation that is a list: a text like "all_gather root; all_gather h.0;
+// " or "root | root h.0 | ", or an array. Empty if the observation is not a list.
 std::vector<nlohmann::json> listed(const nlohmann::json& observation);
 
-// The index of the first part that differs; the length of the shorter list if it begins the other.
+// Returns the index of the first part that differs. If the longer list begins with the shorter one,
+// this is the length of the shorter one.
 size_t first_difference(const std::vector<nlohmann::json>& one,
                         const std::vector<nlohmann::json>& other);
 

@@ -17,34 +17,34 @@ class TimelineKeeper : public testing::EmptyTestEventListener {
   }
 };
 
-// For ./fsdp check --record: keeps, in the folder that FSDP_RECORD names, recordings of the tests
-// that fail, as SUITE.NAME/W2.
+// For ./fsdp check --record: keeps recordings of failed tests in the folder that FSDP_RECORD names,
+// as SUITE.NAME/W2.
 class RecordingKeeper : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
     folder_ = all_ / name;
-    if (std::filesystem::exists(folder_)) folder_.clear();  // it failed before
+    if (std::filesystem::exists(folder_)) folder_.clear();  // kept from an earlier failure
     setenv("FSDP_RECORD", folder_.c_str(), 1);
     setenv("FSDP_RECORD_AS", ("--gtest_filter=" + name).c_str(), 1);
   }
   void OnTestEnd(const testing::TestInfo& test) override {
     std::error_code none;
     if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
-    std::filesystem::remove(folder_.parent_path(), none);  // if it is empty
+    std::filesystem::remove(folder_.parent_path(), none);  // succeeds only if it is empty
   }
   std::filesystem::path all_{std::getenv("FSDP_RECORD")}, folder_;
 };
 
-// The number in an argument "--NAME=NUMBER"; -1 if the argument is another one.
+// Returns the number in an argument "--NAME=NUMBER"; -1 if the argument has another name.
 int file_in(std::string_view argument, std::string_view option) {
   return argument.starts_with(option) ? std::stoi(std::string(argument.substr(option.size()))) : -1;
 }
 
 }  // namespace
 
-// Starts no thread: the tests fork.
+// Starts no thread, because the tests fork.
 int main(int argc, char** argv) {
-  fsdp::limit_memory(int64_t{4} << 30);  // of each rank, too
+  fsdp::limit_memory(int64_t{4} << 30);  // ranks inherit the limit
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     const int results = file_in(argv[i], "--results_to=");
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     if (results >= 0) fsdp::results::write_to(results);
     if (reports >= 0) fsdp::remote_ranks::report_to(reports);
   }
-  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // which owns it
+  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // takes ownership
   if (std::getenv("FSDP_RECORD") != nullptr)
     testing::UnitTest::GetInstance()->listeners().Append(new RecordingKeeper);
   return RUN_ALL_TESTS();

@@ -4,8 +4,8 @@
 
 namespace fsdp {
 
-// Whether a sanitizer reserves and holds memory of its own, so that a process's memory can be
-// neither limited nor measured.
+// True if the program is built with a sanitizer. A sanitizer reserves memory of its own, so the
+// memory of the process can be neither limited nor measured.
 extern const bool kSanitized;
 
 // Limits the memory that this process, and each process that it forks, may allocate, so that

@@ -33,14 +33,14 @@ namespace {
 
 using remote_ranks::RunReport;
 
-// An assertion that fails in a rank is an exception, in place of text that is printed.
+// Makes a failed assertion in a rank an exception instead of printed text.
 void throw_failed_assertions() {
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
   testing::GTEST_FLAG(throw_on_failure) = true;
 }
 
-// SIGALRM ends the rank, whatever it is doing; but no rank that is replayed.
+// Makes SIGALRM end the rank after `limit`, unless the rank is replayed.
 void set_time_limit(std::chrono::milliseconds limit) {
   if (replays()) return;
   const auto microseconds = std::chrono::microseconds(limit).count();
@@ -49,7 +49,7 @@ void set_time_limit(std::chrono::milliseconds limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-// Keeps the address for the report and lets the signal end the rank.
+// Stores the address for the report and lets the signal end the rank.
 Crash* crash_of_this_rank = nullptr;
 void on_crash(int signal, siginfo_t* info, void*) {
   crash_of_this_rank->address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -70,7 +70,8 @@ void report_crash(Crash& crash) {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
-// What the ranks of a run share with the test's process, which reads it when they have ended.
+// Memory that the ranks of a run share with the test's process, which reads it after the ranks have
+// ended.
 struct Shared {
   Shared(int world_size, bool record)
       : channels(world_size),
@@ -86,7 +87,7 @@ struct Shared {
   }
 
   std::vector<Channel> channels;     // [world_size]
-  Mapping memory;                    // a Crash of each rank
+  Mapping memory;                    // a Crash for each rank
   std::shared_ptr<EventLog> events;  // null: nothing is recorded
 };
 
@@ -115,7 +116,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
 
 RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   using remote_ranks::kTimeLimit;
-  if (std::getenv("FSDP_DEBUG") != nullptr)  // a debugger may hold a rank
+  if (std::getenv("FSDP_DEBUG") != nullptr)  // a debugger may stop a rank
     options.timeout = options.time_limit = std::chrono::hours(1);
   if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
   require_one_thread("run_ranks()");

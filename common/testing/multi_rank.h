@@ -27,14 +27,15 @@ namespace fsdp {
 
 using RankBody = std::function<void(TestRank&)>;
 
-// Runs `body` on W ranks. Every rank must reach the end of `body` within the time limit; the first
-// one that fails ends the others. If a rank failed, the test ends here as failed and says why. If a
-// rank reached a todo(), the test ends here as "not started", whatever else happened.
+// Runs `body` on W ranks. Every rank must reach the end of `body` within the time limit. The first
+// rank that fails ends the other ranks. If a rank failed, the test ends here as failed and prints
+// the reason. If a rank reached a todo(), the test ends here as "not started", whatever else
+// happened.
 RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Runs `body` on one rank, to compute what run_ranks() is compared with. It must not call task
-// code: while grading it runs in the judge, which does not contain that code.
+// Runs `body` on one rank, to compute what a run of run_ranks() is compared with. `body` must not
+// call task code: during grading it runs in the judge, which does not contain that code.
 RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE());
 
@@ -44,15 +45,15 @@ RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& option
 
 // A suite whose tests run for each world size: T2_3_unshard.autograd_sees_no_change/W3
 //
-// Not GoogleTest's TEST_P, whose templates take as long to compile as many a test.
+// It does not use GoogleTest's TEST_P, whose templates take longer to compile than many tests.
 class MultiRankTest : public testing::Test {
  public:
-  // Makes the tests SUITE.NAME/W1, /W2, ... of what `make` returns.
+  // Registers the tests SUITE.NAME/W1, /W2, ...; `make` creates the object of a test.
   static bool add(const char* suite, const char* name, const std::vector<int>& world_sizes,
                   MultiRankTest* (*make)(), const char* file, int line);
 
  protected:
-  static int world_size();  // of the test that runs
+  static int world_size();  // of the running test
 };
 #define MULTI_RANK_SUITE(suite) MULTI_RANK_SUITE_ON(suite, 1, 2, 3, 4)
 #define MULTI_RANK_SUITE_ON(suite, ...)                       \

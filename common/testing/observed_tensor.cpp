@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-// Never a key of an ordinary observation.
+// Keys that ordinary observations never use.
 constexpr const char* kDtype = "<dtype>";
 constexpr const char* kSizes = "<sizes>";
 constexpr const char* kBytes = "<bytes>";
@@ -60,7 +60,7 @@ std::string type_text(const ObservedTensor& tensor) {
   return c10::toString(tensor.dtype) + std::string(" ") + list(tensor.sizes);
 }
 
-// The place of element `index` in each dimension.
+// Returns the index of element `index` in each dimension: "[3, 2]".
 std::string position(const ObservedTensor& tensor, int64_t index) {
   std::vector<int64_t> place(tensor.sizes.size());
   for (size_t d = place.size(); d-- > 0; index /= tensor.sizes[d])
@@ -68,7 +68,8 @@ std::string position(const ObservedTensor& tensor, int64_t index) {
   return list(place);
 }
 
-// The number of bytes of a tensor of this type and these sizes; none if there is no such tensor.
+// Returns the number of bytes of a tensor of this type and these sizes; nothing if no such tensor
+// can exist.
 std::optional<int64_t> size_of(int dtype, const std::vector<int64_t>& sizes) {
   const auto types = static_cast<int>(at::ScalarType::Undefined);
   if (dtype < 0 || dtype >= types) return {};
@@ -89,7 +90,7 @@ std::vector<double> values(const ObservedTensor& tensor) {
 bool has_values_in_another_order(const ObservedTensor& actual, const ObservedTensor& expected) {
   auto is = values(actual), should_be = values(expected);
   const auto is_nan = [](double value) { return std::isnan(value); };
-  if (std::any_of(is.begin(), is.end(), is_nan)) return false;  // which cannot be sorted
+  if (std::any_of(is.begin(), is.end(), is_nan)) return false;  // NaN cannot be sorted
   if (std::any_of(should_be.begin(), should_be.end(), is_nan)) return false;
   std::sort(is.begin(), is.end());
   std::sort(should_be.begin(), should_be.end());
@@ -101,7 +102,7 @@ std::string remark_on_values(const ObservedTensor& actual, const ObservedTensor&
   if (std::isnan(actual.value(first_difference)) && !std::isnan(expected.value(first_difference)))
     return "memory that nobody has written yet, or that was freed, holds nan";
   const bool differ = actual.value(first_difference) != expected.value(first_difference);
-  if (differ && has_values_in_another_order(actual, expected))  // not 0 and -0
+  if (differ && has_values_in_another_order(actual, expected))  // not if they are only 0 and -0
     return "the right values in another order";
   return ratio_in_words(values(actual), values(expected));
 }
@@ -130,7 +131,8 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
          ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
 }
 
-// Of two long lists, which part is the first that differs; goes before the whole, which is cut off.
+// For two long lists, returns a text with the first part that differs. It stands before the whole
+// lists, which are cut off.
 std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
   constexpr size_t kSeenAtOnce = 4;
   const auto is = listed(actual), should_be = listed(expected);
@@ -143,7 +145,7 @@ std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expe
          "; the whole ";
 }
 
-// Of two objects, only the members that differ.
+// Describes only the members in which two objects differ.
 std::string object_difference(const nlohmann::json& actual, const nlohmann::json& expected) {
   std::string text;
   for (const auto& [key, should_be] : expected.items()) {
@@ -196,7 +198,7 @@ double ObservedTensor::value(int64_t index) const {
 
 std::string ObservedTensor::text(int64_t index) const {
   if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
-  if (std::isnan(value(index))) return "nan";  // of either sign
+  if (std::isnan(value(index))) return "nan";  // printed without its sign
   char digits[32];
   std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
   return digits;
@@ -225,7 +227,7 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
   if (size_of(dtype, sizes) != static_cast<int64_t>(bytes.size())) {
     throw std::invalid_argument("an observation of type " + std::to_string(dtype) + " and sizes " +
                                 list(sizes) + " has " + std::to_string(bytes.size()) +
-                                " bytes: it is no tensor");
+                                " bytes: it is not a tensor");
   }
   ObservedTensor tensor{static_cast<at::ScalarType>(dtype), sizes, bytes, {}};
   if (observation.contains(kPlaces)) tensor.places = observation.at(kPlaces).get<Places>();
@@ -235,7 +237,7 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
 std::string summary(const nlohmann::json& observation) {
   constexpr int64_t kShown = 6;
   constexpr size_t kLine = 200;
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // if not UTF-8
   if (!is_tensor(observation)) {
     const bool finite = !observation.is_number_float() || std::isfinite(observation.get<double>());
     const std::string text = finite ? observation.dump(-1, ' ', false, kReplace)

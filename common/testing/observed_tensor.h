@@ -15,7 +15,8 @@ class Tensor;
 
 namespace fsdp {
 
-// A tensor as the test's own process sees it: bytes, since that process runs no torch operator.
+// A tensor as the test's own process reads it: as bytes, because that process runs no torch
+// operator.
 struct ObservedTensor {
   at::ScalarType dtype{};
   std::vector<int64_t> sizes;
@@ -27,21 +28,21 @@ struct ObservedTensor {
   std::string text(int64_t index) const;
 };
 
-// to_observation() makes of a tensor a value that can be sent; to_tensor() reads it back;
-// is_tensor() returns whether a value was made by to_observation(). to_tensor() throws
-// std::invalid_argument if the value does not hold the bytes of all elements: what a rank reports
-// may have been made by graded code, and would be equal to every tensor without them.
+// to_observation() converts a tensor to a value that can be sent, and to_tensor() converts it back.
+// is_tensor() returns whether to_observation() made a value. to_tensor() throws
+// std::invalid_argument unless the value has the bytes of all elements: graded code may have made
+// it, and a tensor without bytes would equal every tensor.
 nlohmann::json to_observation(const at::Tensor& tensor);
 nlohmann::json with_places(nlohmann::json observation, const Places& places);
 bool is_tensor(const nlohmann::json& observation);
 ObservedTensor to_tensor(const nlohmann::json& observation);
 
-// An observation on one line.
+// Returns an observation as one line.
 std::string summary(const nlohmann::json& observation);
 
-// How two observations differ; empty if they are equal. Tensors are equal if dtype, sizes and every
-// bit are. Of tensors that differ it says which element is the first that differs, how many do, and
-// their ratio if it is the same for all.
+// Describes how two observations differ; empty if they are equal. Tensors are equal if dtype, sizes
+// and every bit are equal. For tensors, the text has the first element that differs, the number of
+// elements that differ, and their ratio if it is the same for all.
 std::string difference(const nlohmann::json& actual, const nlohmann::json& expected);
 
 }  // namespace fsdp

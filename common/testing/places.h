@@ -7,9 +7,9 @@
 
 namespace fsdp {
 
-// Which parameters the elements of an observed tensor belong to, so that a failure can name the
-// parameter. The observed tensor is a part of a flat tensor, in which every parameter has its place
-// and padding lies between them.
+// Maps the elements of an observed tensor to parameters, so that a failure can name the parameter.
+// The observed tensor is a part of a flat tensor, which consists of parameters and padding between
+// them.
 struct Places {
   struct Parameter {
     std::string name;
@@ -18,15 +18,16 @@ struct Places {
   };
   std::vector<Parameter> parameters;  // in the order of their offsets
   int64_t shard_numel{};              // [elements] of the flat tensor that one rank owns
-  int64_t begin{};                    // [elements] where in the flat tensor the observed one begins
+  int64_t begin{};                    // [elements] offset of the observed tensor in the flat tensor
 
   bool in_parameter(int64_t index) const;  // whether element `index` belongs to a parameter
-  // Element `index` in words: "p0[3, 2], which rank 1 owns", "padding after p1, which rank 1 owns".
+  // Describes element `index`: "p0[3, 2], which rank 1 owns", "padding after p1, which rank 1
+  // owns".
   std::string text(int64_t index) const;
 };
 
-// The places of this rank's shard of `unit`. A unit has the members parameters(), layout(),
-// shard_numel() and shard_offset().
+// Returns the places of this rank's shard of `unit`. Unit must have the members parameters(),
+// layout(), shard_numel() and shard_offset().
 template <typename Unit>
 Places places_of_shard(const Unit& unit) {
   Places places;

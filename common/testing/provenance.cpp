@@ -17,7 +17,8 @@ int64_t power(int rank) {
   return result;
 }
 
-// How often each rank is counted in `value`; nothing if it is no sum of ranks.
+// Returns how often each rank is counted in `value`; nothing if `value` is not a sum of the ranks'
+// gradients.
 std::optional<std::vector<int64_t>> counts(double value, int world_size) {
   if (!(value >= 0) || value != std::floor(value) ||
       value >= static_cast<double>(power(world_size)))
@@ -78,7 +79,8 @@ std::string decode(double value, int world_size) {
     return "every rank is counted once, but the sum is divided by " + std::to_string(divisor) +
            ", not by W = " + std::to_string(world_size);
   }
-  // A sum that was not divided first: with 4 ranks it could pass for one rank counted 4 times.
+  // Check for an undivided sum first: with 4 ranks it could look like a mean in which one rank is
+  // counted 4 times.
   const auto undivided = counts(value / world_size, world_size);
   if (undivided && at_most_once(*undivided)) {
     return describe(*undivided) + ", and it is the sum, not the mean";

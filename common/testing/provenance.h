@@ -12,8 +12,8 @@ namespace fsdp::provenance {
 int64_t gradient(int rank, int world_size);
 int64_t mean(int world_size);  // 1 + 5 + 25 + ...: every rank counted once
 
-// What is wrong with a mean: "rank 2's gradient is missing", "rank 0 is counted twice", "the sum,
-// not the mean: exactly 3 times too large". Empty if nothing is wrong.
+// Describes what is wrong with a mean: "rank 2's gradient is missing", "rank 0 is counted twice",
+// "the sum, not the mean: exactly 3 times too large". Empty if nothing is wrong.
 std::string decode(double value, int world_size);
 
 }  // namespace fsdp::provenance

@@ -9,17 +9,19 @@
 namespace fsdp {
 namespace {
 
-// A tensor without storage begins at address 0: what uses its elements shows which one it was. A
-// variable that is gone may hold any address.
+// Describes a crash at `address`. A tensor without storage begins at address 0, so a small address
+// shows which element was used. A variable that no longer exists may hold any address.
 std::string crash_text(uintptr_t address) {
   constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
-  const std::string gone = "what is gone, as a local variable that a closure caught by reference";
+  const std::string gone =
+      "an object that no longer exists, such as a local variable that a closure captured by "
+      "reference";
   if (address >= kNearNull) return ": it may have used " + gone;
   const std::string text = ": it used address " + std::to_string(address) + ", ";
-  const std::string member = "a member behind a null pointer, or of " + gone;
+  const std::string member = "a member of a null pointer or of " + gone;
   if (address % sizeof(float) != 0) return text + member;
   return text + "which is element " + std::to_string(address / sizeof(float)) +
-         " of a storage of 0 bytes, as a parameter has after reshard(), or " + member;
+         " of a storage of 0 bytes, such as that of a parameter after reshard(), or " + member;
 }
 
 std::string refusal_text(const std::string& function) {
@@ -45,7 +47,8 @@ std::string name(const RankReport& report) {
   return "rank " + std::to_string(report.exit.rank);
 }
 
-// A rank that left by exit(0) looks like success to the launcher, but is why the others failed.
+// Returns the rank that caused the failure. The launcher counts a rank that left early by exit(0)
+// as successful, although it may have made the other ranks fail.
 const RankReport* cause(const std::vector<RankReport>& ranks) {
   const RankReport* found = nullptr;
   for (const RankReport& report : ranks) {
@@ -57,7 +60,7 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 
 std::string progress(const RankReport& report) {
   std::string text;
-  // An error of a collective takes some lines, and names it.
+  // An error of a collective has several lines.
   const char* separator = report.exit.message.find('\n') != std::string::npos ? "\n" : "; ";
   if (!report.exit.last_call.empty())
     text += separator + ("last collective " + report.exit.last_call);
@@ -90,7 +93,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       if (const std::string step = step_of(*event); !step.empty()) report.steps.push_back(step);
     }
   };
-  // TestRank sends neither of these; code that has found the channel's file could.
+  // TestRank never sends such frames, but graded code that has found the channel's file could.
   const auto stray = [&](const std::string& what) {
     report.not_its_own += name(report) + " " + what + ": it did not report this itself\n";
   };

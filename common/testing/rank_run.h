@@ -11,7 +11,7 @@ namespace fsdp {
 
 struct RankReport;
 
-// What the ranks of one run observed, and what went wrong.
+// The observations of the ranks of one run, and its failure.
 class RankRun {
  public:
   explicit RankRun(const std::vector<RankReport>& ranks);
@@ -20,20 +20,21 @@ class RankRun {
   bool observed(int rank, const std::string& name) const;
   std::vector<std::string> names(int rank) const;  // of all observations, sorted
 
-  // The value that rank `rank` observed as `name`. If it observed no such value, the test ends as
-  // failed.
+  // Return the value that rank `rank` observed as `name`. If the rank observed no such value, the
+  // test ends as failed.
   const nlohmann::json& at(int rank, const std::string& name, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) const;
   ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE()) const;
 
-  // What went wrong: first the cause, then where the other ranks were. Empty if nothing went wrong.
+  // Describes what went wrong: first the cause, then where the other ranks were. Empty if nothing
+  // went wrong.
   const std::string& failure() const { return failure_; }
 
-  // The steps of all ranks up to the observation `name`, numbered. `expected`: by rank, what it
-  // should be, or null where that is not known; it shows the step at which calls begin to differ.
-  // Only the first call returns the steps; later calls return "", so that a test which fails twice
-  // prints them once.
+  // Returns the numbered steps of all ranks up to the observation `name`. `expected`: the expected
+  // value for each rank, or null if it is not known; it determines the marked step, at which the
+  // calls begin to differ. Only the first call returns the steps. Later calls return "", so that a
+  // test which fails twice prints them once.
   std::string story(const std::string& name,
                     const std::vector<const nlohmann::json*>& expected = {}) const;
 

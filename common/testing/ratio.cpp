@@ -13,10 +13,10 @@ struct Fraction {
   double above, below;
 };
 
-// The fraction of small numbers, the whole number or the part of one that `factor` is up to
-// rounding; 0/0 if it is none.
+// Returns the fraction of small numbers, the whole number n or the fraction 1/n that equals
+// `factor` up to rounding; 0/0 if there is none.
 Fraction fraction(double factor) {
-  constexpr int kMostBelow = 16;  // which is twice the most ranks
+  constexpr int kMostBelow = 16;  // twice the largest number of ranks
   const auto is = [&](double above, double below) {
     return above != 0 && std::abs(factor * below - above) <= kRounding * std::abs(above);
   };
@@ -29,7 +29,8 @@ Fraction fraction(double factor) {
   return is(1, below) ? Fraction{1, below} : Fraction{};
 }
 
-// The factor of the first expected value that is not 0, if it is that of all up to rounding.
+// Returns the factor between actual and expected values if it is the same for all up to rounding,
+// else NaN. Pairs of zeros are skipped.
 double common_factor(const std::vector<double>& actual, const std::vector<double>& expected) {
   double factor = NAN;
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -51,12 +52,12 @@ std::string ratio_in_words(const std::vector<double>& actual, const std::vector<
   if (factor == 0) {
     return every + "0" +
            (actual.size() == 1 ? ""
-                               : ": what brings the values was left out, or came before they were "
-                                 "there, as the last steps above show");
+                               : ": the operation that fills in the values was left out, or ran "
+                                 "before they were there; see the last steps above");
   }
   if (std::abs(factor - 1) <= kRounding) {
     return every +
-           "right but for its rounding: the same sum in another order, or x times 1/W in place of "
+           "right except for rounding: the same sum in another order, or x times 1/W in place of "
            "x divided by W, gives other last bits";
   }
   const auto [above, below] = fraction(factor);

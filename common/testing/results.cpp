@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Properties of GoogleTest's result.
+// Keys of properties in GoogleTest's result.
 constexpr const char* kNotStarted = "not_started";
 constexpr const char* kTimedOut = "timed_out";
 
@@ -32,14 +32,16 @@ std::string property(const testing::TestResult& result, const std::string& key) 
   return "";
 }
 
-// What is still to be written, if the test reached a todo(): in this process or a rank, which
-// take_todo() tells, or in a rank of another program, which mark_not_started() has told.
+// Returns the function that is still to be written if the test reached a todo(), else "".
+// take_todo() knows a todo() in this process or in a rank that it forked; mark_not_started()
+// recorded one in a rank of another program.
 std::string not_started(const testing::TestResult& result) {
   const std::string here = take_todo();
   return here.empty() && result.Skipped() ? property(result, kNotStarted) : here;
 }
 
-// "test_x.cpp:12: Failure\nthe message\n" of the first assertions that did not pass.
+// Returns "test_x.cpp:12: Failure\nthe message\n" for each of the first assertions that did not
+// pass.
 std::string text_of(const testing::TestResult& result) {
   constexpr int kFailures = 4;
   int failures = 0;
@@ -101,7 +103,7 @@ void write_to(int file) {
   results_file = file;
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Writer);  // which owns it
+  listeners.Append(new Writer);  // takes ownership
 }
 
 void close() {

@@ -4,8 +4,8 @@
 
 namespace fsdp::results {
 
-// Results as data. Writes one line of JSON to `file` for each of these events, and stops GoogleTest
-// from printing: a result is never read from text, so no text can claim one.
+// Writes one line of JSON to `file` for each of the events below, and stops GoogleTest from
+// printing. The grader reads results only from this file, so printed text cannot fake a result.
 //
 //   {"event":"plan","tests":["T2_3_unshard.gathers/W3", ...]}    first: the tests that will run
 //   {"event":"start","suite":"T2_3_unshard","name":"gathers/W3"}
@@ -19,19 +19,19 @@ namespace fsdp::results {
 // timed_out: whether a rank was still running at its time limit.
 // printed: the position in standard output, if that is a file: how much was printed so far.
 //
-// Call this after InitGoogleTest() and before RUN_ALL_TESTS(). No program that this one starts
-// inherits `file`.
+// Call it after InitGoogleTest() and before RUN_ALL_TESTS(). Programs that this one executes do not
+// inherit `file`.
 void write_to(int file);
 
-// Closes that file. A forked rank calls this before it runs anything else, so that the code under
-// test cannot write results.
+// Closes the file of write_to(). A forked rank calls it before it runs anything else, so that the
+// code under test cannot write results.
 void close();
 
-// Makes the outcome of the running test "not started", if the test is then skipped. `what` is the
+// Makes the outcome of the running test "not started" if the test is then skipped. `what` is the
 // function that is still to be written.
 void mark_not_started(const std::string& what);
 
-// Says of the running test that a rank was still running at its time limit.
+// Records that a rank of the running test was still running at its time limit.
 void mark_timed_out();
 
 }  // namespace fsdp::results

@@ -15,8 +15,9 @@
 namespace fsdp {
 namespace {
 
-// [bytes] of its private mappings that this process alone has written to, also if they were swapped
-// out. A page that it shares with the process that forked it counts from when it changes it.
+// Returns the bytes of private mappings that only this process has written to, including pages that
+// were swapped out. A page that is shared with the process that forked this one counts as soon as
+// this process changes it.
 int64_t written_bytes() {
   std::ifstream file("/proc/self/smaps");
   int64_t bytes = 0;
@@ -32,14 +33,14 @@ int64_t written_bytes() {
       found = true;
     }
   }
-  if (!found) throw std::runtime_error("RetainedMemory: /proc/self/smaps tells no Private_Dirty");
+  if (!found) throw std::runtime_error("RetainedMemory: /proc/self/smaps has no Private_Dirty");
   return bytes;
 }
 
 }  // namespace
 
 RetainedMemory::RetainedMemory() {
-  // A huge page is written to as a whole, however little of it is used.
+  // Disables huge pages, because a huge page counts as written even if little of it is used.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   before_ = now();
 }
@@ -65,7 +66,7 @@ void as_far_as_written(const std::function<void()>& part) {
   try {
     part();
   } catch (const NotStarted&) {
-    take_todo();  // the note of it would end the test
+    take_todo();  // the note that todo() leaves would end the test
   }
 }
 

@@ -7,13 +7,13 @@
 
 namespace fsdp {
 
-// A sign that one rank gives and others wait for, without a collective. Make it before the ranks
-// are forked.
+// A flag in shared memory that one rank sets and others wait for without a collective. Make it
+// before the ranks are forked.
 class SharedFlag {
  public:
   void set() const { flag() = true; }
-  // Returns when the sign was given, or after 0.3 s: for one that must not come before this rank
-  // goes on.
+  // Waits until the flag is set, for at most 0.3 s. Use it to show that the flag is not set before
+  // this rank continues.
   void wait() const {
     for (int i = 0; i < 300 && !flag(); ++i)
       usleep(1000);

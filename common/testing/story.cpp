@@ -19,7 +19,7 @@ std::string row(size_t number, const std::string& who, const std::string& step) 
   return head + step + '\n';
 }
 
-// The lines of step `i`.
+// Returns the lines of step `i`.
 std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
   const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& steps) {
     return i < steps.size() && steps[i] == ranks[0][i];
@@ -32,7 +32,7 @@ std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
   return lines;
 }
 
-// The steps of a rank that are no observations.
+// Returns the indices of the steps of a rank that are not observations.
 std::vector<size_t> deeds(const std::vector<std::string>& steps) {
   std::vector<size_t> found;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -41,8 +41,8 @@ std::vector<size_t> deeds(const std::vector<std::string>& steps) {
   return found;
 }
 
-// The first step in which a rank does something else than rank 0. What only one rank observes is no
-// such step.
+// Returns the first step in which a rank does something different from rank 0. Observations are not
+// compared.
 std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& ranks) {
   std::optional<size_t> first;
   for (const auto& steps : ranks) {
@@ -57,7 +57,7 @@ std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& r
   return first;
 }
 
-// Whether a step issued `call`, which is "all_gather root" or the name of a unit alone.
+// Returns whether a step issued `call`, which is "all_gather root" or only the name of a unit.
 bool issues(const std::string& step, const std::string& call) {
   return step.starts_with("issues ") && step.find(' ' + call + ", ") != std::string::npos;
 }
@@ -70,7 +70,7 @@ std::string step_of(const Event& event) {
     case EventKind::issue:
       return "issues " + call + bytes_of(event);
     case EventKind::wait:
-      return (event.ended() ? "waits for " : "waits, and goes on waiting, for ") + call;
+      return (event.ended() ? "waits for " : "waits, and keeps waiting, for ") + call;
     case EventKind::free:
       return "frees " + event.name() + bytes_of(event);
     case EventKind::forward:
@@ -89,7 +89,7 @@ std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
                                         const nlohmann::json& actual,
                                         const nlohmann::json& expected) {
   const auto is = listed(actual), should_be = listed(expected);
-  std::vector<size_t> issued(is.size());  // the step of each
+  std::vector<size_t> issued(is.size());  // the step that issued each call
   size_t step = steps.size();
   for (size_t i = is.size(); i-- > 0;) {
     if (!is[i].is_string()) return {};

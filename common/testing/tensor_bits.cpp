@@ -11,7 +11,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Throws if `keys` has one whose kernels are not torch's own for dense tensors.
+// Throws if `keys` has a dispatch key other than those of torch's kernels for dense tensors.
 void check(DispatchKeySet keys, const std::string& whose) {
   constexpr DispatchKeySet kOrdinary({DispatchKey::CPU, DispatchKey::AutogradCPU,
                                       DispatchKey::AutocastCPU, DispatchKey::ADInplaceOrView,

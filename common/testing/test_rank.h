@@ -13,9 +13,9 @@ namespace fsdp {
 
 class Channel;
 
-// How the ranks of a test run.
+// Options of run_ranks().
 struct RunOptions {
-  c10::DeviceType device{c10::kCPU};  // these six are options of the communicator
+  c10::DeviceType device{c10::kCPU};  // this and the next five: options of the communicator
   std::string backend{"auto"};
   std::chrono::milliseconds timeout{2'000};
   std::optional<Fault> fault{};
@@ -25,10 +25,11 @@ struct RunOptions {
   bool record{true};                             // record events, for the story of a failure
 };
 
-// One rank of a test, as the body of run_ranks() sees it. It observes, and the test's own process
-// compares; an EXPECT_ or ASSERT_ that fails in the body is an exception, and ends the run. In a
-// rank torch has one thread, live bytes are counted, and memory that was allocated but not written,
-// or freed, holds NaN.
+// One rank of a test, as the body of run_ranks() uses it.
+// - The rank observes values, and the test's own process compares them.
+// - An EXPECT_ or ASSERT_ that fails in the body throws an exception, which ends the run.
+// - In a rank, torch has one thread, live bytes are counted, and memory that was allocated but not
+//   yet written, or that was freed, holds NaN.
 class TestRank {
  public:
   TestRank(const RankContext& context, const RunOptions& options, Channel& channel);
@@ -36,15 +37,18 @@ class TestRank {
   int rank() const { return context_.rank; }
   int world_size() const { return context_.world_size; }
 
-  // The first call creates it; every rank must make that call.
+  // Returns the communicator of the test. The first call creates it; every rank must make that
+  // call.
   const std::shared_ptr<Communicator>& communicator();
-  std::shared_ptr<Communicator> another_communicator() const;  // of all ranks, at each call
-  // The same with replicas of `shard_size` ranks each: see Communicator::create_hybrid(). A rank
-  // may have both.
+  // Creates a communicator at each call, which all ranks must make together.
+  std::shared_ptr<Communicator> another_communicator() const;
+  // Returns a communicator with replicas of `shard_size` ranks each: see
+  // Communicator::create_hybrid(). The first call creates it; every rank must make that call. A
+  // rank may also have communicator().
   const std::shared_ptr<Communicator>& hybrid(int shard_size);
 
-  // Sends a value to the test's own process, under a name that this rank has not used before. Of a
-  // tensor it sends dtype, sizes and bytes. With `places`, a failure names the parameter that a
+  // Send a value to the test's own process, under a name that this rank has not used before. For a
+  // tensor, dtype, sizes and bytes are sent. With `places`, a failure names the parameter that a
   // wrong element belongs to.
   void observe(const std::string& name, const nlohmann::json& value);
   void observe(const std::string& name, const at::Tensor& tensor);

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// tanh(x weight' + bias), with sizes that no number of ranks divides. The output is multiplied by
-// the sum of `spare` unless use_spare is off; then it does not depend on `spare`.
+// Computes tanh(x weight' + bias), with sizes that no number of ranks divides. The output is
+// multiplied by the sum of `spare` unless use_spare is off; then it does not depend on `spare`.
 class ToyBlock : public Module {
  public:
   ToyBlock(int64_t width, int64_t seed);
@@ -38,10 +38,10 @@ class ToyModel : public Module {
   at::Tensor embedding;  // [vocabulary, width]
   at::Tensor head;       // [width]
   std::vector<std::shared_ptr<ToyBlock>> blocks;
-  std::vector<int> order;  // in which blocks are called
+  std::vector<int> order;  // order in which blocks are called
 };
 
-// A unit of a ToyModel: the root or a block, with the parameters that are its own.
+// A unit of a ToyModel: the root or a block, with its own parameters.
 struct ToyUnit {
   Module* module;
   std::string name;  // root, blocks0, blocks1, ...
@@ -53,11 +53,12 @@ std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 // [bytes] of the parameters of a ToyModel of the default vocabulary, without padding.
 int64_t toy_bytes(int layers, int64_t width = 7);
 
-// A ToyModel large enough for RetainedMemory, of 16 blocks of 1 MB, and toy_bytes() of it.
+// Return a ToyModel of 16 blocks of 1 MB, which is large enough for RetainedMemory, and its
+// toy_bytes().
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 
-// [bytes] that one of W ranks owns of it.
+// [bytes] that one of W ranks owns of a ToyModel of the default sizes, with padding.
 int64_t toy_shard_bytes(int layers, int world_size);
 
 // Rank r's tokens, different on each rank. [5] int64

@@ -27,12 +27,12 @@ Json arguments(const Event& event) {
   return arguments;
 }
 
-// Names the process `rank` or one of its threads.
+// Returns the line that names the process `rank` or one of its threads.
 Json named(const char* what, size_t rank, size_t thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// A span that did not end is left open.
+// Returns the line of an event. A span that did not end is left open.
 Json span_or_instant(const Event& event, size_t rank, size_t thread, int64_t origin) {
   const bool instant = event.ended() && event.begin == event.end;
   Json line{{"ph", !event.ended() ? "B"

@@ -10,33 +10,35 @@
 namespace fsdp {
 
 enum class EventKind : uint8_t {
-  step,       // of the trainer
-  forward,    // of a module, with the waits inside it
-  backward,   // likewise
+  step,       // a step of the trainer
+  forward,    // forward of a module, with the waits inside it
+  backward,   // backward of a module, with the waits inside it
   optimizer,  // clipping and update
-  issue,      // of a collective; an instant
-  flight,     // of a collective: from its issue to the end of its wait, or while its bytes moved
-  wait,       // for a collective
-  free,       // of a gathered unit's storage; an instant
+  issue,      // issue of a collective; an instant
+  flight,     // a collective from its issue to the end of its wait, or while its bytes moved
+  wait,       // wait for a collective
+  free,       // free of an unsharded unit's storage; an instant
 };
 inline constexpr size_t kEventKinds = 8;
 const char* to_string(EventKind kind);
 
-// What a rank did, and what it held then. Plain data: it lies in shared memory. Times are of the
-// communicator's clock, which all ranks of a machine read alike.
+// Something that a rank did, and the live bytes at the end of it. It is plain data, because it is
+// stored in shared memory. Times are those of the communicator's clock, which is the same for all
+// ranks of a machine.
 struct Event {
   EventKind kind{};
-  // The call of an issue, a flight or a wait. Others have a part of it: the unit is the module or
-  // the freed unit, the sequence the number of the step, the bytes are those of the freed storage.
+  // The collective of an issue, a flight or a wait. Other events use only some fields: `unit` is
+  // the module or the freed unit, `sequence` is the number of the step, `bytes` are those of the
+  // freed storage.
   Call call;
   int64_t begin{};   // [ns]
   int64_t end{};     // [ns]; begin for an instant; 0: it did not end
-  LiveBytes live{};  // [bytes] at the end; nothing for a flight
-  int64_t peak{};    // [bytes] highest total since the event that ended before it
+  LiveBytes live{};  // [bytes] at the end; zeros for a flight
+  int64_t peak{};    // [bytes] highest total since the previous event ended
 
-  std::string name() const { return call.unit.str(); }  // of the unit or module
+  std::string name() const { return call.unit.str(); }  // name of the unit or module
   bool ended() const { return end != 0; }
-  int64_t duration() const { return end - begin; }  // [ns] of one that ended
+  int64_t duration() const { return end - begin; }  // [ns], if the event has ended
   bool within(const Event& outer) const { return outer.begin <= begin && end <= outer.end; }
   bool of_collective() const;  // an issue, a flight or a wait
   std::string text() const;    // "all_gather wait", "forward"

@@ -11,7 +11,8 @@ struct EventLog::Page {
   static size_t bytes(size_t slots) { return sizeof(Page) + slots * sizeof(Event); }
 };
 
-// A slot more than is kept: a rank may be killed while it writes over the oldest event.
+// Allocates one slot more than `kept`, because a rank may be killed while it overwrites the oldest
+// event.
 std::shared_ptr<EventLog> EventLog::create(int world_size, size_t kept) {
   return std::shared_ptr<EventLog>(new EventLog(world_size, kept + 1));
 }

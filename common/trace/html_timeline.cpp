@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each name is written once; events refer to it by its place in this list.
+// A list in which each name is written once; events refer to a name by its index.
 class Names {
  public:
   size_t index(const std::string& name) {
@@ -26,7 +26,8 @@ class Names {
   Json names_ = Json::array();
 };
 
-// [kind, operation, name, begin, length, sequence, bytes, lane]; a length of -1: it did not end.
+// Returns a list of [kind, operation, name, begin, length, sequence, bytes, lane]. A length of -1
+// means that the event did not end.
 Json events_json(const std::vector<Event>& events, int64_t origin, Names& names) {
   const auto lanes = timeline_detail::flight_lanes(events);
   Json lines = Json::array();
@@ -39,7 +40,7 @@ Json events_json(const std::vector<Event>& events, int64_t origin, Names& names)
   return lines;
 }
 
-// [time, highest total since the last, the classes...].
+// Returns a list of [time, highest total since the previous sample, bytes of each class...].
 Json live_json(const std::vector<Event>& events, int64_t origin) {
   Json lines = Json::array();
   for (const Event& event : timeline_detail::samples(events)) {
@@ -59,7 +60,8 @@ Json names_of(size_t count) {
   return names;
 }
 
-// `json` as a part of a page's script, which no name in it can end.
+// Returns `json` as text for a script element of a page. It escapes "<", so no name can end the
+// element.
 std::string in_script(const Json& json) {
   std::string text;
   for (const char c : json.dump()) {

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// The spans of one kind that a module has begun and not ended; the latest ends first.
+// The spans of one kind that a module has begun and not ended. The span that began last ends first.
 class OpenSpans {
  public:
   OpenSpans(EventKind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
@@ -44,7 +44,8 @@ void record_backward(Module& module, const std::string& name) {
   module.register_full_backward_hook([spans](Module&) { spans->end(); });
 }
 
-// A callback that is queued at the end of the pass runs after all that were queued during it.
+// Ends the root's span from a callback that is queued at the end of the backward pass. It runs
+// after all callbacks that were queued during the pass.
 void record_root_backward(Module& root) {
   auto spans = std::make_shared<OpenSpans>(EventKind::backward, "root");
   root.register_full_backward_pre_hook([spans](Module&) {
@@ -60,7 +61,7 @@ void record_module_spans(Module& root) {
   if (Recorder::current() == nullptr) return;
   record_forward(root, "root");
   record_root_backward(root);
-  std::set<Module*> seen;  // one that is in a list twice has the first of its names
+  std::set<Module*> seen;  // a module that is listed twice is recorded under its first name
   for (const auto& list : root.named_modules("", /*include_self=*/false)) {
     if (!list.value()->as<torch::nn::ModuleList>()) continue;
     for (const auto& child : list.value()->named_children()) {

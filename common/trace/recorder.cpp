@@ -7,7 +7,8 @@ namespace fsdp {
 
 Recorder::Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Clock> clock)
     : log_(std::move(log)), rank_(rank), clock_(std::move(clock)) {
-  if (the_current != nullptr) throw std::logic_error("a process has one Recorder at a time");
+  if (the_current != nullptr)
+    throw std::logic_error("Recorder: this process has a Recorder already; destroy it first");
   the_current = this;
   live_bytes::on_free(&Recorder::freed);
   live_bytes::take_peak();
@@ -68,7 +69,7 @@ void Recorder::waited(const Call& call, std::optional<std::pair<int64_t, int64_t
 void Recorder::end_flight(const Call& call, std::optional<std::pair<int64_t, int64_t>> moved) {
   const std::lock_guard lock(mutex_);
   const auto flight = flights_.extract({call.communicator, call.level, call.sequence});
-  if (flight.empty()) return;  // issued before this recorder was made
+  if (flight.empty()) return;  // the call was issued before this recorder was made
   Event event = log_->at(rank_, flight.mapped());
   std::tie(event.begin, event.end) = moved.value_or(std::pair(event.begin, clock_->now()));
   log_->finish(rank_, flight.mapped(), event);

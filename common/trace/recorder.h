@@ -12,24 +12,25 @@
 
 namespace fsdp {
 
-// Records what this process does as one rank: its collectives, which it observes; when the storage
-// of a unit that was gathered is freed; and the spans of others. current() points to the recorder
-// while there is one; with recording off, an instrumented place costs one test of this pointer.
+// Records what this process does as one rank: its collectives; the frees of unsharded units'
+// storage; and the spans that other code reports with begin_span(). current() points to the
+// recorder while it exists. If nothing is recorded, an instrumented place only tests this pointer.
 class Recorder final : public CallObserver {
  public:
-  // One per process. It must be made before the threads that record, and destroyed after them.
+  // A process may have one Recorder at a time; a second one throws std::logic_error. Make it before
+  // the threads that record, and destroy it after them.
   Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Clock> clock);
   ~Recorder();
 
   static Recorder* current() { return the_current; }  // null: nothing is recorded
 
-  // begin() adds a span that begins now, and returns the number that end() takes. A span that never
-  // ends shows where the rank was when it failed.
+  // begin() adds a span that begins now, and returns its number for end(). A span that never ends
+  // shows where the rank was when it failed.
   uint64_t begin(EventKind kind, const Call& call);
   void end(uint64_t number);
 
   std::vector<Event> events() const { return log_->events(rank_); }  // recorded so far
-  uint64_t count() const { return log_->added(rank_); }              // how many those are
+  uint64_t count() const { return log_->added(rank_); }  // number of events recorded so far
 
   void issued(const Call& call, const at::Tensor& output) override;
   void waits(const Call& call) override;
@@ -45,14 +46,14 @@ class Recorder final : public CallObserver {
   std::shared_ptr<EventLog> log_;
   int rank_;
   std::shared_ptr<Clock> clock_;
-  std::mutex mutex_;                          // of what follows and this rank's part of log_
-  std::map<const void*, UnitName> gathered_;  // by storage: the unit
-  // Of calls not waited for, by Communicator, level and sequence: the number.
+  std::mutex mutex_;                          // for the members below and this rank's part of log_
+  std::map<const void*, UnitName> gathered_;  // storage -> unit
+  // (Communicator, level, sequence) of a call that was not waited for -> number of its flight.
   std::map<std::tuple<uint8_t, Level, uint64_t>, uint64_t> flights_;
-  uint64_t wait_{};  // the number of the wait under way
+  uint64_t wait_{};  // number of the current wait
 };
 
-// Records a span, if there is a recorder: see its begin() and end().
+// Record a span if there is a recorder: see Recorder::begin() and end().
 uint64_t begin_span(EventKind kind, std::string_view name, uint64_t sequence = 0);
 void end_span(uint64_t number);
 

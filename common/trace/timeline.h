@@ -7,41 +7,42 @@
 
 namespace fsdp {
 
-// What the ranks of one run did.
+// The events of the ranks of one run.
 struct Timeline {
   std::string title;    // "fsdp of small, 4 ranks"
   std::string failure;  // why the run ended early; empty if it did not
   std::vector<std::vector<Event>> ranks;
 };
 
-// The events that `log` keeps.
+// Makes a timeline of the events that `log` keeps.
 Timeline timeline_of(const EventLog& log, std::string title, std::string failure);
 
-// One line for each event of all ranks, of at most 100 columns, in the order in which they began.
+// Writes one line of at most 100 columns for each event of all ranks, in the order in which they
+// began.
 std::string text_timeline(const Timeline& timeline);
 
-// Chrome's trace event format, which Perfetto opens: a process for each rank, with threads for
-// computation and communication and counters of live bytes by class.
+// Writes Chrome's trace event format, which Perfetto opens: a process for each rank, with threads
+// for computation and communication and counters of live bytes by class.
 std::string chrome_timeline(const Timeline& timeline);
 
-// A page that needs no other file and no network.
+// Writes an HTML page that needs no other file and no network.
 std::string html_timeline(const Timeline& timeline);
 
-// Chooses one of the three by the extension of `path`: .txt, .json or .html. Throws
-// std::invalid_argument for another extension.
+// Returns the function that writes the format of the extension of `path`: .txt, .json or .html.
+// Throws std::invalid_argument for another extension.
 using TimelineWriter = std::string (*)(const Timeline&);
 TimelineWriter timeline_writer(const std::string& path);
 
 namespace timeline_detail {
 
-// The first begin of all events: where viewers' time begins.
+// Returns the earliest begin of all events. The times in a viewer start there.
 int64_t origin(const Timeline& timeline);
 
-// The events whose live bytes were taken, in the order in which they were taken.
+// Returns the events for which live bytes were sampled, in the order of the samples.
 std::vector<Event> samples(const std::vector<Event>& events);
 
-// For each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane don't overlap;
-// 0 for all events that are no flights.
+// Returns for each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane don't
+// overlap; 0 for all events that are not flights.
 std::vector<size_t> flight_lanes(const std::vector<Event>& events);
 
 }  // namespace timeline_detail

@@ -42,10 +42,10 @@ TEST(ErrorText, in_a_rank_has_no_stack_either_and_says_what_it_means) {
   const std::string text =
       failure([] { EXPECT_NO_THROW(static_cast<void>(at::Tensor().storage())); });
   EXPECT_CONTAINS(text, "UndefinedTensorImpl");
-  EXPECT_CONTAINS(text, "rank 0 threw an exception: a tensor was used that is not defined");
+  EXPECT_CONTAINS(text, "rank 0 threw an exception: an undefined tensor was used");
   EXPECT_LACKS(text, "frame #");
   EXPECT_CONTAINS(failure([] { static_cast<void>(std::unordered_map<int, int>().at(3)); }),
-                  "asked for something that was never put into the map");
+                  "called with a key that is not in the map");
 }
 
 TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_of_torch) {

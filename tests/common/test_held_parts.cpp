@@ -46,8 +46,8 @@ TEST(HeldPart, that_others_own_is_held_nowhere_on_two_ranks) {
   EXPECT_EQ(told(2, 24), "");
   EXPECT_CONTAINS(
       told(2, 32),
-      "ranks 0, 1: holds 32 bytes besides tensors, expected fewer than 25: no copy of what "
-      "other ranks own, in whatever memory");
+      "ranks 0, 1: holds 32 bytes besides tensors, expected fewer than 25: a rank must not "
+      "keep a copy of what other ranks own, in any memory");
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ TEST(Models, may_be_named_by_their_sizes) {
   EXPECT_EQ(model_info(kTinyLlama).seq, 18);
   EXPECT_EQ(std::get<TransformerLMOptions>(model_shape(kSizes)).kv_heads, 6);
   for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
-           {"bert:d_ff=1", "bert is no family of models; known are gpt2, llama"},
+           {"bert:d_ff=1", "bert is not a family of models; known families: gpt2, llama"},
            {"llama:", "vocabulary is missing"},
            {"llama:vocabulary", "vocabulary is missing"},
            {"llama:vocabulary=", "vocabulary is , not a number from 1 to 100000000"},

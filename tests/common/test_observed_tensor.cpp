@@ -16,7 +16,7 @@ nlohmann::json observation(int dtype, const std::vector<int64_t>& sizes, size_t 
 constexpr int kFloat = static_cast<int>(at::kFloat);
 
 void expect_no_tensor(const nlohmann::json& value) {
-  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { to_tensor(value); }), "it is no tensor");
+  EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { to_tensor(value); }), "it is not a tensor");
 }
 
 TEST(ObservedTensor, holds_the_bytes_of_all_its_elements) {

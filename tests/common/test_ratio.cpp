@@ -15,7 +15,8 @@ TEST(Ratio, is_a_fraction_of_small_numbers) {
             "every element is about 4/3 times the expected one");
   EXPECT_EQ(ratio_in_words({3.14159, 2 * 3.14159}, {1, 2}),
             "every element is about 3.14159 times the expected one");
-  EXPECT_CONTAINS(ratio_in_words({0, 0}, {1, 2}), "every element is 0: what brings the values ");
+  EXPECT_CONTAINS(ratio_in_words({0, 0}, {1, 2}),
+                  "every element is 0: the operation that fills in the values ");
   EXPECT_EQ(ratio_in_words({0}, {1}), "it is 0");
   EXPECT_EQ(ratio_in_words({1, 2}, {1, 3}), "");
   EXPECT_EQ(ratio_in_words({1, 2}, {0, 3}), "");
@@ -23,8 +24,8 @@ TEST(Ratio, is_a_fraction_of_small_numbers) {
 
 TEST(Ratio, of_last_bits_is_called_rounding) {
   EXPECT_CONTAINS(ratio_in_words({0.1F * (1 / 3.F), 5 * (1 / 3.F)}, {0.1F / 3, 5 / 3.F}),
-                  "every element is right but for its rounding");
-  EXPECT_CONTAINS(difference(3.0000001, 3.0), "it is right but for its rounding");
+                  "every element is right except for rounding");
+  EXPECT_CONTAINS(difference(3.0000001, 3.0), "it is right except for rounding");
   EXPECT_EQ(difference(6.0, 3.0), "is 6.0, expected 3.0; it is exactly 2 times the expected one");
 }
 

@@ -239,7 +239,7 @@ TEST(RemoteRanks, send_no_report_in_bytes_of_odd_lengths_and_depths) {
        {with_length(0, ""), with_length(UINT64_MAX, "x"), with_length((64 << 20) + 1, "x"),
         with_length(deep.size(), deep), with_length(huge_array.size(), huge_array),
         with_length(huge_text.size(), huge_text)})
-    EXPECT_CONTAINS(refusal(stream), "sent what is no report");
+    EXPECT_CONTAINS(refusal(stream), "sent something that is not a report");
   for (const std::string& stream : {std::string("short"), with_length(5, "")})
     EXPECT_CONTAINS(refusal(stream), "left by exit(0)");
   unsetenv("FSDP_RANKS_OF");

@@ -139,7 +139,7 @@ TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_it
   EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = "2"; }), no_number("\"2\""));
   EXPECT_EQ(said([](auto& json) { json["run"]["model"] = 7; }), file + "model is no text");
   EXPECT_EQ(said([](auto& json) { json["run"]["model"] = "x:"; }),
-            ": model 'x:': x is no family of models; known are gpt2, llama");
+            ": model 'x:': x is not a family of models; known families: gpt2, llama");
   EXPECT_EQ(said([](auto& json) {
               json["run"]["loss_scaler"] = {{"scale", 3}};
             }),

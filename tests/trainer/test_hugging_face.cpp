@@ -170,7 +170,7 @@ TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
        {with_member("num_key_value_heads", 4),
         "num_key_value_heads 4 does not divide num_attention_heads 6"},
        {with_member("num_attention_heads", 12),
-        "hidden_size / num_attention_heads is odd, and rotary positions turn pairs"},
+        "hidden_size / num_attention_heads is odd, but rotary positions need an even number"},
        {with_member("rms_norm_eps", 0), "rms_norm_eps is 0, not a number above 0 and below 1e12"},
        {with_member("tie_word_embeddings", "no"),
         R"(tie_word_embeddings is "no", not true or false)"}},

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// FNV-1a: the same number on every machine.
+// The FNV-1a hash, which is the same number on every machine.
 uint64_t hash(const std::string& text, uint64_t state = 14695981039346656037U) {
   for (const char letter : text)
     state = (state ^ static_cast<unsigned char>(letter)) * 1099511628211U;
@@ -27,7 +27,7 @@ std::string read_all(int file) {
   return text;
 }
 
-// The hash of the seed, or nothing if the tests are the usual ones.
+// Returns the hash of the seed, or nothing if the tests are the usual ones.
 std::optional<uint64_t> read_seed() {
   const char* seed = std::getenv("FSDP_TEST_SEED");
   if (const char* file = std::getenv(seed_file::kVariable)) {
@@ -44,8 +44,9 @@ const std::optional<uint64_t>& seed() {
   return read;
 }
 
-// Before main(), and before all that is constructed for it: no code of a task has run that could
-// read the pipe, and no rank has been forked. What one rank reads, the others would not find.
+// Runs before main() and before the constructors of static objects. So no code of a task can have
+// read the pipe, and no rank has been forked yet: if one rank read the pipe, the others would find
+// it empty.
 [[gnu::constructor(101)]] void read_seed_first() {
   seed();
 }
@@ -57,7 +58,7 @@ int seed_file::make() {
   const std::string text = seed == nullptr ? "" : seed;
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  // A seed that is longer than a pipe is cut, for every program.
+  // A seed that is longer than the pipe's buffer is cut, equally for every program.
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);

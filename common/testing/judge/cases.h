@@ -4,29 +4,31 @@
 #include <string>
 #include <vector>
 
-// Hidden cases: while grading with FSDP_TEST_SEED set, the same tests run with other numbers of
-// ranks, other sizes and other values. They ask for the same behaviour.
+// Hidden cases: if FSDP_TEST_SEED is set during grading, the same tests run with other numbers of
+// ranks, other sizes and other values. They require the same behaviour.
 namespace fsdp {
 
-// Whether FSDP_TEST_SEED is set.
+// Returns whether FSDP_TEST_SEED is set.
 bool hidden_cases();
 
-// A number in [0, 2^53) that depends on FSDP_TEST_SEED and `what` alone. Requires hidden_cases().
+// Returns a number in [0, 2^53) that depends only on FSDP_TEST_SEED and `what`. Requires
+// hidden_cases().
 uint64_t hidden_number(const std::string& what);
 
-// The seed of a generator: `usual`, or another number in hidden cases.
+// Returns the seed for a generator: `usual`, or another number in hidden cases.
 inline uint64_t test_seed(uint64_t usual) {
   return hidden_cases() ? hidden_number("seed " + std::to_string(usual)) : usual;
 }
 
-// The first of the choices, or another of them in hidden cases. The same `what` always gives the
-// same choice.
+// Returns the first of the choices, or another of them in hidden cases. The same `what` and seed
+// always give the same choice.
 template <typename T>
 T test_choice(const std::string& what, const std::vector<T>& choices) {
   return choices.at(hidden_cases() ? 1 + hidden_number(what) % (choices.size() - 1) : 0);
 }
 
-// `usual`, or 5, 6 or 7 in hidden cases, which are numbers of ranks that no test usually has.
+// Returns `usual`, or in hidden cases 5, 6 or 7, which are numbers of ranks that no test usually
+// has.
 inline std::vector<int> world_sizes(const std::vector<int>& usual) {
   if (!hidden_cases()) return usual;
   return {5 + static_cast<int>(hidden_number("world size") % 3)};

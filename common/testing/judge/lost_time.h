@@ -9,20 +9,20 @@
 
 namespace fsdp {
 
-// Bounds the time that a judge loses to runs of ranks which do not end, so that code which hangs in
-// every test is graded in minutes. A run counts by its limit, not by a clock: on a busy machine the
-// same runs count.
+// Limits the time that a judge loses to runs of ranks that do not end, so that code which hangs in
+// every test is graded in minutes. Such a run counts with its time limit, not with measured time,
+// so that the result does not depend on how busy the machine is.
 class LostTime {
  public:
-  // `most`: of all problems together.
+  // `most`: the limit for all problems together.
   explicit LostTime(std::chrono::seconds most) : most_(most) {}
 
-  // From the environment: FSDP_MOST_LOST_SECONDS, which the grader sets; without it there is no
-  // limit of the whole.
+  // Reads the limit from FSDP_MOST_LOST_SECONDS, which the grader sets. If it is not set, there is
+  // no limit for all problems together.
   static LostTime from_environment();
 
-  // Why no further run of this suite is tried; empty if it is. The suites of one problem, as
-  // T4_4_finish and T4_4_remaining, count together.
+  // Returns why no further run of this suite is tried; empty if it is tried. The suites of one
+  // problem, such as T4_4_finish and T4_4_remaining, count together.
   std::string refusal(const std::string& suite) const;
 
   void add(const std::string& suite, std::chrono::seconds lost);

@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using Json = nlohmann::json;
 using Clock = ChildProgram::Clock;
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of a report
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // limit for one report
 constexpr auto kToStart = 10s;
 constexpr int kStartsInVain = 3;
 
@@ -38,7 +38,8 @@ std::string name_of(const testing::TestInfo& test) {
   return std::string(test.test_suite_name()) + '.' + test.name();
 }
 
-// Which run of which test; the same in both programs, which run the same tests.
+// Identifies a run: the test, and the number of the run in it. Both programs run the same tests, so
+// they count alike.
 struct Place {
   std::string test;
   int run{};
@@ -51,7 +52,7 @@ struct Place {
   }
 };
 
-// The names of the running test and of those after it, as GoogleTest's filter.
+// Returns the names of the running test and of all tests after it, as a filter of GoogleTest.
 std::string tests_from_here() {
   const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   std::string names;
@@ -67,12 +68,13 @@ std::string tests_from_here() {
   return names;
 }
 
-// In the process that becomes the program of the ranks: what it prints goes nowhere.
+// Runs in the process that becomes the program of the ranks. Discards the output of that program
+// and returns its command.
 std::vector<std::string> command_of_ranks(int reports) {
   std::istringstream words(std::getenv("FSDP_RANKS_OF"));
   std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
   const int kept =
-      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // without the flag that closes it
+      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // a copy without FD_CLOEXEC
   command.push_back("--gtest_filter=" + tests_from_here());
   command.push_back("--report_to=" + std::to_string(kept));
   const int nothing = open("/dev/null", O_RDWR);
@@ -84,10 +86,11 @@ std::vector<std::string> command_of_ranks(int reports) {
   return command;
 }
 
-// The running program of the ranks, and its reports. What it says wrong is a std::runtime_error.
+// The running program of the ranks, and its reports. Functions throw std::runtime_error, whose text
+// completes "the program of the ranks ...", if the program does not send what is expected.
 class Program {
  public:
-  // The report of `place`, after any of tests before it that this program did not ask for.
+  // Returns the report of `place`. Skips reports of earlier tests that the judge did not ask for.
   Json report_of(const Place& place) {
     for (;;) {
       Json report = next_report();
@@ -97,17 +100,18 @@ class Program {
     }
   }
 
-  // It has reported nothing for as long as a start and a run may take: so it would the next time.
+  // The program has reported nothing for as long as a start and a run may take. Another start would
+  // not help.
   bool is_hopeless() const { return late_ && !has_reported_; }
   bool is_late() const { return late_; }
-  bool has_sent() const { return has_sent_; }  // anything
+  bool has_sent() const { return has_sent_; }  // whether it has sent any bytes
 
  private:
   Json next_report() {
     const auto deadline = Clock::now() + kToStart + kTimeLimit;
     uint64_t length = 0;
     read(&length, sizeof length, deadline);
-    if (length > kMostBytes) throw std::runtime_error("sent what is no report");
+    if (length > kMostBytes) throw std::runtime_error("sent something that is not a report");
     std::string bytes(length, '\0');
     read(bytes.data(), length, deadline);
     has_reported_ = true;
@@ -177,15 +181,15 @@ void close() {
 RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
-  static std::string hopeless;  // why no further start is tried
-  static int in_vain = 0;       // starts in a row of a program that sent nothing
+  static std::string hopeless;  // why no further start is tried; empty: one may be tried
+  static int in_vain = 0;       // number of starts in a row of a program that sent nothing
   static LostTime lost = LostTime::from_environment();
   const std::string suite =
       testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   if (const std::string why = lost.refusal(suite); !why.empty()) {
-    program.reset();  // it would run these tests; a later one starts anew
+    program.reset();  // it would run these tests; a later test starts it again
     throw std::runtime_error(why);
   }
   std::string wrong;
@@ -195,7 +199,7 @@ RunReport receive(int world_size) {
     lost.add(suite, lost_by(run.ranks, kTimeLimit));
     return run;
   } catch (const Json::exception&) {
-    wrong = "sent what is no report";
+    wrong = "sent something that is not a report";
   } catch (const std::exception& error) {
     wrong = error.what();
   }

@@ -5,15 +5,16 @@
 #include <chrono>
 
 // For grading. The tests run in two programs: the judge compares, and the program of the ranks runs
-// the ranks. Both are compiled from the same tests; only the second one holds the graded code. So
-// nothing that this code prints, overwrites or returns can decide a test. The program of the ranks
-// knows what to run, not which values the judge expects.
+// the ranks. Both are compiled from the same tests, but only the program of the ranks contains the
+// graded code. So nothing that this code prints, overwrites or returns can decide a test. The
+// program of the ranks knows what to run, not which values the judge expects.
 //
-//   FSDP_RANKS_OF='COMMAND...' mine_task3_tests      the judge: starts COMMAND when a test needs
-//   ranks COMMAND... --gtest_filter=... --report_to=FD     the program of the ranks: reports each
-//   run to FD
+//   FSDP_RANKS_OF='COMMAND...' mine_task3_tests
+// is the judge. It starts COMMAND when a test needs ranks.
+//   COMMAND... --gtest_filter=... --report_to=FD
+// is the program of the ranks. It reports each run to the descriptor FD.
 //
-// The judge is linked with the skeletons, so a test that calls task code outside of a rank is "not
+// The judge is linked with the skeletons, so a test that calls task code outside a rank is "not
 // started" there.
 namespace fsdp::remote_ranks {
 
@@ -23,25 +24,27 @@ struct RunReport {
   std::vector<RankReport> ranks;
 };
 
-// The limit of a run in the program of the ranks, if the test's own limit is longer.
+// The time limit of a run in the program of the ranks, unless the test's own limit is shorter.
 constexpr std::chrono::seconds kTimeLimit{20};
 
-bool judging();            // whether this program is the judge
+bool judging();            // returns whether this program is the judge
 void report_to(int file);  // makes this program the program of the ranks
-bool reporting();          // whether it is
+bool reporting();          // returns whether this program is the program of the ranks
 
-// In the program of the ranks: sends the report of the run that has just ended. If the judge is
-// gone, nothing happens.
+// Called in the program of the ranks. Sends the report of the run that has just ended. Does nothing
+// if the judge has ended.
 void report(const RunReport& run);
 
-// In a forked rank, before it runs anything else: closes the file of the reports.
+// Called in a forked rank before it runs anything else. Closes the file of the reports.
 void close();
 
-// In the judge: waits for the report of the running test's next run, on `world_size` ranks. If the
-// program of the ranks is not running, starts it with this test and the tests after it. Throws
-// std::runtime_error if that program ends, sends something else, or sends nothing for kTimeLimit
-// and the time of a start. After three starts in a row that brought no report, starts no other.
-// Throws without waiting if earlier runs lost too much time (lost_time.h).
+// Called in the judge. Waits for the report of the running test's next run, on `world_size` ranks.
+// - If the program of the ranks is not running, starts it with this test and the tests after it.
+// - Does not start it again after three starts in a row in which it sent nothing, or if it made no
+//   report in time.
+// Throws: std::runtime_error if the program of the ranks ends, sends something else, or sends
+// nothing for kTimeLimit and the time of a start. Throws without waiting if the program is not
+// started again, or if earlier runs lost too much time (lost_time.h).
 RunReport receive(int world_size);
 
 }  // namespace fsdp::remote_ranks

@@ -1,15 +1,15 @@
-// The run, as the page's data tell it, and the views of it that can be chosen.
+// Reads the run from the page's data, and makes the views of it that can be chosen.
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const element = id => document.getElementById(id);
 const SHOWN_CLASSES = ['shards', 'optimizer_state', 'sharded_gradients', 'gathered', 'gradients',
-                       'communication', 'rest'];  // from the bottom up: what stays, what comes and goes
+                       'communication', 'rest'];  // from the bottom up: first the classes that stay
 const CLASS_COLORS = {shards: 'shards', optimizer_state: 'state', gathered: 'all-gather',
                       sharded_gradients: 'sharded-gradients', gradients: 'reduce-scatter',
                       communication: 'staging', rest: 'rest'};
 const LANE = {top: 10, compute: 26, gap: 7, flight: 13, memory: data.ranks.length > 4 ? 46 : 64};
 
-// Times are in ns. A span that did not end has `open`, and ends with the data.
+// Times are in ns. A span that did not end has `open` set, and is drawn to the end of the data.
 let lastTime = 1;
 const ranks = data.ranks.map((rank, number) => {
   const events = rank.events.map(([kind, operation, name, begin, length, sequence, bytes, lane]) => {
@@ -29,13 +29,13 @@ for (const rank of ranks) {
   rank.waits = rank.events.filter(event => event.kind === 'wait');
   rank.lastSeen = rank.events.reduce((m, e) => Math.max(m, e.open ? e.begin : e.end), 0);
   const inner = (a, b) => b.kind !== 'flight' && b.begin >= a.begin && b !== a;
-  const open = rank.events.filter(event => event.open);  // marked: flights, and the innermost span
+  const open = rank.events.filter(event => event.open);  // flights and the innermost span are marked
   rank.marked = open.filter(a => a.kind === 'flight' || !open.some(b => inner(a, b)));
 }
 const highest = Math.max(1, ...ranks.map(rank => rank.live.reduce((m, l) => Math.max(m, l[1]), 0)));
 const classIndex = Object.fromEntries(data.classes.map((name, i) => [name, i + 2]));
 
-// The views to choose from: the whole run, what came before the first step, and each step.
+// The views to choose from: the whole run, the time before the first step, and each step.
 const steps = new Map();
 for (const rank of ranks)
   for (const event of rank.events)

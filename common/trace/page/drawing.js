@@ -1,4 +1,4 @@
-// What is drawn: the parts of the page, and the lanes of each rank.
+// Draws the parts of the page, and the lanes of each rank.
 'use strict';
 function colorOf(event) {
   if (event.kind === 'flight' || event.kind === 'issue') {
@@ -18,7 +18,7 @@ function readColors() {
     css[name] = style.getPropertyValue('--' + name).trim();
 }
 
-// The page's parts.
+// Makes the parts of the page.
 const main = document.querySelector('main');
 function addRow(className) {
   const row = document.createElement('div');
@@ -49,7 +49,7 @@ function fillLegend() {
       swatch('sharded-gradients', 'sharded gradients') +
       (ranks.some(r => r.live.some(l => l[classIndex.communication] > 1e4)) ?
            swatch('staging', 'staging') : '') +
-      swatch('rest', 'activations and the rest') + '</div>';
+      swatch('rest', 'activations and other') + '</div>';
 }
 
 function prepare(canvas, height) {
@@ -90,7 +90,7 @@ function drawAxis() {
   axis.side.innerHTML = `<small>${time(view.end - view.begin)} shown</small>`;
 }
 
-// Whether there was room for it.
+// Draws `text` if there is room for it, and returns whether there was.
 function label(g, text, left, right, y, color) {
   left = Math.max(left, 0);
   if (right - left < 16 || g.measureText(text).width + 8 > right - left) return false;
@@ -125,7 +125,7 @@ function hatch(g, left, right, y, height) {
   g.restore();
 }
 
-// Where an event is drawn, as {left, right, y, height}; nothing for what has no place of its own.
+// Returns where an event is drawn, as {left, right, y, height}; null if its kind is not drawn.
 function place(rank, event, x) {
   const left = x(event.begin), right = x(event.end);
   const flights = LANE.top + LANE.compute + LANE.gap;
@@ -156,7 +156,7 @@ function drawLanes(rank, g, x, width) {
   for (const kind of order) {
     const events = visible.filter(e => e.kind === kind);
     events.sort((a, b) => nested(b) - nested(a) || a.begin - b.begin);
-    let pixel = -9;  // the last one drawn, to leave out what would fall onto it
+    let pixel = -9;  // of the last drawn event; a short event at the same pixel is skipped
     for (const event of events) {
       const at = place(rank, event, x);
       if (at.right - at.left < .4 && Math.floor(at.left) === pixel) continue;
@@ -164,7 +164,7 @@ function drawLanes(rank, g, x, width) {
       drawEvent(rank, event, at, g);
     }
   }
-  if (rank.marked.length > 0) {  // what came then is not known
+  if (rank.marked.length > 0) {  // fades the time after the last known event
     g.globalAlpha = .6;
     g.fillStyle = css.panel;
     g.fillRect(x(rank.lastSeen), 0, width, rank.height - 8);
@@ -207,7 +207,7 @@ function drawEvent(rank, event, at, g) {
   }
 }
 
-// The name of a span, or the end of it, where it has room between the waits.
+// Draws the name of a span, or its last part, in the first gap between waits that has room for it.
 const LABELLED = ['forward', 'backward', 'optimizer', 'flight'];
 function labelEvent(waits, event, at, g, x) {
   const flight = event.kind === 'flight', y = at.y + at.height / 2 + .5;
@@ -226,7 +226,7 @@ function labelEvent(waits, event, at, g, x) {
       if (label(g, text, from, to, y, flight ? css['on-light'] : css['on-color'])) return;
 }
 
-// The first of `live` that was taken after `t`.
+// Returns the index of the first sample in `live` that was taken after `t`.
 function after(live, t) {
   let low = 0, high = live.length;
   while (low < high) {

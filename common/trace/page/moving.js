@@ -1,4 +1,4 @@
-// What the reader does: choosing a step, panning, zooming, pointing.
+// Handles what the reader does: choosing a step, panning, zooming, pointing.
 'use strict';
 function show(begin, end) {
   const span = Math.min(Math.max(end - begin, 200), lastTime * 1.1);
@@ -40,7 +40,7 @@ function eventAt(rank, clientX, clientY) {
     if (px < at.left - 1.5 || px > at.right + 1.5) continue;
     const length = event.end - event.begin;
     const before = found === null ? Infinity : found.end - found.begin;
-    if (length <= before) found = event;  // the innermost
+    if (length <= before) found = event;  // the shortest is the innermost one
   }
   return found;
 }
