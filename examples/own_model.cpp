@@ -4,7 +4,7 @@
 
 using namespace fsdp;
 
-struct LayerBlock : Module {  // "Block": a unit of its own
+struct LayerBlock : Module {  // a unit, because its name ends in "Block"
   LayerBlock() { linear = register_module("linear", torch::nn::Linear(256, 256)); }
   torch::Tensor forward(torch::Tensor x) override { return x + linear(x).relu(); }
   torch::nn::Linear linear{nullptr};

@@ -4,7 +4,7 @@
 
 using namespace fsdp;
 
-struct LayerBlock : Module {  // "Block": a unit of its own
+struct LayerBlock : Module {  // a unit, because its name ends in "Block"
   LayerBlock() { linear = register_module("linear", torch::nn::Linear(256, 256)); }
   torch::Tensor forward(torch::Tensor x) override { return x + linear(x).relu(); }
   torch::nn::Linear linear{nullptr};
@@ -27,7 +27,8 @@ torch::Tensor loss_of(Module& net, std::vector<torch::Tensor> inputs) {
   return net(inputs[0]).square().mean();
 }
 
-// Plans the second step of training on four ranks, trains two, and compares the backward's peak.
+// Plans the second step of a training on four ranks, trains two steps, and prints the planned and
+// the measured peak of the backward pass.
 int main() {
   return start(4, [](const RankContext& context) {
     counting_allocator::install();  // before the first tensor

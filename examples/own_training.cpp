@@ -9,7 +9,7 @@ using namespace fsdp;
 
 using TwoInputs = ModuleOf<torch::Tensor(torch::Tensor x, torch::Tensor condition)>;
 
-struct LayerBlock : TwoInputs {  // "Block": a unit of its own
+struct LayerBlock : TwoInputs {  // a unit, because its name ends in "Block"
   torch::Tensor forward(torch::Tensor x, torch::Tensor condition) override {
     return x + (linear(x) + condition).relu();
   }
@@ -24,7 +24,8 @@ struct Net : TwoInputs {
   std::shared_ptr<LayerBlock> second = register_module("second", std::make_shared<LayerBlock>());
 };
 
-// Trains ten steps, from where FOLDER/model.pt has left off: own_training FOLDER
+// own_training FOLDER: trains ten steps and saves the state in FOLDER. If FOLDER/model.pt exists,
+// continues from it.
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   return start(4, [&](const RankContext& context) {

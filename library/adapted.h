@@ -13,15 +13,15 @@ namespace fsdp {
 
 // Registers the parameters, buffers and modules of `theirs` with `self` too, under the same names.
 void share_registrations(torch::nn::Module& self, const torch::nn::Module& theirs);
-// Of a module of torch's: false for its Embedding.
+// Returns false for torch::nn::Embedding, else true: see Module::reads_parameters_in_backward().
 bool reads_parameters_in_backward(const torch::nn::Module& theirs);
 
 template <class Signature>
 class WrappedModule;
 
-// A Module that calls a module of torch's, which was built elsewhere. It has the parameters,
-// buffers and children of that one, under the same names, and the name of its class. What is
-// registered with that one later is not seen.
+// A Module that calls `theirs`, a torch::nn::Module that was built elsewhere. It has the
+// parameters, buffers and children of `theirs`, under the same names, and the name of its class.
+// What is registered with `theirs` later is not seen.
 template <class Output, class... Inputs>
 class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
@@ -38,7 +38,7 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
     return fsdp::reads_parameters_in_backward(*theirs_);
   }
 
-  // As theirs does, which may keep more than what is registered.
+  // These four are forwarded to `theirs`, which may hold state that is not registered.
   void train(bool on = true) override {
     Module::train(on);
     theirs_->train(on);
@@ -58,7 +58,7 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
   std::function<Output(Inputs...)> call_;
 };
 
-// The shape of a ModuleOf that calls a forward() of this type.
+// Signature is that of the ModuleOf which calls a forward() with these inputs and this output.
 template <class Output, class... Inputs>
 struct Shape {
   using Signature = Output(Inputs...);
@@ -80,9 +80,10 @@ Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...));
 template <class Output, class Theirs, class... Inputs>
 Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...) const);
 
-// A Module that calls `module`. The signature is that of its forward(); give another one,
-// hookable<at::Tensor(at::Tensor, int64_t)>(module), if forward() is a template, is overloaded, or
-// has arguments with defaults that shall stay out. What is a Module already is returned.
+// Returns a Module that calls `module`. Its signature is that of module->forward(). Pass another
+// one, hookable<at::Tensor(at::Tensor, int64_t)>(module), if forward() is a template or overloaded,
+// or to leave out arguments with defaults. Without a signature, returns `module` itself if it is an
+// fsdp::Module already.
 template <class Signature, class Theirs>
 auto hookable(const std::shared_ptr<Theirs>& module) {
   static_assert(!std::derived_from<Theirs, torch::nn::SequentialImpl>,

@@ -13,9 +13,10 @@ namespace {
 
 std::mutex mutex;
 std::vector<std::function<void()>> late;
-thread_local bool is_users_thread = false;  // else the engine's
+thread_local bool is_users_thread = false;  // false: a thread of the engine
 
-// The engine destroys the callbacks of a pass that throws, and does not call them.
+// Runs `broken` when a backward pass has thrown: then the engine destroys its callbacks, and this
+// object with them, without calling them.
 struct Pass {
   explicit Pass(std::function<void()> function) : broken(std::move(function)) {}
   Pass(const Pass&) = delete;

@@ -8,22 +8,25 @@ struct Node;
 
 namespace fsdp {
 
-// Where this pass puts the gradient of `node`: backward() adds it to .grad, autograd::grad() gives
-// it to its caller. Null: of a node that only a backward() of the whole graph reaches.
+// Returns where the backward pass that this thread runs puts the gradient of `node`: backward()
+// adds it to .grad, autograd::grad() returns it to its caller. Pass null to ask whether the pass is
+// a backward() over the whole graph.
 struct GradientTarget {
   bool grad{}, caller{};
 };
 GradientTarget gradient_target(const torch::autograd::Node* node);
 
-// Whether this thread runs a part of a backward pass. Not at its end, when everything has run.
+// Returns whether this thread is running a node of a backward pass. False in the functions that run
+// at the end of a pass, after all its nodes.
 bool in_backward();
 
-// At the first sign of a backward pass: from now on calls `ended` when all of it has run, or
-// `broken` when it has thrown, before backward() throws. On a GPU a thread of the engine may still
-// hold the pass then: run_deferred_failures() calls `broken`, before anything else is done.
+// Call it at the first sign of a backward pass. `ended` runs when the whole pass has run. If the
+// pass throws, `broken` runs before backward() throws; or, if an engine thread of a GPU still holds
+// the pass, in the next run_deferred_failures().
 void on_backward_end(std::function<void()> ended, std::function<void()> broken);
 
-// At each sign of what comes after a pass: a forward, or a call of the model's object.
+// Runs each `broken` that is still due. Call it first at each sign of what follows a backward pass:
+// a forward, or a call of a function of the model's object.
 void run_deferred_failures();
 
 }  // namespace fsdp

@@ -7,10 +7,11 @@
 
 namespace fsdp {
 
-// Collective: every rank gets the values of global rank 0.
+// Collective. Copies the values of global rank 0 to every rank.
 void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors);
 
-// Collective: floating-point ones become the mean over all ranks, the others global rank 0's.
+// Collective. Replaces each floating-point buffer by its mean over all ranks, and every other
+// buffer by that of global rank 0.
 void average_buffers(Communicator& comm, const std::vector<NamedParameter>& buffers);
 
 }  // namespace fsdp

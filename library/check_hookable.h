@@ -10,7 +10,7 @@ namespace fsdp {
 // which calls forward() and so runs no hooks: "blocks.0 (fsdp::ToyBlock) lies in a
 // torch::nn::Sequential, ..." ModuleList and ModuleDict call nothing and are fine.
 void check_hookable(const torch::nn::Module& root, const std::vector<Module*>& units);
-// As if every Module below `root` were a unit.
+// Checks every Module below `root`, as if each one were a unit.
 void check_hookable(const torch::nn::Module& root);
 
 }  // namespace fsdp

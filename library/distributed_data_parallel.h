@@ -9,8 +9,8 @@
 namespace fsdp {
 
 // PyTorch's DistributedDataParallel: every rank has the whole model, and gradients are reduced in
-// buckets while backward runs. It is used as FullyShardedDataParallel is; docs/ddp_and_fsdp.md
-// compares the two. What it can do else is in replicated_model.h.
+// buckets during the backward pass. Use it as you use FullyShardedDataParallel;
+// docs/ddp_and_fsdp.md compares the two. replicated_model.h documents the other functions.
 template <class Net>
 class DistributedDataParallel : public ReplicatedModel {
   static_assert(std::derived_from<Net, Module>,

@@ -9,16 +9,18 @@
 namespace fsdp {
 
 // PyTorch's register_fsdp_forward_method(): runs `method`, which calls another member function of
-// `module` than forward(), between the hooks of a call, so that the module's parameters are there:
+// `module` than forward(), between the hooks of a call, so that the module's parameters are
+// unsharded:
 //
 //   const at::Tensor code = forward_method(*net, [&] { return net->encode(x); });
 //
-// The result is as that of a ModuleOf. Its unit is reduced at the end of the backward pass.
+// `method` must return what a ModuleOf can return. The module's unit is reduced at the end of the
+// backward pass.
 template <class Method>
 auto forward_method(Module& module, const Method& method) {
   using Output = std::decay_t<decltype(method())>;
   static_assert(TensorsInside<Output>::kFound && !TensorsInside<Output>::kHidden,
-                "a forward method returns tensors that visit_tensors() finds");
+                "a forward method must return tensors that visit_tensors() finds");
   struct Opened : Module {
     using Module::run_between_hooks;
     using Module::TensorPlaces;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The library: what a program that shards its own model may use. These headers and what they
-// include are installed.
+// The library: all headers that a program needs to shard its own model. These headers and those
+// that they include are installed.
 
-// Ranks, the collectives between them, and the order in which these add.
+// Ranks, the collectives between them, and the order in which collectives add.
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <comm/tree_sum.h>
@@ -31,7 +31,7 @@
 #include <state_dict.h>
 #include <this_ranks_part.h>
 
-// What it stands on: sharding.
+// The sharding below FullyShardedDataParallel.
 #include <backward_hooks.h>
 #include <flat_parameter.h>
 #include <fully_shard.h>
@@ -57,7 +57,7 @@
 #include <state/model_state.h>
 #include <state/whole_state.h>
 
-// What a run takes, and what one would take.
+// The memory of a run, measured and planned.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <plan_step.h>

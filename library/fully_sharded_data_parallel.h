@@ -9,9 +9,10 @@
 
 namespace fsdp {
 
-// PyTorch's FullyShardedDataParallel over fully_shard(). Nothing that it refuses or that goes wrong
-// is silent: docs/what_works.md lists kinds of models and habits. The model is called as before, or
-// through this object. What it can do else is in sharded_model.h.
+// PyTorch's FullyShardedDataParallel over fully_shard(). Misuse is an error, not a silent wrong
+// result: docs/what_works.md lists models and habits, and the few cases that nothing can notice.
+// Call the model through this object, or directly as before. sharded_model.h documents the other
+// functions.
 //
 //   FullyShardedDataParallel model(net, comm);
 //   torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-3));

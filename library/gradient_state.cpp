@@ -98,8 +98,8 @@ void ParameterGradient::begin_pass(bool trainable, bool unit_waits) {
     case GradientState::broken:
       return;
     case GradientState::complete:
-      // A frozen parameter that has a gradient is hidden too: a step over some of the gradients
-      // would be half a step.
+      // Hides the gradient of a frozen parameter too, so that an optimizer cannot update only some
+      // of the parameters.
       if (trainable || leaf_.grad().defined()) hide();
       return;
     case GradientState::misplaced:
@@ -144,7 +144,7 @@ bool ParameterGradient::show_for_pass(bool trainable) {
   return awaited;
 }
 
-// If the user has dropped or replaced .grad of the leaf during the pass, that stays.
+// If the user has dropped or replaced .grad of the leaf during the pass, leaves it so.
 void ParameterGradient::show() {
   if (is_hidden()) leaf_.mutable_grad() = earlier_;
   earlier_.reset();

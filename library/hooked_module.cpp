@@ -11,16 +11,17 @@
 namespace fsdp {
 namespace {
 
-// Whether a unit that has stayed unsharded still has the values of this rank's shard. A write by
-// data() moves no counter. (On a GPU the comparison would wait for the device: it is left out.)
+// Returns whether a unit that has stayed unsharded still has the values of this rank's shard.
+// Compares values, because a write through data() does not change the version counter. Returns true
+// on a GPU, where the comparison would wait for the device.
 bool is_current(const FlatParameter& unit) {
   if (unit.state() != UnitState::unsharded || !unit.shard().is_cpu()) return true;
   const at::Tensor gathered = own_part(unit), shard = unit.shard().to(gathered.scalar_type());
   return std::memcmp(gathered.const_data_ptr(), shard.const_data_ptr(), shard.nbytes()) == 0;
 }
 
-// Returns what an error says of a parameter that is read while its unit is sharded, by
-// HookedModule::Situation. The texts are made once, because each call of a module chooses one.
+// Returns the texts of the error that reading a parameter of a sharded unit throws, one for each
+// HookedModule::Situation. They are made once, because each call of a module selects one.
 std::array<std::string, 3> messages_of(const std::string& are_sharded, const Module& of_unit) {
   const std::string& module = of_unit.name();
   const bool promises = dynamic_cast<const ReadsInCalls*>(&of_unit) != nullptr;
@@ -34,8 +35,8 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const Mod
               "once and repeat what is inside, or set .reshard_after_forward to false" +
               others,
           are_sharded + "in backward, which reads them: " +
-              (promises ? module + " is a ReadsInCalls, but reads one of them outside of the calls "
-                                   "of the module that has it; let it be none"
+              (promises ? module + " is a ReadsInCalls, but reads one of them outside the calls of "
+                                   "the module that has it; do not derive it from ReadsInCalls"
                         : "reads_parameters_in_backward() of " + module +
                               " returns false; let it return true") +
               others};
@@ -43,7 +44,7 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const Mod
 
 }  // namespace
 
-// A unit whose parameters have no elements is never freed: it has no memory to guard.
+// A unit whose parameters have no elements is never freed, so it has no memory to guard.
 void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
   unit_ = std::move(unit);
   const auto& parameters = unit_->parameters();
@@ -96,7 +97,7 @@ void HookedModule::check_unchanged() const {
   if (in_forward_.value_or(version) == version && is_current(*unit_)) return;
   throw std::logic_error("backward: unit " + unit_->unit() +
                          " was changed since its forward, by an optimizer's step or by "
-                         "hand; run backward before the change, or forward anew");
+                         "hand; run backward before the change, or run forward again");
 }
 
 at::Tensor own_part(const FlatParameter& unit) {

@@ -13,55 +13,58 @@
 
 namespace fsdp {
 
-// A module of a sharded model that has hooks of ShardedModelImpl: the root, or that of a unit.
-// Knows what reading and writing the unit's parameters does now, and says it in errors.
+// A module of a sharded model that has hooks of ShardedModelImpl: the root, or the module of a
+// unit. Turns reading the unit's parameters while they are sharded, and writes that would be lost,
+// into errors.
 class HookedModule {
  public:
-  // When a parameter of a unit that is sharded is read.
+  // Where the program is if it reads a parameter of the unit while the unit is sharded.
   enum class Situation { not_called, called, in_backward };
 
   explicit HookedModule(Module& module) : module_(module) {}
 
-  // Takes the unit of this module, whose parameters from now on say why they cannot be read while
-  // they are sharded. It is not called for a root without parameters of its own.
+  // Sets the unit of this module. From now on, reading one of its parameters while the unit is
+  // sharded throws an error that says why. Is not called for a root without parameters of its own.
   void guard(std::shared_ptr<FlatParameter> unit);
 
   Module& module() const { return module_; }
-  const std::shared_ptr<FlatParameter>& unit() const { return unit_; }  // null: has none
+  const std::shared_ptr<FlatParameter>& unit() const { return unit_; }  // null: has no unit
 
-  // Changes what the error says. Does nothing if the unit has no elements.
+  // Selects the text of that error. Does nothing if the unit has no elements.
   void say_what_to_do(Situation situation) const;
 
-  // Throws std::logic_error naming the first parameter that no longer is a view of the flat tensor.
+  // Throws std::logic_error, which names the first parameter that is not a view of the unit's flat
+  // tensor any more.
   void check_views() const;
 
-  // Throws std::logic_error naming the first parameter that was written to since the last call of
-  // this function: what is written to a gathered parameter is lost when its unit is resharded.
+  // Throws std::logic_error, which names the first parameter that was written to since the last
+  // call of this function: a write to a gathered parameter is lost when its unit is resharded.
   void check_unwritten();
-  // Forgets the parameters' versions, because a write was right.
+  // Makes the next check_unwritten() accept earlier writes: forgets the parameters' versions.
   void allow_writes() { versions_.clear(); }
 
-  // Notes the shard's version at the end of a forward. check_unchanged() throws std::logic_error
-  // if the shard was changed since, or if what is gathered are older values.
+  // end_forward() notes the shard's version at the end of a forward. check_unchanged() throws
+  // std::logic_error if the shard was changed after that, or if the unit is unsharded and has other
+  // values than the shard.
   void end_forward();
   void check_unchanged() const;
 
   UnrecordedCalls unrecorded{};
-  int64_t calls{};  // under way
+  int64_t calls{};  // of the module, under way
 
  private:
   Module& module_;
   std::shared_ptr<FlatParameter> unit_{};
   c10::Storage storage_{};                // of the unit's flat tensor
   std::optional<uint32_t> in_forward_{};  // the shard's version at the end of its last forward
-  // Version counters of the unit's parameters, to detect a write while they are gathered; empty:
-  // read them at the next forward.
+  // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
+  // the next check_unwritten() reads them.
   std::vector<uint32_t> versions_{};
   std::array<std::string, 3> messages_{};  // by Situation; empty if the unit has no elements
 };
 
-// [padded_numel / W] The part of an unsharded unit's flat tensor that came from this rank's shard,
-// as the other ranks see it (in param_dtype).
+// Returns the part of an unsharded unit's flat tensor that came from this rank's shard, as the
+// other ranks see it: [padded_numel / W], in param_dtype.
 at::Tensor own_part(const FlatParameter& unit);
 
 }  // namespace fsdp

@@ -21,7 +21,7 @@ std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
   return tensors;
 }
 
-// The memory between the first and the last element of a tensor.
+// The memory from the first to the last element of a tensor.
 struct Extent {
   const void* storage;
   int64_t begin, end;  // [bytes]
@@ -29,7 +29,7 @@ struct Extent {
 
   Extent(std::string named, const at::Tensor& tensor)
       : storage(tensor.storage().unsafeGetStorageImpl()), name(std::move(named)) {
-    int64_t last = 0;  // [elements] after the first
+    int64_t last = 0;  // [elements] distance of the last element from the first
     for (int64_t dim = 0; dim < tensor.dim(); ++dim)
       last += (tensor.size(dim) - 1) * tensor.stride(dim);
     begin = tensor.storage_offset() * tensor.element_size();
@@ -65,7 +65,9 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
   for (const UnitPlan& unit : plan_units(net, wrap_none(), ignored))
     for (const auto& [name, parameter] : unit.parameters)
       of_units.insert(parameter.unsafeGetTensorImpl());
-  std::vector<Extent> extents, others;  // of the parameters that will be sharded, and of the rest
+  // `others`: of the buffers, and of the parameters that stay whole. They are appended to `extents`
+  // below, after the parameters that will be sharded.
+  std::vector<Extent> extents, others;
   for (const auto& [name, parameter] : distinct_parameters(net)) {
     const bool stays_whole = !of_units.contains(parameter.unsafeGetTensorImpl());
     if (!stays_whole) check_is_unsharded(name, parameter);
@@ -81,10 +83,10 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
     const auto other = std::find_if(extents.begin(), end,
                                     [&](const Extent& one) { return one.overlaps(extents[i]); });
     if (other == end) continue;
-    throw std::invalid_argument("FullyShardedDataParallel: " + extents[i].name + " and " +
-                                other->name +
-                                " share memory and would be two afterwards; register one tensor "
-                                "under both names, or make the view in forward()");
+    throw std::invalid_argument(
+        "FullyShardedDataParallel: " + extents[i].name + " and " + other->name +
+        " share memory and would be separate tensors afterwards; register one tensor "
+        "under both names, or make the view in forward()");
   }
 }
 
@@ -124,15 +126,16 @@ void verify_model_across_ranks(Communicator& comm, const Module& net,
   for (const auto& [name, value] : options)
     traits.push_back({name, value, "give every rank the same options"});
   if (!from_rank_0) {
-    const std::string sync = ", or set .sync_module_states to begin with those of rank 0";
+    const std::string sync = ", or set .sync_module_states to start with those of rank 0";
     add_values(
         traits, "parameter", with_values(parameters),
         "call the same torch::manual_seed() on every rank before you build the model" + sync);
-    add_values(traits, "buffer", with_values(buffers), "fill it alike on every rank" + sync);
+    add_values(traits, "buffer", with_values(buffers),
+               "fill it with the same values on every rank" + sync);
   }
   check_same_on_all_ranks(comm, traits, where);
   if (!from_rank_0) return;
-  auto whole = parameters;  // those of an ignored module may be another model's shards
+  auto whole = parameters;  // without those of ignored modules that another object has sharded
   std::erase_if(whole, [](const NamedParameter& one) { return is_freed(one.tensor); });
   broadcast_from_rank_0(comm, whole);
   broadcast_from_rank_0(comm, buffers);

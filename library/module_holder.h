@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// torch::nn::ModuleHolder, but a call of the holder is a call of the module, with its hooks.
+// A torch::nn::ModuleHolder whose call is a call of the module, with its hooks.
 template <class Contained>
 class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:
@@ -21,8 +21,8 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
 
 }  // namespace fsdp
 
-// Defines the class Name, a holder of the module NameImpl: what TORCH_MODULE(Name) does for
-// torch's, whose calls would run no hooks.
+// Defines the class Name, a holder of the module NameImpl. (TORCH_MODULE(Name) defines a holder
+// whose calls run no hooks.)
 #define FSDP_MODULE(Name)                               \
   class Name : public fsdp::ModuleHolder<Name##Impl> {  \
    public:                                              \

@@ -10,7 +10,8 @@
 
 namespace fsdp {
 
-// A Module that is not called with one tensor: both functions throw std::logic_error.
+// A Module that is not called with one tensor. Both functions, which are those of a Module of one
+// tensor, throw std::logic_error.
 class NonTensorModule : public Module {
  public:
   using Module::Module;
@@ -18,8 +19,9 @@ class NonTensorModule : public Module {
   void set_forward(Forward forward) final;
 };
 
-// How a call takes an input until forward() has it. Hooks may put other tensors in the place of its
-// own, so what forward() takes by const reference is copied, if tensors can be found in it.
+// The type in which a call holds an input until it runs forward(). Hooks can replace the tensors of
+// an input, so an input that forward() takes by const reference is copied if visit_tensors() can
+// find tensors in it.
 template <class Input>
 using HookedArgument = std::conditional_t<std::is_lvalue_reference_v<Input> &&
                                               (!std::is_const_v<std::remove_reference_t<Input>> ||
@@ -33,31 +35,34 @@ using HookedArgument = std::conditional_t<std::is_lvalue_reference_v<Input> &&
 //     std::pair<at::Tensor, Cache> forward(at::Tensor x, Cache cache, int heads) override;
 //   };
 //
-// Call it by its own type: attention(x, cache, 4). Hooks see one call, so it can be a unit. The
-// backward pre-hooks run once, when the first gradient of an output arrives; the full backward
-// hooks run once, when the gradients of all inputs that require one are complete.
-// visit_tensors() finds the tensors among the inputs and in the output. Everything else passes as
-// it is, and so does an argument that is taken by reference without const. In the output, no tensor
-// may hide: backward would come upon sharded parameters. A module of one tensor that returns
-// something else takes const at::Tensor&, because forward(at::Tensor) is Module's.
+// - Call it by its own type: attention(x, cache, 4). Hooks see one call, so it can be a unit.
+// - visit_tensors() finds the tensors among the inputs and in the output. Everything else is passed
+//   unchanged, and so is an argument that is taken by reference without const.
+// - The backward pre-hooks run once, when the first gradient of an output arrives; the full
+//   backward hooks run once, when the gradients of all inputs that require one are complete.
+// - A tensor must not hide in the output: a backward pass that enters the module at a hidden tensor
+//   would read sharded parameters.
+// - A module of one tensor that returns something else takes const at::Tensor&, because
+//   forward(at::Tensor) belongs to Module.
 template <class Signature>
 class ModuleOf;
 
 template <class Output, class... Inputs>
 class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   static_assert(!std::is_same_v<std::tuple<Inputs...>, std::tuple<at::Tensor>>,
-                "a module of one tensor takes const at::Tensor&, unless it returns a tensor");
-  static_assert(std::is_same_v<Output, std::decay_t<Output>>, "a module returns a value");
+                "a module of one tensor must take const at::Tensor&, unless it returns a tensor");
+  static_assert(std::is_same_v<Output, std::decay_t<Output>>,
+                "a module must return a value, not a reference");
   static_assert(TensorsInside<Output>::kFound || TensorsInside<Output>::kHidden,
-                "the output of a module holds a tensor");
+                "the output of a module must hold a tensor");
   static_assert(!TensorsInside<Output>::kHidden,
-                "tensors could hide in the output; a class says which it has by a member: "
+                "tensors could hide in the output; a class lists its tensors in a member: "
                 "auto tensors() { return std::tie(keys, values); }");
 
  public:
   using NonTensorModule::NonTensorModule;
 
-#pragma GCC diagnostic push  // it hides Module's on purpose: it takes other arguments
+#pragma GCC diagnostic push  // hides Module::forward() on purpose: the arguments are others
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
   virtual Output forward(Inputs... inputs) = 0;
 #pragma GCC diagnostic pop
@@ -76,7 +81,7 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   }
 
  private:
-  // Not of what belongs to the caller.
+  // Leaves out references: what they refer to belongs to the caller.
   template <class Value>
   static void add_places(Value& value, TensorPlaces& places) {
     if constexpr (!std::is_reference_v<Value>)
@@ -84,7 +89,7 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   }
 };
 
-// The Module itself.
+// One tensor to one tensor: the same as Module.
 template <>
 class ModuleOf<at::Tensor(at::Tensor)> : public Module {
  public:

@@ -15,7 +15,8 @@ void check_fits(const StateDict& state, const Module& net) {
   }
   std::map<at::TensorImpl*, std::string> first_names;
   for (const auto& [name, tensor] : own) {
-    if (!state.contains(name)) throw std::invalid_argument("load_state_dict: lacks " + name);
+    if (!state.contains(name))
+      throw std::invalid_argument("load_state_dict: the state lacks " + name);
     const at::Tensor given = state.at(name);
     if (given.sizes() != tensor.sizes() ||
         given.is_floating_point() != tensor.is_floating_point()) {
@@ -25,7 +26,7 @@ void check_fits(const StateDict& state, const Module& net) {
     const auto [tied, first] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
     if (!first && !at::equal(given, state.at(tied->second))) {
       throw std::invalid_argument("load_state_dict: " + name + " and " + tied->second +
-                                  " are one tensor in the model, and have two values");
+                                  " are one tensor in the model, but have two values in the state");
     }
   }
 }

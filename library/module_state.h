@@ -9,24 +9,26 @@
 #include <string>
 #include <vector>
 
-// The parameters and buffers of a module as a StateDict, whatever sharded or replicated it.
+// The parameters and buffers of a module as a StateDict, both for sharded and for replicated
+// models.
 namespace fsdp {
 
-// By every name of a parameter or buffer: a tied parameter has several.
+// Returns the parameters and buffers under each of their names: a tied parameter has several.
 std::map<std::string, at::Tensor> named_tensors(const Module& net);
 
-// The state under every name, with each tensor as `copy` returns it.
+// Returns what `copy` returns for each parameter and buffer, under each of their names.
 StateDict state_of(const Module& net,
                    const std::function<at::Tensor(const at::Tensor& tensor)>& copy);
 
-// An owned, contiguous copy on the CPU.
+// Returns an owned, contiguous copy on the CPU.
 at::Tensor owned_copy(const at::Tensor& tensor);
 
-// Collective. Throws on every rank unless all ranks give the same `state`, and it fits `net`: names
-// that are missing or unexpected, shapes, kinds of numbers, two values for a tied parameter.
+// Collective. Throws on every rank: std::runtime_error if `state` does not fit `net`, because a
+// name is missing or unexpected, a shape or the kind of number (floating-point or not) differs, or
+// a tied parameter has two values; std::invalid_argument if `state` differs between ranks.
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm);
 
-// Adds traits for the values of the buffers, with the advice how to make them the same.
+// Adds a trait for the values of each buffer, with advice on how to make them the same.
 void add_buffers(std::vector<RankInvariant>& traits, const Module& net);
 
 }  // namespace fsdp

@@ -13,11 +13,11 @@ using torch::autograd::Engine;
 
 struct Leaves {
   std::mutex mutex;
-  std::map<const torch::autograd::Node*, std::string> parameters;  // by the leaf's accumulator
+  std::map<const torch::autograd::Node*, std::string> parameters;  // by AccumulateGrad node
 };
 
 Leaves& leaves() {
-  static auto& all = *new Leaves;  // models of static objects end late
+  static auto& all = *new Leaves;  // never destroyed: a static object may hold a model
   return all;
 }
 
@@ -30,7 +30,7 @@ void check_is_no_leaf(const torch::autograd::edge_list& asked_for) {
   }
 }
 
-// Looks at each backward pass before torch's engine, which is one per process, runs it.
+// Checks each backward pass, then has torch's engine run it. A process has one engine.
 struct Looking : Engine {
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
                                          const torch::autograd::variable_list& inputs,
@@ -50,7 +50,7 @@ struct Looking : Engine {
 };
 
 Engine& looking_engine() {
-  static auto& engine = *new Looking;  // it has no threads of its own to join
+  static auto& engine = *new Looking;  // never destroyed; it has no threads to join
   return engine;
 }
 
@@ -58,7 +58,7 @@ Engine& looking_engine() {
 
 NoGradientByName::NoGradientByName(const at::Tensor& leaf, const std::string& parameter) {
   const bool trainable = leaf.requires_grad();
-  leaf.set_requires_grad(true);  // else it has no accumulator; it may be unfrozen later
+  leaf.set_requires_grad(true);  // a frozen leaf has no such node, but can be unfrozen later
   accumulator_ = torch::autograd::impl::grad_accumulator(leaf);
   leaf.set_requires_grad(trainable);
   {

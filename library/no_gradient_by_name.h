@@ -7,9 +7,9 @@
 namespace fsdp {
 
 // While this object lives, autograd::grad() of `leaf`, and backward() with `leaf` in `inputs`,
-// throw std::logic_error, which names `parameter`, before they run. The loss is computed from the
-// module's parameter, so autograd would not find the leaf: it reports a tensor that is not used or,
-// with allow_unused, returns no gradient.
+// throw std::logic_error, which names `parameter`, before the pass runs. The loss is computed from
+// the module's parameter, so without this error autograd would not find the leaf: it would report a
+// tensor that is not used or, with allow_unused, return no gradient.
 class NoGradientByName {
  public:
   NoGradientByName(const at::Tensor& leaf, const std::string& parameter);
@@ -17,7 +17,8 @@ class NoGradientByName {
   NoGradientByName(const NoGradientByName&) = delete;
 
  private:
-  // Torch knows the leaf by this node. It is kept, because torch makes it at a first use alone.
+  // The leaf's AccumulateGrad node, by which a pass refers to the leaf. It is kept alive, because
+  // torch refers to it weakly and would make another one.
   std::shared_ptr<torch::autograd::Node> accumulator_;
 };
 

@@ -5,9 +5,9 @@
 
 namespace fsdp {
 
-// A scope in which backward reduces nothing: gradients are added up, whole, on this rank. The next
-// backward after it reduces their sum. Scopes may not be nested. The scope can be moved, so an
-// std::optional<NoSync> can hold it: it ends with the object that it was moved to last.
+// A scope in which backward passes reduce nothing: this rank adds up whole gradients. The next
+// backward pass after the scope reduces their sum. Scopes must not be nested. A scope can be moved,
+// so a std::optional<NoSync> can hold it: it ends with the object that it was moved to last.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::function<void(bool sync)> set) : set_(std::move(set)) { set_(false); }

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-constexpr double kAbsent = -1;  // in place of a largest magnitude, which is at least 0
+constexpr double kAbsent = -1;  // stands for no tensor; a magnitude is at least 0
 
 // Collective. Returns the largest magnitude [P] of each tensor over all ranks, or kAbsent if no
 // rank has the tensor. If only_existence is set, returns zeros in place of the magnitudes.

@@ -9,16 +9,15 @@
 
 namespace fsdp {
 
-// A tensor of which this rank has a part; undefined if it does not exist.
 struct NamedPart {
   std::string name;
-  at::Tensor part;
+  at::Tensor part;  // this rank's part of a tensor; undefined if the tensor does not exist
 };
 
-// The gradients of these parameters, by the names of the parameters.
+// Returns the gradients of these parameters, under the names of the parameters.
 std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters);
 
-// Collective. Returns the p-norm of each tensor that exists on some rank, where each rank has a
+// Collective. Returns the p-norm of each tensor that exists on some rank, of which each rank has a
 // part. Throws what check_norm_type() throws.
 Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type);
 

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Runs a function when the last tensor that has it is gone.
+// Runs a function when the last tensor that holds this object is destroyed.
 struct AtDrop : c10::BackendMeta {
   explicit AtDrop(std::function<void()> function) : run(std::move(function)) {}
   ~AtDrop() override { run(); }
@@ -81,7 +81,7 @@ void ParameterTraps::check_in_place(size_t parameter) {
 void ParameterTraps::trap_died(size_t parameter, int64_t number) {
   if (traps_[parameter].number != number) return;
   traps_[parameter].number = 0;
-  // While reset() destroys the trap, it still stands in its place, held by nobody.
+  // While reset() destroys the trap, .grad still points to it, with a use count of 0.
   const at::Tensor& now = gradient(parameter);
   gone_(parameter, now.defined() && now.use_count() > 0);
 }

@@ -15,10 +15,10 @@ namespace {
 
 using Description = c10::intrusive_ptr<PartOf>;
 
-// A dispatch key that no backend has, and which the dispatcher looks at before all others.
+// A dispatch key that no backend uses, and that the dispatcher looks at before all others.
 constexpr auto kPart = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
-// Gives access to a protected member.
+// Gives access to TensorImpl::key_set_, which is protected.
 struct Keys : c10::TensorImpl {
   static c10::DispatchKeySet& of(const at::Tensor& tensor) {
     return tensor.unsafeGetTensorImpl()->*(&Keys::key_set_);
@@ -55,7 +55,7 @@ void mark_written(const at::Tensor& tensor, const Description& of) {
   if (tensor.is_view()) mark(at::TensorBase(tensor._base()), of);
 }
 
-// The operands of a call of an operator, which outlive this object.
+// The operands of a call of an operator. They must outlive this object.
 class Operands {
  public:
   void add(const at::Tensor& tensor) {
@@ -87,12 +87,12 @@ class Operands {
   }
 
  private:
-  c10::TensorImpl* part_{};  // the first one
-  int64_t numel_{}, other_{-1};
+  c10::TensorImpl* part_{};      // the first operand that is a part
+  int64_t numel_{}, other_{-1};  // of a part; of another operand, unless it has one element
 };
 
-// The kernel of an operator that computes element by element. The fallback does the same for any
-// operator, and takes 20 times as long.
+// The kernel of an operator that computes element by element. The fallback would work too, but
+// takes 20 times as long.
 template <class Op, class Schema = typename Op::schema>
 struct Elementwise;
 template <class Op, class Result, class... Arguments>
@@ -112,7 +112,7 @@ struct Elementwise<Op, Result(Arguments...)> {
   }
 };
 
-// The operator that the user has called, while the operators that it is composed of run.
+// The operator that the user has called, while the operators of which it is composed run.
 thread_local const c10::OperatorHandle* composed = nullptr;
 
 struct Composed {
@@ -140,7 +140,7 @@ void for_each_tensor(const c10::IValue& value, const auto& body) {
       if (tensor) body(*tensor);
 }
 
-// The last arguments or results on the stack.
+// Returns the last `count` values on the stack: the arguments or the results of a call.
 std::vector<c10::IValue> last(const torch::jit::Stack& stack, size_t count) {
   return {stack.end() - static_cast<int64_t>(count), stack.end()};
 }
@@ -148,7 +148,7 @@ std::vector<c10::IValue> last(const torch::jit::Stack& stack, size_t count) {
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last(*stack, schema.arguments().size());
-  // Of an operator of lists, each place of them is a call.
+  // In an operator on lists, the elements at one place of the lists are a call of their own.
   std::vector<Operands> calls;
   Operands all;
   for (const c10::IValue& argument : arguments) {
@@ -186,13 +186,13 @@ void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     });
 }
 
-// Whether the elements lie in one row, in the order of the part.
+// Returns whether the result has all elements of the part in one row, so in the same order.
 bool keeps_order(const at::Tensor& part, const at::Tensor& result) {
   const auto is_long = [](int64_t size) { return size != 1; };
   return result.numel() == part.numel() && std::ranges::count_if(result.sizes(), is_long) <= 1;
 }
 
-// Whether the result is a sum of whole parts of a tensor that at::cat() has made.
+// Returns whether the result consists of whole pieces of a tensor that at::cat() has made.
 bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& result) {
   const Description of = description_of(part);
   const int64_t begin = result.storage_offset() - part.storage_offset();
@@ -271,7 +271,7 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_with_parts>());
 }
 
-// What torch's optimizers call for each parameter.
+// Kernels for the operators that torch's optimizers call for each parameter.
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
   namespace ops = at::_ops;
   const auto add = [&](const char* name, auto* kernel) { library.impl(name, kernel); };

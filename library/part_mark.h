@@ -12,19 +12,20 @@ namespace fsdp {
 // A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
 // of an operator with a marked operand, also in a list, to part_mark.cpp:
 // - operators that compute element by element run, and their results have the mark;
-// - operators that change only how the elements lie, run if the elements keep their order;
-// - all others throw std::logic_error, which names the operator, the parameter and what to call.
+// - operators that only rearrange the elements run if the elements keep their order;
+// - all other operators throw std::logic_error, which names the operator, the parameter and what to
+//   call instead.
 // part_rules.h says which operator is which. Views, data() and detach() keep the mark, and tensors
 // that are written to in place get it.
 
-// What a mark says of its tensor. Results of an operator have the PartOf of its first marked
-// operand, as `of_result`.
+// Describes a marked tensor. A result of an operator has the `of_result` of the operator's first
+// marked operand.
 struct PartOf : c10::BackendMeta {
-  std::string parameter;                   // its name
-  bool is_gradient{};                      // the part of its gradient, or computed from that
-  c10::intrusive_ptr<PartOf> of_result{};  // null: this object describes a result
-  // [elements] where each part begins and where the last one ends, in the result of at::cat();
-  // else empty.
+  std::string parameter;                   // name of the parameter
+  bool is_gradient{};                      // part of the gradient, or computed from such a part
+  c10::intrusive_ptr<PartOf> of_result{};  // null: this object describes a result itself
+  // [elements] For a result of at::cat(): where each part begins, and where the last part ends.
+  // Otherwise empty.
   std::vector<int64_t> pieces{};
 };
 

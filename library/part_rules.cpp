@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Operators by the name of the variant that returns a new tensor: "add" also stands for "add_" and
-// "_foreach_add".
+// Names of operators. Each is the name of the variant that returns a new tensor: "add" also stands
+// for "add_" and "_foreach_add".
 template <size_t N>
 using Names = std::array<std::string_view, N>;
 
@@ -17,7 +17,7 @@ bool is_in(const auto& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Torch gives these no tag "pointwise".
+// Operators that compute element by element, but to which torch gives no tag "pointwise".
 constexpr Names<13> kElementwise{
     "copy",      "fill",       "zero",     "masked_fill", "where",       "zeros_like", "ones_like",
     "full_like", "empty_like", "_to_copy", "leaky_relu",  "_pin_memory", "rsub"};
@@ -31,7 +31,8 @@ constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_ty
                            "new_full",          "new_empty",
                            "new_empty_strided", "record_stream"};
 constexpr Names<4> kFused{"_fused_sgd", "_fused_adam", "_fused_adamw", "_fused_adagrad"};
-// Their tag is that of max.other, which takes two tensors, or is wrong.
+// Operators whose tag "pointwise" belongs to a variant such as max.other, which takes two tensors,
+// or is wrong.
 constexpr Names<5> kNotElementwise{"max", "min", "norm", "powsum", "equal"};
 constexpr Names<40> kReductions{"norm",
                                 "linalg_vector_norm",
@@ -79,7 +80,7 @@ struct Variant {
   bool of_lists{}, in_place{};
 };
 
-// "aten::_foreach_add_" is the variant of "add" of lists and in place.
+// Returns {.base = "add", .of_lists = true, .in_place = true} for "aten::_foreach_add_".
 Variant variant_of(std::string name) {
   constexpr std::string_view kNamespace = "aten::", kLists = "_foreach_";
   Variant variant;

@@ -7,27 +7,27 @@
 
 namespace fsdp {
 
-// What an operator may do to this rank's part of a tensor.
+// What happens to an operator that is called with this rank's part of a tensor.
 enum class PartRule {
-  elementwise,  // its results are parts
-  reordered,    // its results are parts, and an error unless the elements keep their order
-  joined,       // at::cat(): its result is a part of several tensors
-  cut,          // its results are parts of what was joined, and an error if they begin elsewhere
-  plain,        // its results have nothing of the elements' values
-  composed,     // it calls other operators, which have rules
+  elementwise,  // runs; its results are parts
+  reordered,    // runs; its results are parts; throws unless the elements keep their order
+  joined,       // at::cat(), runs; its result is a part of several tensors
+  cut,          // runs; throws unless each result begins and ends where a joined part does
+  plain,        // runs as on plain tensors; its results do not have the elements' values
+  composed,     // runs; it calls other operators, which have rules
   refused
 };
 
-// Returns the rule of an operator: from torch's tag "pointwise" of it or of the operator that it is
-// a variant of (in place, with `out`, of lists), and from a list of names.
+// Returns the rule of an operator. It depends on a list of names, and on torch's tag "pointwise" of
+// the operator or of the one of which it is a variant (in place, with `out`, or for lists).
 PartRule part_rule(const c10::OperatorHandle& op);
 
-// Throws std::logic_error, which says in one sentence that the operator would be that of this
-// rank's part, and what to call instead.
+// Throws std::logic_error, which says that the operator would compute with this rank's part only,
+// and what to call instead.
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& op, const PartOf& of);
 
-// Throws std::logic_error: `which` ("another operand", "the result") has other_numel elements, so
-// it is not cut as this rank's part, which has `numel`.
+// Throws std::logic_error, which says that `which` ("another operand", "the result") has
+// other_numel elements and this rank's part has `numel`, so the two are not cut in the same way.
 [[noreturn]] void refuse_numel(const std::string& op, const PartOf& of, int64_t numel,
                                const std::string& which, int64_t other_numel);
 

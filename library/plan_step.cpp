@@ -23,7 +23,8 @@ TrainConfig config_of(const PlanOptions& options) {
   return config;
 }
 
-// "aten::where.self", of LibTorch's "aten::where.self: attempted to run this operator with Meta..."
+// Returns "aten::where.self" for LibTorch's message "aten::where.self: attempted to run this
+// operator with Meta...".
 std::string operator_of(const std::string& message) {
   return message.substr(0, message.find(": "));
 }

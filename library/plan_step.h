@@ -14,7 +14,8 @@
 
 namespace fsdp {
 
-// How a model would be sharded and trained; each as in FullyShardedDataParallel.
+// How the model would be sharded and trained. `wrap`, `reshard_after_forward`, `limit` and
+// `mixed_precision` are as in FullyShardedDataParallelOptions.
 struct PlanOptions {
   int world_size{8};
   int shard_size{0};  // ranks of a replica; 0: all
@@ -25,25 +26,26 @@ struct PlanOptions {
   OptimizerOptions optimizer{};  // AdamW or SGD
 };
 
-// What a step costs on rank 0, from the second one on. Transports' buffers are not counted.
+// What a step costs on rank 0, from the second step on. Buffers of transports are not counted.
 struct PlannedStep {
-  std::array<LiveBytes, kPhases> peaks;  // by phase: of each class, and of all together
-  LiveBytes at_peak;                     // when most bytes are alive
-  Phase phase{};                         // then
-  std::string unit;                      // whose module runs then: "layers.3", or "root"
-  int64_t received_bytes{};              // [bytes]
-  int64_t flops{};                       // of matrix products and attention
+  std::array<LiveBytes, kPhases> peaks;  // of each phase: by memory class, and of all classes
+  LiveBytes at_peak;                     // live bytes at the peak of the step
+  Phase phase{};                         // phase of the peak
+  std::string unit;          // unit whose module runs at the peak: "layers.3", or "root"
+  int64_t received_bytes{};  // [bytes]
+  int64_t flops{};           // of matrix products and attention
 };
 
-// Plans the training of the model that `build` makes, by one forward and backward on the meta
-// device: needs no ranks and none of the model's memory. `loss` calls the model on `inputs`, which
-// are those of a rank's part; what it makes itself must be on their device. Throws
-// std::runtime_error, which names it, if the model calls an operator that has no meta kernel.
+// Plans the training of the model that `build` makes, with one forward and backward pass on the
+// meta device: needs no ranks and none of the model's memory. `loss` calls the model on `inputs`,
+// the inputs of one rank's microbatch; a tensor that `loss` makes itself must be on their device.
+// Throws std::runtime_error, which names the operator, if the model calls an operator that has no
+// meta kernel.
 PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
                       const std::function<at::Tensor(Module&, std::vector<at::Tensor>)>& loss,
                       const std::vector<at::Tensor>& inputs, const PlanOptions& options = {});
 
-// The same with the model's own class.
+// Plans a model of class Net, which `build` returns and `loss` takes.
 template <class Net>
 PlannedStep plan_step(const std::function<std::shared_ptr<Net>()>& build,
                       const std::function<at::Tensor(Net&, std::vector<at::Tensor>)>& loss,

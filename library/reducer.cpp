@@ -17,16 +17,17 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kInFlight = 16;    // reductions; the ranks' calls have room for 64
-constexpr int64_t kCompared = 256;  // values of a parameter, in each pass
+constexpr size_t kInFlight = 16;    // reductions at a time; a Communicator has room for 64 calls
+constexpr int64_t kCompared = 256;  // values of a parameter that a pass compares at least
 
-// Of all threads.
+// The parameters that a Reducer of any thread reduces.
 struct ReplicatedParameters {
   std::mutex mutex;
   std::set<const at::TensorImpl*> all;
 };
 ReplicatedParameters& replicated_parameters() {
-  static auto& parameters = *new ReplicatedParameters;  // models of static objects end late
+  // Never destroyed, because a static object may hold a model.
+  static auto& parameters = *new ReplicatedParameters;
   return parameters;
 }
 
@@ -69,13 +70,13 @@ Reducer::~Reducer() {
 void Reducer::register_hooks() {
   for (Entry& entry : entries_) {
     const bool trainable = entry.tensor.requires_grad();
-    entry.tensor.set_requires_grad(true);  // else there can be no hook; it may be unfrozen later
+    entry.tensor.set_requires_grad(true);  // a frozen tensor takes no hook, but may be unfrozen
     entry.tensor.register_hook([weak = weak_from_this(), &entry](const at::Tensor& gradient) {
       if (const auto alive = weak.lock()) alive->autograd_hook(entry, gradient);
     });
     entry.tensor.set_requires_grad(trainable);
   }
-  // So a rank that uses no parameter in a pass takes part in it.
+  // With this hook, a rank on which the pass reaches no parameter joins the reductions too.
   net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
     if (gradient_target(nullptr).grad) self->begin_pass();
   });
@@ -105,7 +106,7 @@ void Reducer::zero_grad() {
 }
 
 void Reducer::begin_pass() {
-  if (pass_ >= 0) return;  // it is this one, or one around it
+  if (pass_ >= 0) return;  // this pass, or the pass around it, has begun already
   check_parameters();
   reduces_ = sync_;
   prepare_for_backward();
@@ -117,7 +118,8 @@ void Reducer::begin_pass() {
   if (reduces_ && !buckets_.empty() && comm_->data_parallel_size() > 1) compare_ranks();
 }
 
-// Anew for each pass: parameters are frozen and unfrozen, and replaced by set_data().
+// Lays out the buckets for each pass, because parameters may have been frozen, unfrozen or replaced
+// by set_data().
 void Reducer::prepare_for_backward() {
   std::vector<int64_t> numels;
   for (Entry& entry : entries_) {
@@ -126,7 +128,7 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    if (!waits) {  // what has waited, if anything, was dropped or replaced
+    if (!waits) {  // if a gradient has waited, the user has dropped or replaced it
       entry.local.reset();
       entry.reduced.reset();
       entry.broken = false;
@@ -163,7 +165,8 @@ void Reducer::autograd_hook(Entry& entry, const at::Tensor& gradient) {
   if (!entry.trains) return;
   entry.tensor.mutable_grad().reset();
   entry.arriving = true;
-  // The last hook of the parameter, so that all others find the gradient of this pass in .grad.
+  // Registered anew, to be the last hook of the parameter: all other hooks find the gradient of
+  // this pass in .grad.
   entry.remove_hook();
   entry.remove_hook =
       register_post_accumulate_grad_hook(entry.tensor, [weak = weak_from_this(), &entry] {
@@ -185,24 +188,26 @@ void Reducer::mark_ready(Entry& entry) {
   at::Tensor own = slot(entry).copy_(entry.local.defined() ? entry.local : gradient);
   if (entry.local.defined()) own.add_(gradient);
   --buckets_[entry.place.bucket].pending;
-  // Buckets go out in their order, whatever order they fill in. It is the same on every rank; else
-  // one rank's bucket 1 would be added to another rank's bucket 0.
+  // Reduces buckets in the order of their index, not in the order in which they fill. Ranks may
+  // fill them in different orders, and then one rank's bucket 1 would be added to another rank's
+  // bucket 0.
   while (sent_ < buckets_.size() && buckets_[sent_].pending == 0)
     send_next();
 }
 
-// The pass around it adds it to what arrives there, or reduces it at its end.
+// The outer pass adds this gradient to the one that arrives there, or reduces it at the end.
 void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
   if (entry.arrived && reduces_)
-    throw std::logic_error("backward: a backward inside this one has a gradient for parameter " +
-                           entry.name +
-                           ", whose gradient of this one is reduced already; to checkpoint a "
-                           "module, call checkpoint_activations()");
+    throw std::logic_error(
+        "backward: a backward pass inside this one has a gradient for parameter " + entry.name +
+        ", whose gradient of the outer pass is reduced already; to checkpoint a module, call "
+        "checkpoint_activations()");
   at::Tensor& sum = entry.arrived ? entry.unsynced : entry.local;
   sum = sum.defined() ? sum.add_(gradient) : gradient;
 }
 
-// No view to autograd: Optimizer::zero_grad() detaches gradients in place.
+// Returns the place of the gradient in its bucket. It must not be a view to autograd, because
+// Optimizer::zero_grad() detaches gradients in place, which a view does not allow.
 at::Tensor Reducer::slot(const Entry& entry) {
   Bucket& bucket = buckets_[entry.place.bucket];
   if (!bucket.sum.defined()) {
@@ -229,7 +234,7 @@ void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    if (std::exchange(entry.arriving, false))  // an undefined gradient
+    if (std::exchange(entry.arriving, false))  // the gradient that arrived was undefined
       entry.tensor.mutable_grad() = entry.placeholder;
     if (entry.unsynced.defined() && entry.local.defined()) entry.local.add_(entry.unsynced);
     if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;
@@ -262,20 +267,21 @@ void Reducer::move_gradients_to_leaves() {
   }
 }
 
-// Other models of this communicator go on: what the pass has called is waited for.
+// Waits for the collectives of the broken pass, because other models may share the communicator.
 void Reducer::break_off() {
   pass_ = -1;
   try {
     for (Bucket& bucket : buckets_)
       finish(bucket);
-  } catch (const std::exception&) {  // a collective has failed, and every later one will say so
+  } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }
   buckets_.clear();
   for (Entry& entry : entries_) {
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})
       part->reset();
-    entry.broken = entry.tensor.grad().is_same(entry.placeholder);  // else it has been dropped
+    entry.broken =
+        entry.tensor.grad().is_same(entry.placeholder);  // false: the user has dropped it
   }
 }
 

@@ -14,18 +14,23 @@
 namespace fsdp {
 
 // PyTorch's Reducer, for DistributedDataParallel: puts the mean over ranks into the .grad of a
-// module's parameters. The module's hooks own it. (--mode ddp of the trainer does not use it: its
-// strategy, trainer/strategies/replica_strategy.h, adds parts of the batch as a tree, needs no
-// .grad afterwards, and compares nothing between ranks in a pass.)
+// module's parameters. The module's hooks own this object. (--mode ddp of the trainer does not use
+// it: its strategy, trainer/strategies/replica_strategy.h, adds the gradients of microbatches as a
+// tree, needs no .grad afterwards, and compares nothing between ranks in a backward pass.)
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
-    at::Tensor placeholder;  // a trap: in .grad in a pass, and until one outside of no_sync() ends
-    at::Tensor local{}, reduced{};  // then: this rank's sum, and what `placeholder` has replaced
-    bool broken{};                  // a part of them was lost in a pass that threw
-    // Of the pass that has not ended.
+    // A trap: reading its values throws. It is in .grad during a backward pass, and after passes in
+    // no_sync() until a pass outside no_sync() ends.
+    at::Tensor placeholder;
+    // While `placeholder` is in .grad: this rank's sum of gradients that are not reduced, and the
+    // .grad that `placeholder` has replaced.
+    at::Tensor local{}, reduced{};
+    bool broken{};  // some of these gradients were lost in a pass that threw
+    // These belong to the pass that has not ended. `trains`: it reduces this parameter.
+    // `arriving`: autograd has a gradient and adds it to .grad next. `arrived`: it has added one.
     bool trains{}, arriving{}, arrived{};
-    at::Tensor unsynced{};  // what arrived in no_sync()
+    at::Tensor unsynced{};  // the gradient that arrived in a pass in no_sync()
     GradientBuckets::Place place{};
     std::function<void()> remove_hook{[] {}};
   };
@@ -35,9 +40,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   void register_hooks();
 
-  const std::vector<Entry>& entries() const { return entries_; }  // as distinct_parameters()
-  void begin_forward();           // of the module, outside of a backward pass
-  void check_parameters() const;  // throws std::logic_error naming one that is new
+  // In the order of distinct_parameters().
+  const std::vector<Entry>& entries() const { return entries_; }
+  void begin_forward();  // of the module, outside a backward pass
+  // Throws std::logic_error, which names a parameter that was registered after this object was
+  // made.
+  void check_parameters() const;
   void set_sync(bool sync) { sync_ = sync; }
   void zero_grad();
 
@@ -49,9 +57,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     Handle reduction{};
   };
 
-  void begin_pass();  // at every sign of a pass that adds gradients to .grad
+  void begin_pass();  // called at every sign of a backward pass that adds gradients to .grad
   void prepare_for_backward();
-  void autograd_hook(Entry& entry, const at::Tensor& gradient);  // and is added to .grad next
+  void autograd_hook(Entry& entry, const at::Tensor& gradient);  // autograd adds it to .grad next
   void mark_ready(Entry& entry);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
   at::Tensor slot(const Entry& entry);
@@ -66,14 +74,15 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::shared_ptr<Communicator> comm_, replicas_;  // the second may be null
   int64_t cap_;                                    // [bytes]
   std::vector<Entry> entries_;
-  std::vector<Bucket> buckets_;  // of the pass, in the order in which they are sent
-  size_t sent_{};                // of them
-  int64_t passes_{};             // that were reduced
-  int pass_{-1};                // the engine's number of the pass that has not ended; passes inside
-                                // it have others
+  std::vector<Bucket> buckets_;  // of this pass, in the order in which they are sent
+  size_t sent_{};                // number of buckets of which the reduction was issued
+  int64_t passes_{};             // number of passes that have compared ranks
+  // The engine's number of the pass that has not ended; -1: none. Passes inside it have other
+  // numbers.
+  int pass_{-1};
   UnrecordedCalls unrecorded_;  // of the module
-  bool reduces_{};              // that pass
-  bool sync_{true};             // a pass that begins reduces
+  bool reduces_{};              // whether the pass that has not ended reduces gradients
+  bool sync_{true};             // whether the next pass will reduce gradients
 };
 
 }  // namespace fsdp

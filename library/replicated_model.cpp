@@ -16,14 +16,15 @@ const char* const kWhere = "DistributedDataParallel";
 void check_can_be_replicated(const Module& net, const DistributedDataParallelOptions& options) {
   const std::string where = kWhere;
   if (!(options.bucket_cap_mb >= 0))
-    throw std::invalid_argument(where + ": .bucket_cap_mb has to be 0 or more");
+    throw std::invalid_argument(where + ": .bucket_cap_mb must be 0 or more");
   for (const auto& [name, parameter] : distinct_parameters(net)) {
-    const char* problem = parameter.is_meta() ? "no values yet: build it without DeferredInit"
+    const char* problem = parameter.is_meta()
+                              ? "has no values yet; build the model without DeferredInit"
                           : is_freed(parameter) || is_replicated(parameter)
-                              ? "one object that shards or replicates it already; keep that one"
+                              ? "is sharded or replicated by another object already; use that one"
                               : nullptr;
     if (problem != nullptr)
-      throw std::invalid_argument(where + ": parameter " + name + " has " + problem);
+      throw std::invalid_argument(where + ": parameter " + name + " " + problem);
   }
   check_fp32("root", distinct_parameters(net));
 }

@@ -19,53 +19,60 @@ namespace fsdp {
 
 class Reducer;
 
-// The defaults are FullyShardedDataParallel's. In PyTorch's DDP the last two are on.
+// The defaults are those of FullyShardedDataParallel. In PyTorch's DDP, the last two (`init_sync`
+// and `broadcast_buffers`) are on.
 struct DistributedDataParallelOptions {
-  double bucket_cap_mb{25};  // [MiB] of gradients that are reduced together; at least one parameter
-  bool sync_module_states{};  // begin with rank 0's parameters and buffers on every rank
-  bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward
+  // [MiB] of gradients that are reduced together. A bucket has at least one parameter.
+  double bucket_cap_mb{25};
+  bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
+  bool broadcast_buffers{};   // copy rank 0's buffers to every rank before each forward
 };
 
-// What DistributedDataParallel does whatever its module is. "Collective": all ranks call it
-// together, between steps.
+// The part of DistributedDataParallel that does not depend on the module's type. "Collective": all
+// ranks call the function together, between steps.
 //
-// A backward in which a gradient of the module's output or of a parameter arrives leaves the mean
-// over ranks in .grad of every trainable parameter, or adds it to what is there: the bits of
-// FullyShardedDataParallel. Who has no gradient on a rank counts as zero. Before it reduces, it
-// compares some values of each parameter with the other ranks, each time others: replicas that have
-// parted are named, whatever made them part. Refused are create_graph and sparse gradients.
+// Outside no_sync(), a backward pass that reaches the module's output or a parameter
+// - first compares a sample of each parameter's values between ranks, another sample in each pass,
+//   and throws std::invalid_argument, which names the parameter, if replicas have diverged;
+// - counts a parameter without a gradient on a rank as zero there;
+// - leaves the mean over ranks in .grad of every trainable parameter, or adds it to the .grad that
+//   is there, with the bits of FullyShardedDataParallel;
+// - throws std::logic_error if create_graph is on or if a gradient is sparse.
+//
 // torch::autograd::grad() reduces nothing, so a gradient penalty is right.
 class ReplicatedModel {
  public:
-  // Collective. Refuses, with std::invalid_argument and before it changes the model: parameters
-  // that are not fp32, have no values, or are sharded or replicated already, and ranks whose models
-  // or options differ. `net` must outlive this object, which keeps it if a shared_ptr holds it; the
-  // hooks live as long as `net`.
+  // Collective. Registers the hooks that reduce gradients. `net` must outlive this object; if a
+  // shared_ptr owns `net`, this object keeps it alive. The hooks stay on `net` as long as it lives.
+  // Throws std::invalid_argument, and leaves the model unchanged, if a parameter is not fp32, has
+  // no values, or is sharded or replicated already, or if models or options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
-  ReplicatedModel(const ReplicatedModel&) = delete;  // as ShardedModel
+  ReplicatedModel(const ReplicatedModel&) = delete;  // `net` has one set of hooks
 
-  // The module's own, each once, by its first name: net.parameters() is as good.
+  // The module's own parameters, each distinct one once, under its first name. net.parameters()
+  // works too.
   std::vector<at::Tensor> parameters() { return named_parameters().values(); }
   torch::OrderedDict<std::string, at::Tensor> named_parameters();
-  void zero_grad();  // drops the gradients, also those of passes that were not reduced
+  void zero_grad();  // drops the gradients, also those that have not been reduced
 
-  // Scales the gradients so that their norm is at most max_norm. Returns the norm before; throws
-  // what check_norm_type() throws.
+  // Scales the gradients so that their norm is at most max_norm. Returns the norm before scaling.
+  // Not collective: every rank has the whole gradients. Throws what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
-  // As in ShardedModel, and with the same bits. The first is collective: an all-reduce of 8 bytes,
-  // and one between replicas. The norms need no collective.
+  // As in ShardedModel, and with the same bits. gradients_are_finite() is collective: an all-reduce
+  // of 8 bytes, and another one between replicas. The norms need no collective.
   bool gradients_are_finite();
   Norms param_norms(double norm_type = 2);
   Norms grad_norms(double norm_type = 2);
 
-  // Until the next backward outside of it, whoever reads .grad is refused; after a backward that
-  // threw, until gradients are dropped.
+  // After a backward pass in this scope, reading .grad throws until a backward pass outside the
+  // scope has ended. After a backward pass that threw, reading .grad throws until the gradients are
+  // dropped.
   NoSync no_sync();
 
-  // Collective, and as in ShardedModel: what one class has saved, the other loads. The first and
-  // the third also throw if ranks differ in a value.
+  // Collective, as in ShardedModel; each class loads what the other one saved. state_dict() and
+  // optim_state_dict() also throw if a value differs between ranks.
   StateDict state_dict(bool rank0_only = false);
   void load_state_dict(const StateDict& state);
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
@@ -74,16 +81,18 @@ class ReplicatedModel {
   void average_buffers();
 
  private:
-  void begin(const std::string& function);  // throws std::logic_error inside a backward pass
+  // Throws std::logic_error, which names `function`, inside a backward pass, and if a parameter was
+  // registered after the model was replicated.
+  void begin(const std::string& function);
 
   Module& net_;
   std::shared_ptr<Communicator> comm_;
   bool broadcast_buffers_;
-  std::shared_ptr<torch::nn::Module> owner_;  // `net`; null: no shared_ptr holds it
+  std::shared_ptr<torch::nn::Module> owner_;  // keeps `net` alive; null if no shared_ptr owns it
   std::shared_ptr<Reducer> reducer_;          // shared with the hooks
 };
 
-// Whether a ReplicatedModel reduces the gradient of this parameter.
+// Returns whether a ReplicatedModel reduces the gradient of this parameter.
 bool is_replicated(const at::Tensor& parameter);
 
 }  // namespace fsdp

@@ -6,7 +6,7 @@ namespace {
 
 using Entries = std::vector<ShardedParameter>;
 
-// Of a replica, which owns all of each parameter.
+// Returns the entries of a replica, which owns all elements of each parameter.
 Entries entries_of(const Module& net) {
   Entries entries;
   for (const auto& [name, parameter] : distinct_parameters(net)) {

@@ -11,18 +11,19 @@
 namespace fsdp {
 
 class Sequential;
-// A Sequential of the modules of `theirs`, under the same names.
+// Returns a Sequential of the modules of `theirs`, under the same names.
 std::shared_ptr<Sequential> hookable(const std::shared_ptr<torch::nn::SequentialImpl>& theirs);
 std::shared_ptr<Sequential> hookable(const torch::nn::Sequential& theirs);
 
-// torch::nn::Sequential whose modules are called with their hooks. Each takes one tensor and
-// returns one, and is anything that hookable() takes: Sequential(Linear(4, 4), ReLU(), block).
-// Their names are "0", "1", ... or those that are given. Without a module it returns its input.
+// A torch::nn::Sequential whose modules are called with their hooks. Each module takes one tensor
+// and returns one, and can be anything that hookable() takes: Sequential(Linear(4, 4), ReLU(),
+// block). The names of the modules are "0", "1", ..., or those given to push_back(). A Sequential
+// without modules returns its input.
 class Sequential : public Module {
  public:
   Sequential() = default;
   template <class First, class... Others>
-  requires(!std::derived_from<First, torch::nn::Module>)  // that would be a copy
+  requires(!std::derived_from<First, torch::nn::Module>)  // Sequential(other) is a copy
       explicit Sequential(const First& first, const Others&... others) {
     push_back(first);
     (push_back(others), ...);
@@ -43,7 +44,7 @@ class Sequential : public Module {
   template <class One>
   void add(const std::string& name, std::shared_ptr<One> module) {
     static_assert(std::derived_from<One, Module> && !std::derived_from<One, NonTensorModule>,
-                  "a module in a Sequential takes one tensor and returns one");
+                  "a module in a Sequential must take one tensor and return one");
     register_module(name, module);
     modules_.push_back(std::move(module));
   }

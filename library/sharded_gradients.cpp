@@ -17,10 +17,11 @@ const char* const kNotReduced =
     "backward that threw, call zero_grad()";
 
 const char* const kMisplaced =
-    " were put into the module's parameters, where they are not reduced: put those of this rank's "
-    "elements, of all ranks together, into model.parameters()";
+    " were put into the module's parameters, where they are not reduced: reduce them over all "
+    "ranks, and put this rank's elements into .grad of model.parameters()";
 
-// A copy, because other leaves may get the same tensor.
+// Returns a copy with the mark of a gradient, because other leaves may get the same tensor. Returns
+// `gradient` itself if it needs no mark or has one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
   if (!gradient.defined() || is_part(gradient) || !entry.local_gradient_view) return gradient;
   const at::Tensor copy = gradient.clone();
@@ -62,11 +63,12 @@ const FlatParameter& ShardedGradients::unit_of(size_t parameter) const {
   return *units_[leaves_->entries()[parameter].unit];
 }
 
-// Registers hooks on the parameters and the leaves that run before a gradient is added up.
+// Registers hooks on the parameters and the leaves. They run before autograd adds a gradient to
+// .grad.
 void ShardedGradients::register_hooks() {
   const auto hook = [this](at::Tensor tensor, auto function) {
     const bool trainable = tensor.requires_grad();
-    tensor.set_requires_grad(true);  // else no hook can be registered; it may be unfrozen later
+    tensor.set_requires_grad(true);  // a frozen tensor takes no hook, but can be unfrozen later
     tensor.register_hook([weak = weak_from_this(), function](const at::Tensor& gradient) {
       const auto alive = weak.lock();
       return alive ? function(*alive, gradient) : gradient;
@@ -114,14 +116,15 @@ void ShardedGradients::gradient_of_parameter(size_t parameter, const at::Tensor&
   traps_->make_room(parameter);
 }
 
-// A leaf may be part of the loss. What comes is added to .grad, so that has to be no trap.
+// Runs if a leaf is part of the loss. Autograd adds `gradient` to .grad of the leaf next, so .grad
+// must not be a trap then.
 at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor& gradient) {
   gradients_[parameter].gradient_of_leaf();
   return marked(leaves_->entries()[parameter], gradient);
 }
 
-// autograd::grad() reduces nothing, so what a backward() inside it adds to .grad would stay this
-// rank's.
+// autograd::grad() reduces nothing, so a gradient that a backward() inside it adds to .grad would
+// be that of this rank only.
 void ShardedGradients::check_not_added(const ShardedParameter& entry) {
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
   if (!gradient_target(accumulator.get()).grad) return;
@@ -133,7 +136,7 @@ void ShardedGradients::check_not_added(const ShardedParameter& entry) {
       "grad(), or checkpoint the module by checkpoint_activations()");
 }
 
-// A pass inside a pass, as checkpointed modules run one, is a part of that one.
+// A pass inside a pass, such as that of a checkpointed module, belongs to the outer pass.
 void ShardedGradients::on_backward_begin() {
   if (under_way_) return;
   const bool idle = !adds_up();
@@ -167,8 +170,8 @@ void ShardedGradients::leave_pass() {
   if (std::exchange(idle_, false)) backward_hooks_->set_requires_gradient_sync(sync_);
 }
 
-// Whether a gradient of this pass is added to .grad: not in a pass of autograd::grad(), which gives
-// gradients to its caller.
+// Returns whether this pass adds gradients of parameters to .grad. A pass of autograd::grad() does
+// not: it returns gradients to its caller.
 bool ShardedGradients::adds_up() const {
   bool adds_up = gradient_target(nullptr).grad;
   for (const ShardedParameter& entry : leaves_->entries()) {
@@ -180,7 +183,7 @@ bool ShardedGradients::adds_up() const {
   return adds_up;
 }
 
-// What the user has done since the last pass.
+// Handles what the user has done to .grad and to the data of the leaf since the last pass.
 void ShardedGradients::see_users_changes(size_t parameter) {
   const ShardedParameter& entry = leaves_->entries()[parameter];
   traps_->check_in_place(parameter);
@@ -193,7 +196,7 @@ void ShardedGradients::see_users_changes(size_t parameter) {
   if (leaves_->has_replaced_data(entry)) {
     throw std::logic_error("backward: parameter " + entry.name +
                            " was changed since its forward, by set_data() of model.parameters(); "
-                           "run backward before the change, or forward anew");
+                           "run backward before the change, or run forward again");
   }
   gradients_[parameter].see_users_changes();
 }
@@ -208,7 +211,7 @@ void ShardedGradients::break_off() {
       unit->discard_unreduced_gradients();
       if (moves_gradients_) unit->clear_sharded_gradient();
     }
-  } catch (const std::exception&) {  // a collective has failed, and every later one will say so
+  } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }
   for (ParameterGradient& gradient : gradients_)
     gradient.break_off();
@@ -238,14 +241,16 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
     gradient.keep_local_sum();
   if (!gradient.show_for_pass(entry.requires_grad)) return;
   if (of_unit.defined()) add(parameter, of_unit);
-  // One unit that waits makes the gradients of all units incomplete.
+  // If one unit waits for a reduction, the gradients of all units are incomplete.
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 
-// Calls the hooks that the user has registered on the leaf, as the engine would.
+// Adds this rank's part of a unit's reduced gradient to .grad of the leaf. Calls the hooks that the
+// user has registered on the leaf, as the engine would.
 void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   const ShardedParameter& entry = leaves_->entries()[parameter];
-  // No view to autograd: Optimizer::zero_grad() detaches gradients in place.
+  // `part` must not be a view to autograd, because Optimizer::zero_grad() detaches gradients in
+  // place, which a view does not allow.
   at::Tensor part = view_of_storage(of_unit.storage(), of_unit.storage_offset() + entry.offset,
                                     entry.leaf.sizes(), of_unit.scalar_type());
   mark_part(part, entry.local_gradient_view);
@@ -272,7 +277,7 @@ void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
   drop_in_unit(parameter);
 }
 
-// What the unit has reduced of a gradient that was dropped is zero.
+// Makes the dropped gradient zero in the unit's reduced gradient.
 void ShardedGradients::drop_in_unit(size_t parameter) {
   const at::NoGradGuard no_grad;
   const ShardedParameter& entry = leaves_->entries()[parameter];

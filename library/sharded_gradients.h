@@ -10,44 +10,45 @@
 
 namespace fsdp {
 
-// The gradients of a sharded model's parameters, from the units, which reduce them, to .grad of the
-// leaves.
+// Moves the gradients of a sharded model's parameters from the units, which reduce them, to .grad
+// of the leaves.
 //
 // To the user, the module's parameter and its leaf are one parameter, which has one gradient:
-// - Between backward passes .grad of the leaf has it, and .grad of the module's parameter is a
-//   trap, which throws when its values are asked for.
+// - Between backward passes, .grad of the leaf has the gradient, and .grad of the module's
+//   parameter is a trap: reading its values throws.
 // - While a gradient is incomplete (during a pass, after a pass in no_sync(), after a pass that
 //   threw), .grad of the leaf is a trap too.
-// - To drop one of the two is to drop the gradient.
-// gradient_state.h has the table of what may become of the gradient of one parameter.
+// - Dropping either .grad drops the gradient.
+// gradient_state.h has the table of states and events of the gradient of one parameter.
 class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
  public:
   static std::shared_ptr<ShardedGradients> create(const FullySharded& sharded,
                                                   std::shared_ptr<ShardedLeaves> leaves);
   ShardedGradients(const ShardedGradients&) = delete;
 
-  void set_sync(bool sync);  // false: passes reduce nothing
+  void set_sync(bool sync);  // false: backward passes reduce nothing
 
-  // From now on gradients lie in .grad of the leaves; until then in the units.
+  // Moves the gradients from the units to .grad of the leaves, now and after each later pass.
   void move_gradients_to_leaves();
 
-  // Call it at each sign of a backward pass. At the first one, throws std::logic_error, which names
-  // the parameter, if autograd::grad() asks for the gradient of a sharded one, if the user has put
-  // a gradient into .grad of a module's parameter, or given a leaf other data since the forward. A
-  // pass of autograd::grad() reduces nothing.
+  // Call it at each sign of a backward pass. At the first sign, throws std::logic_error, which
+  // names the parameter, if autograd::grad() asks for the gradient of a sharded parameter, if the
+  // user has put a gradient into .grad of a module's parameter, or if the user has given a leaf
+  // other data since the forward. A pass of autograd::grad() reduces nothing.
   void on_backward_begin();
   bool pass_is_under_way() const { return under_way_; }
-  void end_pass();  // when the units are reduced
+  void end_pass();  // call it when the units are reduced
 
-  // After a pass that threw, the units drop what it has left in .grad of the module's parameters at
-  // the next sign of a forward or a pass. Between these two calls that is no drop of the user's.
+  // Between disarm_traps() and arm_traps(), a trap that is taken out of .grad of a module's
+  // parameter does not count as dropped by the user: there, the units drop what a pass that threw
+  // has left.
   void disarm_traps() { traps_->stop_watching(); }
   void arm_traps() { traps_->set(); }
 
   void zero_grad();
 
-  // Throws std::logic_error if a gradient is incomplete. A rank that owns no element of its
-  // parameter reads no trap, and has to be refused like the others.
+  // Throws std::logic_error if a gradient is incomplete. Without this check a rank that owns no
+  // element of the parameter would read no trap and not throw as the other ranks do.
   void check_complete() const;
 
  private:
@@ -73,9 +74,9 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ParameterTraps> traps_;
   std::vector<ParameterGradient> gradients_;  // by parameter, as leaves_->entries()
-  bool under_way_{};                          // a pass
+  bool under_way_{};                          // a backward pass has begun and not ended
   bool idle_{};                               // that pass adds nothing to .grad
-  bool any_unit_waits_{};                     // at the end of the last pass: for a reduction
+  bool any_unit_waits_{};  // at the end of the last pass, a unit had gradients that are not reduced
   bool moves_gradients_{};
   bool sync_{true};
 };

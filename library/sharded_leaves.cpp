@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-// [1, ..., 1, n] of as many dimensions as the parameter: programs choose groups by dim().
+// Returns [1, ..., 1, n] with as many dimensions as the parameter, because programs choose an
+// optimizer's groups by dim().
 std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
   std::vector<int64_t> sizes(std::max<size_t>(whole.dim(), 1), 1);
   sizes.back() = numel;
@@ -18,12 +19,13 @@ std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
 ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
     : units_(sharded.units()) {
   const at::NoGradGuard no_grad;
-  std::vector<size_t> next(units_.size());  // parameter of each unit
+  std::vector<size_t> next(units_.size());  // next parameter of each unit
   for (const auto& parameter : sharded.layout().parameters) {
     const FlatParameter& unit = *units_[parameter.unit];
     const at::Tensor whole = unit.parameters()[next[parameter.unit]++].tensor;
     const int64_t shard_end = unit.shard_offset() + unit.shard_numel();
-    // In the flat parameter; empty if the shard has no element of it.
+    // `begin` and `end` are positions in the flat parameter. They are equal if the shard has no
+    // element of this parameter.
     const int64_t begin =
         std::clamp(unit.shard_offset(), parameter.offset, parameter.offset + parameter.numel);
     const int64_t end = std::clamp(shard_end, begin, parameter.offset + parameter.numel);
@@ -35,7 +37,7 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
                         begin - parameter.offset, offset, leaf, sizes, whole.requires_grad()});
     ShardedParameter& entry = entries_.back();
     entry.no_gradient_by_name = std::make_shared<NoGradientByName>(leaf, parameter.name);
-    if (world_size == 1) continue;  // then the part is the whole
+    if (world_size == 1) continue;  // one rank's part is the whole parameter
     entry.part = part_of(parameter.name, /*is_gradient=*/false);
     entry.local_gradient_view = part_of(parameter.name, /*is_gradient=*/true);
     mark_part(entry.leaf, entry.part);
@@ -55,7 +57,8 @@ bool ShardedLeaves::has_replaced_data() const {
   return std::ranges::any_of(entries_, [&](const auto& entry) { return has_replaced_data(entry); });
 }
 
-// In one process the parameter would be what was given. Here the shard takes its values.
+// In one process set_data() would replace the parameter. Here the values are copied into the shard,
+// and the leaf becomes a view of the shard again.
 void ShardedLeaves::copy_data_to_shards() {
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;

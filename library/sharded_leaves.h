@@ -10,44 +10,45 @@
 
 namespace fsdp {
 
-// What this rank owns of one parameter.
+// One parameter, and the leaf with the elements that this rank owns of it.
 struct ShardedParameter {
   std::string name;
-  at::Tensor whole;  // the module's Variable, a view of its unit's flat tensor
+  at::Tensor whole;  // the module's parameter, a view of its unit's flat tensor
   size_t unit;       // index into units()
   int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
-  int64_t begin;     // [elements] of `leaf` in the parameter
-  int64_t offset;    // [elements] of `leaf` in the unit's shard
+  int64_t begin;     // [elements] where `leaf` begins in the parameter
+  int64_t offset;    // [elements] where `leaf` begins in the unit's shard
   // [1, ..., 1, n], a view of the shard, with the shard's version counter and as many dimensions as
-  // `whole`, but at least one
+  // `whole`, but at least one.
   at::Tensor leaf;
   std::vector<int64_t> sizes;  // of `leaf`
   bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
-  // The marks of `leaf` and of its gradient; null if one rank has the whole parameter.
+  // The marks of `leaf` and of its gradient; null if there is only one rank, which has all.
   c10::intrusive_ptr<PartOf> part{}, local_gradient_view{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };
 
 // For each distinct parameter of a sharded model, a leaf tensor with the elements that this rank
-// owns, for optimizers: to the user, the module's parameter and its leaf are one parameter. What
-// lies in .grad of the two is the topic of sharded_gradients.h.
+// owns, for optimizers. To the user, the module's parameter and its leaf are one parameter.
+// sharded_gradients.h describes .grad of the two.
 class ShardedLeaves {
  public:
-  // Entries in the order of first registration.
+  // Makes an entry for each distinct parameter, in the order of first registration.
   ShardedLeaves(const FullySharded& sharded, int world_size);
   ShardedLeaves(const ShardedLeaves&) = delete;
 
   const std::vector<ShardedParameter>& entries() const { return entries_; }
 
-  // Whether the user has given a leaf other data by set_data(). copy_data_to_shards() puts it into
-  // the shard, and throws std::logic_error if it has another shape, dtype or device.
+  // has_replaced_data() returns whether the user has given the leaf, or any leaf, other data with
+  // set_data(). copy_data_to_shards() copies such data into the shards. It throws std::logic_error
+  // if the data have another shape, dtype or device.
   bool has_replaced_data() const;
   bool has_replaced_data(const ShardedParameter& entry) const;
   void copy_data_to_shards();
 
   // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
   void sync_requires_grad();
-  // Of each entry, when they were compared last.
+  // Returns requires_grad of each entry, as it was compared last.
   std::vector<bool> requires_grad() const;
 
  private:

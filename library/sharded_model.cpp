@@ -71,9 +71,10 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   const bool has_replaced_data = sharding_->leaves().has_replaced_data();
   for (size_t i = 0; i < units().size(); ++i) {
     if (values_digest(units()[i]->shard()) == before[i] && !has_replaced_data) continue;
-    throw std::logic_error("summon_full_params: model.parameters() of unit " + units()[i]->unit() +
-                           " were written to in it; write to the module's parameters there, or to "
-                           "model.parameters() outside of it");
+    throw std::logic_error(
+        "summon_full_params: model.parameters() of unit " + units()[i]->unit() +
+        " were written to inside it; write to the module's parameters there, or to "
+        "model.parameters() outside of it");
   }
   if (!options.writeback) return;
   std::vector<RankInvariant> traits;
@@ -84,7 +85,8 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
     const at::Tensor own = own_part(*unit);
-    // Narrower parameters are rounded: what nobody wrote to stays as precise as it was.
+    // Parameters in 16 bits are rounded, so only elements that `body` has changed are copied: the
+    // other elements of the shard keep their precision.
     const at::Tensor& shard = unit->shard();
     const at::Tensor unchanged = own.eq(shard.to(own.scalar_type()));
     at::Tensor(shard).copy_(at::where(unchanged, shard, own.to(shard.scalar_type())));

@@ -21,124 +21,161 @@ class Optimizer;
 namespace fsdp {
 
 struct FullyShardedDataParallelOptions {
-  WrapPolicy wrap{};                 // null: wrap_blocks()
-  bool reshard_after_forward{true};  // these four are FullyShardOptions'
+  WrapPolicy wrap{};                 // selects the modules that become units; null: wrap_blocks()
+  bool reshard_after_forward{true};  // this and the next three: as in FullyShardOptions
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
   MixedPrecisionPolicy mixed_precision{};  // of every unit
-  bool cast_forward_inputs{true};          // to param_dtype: the tensor that hooks of the model see
-  bool sync_module_states{};  // begin with rank 0's parameters and buffers on every rank
-  bool broadcast_buffers{};   // rank 0's buffers go to every rank before each forward, as in DDP
+  // Cast the root's input to param_dtype if it is floating-point. Of a ModuleOf, cast the one
+  // tensor that its hooks see.
+  bool cast_forward_inputs{true};
+  bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
+  bool broadcast_buffers{};  // copy rank 0's buffers to every rank before each forward, as DDP does
 };
 
 class ShardedOptimizer;
 struct ModelState;
 
 struct SummonOptions {
-  bool writeback{true};  // what the body writes stays
+  bool writeback{true};  // keep what `body` writes to the parameters; false: discard it
 };
 
 class ShardedModelImpl;
 
-// What FullyShardedDataParallel does whatever its module is. All functions that say "collective"
-// are called by all ranks together, between steps: not inside a module's call or a backward pass.
-//
-// Between calls of modules and backward passes, no rank reads the shards of another. So an
-// optimizer of torch's may change them, and so may you.
+// The part of FullyShardedDataParallel that does not depend on the module's type.
+// - "Collective": all ranks call the function together, between steps: not inside a module's call
+//   or a backward pass.
+// - Outside module calls and backward passes, no rank reads the shards of another rank. So torch's
+//   optimizers may change the shards, and so may you.
 class ShardedModel {
  public:
-  // Collective. Refuses, with std::invalid_argument and before it changes the model: a model that
-  // is sharded already, parameters or buffers that share memory, what fully_shard() refuses, and
-  // ranks whose models or options differ (the text names the first parameter or buffer that does,
-  // and the ranks). Warns by TORCH_WARN if `wrap` chose no module. `net` must outlive this object,
-  // which keeps it if a shared_ptr holds it; the hooks live as long as `net`.
+  // Collective. Shards `net` in place. `net` must outlive this object; if a shared_ptr owns `net`,
+  // this object keeps it alive. The hooks stay on `net` as long as it lives. Warns with TORCH_WARN
+  // if `wrap` selects no module.
+  //
+  // Throws std::invalid_argument, and leaves the model unsharded and without hooks (with
+  // sync_module_states it may have rank 0's values already), if
+  // - the model is sharded already, or parameters or buffers share memory;
+  // - fully_shard() refuses the model or an option, or a unit lies in a torch::nn::Sequential;
+  // - models or options differ between ranks; the message names the first parameter, buffer or
+  //   option that differs, and the ranks.
   ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                const FullyShardedDataParallelOptions& options);
-  ShardedModel(const ShardedModel&) = delete;  // one owner of the shards
+  ShardedModel(const ShardedModel&) = delete;  // the shards have one owner
 
   FullySharded& fully_sharded() const;
   const std::vector<std::shared_ptr<FlatParameter>>& units() const;
 
-  // What this rank owns of each distinct parameter, for torch::optim: leaves, views of the shards,
-  // in the order of net.parameters(). They have dim() of their parameter (at least 1), and the
-  // sizes [1, ..., 1, n]. Of some parameters a rank owns no element; their tensor is empty. From
-  // the first call on, gradients are in their .grad, also those of passes before, and the units
-  // keep none (ShardedOptimizer then finds none). Hooks on them are called. A frozen parameter gets
-  // none; freeze it here or in the module, and unfreeze it there. A parameter without a gradient in
-  // a pass has zeros, as in PyTorch's FSDP. Write to them between steps by any means. Optimizers
-  // that compute each element by itself end with the bits of one process: all of torch's but LBFGS.
+  // Returns this rank's part of each distinct parameter, for torch::optim: leaf tensors, views of
+  // the shards, in the order of net.parameters(). A leaf has the sizes [1, ..., 1, n], with as many
+  // dimensions as its parameter, but at least one. It is empty if this rank owns no element of the
+  // parameter.
+  // - From the first call on, gradients are in .grad of these leaves, including those of earlier
+  //   backward passes. The units then hold none, so a ShardedOptimizer finds none.
+  // - Hooks that you register on the leaves are called.
+  // - A frozen parameter gets no gradient. Freeze it through its leaf or through the module, and
+  //   unfreeze it in the same place; the other one follows at the next forward or parameters().
+  // - A trainable parameter that gets no gradient in a backward pass has zeros, as in PyTorch's
+  //   FSDP.
+  // - Between steps you may write to the leaves by any means.
+  // - Optimizers that update each element independently give the bits of one process: all of
+  //   torch's except LBFGS.
   //
-  // On two or more ranks these tensors, their gradients, and what is computed from them refuse
-  // operators that do not compute element by element, with std::logic_error: norm(), sum(),
-  // isfinite().all(), p[0], matmul() would be those of this rank's part. The error says what to
-  // call instead; this_ranks_part(tensor) is the part as a plain tensor. docs/what_works.md has a
-  // table.
+  // Throws std::logic_error if a parameter was registered after the model was sharded.
+  //
+  // On two or more ranks, the leaves, their gradients, and all tensors that are computed from them
+  // accept only operators that compute element by element. Other operators throw std::logic_error:
+  // norm(), sum(), isfinite().all(), p[0] and matmul() would see only this rank's part. The error
+  // says what to call instead; this_ranks_part(tensor) is the part as a plain tensor.
+  // docs/what_works.md has a table.
   std::vector<at::Tensor> parameters();
-  torch::OrderedDict<std::string, at::Tensor> named_parameters();  // the same, by first name
-  void zero_grad();  // drops all gradients, as the optimizer's does, and the module's
+  torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
+  void zero_grad();  // drops all gradients: of the leaves, of the module and of the units
 
-  // Collective. Scales the gradients so that their norm over all parameters and ranks is at most
-  // max_norm. Returns the norm before, the same on every rank. (torch::nn::utils::clip_grad_norm_
-  // would take the norm of this rank's part, and is refused.) Throws what check_norm_type() throws.
+  // Collective. Scales the gradients so that their norm over all sharded parameters and all ranks
+  // is at most max_norm. Returns the norm before scaling, the same on every rank. (Parameters of
+  // ignored modules do not count. torch::nn::utils::clip_grad_norm_ throws, because it would see
+  // only this rank's part.)
+  // Throws what check_norm_type() throws, and std::logic_error if a gradient of parameters() has
+  // not been reduced.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
-  // Collective: an all-reduce of 8 bytes, and one between replicas. Returns, on every rank, whether
-  // no gradient has a NaN or an infinity on any rank. Parameters of ignored modules count too. A
-  // parameter without a gradient, such as a frozen one, counts as finite.
+  // Collective: an all-reduce of 8 bytes, and another one between replicas. Returns, on every rank,
+  // whether no gradient has a NaN or an infinity on any rank. Parameters of ignored modules count
+  // too. A parameter without a gradient, such as a frozen one, counts as finite.
   bool gradients_are_finite();
 
   // Collective: an all-gather of 8 bytes and, unless norm_type is infinite, an all-reduce of 160
-  // bytes, for each of parameters(). Return the p-norm of each whole parameter or gradient by its
-  // first name, the same on every rank, and with the same bits for every number of ranks and with
-  // DistributedDataParallel: nothing is rounded before the end (optim/p_norm.h), so torch's norm()
-  // may differ in the last bits. For LARS, LAMB, max-norm, or a log. A parameter that has no
-  // gradient on any rank is left out. Throw what check_norm_type() throws.
+  // bytes, for each of parameters(). They return the p-norm of each whole parameter or gradient
+  // under the parameter's first name. Use them for LARS, LAMB, max-norm, or a log.
+  // - A norm is the same on every rank, and has the same bits for every number of ranks and with
+  //   DistributedDataParallel: nothing is rounded before the end (optim/p_norm.h). So the last bits
+  //   can differ from those of torch's norm().
+  // - grad_norms() leaves out a parameter that has no gradient on any rank.
+  // Throw what check_norm_type() throws.
   Norms param_norms(double norm_type = 2);
   Norms grad_norms(double norm_type = 2);
 
+  // Returns a scope in which backward passes reduce nothing; see no_sync.h. After a backward pass
+  // in the scope, reading a gradient of parameters() throws until a backward pass outside it has
+  // ended.
   NoSync no_sync();
 
-  // Collective. In `body` all parameters of the module are whole: read them, or write the same
-  // values on every rank under torch::NoGradGuard. Throws if ranks wrote different values, or to
-  // model.parameters(). To call the module inside is refused.
+  // Collective. While `body` runs, all parameters of the module are whole: read them, or write the
+  // same values on every rank under torch::NoGradGuard.
+  // Throws std::invalid_argument if ranks write different values (with writeback off they are
+  // discarded, not compared). Throws std::logic_error if `body` writes to model.parameters() or
+  // calls the module. After an exception, what `body` wrote to the module's parameters is
+  // discarded.
   void summon_full_params(const std::function<void()>& body, const SummonOptions& options = {});
 
-  // Collective. Owned tensors on the CPU, under every name that net.named_parameters() and
-  // net.named_buffers() have: fp32 parameters, whole, on every rank. With rank0_only the other
-  // ranks get an empty one. Refuses buffers and parameters of ignored modules that differ between
-  // ranks (see average_buffers(); with broadcast_buffers on, rank 0's are taken), and replicas
-  // whose parameters differ. Gathers one unit at a time.
+  // Collective. Returns owned tensors on the CPU, under every name that net.named_parameters() and
+  // net.named_buffers() have. Sharded parameters are whole and fp32. With rank0_only, only rank 0
+  // of each replica gets them; the other ranks get an empty StateDict. Gathers one unit at a time.
+  // Throws std::invalid_argument if buffers, parameters of ignored modules, or parameters of
+  // replicas differ between ranks. For buffers, see average_buffers(); with broadcast_buffers on,
+  // rank 0's are used.
   StateDict state_dict(bool rank0_only = false);
-  // Collective. Every rank gives the same. Throws on every rank, before it changes anything: names
-  // that are missing or unexpected, shapes, dtypes, values that differ.
+  // Collective; every rank passes the same state. Loads parameters and buffers.
+  // Throws on every rank, before anything changes: std::runtime_error if a name is missing or
+  // unexpected, if a shape does not fit, if floating-point and other numbers are mixed up, or if a
+  // tied parameter has two values; std::invalid_argument if `state` differs between ranks.
   void load_state_dict(const StateDict& state);
 
-  // Collective. The whole state of one of torch's optimizers over parameters(), by name:
-  // "NAME/KEY", and "param_groups", a text that says what there is. A process without sharding, or
-  // on another number of ranks, may load it, with its groups in any order. Throws on every rank,
-  // before anything changes: for LBFGS, for tensors that are not parameters(), what
-  // check_optimizer() throws, and on loading if something is missing, unexpected or another
-  // optimizer's, or if other parameters form a group.
+  // Collective. They save and load the whole state of a torch optimizer over parameters(), by name:
+  // "NAME/KEY" for each parameter, and "param_groups", a text that describes the groups. A process
+  // without sharding, or another number of ranks, can load it, with the groups in any order.
+  // Throw on every rank, before anything changes:
+  // - std::runtime_error if the optimizer is LBFGS or holds tensors that are not in parameters();
+  // - std::invalid_argument if the optimizers differ between ranks, as check_optimizer() does; on
+  //   loading, only their classes and groups are compared;
+  // - on loading, std::runtime_error if an entry is missing, unexpected or of another optimizer, or
+  //   if the groups have other parameters.
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
   void load_optim_state_dict(torch::optim::Optimizer& optimizer, const StateDict& state);
 
-  // Collective. What save_checkpoint() and load_checkpoint() take (docs/checkpoints.md): the
-  // parameters and the state of our own optimizer over units(), buffers, and parameters of ignored
-  // modules; the values as views. Throws as state_dict() does where ranks differ in what is whole.
+  // Collective. Returns what save_checkpoint() and load_checkpoint() take (docs/checkpoints.md):
+  // the parameters and the state of a ShardedOptimizer over units(), buffers, and parameters of
+  // ignored modules, as views.
+  // Throws std::invalid_argument if buffers or parameters of ignored modules differ between ranks,
+  // as state_dict() does, or if one of them is not contiguous.
   ModelState checkpoint_state(ShardedOptimizer& optimizer);
 
-  // Collective, for example once an epoch, after a scheduler's step: one small all-gather. Throws
-  // std::invalid_argument if the groups, an option, or the numbers of steps differ between ranks,
-  // which nothing sees while the model trains. Warns by TORCH_WARN on rank 0 if a group has no
-  // parameters, and so does optim_state_dict().
+  // Collective: a few small all-gathers. Call it for example once an epoch, after a scheduler's
+  // step. Warns with TORCH_WARN on rank 0 if a group has no parameters; optim_state_dict() warns
+  // too.
+  // Throws std::invalid_argument if groups, an option or numbers of steps differ between ranks,
+  // which training itself does not notice; std::runtime_error for optimizers that
+  // optim_state_dict() refuses.
   void check_optimizer(torch::optim::Optimizer& optimizer);
 
-  // Collective. Every rank's floating-point buffers become their mean, the others rank 0's.
+  // Collective. Replaces each floating-point buffer by its mean over all ranks, and every other
+  // buffer by rank 0's.
   void average_buffers();
 
  private:
-  std::shared_ptr<torch::nn::Module> owner_;  // `net`; null: no shared_ptr holds it
+  std::shared_ptr<torch::nn::Module> owner_;  // keeps `net` alive; null if no shared_ptr owns it
   std::shared_ptr<ShardedModelImpl> sharding_;
 };
 

@@ -48,7 +48,7 @@ std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
       options.sync_module_states, kFullyShardedDataParallel);
   const std::shared_ptr<ShardedModelImpl> sharding(
       new ShardedModelImpl(net, std::move(comm), options));
-  sharding->options_.wrap = wrap_by_hand(chosen);  // a policy is asked once
+  sharding->options_.wrap = wrap_by_hand(chosen);  // the policy was called once, above
   sharding->shard(plan);
   return sharding;
 }

@@ -15,9 +15,9 @@ namespace fsdp {
 
 inline constexpr const char* kFullyShardedDataParallel = "FullyShardedDataParallel";
 
-// What ShardedModel is made of: the sharded model, and the hooks that turn misuse into an error,
-// such as a write to a gathered parameter. The hooks of the module own this object; they are in
-// sharding_hooks.cpp, and all else in sharding.cpp.
+// Implements ShardedModel: holds the sharded model and the hooks that turn misuse into an error,
+// such as a write to a gathered parameter. The hooks of the module own this object. They are in
+// sharding_hooks.cpp, the other functions in sharding.cpp.
 class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
  public:
   static std::shared_ptr<ShardedModelImpl> create(Module& net, std::shared_ptr<Communicator> comm,
@@ -30,23 +30,26 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   const std::shared_ptr<ShardedGradients>& gradients() const { return gradients_; }
   const FullyShardedDataParallelOptions& options() const { return options_; }
 
-  // Throws std::logic_error naming a parameter that was registered after the model was sharded.
+  // Throws std::logic_error, which names a parameter that was registered after the model was
+  // sharded.
   void check_parameters() const;
 
-  // For functions that are no part of a step. Throws std::logic_error naming `function` inside a
-  // module's call, a backward pass or summon_full_params(), and if a parameter was replaced or is
-  // new. Reshards every unit, and waits until no other rank reads the shards.
+  // Begins a function that all ranks call between steps: reshards every unit, waits until no other
+  // rank reads the shards, and copies data that the user has given to leaves into the shards.
+  // Throws std::logic_error, which names `function`, inside a module's call, a backward pass or
+  // summon_full_params(); and if a parameter was replaced, or registered after the model was
+  // sharded.
   void begin(const std::string& function);
 
-  void broadcast_buffers();  // collective: rank 0's, to all ranks
+  void broadcast_buffers();  // collective: copies rank 0's buffers to every rank
 
-  // Between these two every unit is unsharded, no other rank reads the shards, and calls of the
-  // module are refused.
+  // Between summon() and end_summon() every unit is unsharded, no other rank reads the shards, and
+  // calls of the module throw.
   void summon();
   void end_summon();
 
-  // Throws std::logic_error naming the first parameter of a unit that no longer is a view of its
-  // flat tensor.
+  // Throws std::logic_error, which names the first parameter of a unit that is not a view of the
+  // unit's flat tensor any more.
   void check_views() const;
 
  private:
@@ -76,12 +79,12 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   std::shared_ptr<ShardedGradients> gradients_;
   std::vector<std::shared_ptr<HookedModule>> hooked_;  // shared with the hooks
   std::vector<Module::HookHandle> first_hooks_;
-  std::set<at::TensorImpl*> parameters_;  // of the model, ignored ones too
-  std::vector<const void*> calls_;        // of hooked modules, under way
-  bool summoned_{};
-  bool has_trained_{};        // a forward that records gradients has begun
+  std::set<at::TensorImpl*> parameters_;  // of the model, including those of ignored modules
+  std::vector<const void*> calls_;        // calls of hooked modules that are under way
+  bool summoned_{};                       // between summon() and end_summon()
+  bool has_trained_{};                    // a forward that records gradients has begun
   std::vector<bool> agreed_;  // requires_grad of each entry, when ranks compared it last
-  bool casts_may_be_old_{};   // those of autocast's cache
+  bool casts_may_be_old_{};   // autocast's cache can have casts of an earlier forward
 };
 
 }  // namespace fsdp

@@ -12,8 +12,8 @@ namespace {
 
 using torch::optim::Optimizer;
 
-// A program that chooses groups by sizes or numel() of this rank's parts chooses others than in one
-// process, and some ranks alone may have an empty one.
+// A program that chooses groups by sizes or numel() of this rank's parts chooses other groups than
+// in one process, and a group can be empty on some ranks only.
 void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
   for (size_t i = 0; i < optimizer.param_groups().size() && comm.global_rank() == 0; ++i)
     if (optimizer.param_groups()[i].params().empty()) {
@@ -24,7 +24,7 @@ void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
 }
 
 // Collective. Gathers whole tensors of the optimizer: own[i][key] is this rank's part of a tensor
-// that is sharded as the parameter entries()[i]. Returns the whole ones under "NAME/KEY".
+// that is cut as the parameter of entries()[i]. Returns the whole tensors under "NAME/KEY".
 NamedTensors gather_states(const ShardedModelImpl& sharding,
                            const std::map<size_t, NamedTensors>& own) {
   const PartsAsTensors inside;
@@ -33,7 +33,7 @@ NamedTensors gather_states(const ShardedModelImpl& sharding,
   NamedTensors whole;
   for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
     const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
-    NamedTensors shards;  // by key: [padded / W]
+    NamedTensors shards;  // by key: [padded_numel / W]
     for (const auto& [index, tensors] : own) {
       const auto& entry = entries[index];
       if (entry.unit != unit) continue;

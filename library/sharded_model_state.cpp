@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// Collective. Throws unless what each rank has as a whole is the same.
+// Collective. Throws if buffers or parameters of ignored modules, which each rank has as a whole,
+// differ between ranks. With broadcast_buffers, copies rank 0's buffers first.
 void check_unsharded(ShardedModelImpl& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
   const auto ignored = ignored_parameters(sharding.net(), sharding.sharded());
@@ -22,13 +23,14 @@ void check_unsharded(ShardedModelImpl& sharding, const std::string& where) {
       throw std::logic_error(
           where + ": parameter " + name +
           " of an ignored module is sharded by another object, which alone has its "
-          "values; shard it with the rest, or replicate it");
+          "values; shard it with the other modules, or replicate it");
   std::vector<RankInvariant> traits;
   add_buffers(traits, sharding.net());
-  add_values(traits, "parameter", ignored,
-             "its module is ignored: copy them from one rank by Communicator::broadcast(), with "
-             "replicas by that of replicas() before, and all-reduce its gradient before each step, "
-             "or freeze it");
+  add_values(
+      traits, "parameter", ignored,
+      "its module is ignored: copy them from one rank by Communicator::broadcast() (with "
+      "replicas, first by that of replicas()), and all-reduce its gradient before each step, "
+      "or freeze it");
   check_same_on_all_ranks(sharding.comm(), traits, where);
 }
 
@@ -42,14 +44,14 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<RankInvariant> traits;  // of replicas
+  std::vector<RankInvariant> traits;  // parameters, to be compared between replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {
       if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
-      if (comm.replicas())  // without the values, which only ranks that keep them hold
+      if (comm.replicas())  // not all ranks keep the values, so only hashes are compared
         traits.push_back(
             trait_of_values("parameter " + entry.name, parameter, kReplicasDiffer, /*keep=*/false));
     }
@@ -96,7 +98,9 @@ ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
   state.ranges = optimizer.state();
   for (const auto& [name, tensor] : whole) {
     if (!tensor.is_contiguous())
-      throw std::invalid_argument("checkpoint_state: " + name + " has to be contiguous");
+      throw std::invalid_argument(
+          "checkpoint_state: " + name +
+          " must be contiguous; make it so with .contiguous() before you register it");
     if (tensor.numel() > 0)
       state.ranges.push_back({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
   }

@@ -11,11 +11,12 @@
 #include <stdexcept>
 #include <utility>
 
-// The hooks of ShardedModelImpl, in the order of a step, and what they check.
+// The hooks of ShardedModelImpl, in the order of a step, and their checks.
 namespace fsdp {
 namespace {
 
-// Does not warn of parameters that another object shards or replicates, since it reduces them.
+// Does not warn of parameters that another object shards or replicates, because that object reduces
+// them.
 void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
   const auto trains = [](const NamedParameter& one) {
     return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
@@ -30,7 +31,8 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
 
 }  // namespace
 
-// Before those of fully_shard(): what was gathered before a change of the shards must not be used.
+// These hooks run before those of fully_shard(), so that parameters that were gathered before the
+// shards changed are gathered again.
 void ShardedModelImpl::register_first_hooks() {
   const at::ScalarType dtype = options_.mixed_precision.param_dtype;
   if (options_.cast_forward_inputs && dtype != at::kFloat) {
@@ -51,7 +53,7 @@ void ShardedModelImpl::register_first_hooks() {
   }
 }
 
-// After those of fully_shard(): units are resharded and gathers have ended.
+// These hooks run after those of fully_shard(), when units are resharded and gathers have ended.
 void ShardedModelImpl::register_last_hooks() {
   for (const auto& hooked : hooked_) {
     hooked->module().register_forward_hook(
@@ -61,7 +63,7 @@ void ShardedModelImpl::register_last_hooks() {
         },
         /*always_call=*/true);
   }
-  // Weak: this object owns the hooks of backward.
+  // The pointer is weak, because this object owns the backward hooks.
   sharded_->backward_hooks()->on_end(
       [weak = weak_from_this(), prefetcher = sharded_->prefetcher()] {
         prefetcher->end_backward();
@@ -69,8 +71,9 @@ void ShardedModelImpl::register_last_hooks() {
       });
 }
 
-// Reshards the root's units in backward when nothing reads them any more, if the model promises
-// that this can be known (root_readers.h). What reads them later breaks the promise.
+// Reshards the root's units in backward as soon as nothing reads them any more, if the model is a
+// ReadsInCalls and so promises that this can be known (root_readers.h). A read after that breaks
+// the promise, and throws.
 void ShardedModelImpl::reshard_root_early() {
   const auto& units = sharded_->layout().units;
   std::vector<std::shared_ptr<HookedModule>> of_root;
@@ -98,9 +101,9 @@ void ShardedModelImpl::before_forward(HookedModule& hooked) {
   hooked.check_unwritten();
 }
 
-// What is gathered now was gathered before this call, and may be old: a unit that waits for its
-// backward, or what a pass has left that threw. No counter of this rank tells whether another rank
-// has changed its shard, so all of it is gathered again.
+// A unit that is gathered now was gathered before this call, because it waits for its backward or
+// because a pass threw, so its values may be old. No counter of this rank shows whether another
+// rank has changed its shard, so all units are resharded, and gathered again.
 void ShardedModelImpl::begin_forward() {
   if (!in_backward()) {
     run_deferred_failures();
@@ -117,12 +120,12 @@ void ShardedModelImpl::begin_forward() {
   gradients_->disarm_traps();
   if (options_.broadcast_buffers) broadcast_buffers();
   // The warning waits for the first training forward, because an ignored module may be replicated
-  // after the rest is sharded.
+  // after the other modules are sharded.
   if (at::GradMode::is_enabled() && !std::exchange(has_trained_, true) && comm_->global_rank() == 0)
     warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
-// Also of a call that never came to before_forward(), because a hook threw before.
+// Also runs for a call that did not reach before_forward() because an earlier hook threw.
 void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (std::erase(calls_, hooked.module().current_call()) == 0) return;
   if (hooked.calls > 0) {
@@ -135,8 +138,10 @@ void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (returned && hooked.unit()) hooked.check_unwritten();
 }
 
-// To what threw on this rank alone, others do not come. What was called before it, they have
-// called.
+// `returned` is false if the call threw, which it may have done on this rank only. The other ranks
+// have made the collectives that this rank made before, so all-gathers under way can be waited for.
+// But other ranks may not come to the end of this forward, so this rank does not wait for them as
+// readers.
 void ShardedModelImpl::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
@@ -145,9 +150,9 @@ void ShardedModelImpl::end_forward(bool returned) {
   if (returned) comm_->wait_for_readers();
 }
 
-// Under autocast LibTorch keeps what a parameter was cast to, until somebody calls clear_cache().
-// In a later forward a cast that was made before is another node of the graph, outside of the
-// unit's call, so its gradient would come after the unit is reduced; and it may have the values
+// Under autocast, LibTorch caches the casts of parameters until clear_cache() is called. A later
+// forward must not use a cast of an earlier one. Such a cast is a node of the graph outside the
+// unit's call, so its gradient would arrive after the unit is reduced, and it may have the values
 // that the parameter had before an optimizer's step.
 void ShardedModelImpl::drop_old_casts() {
   const auto device = comm_->device();
@@ -170,7 +175,7 @@ void ShardedModelImpl::before_backward(const HookedModule& hooked) {
 }
 
 // Also called when a forward or a later pass notices that a pass threw. Then `gradients_` has
-// broken it off already, and nothing is left to do.
+// broken off that pass already, and this function does nothing.
 void ShardedModelImpl::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;
@@ -179,17 +184,19 @@ void ShardedModelImpl::end_pass() {
     if ((is_root || !hooked->module().reads_parameters_in_backward()) && hooked->calls == 0)
       hooked->say_what_to_do(HookedModule::Situation::not_called);
   }
-  comm_->wait_for_readers();  // hooks on the leaves may write to the shards
+  comm_->wait_for_readers();  // the user's hooks on the leaves may write to the shards
   gradients_->end_pass();
 }
 
-// A parameter that some ranks alone train would get a part of its gradient.
+// Throws if ranks freeze different parameters: a parameter that only some ranks train would get
+// only a part of its gradient.
 void ShardedModelImpl::check_frozen() {
   leaves_->sync_requires_grad();
   const std::vector<bool> now = leaves_->requires_grad();
   if (now == agreed_) return;
   const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
-  // Other ranks may make another call: then the message says by this name what this one is for.
+  // Ranks that see no change make another collective. Then the error about the two collectives has
+  // this text, which explains the collective of this rank.
   const std::string call =
       "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
   const CallerScope caller(call.c_str());

@@ -24,7 +24,7 @@ StateDict load_state_dict_file(const std::string& path) {
   const auto refuse = [&](const char* why) { throw std::runtime_error(path + ": " + why); };
   const std::string_view text(bytes.data(), bytes.size());
   if (!text.starts_with("PK\3\4"))
-    refuse("is no file of save_state_dict() or of Python's torch.save(dict, path)");
+    refuse("is not a file of save_state_dict() or of Python's torch.save(dict, path)");
   if (text.find("PK\5\6") == std::string_view::npos) refuse("is damaged: its end is missing");
   c10::IValue value;
   try {
@@ -34,7 +34,7 @@ StateDict load_state_dict_file(const std::string& path) {
                ? "holds a class of Python's; save it by torch.save(dict(net.state_dict()), path)"
                : "is damaged, or holds a class of Python's; save a dict of tensors by name");
   }
-  const char* const kNoDict = "holds no dict of tensors by name; save one";
+  const char* const kNoDict = "does not hold a dict of tensors by name; save one";
   if (!value.isGenericDict()) refuse(kNoDict);
   StateDict state;
   for (const auto& entry : value.toGenericDict()) {

@@ -4,12 +4,12 @@
 
 namespace fsdp {
 
-// A view of the same elements for which every operator of torch's works, and which autograd
-// differentiates. FullyShardedDataParallel's parameters() and their gradients are this rank's parts
-// of larger tensors, and refuse what is not computed element by element, such as norm() (the table
-// in docs/what_works.md). Use this function if only the elements of this rank are meant: to print
-// one, to compare two parts, or to add up a number over ranks by Communicator::all_reduce(). Other
-// tensors may be passed too.
+// Returns a view of the same elements on which every torch operator works, and which autograd
+// differentiates. The parameters() of a FullyShardedDataParallel, and their gradients, are this
+// rank's parts of larger tensors: operators that do not compute element by element, such as norm(),
+// throw on them (docs/what_works.md has the table). Use this function if you mean only the elements
+// of this rank: to print one, to compare two parts, or to add up a number over ranks with
+// Communicator::all_reduce(). Other tensors can be passed too.
 at::Tensor this_ranks_part(const at::Tensor& tensor);
 
 }  // namespace fsdp

@@ -18,9 +18,10 @@
 #include <stdexcept>
 #include <utility>
 
-// The options and states of torch's optimizers are known by what they write into an archive:
-// numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A manifest says
-// which there are. A saved state has it as the text of a JSON object:
+// The options and states of torch's optimizers are read from what they write into an archive:
+// numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A manifest
+// lists the optimizer's class, its groups with their options, and the group and the keys of each
+// parameter. A saved state has the manifest as the text of a JSON object:
 //   {"optimizer": "AdamW", "groups": [{"lr": 0.01, "betas": [0.9, 0.999], ...}],
 //    "params": {"scale": {"group": 0, "state": ["exp_avg", "exp_avg_sq", "step"]}}}
 namespace fsdp {
@@ -53,11 +54,11 @@ Class class_of(const Optimizer& optimizer) {
   if (dynamic_cast<const RMSprop*>(&optimizer)) return {"RMSprop", make<RMSpropParamState>};
   if (dynamic_cast<const Adagrad*>(&optimizer)) return {"Adagrad", make<AdagradParamState>};
   throw std::invalid_argument(
-      "optim_state_dict: the state of AdamW, Adam, SGD, RMSprop and Adagrad is known, and this is "
-      "another optimizer");
+      "optim_state_dict: the optimizer must be AdamW, Adam, SGD, RMSprop or Adagrad; the state of "
+      "another one cannot be saved by name");
 }
 
-// Of options, or of the state of a parameter.
+// Returns what `part` writes into an archive: the options of a group, or the state of a parameter.
 template <class Part>
 Values values_of(const Part& part) {
   const PartsAsTensors inside;
@@ -112,8 +113,8 @@ Json manifest_of(const Optimizer& optimizer, const Entries& entries) {
           entries, [&](const auto& one) { return one.leaf.is_same(parameter); });
       if (entry == entries.end()) {
         throw std::invalid_argument(
-            "optim_state_dict: the optimizer holds a tensor that is none of model.parameters(); "
-            "make it over these");
+            "optim_state_dict: the optimizer holds a tensor that is not in model.parameters(); "
+            "make the optimizer with model.parameters()");
       }
       Json& own = manifest["params"][entry->name];
       own = {{"group", manifest["groups"].size()}, {"state", Json::array()}};
@@ -138,7 +139,7 @@ std::vector<RankInvariant> traits_of(const Json& manifest, const Entries& entrie
                                      bool with_options) {
   std::vector<RankInvariant> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
                                      "make the same on every rank"}};
-  std::map<std::string, std::string> first;  // parameter of each group
+  std::map<std::string, std::string> first;  // first parameter of each group
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);
@@ -155,7 +156,8 @@ std::vector<RankInvariant> traits_of(const Json& manifest, const Entries& entrie
   return traits;
 }
 
-// "exp_avg step=3": what a rank has of a parameter, but for the elements.
+// Returns what must be the same on all ranks in the state of a parameter: "exp_avg step=3", the
+// keys and the numbers without the elements of tensors.
 std::string shape_of(const Values& values, const ShardedParameter& entry) {
   std::string text;
   for (const auto& [key, value] : values) {
@@ -164,14 +166,14 @@ std::string shape_of(const Values& values, const ShardedParameter& entry) {
       text += "=" + std::to_string(value.toInt());
     } else if (!value.isTensor() || value.toTensor().sizes() != entry.leaf.sizes()) {
       throw std::invalid_argument("optim_state_dict: " + entry.name + "/" + key +
-                                  " is no tensor of the parameter's shape");
+                                  " is not a tensor of the parameter's shape");
     }
   }
   return text;
 }
 
-// Collective: the manifest, and the states by entry. Throws on every rank unless all have the same,
-// but for the elements.
+// Collective. Returns the manifest, and this rank's states by index of the entry. Throws on every
+// rank if manifests or states differ between ranks; elements of tensors are not compared.
 std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Communicator& comm,
                                                  const Entries& entries, const std::string& where) {
   Json manifest;
@@ -185,7 +187,7 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
       if (found != optimizer.state().end()) states[i] = values_of(*found->second);
       traits.push_back({"the optimizer's state of " + entries[i].name,
                         states.contains(i) ? shape_of(states[i], entries[i]) : "none",
-                        "make the same steps on every rank; go on from an earlier state"});
+                        "make the same steps on every rank; continue from an earlier state"});
     }
   });
   check_same_on_all_ranks(comm, traits, where, "make the same groups on every rank");
@@ -198,9 +200,9 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
 
 Json manifest_in(const StateDict& state) {
   if (!state.contains(kManifest)) {
-    refuse(std::string("lacks ") + kManifest +
-           ", which says what the groups were: an older version saved it, or it is no state of an "
-           "optimizer; save it anew, or begin without it");
+    refuse(std::string("the state lacks ") + kManifest +
+           ", which describes the groups: an older version saved it, or it is not the state of an "
+           "optimizer; save it again, or start without it");
   }
   const at::Tensor bytes = state.at(kManifest).contiguous();
   const auto* begin = static_cast<const char*>(bytes.const_data_ptr());
@@ -211,17 +213,17 @@ Json manifest_in(const StateDict& state) {
   }
 }
 
-// Throws unless both are of one class and have the same parameters in each group. The groups may
-// have another order.
+// Throws unless both manifests are of one class of optimizer and have the same parameters in each
+// group. The groups can be in another order.
 void check_groups(const Json& own, const Json& saved) {
   const std::string mine = own.at("optimizer"), theirs = saved.at("optimizer");
   if (mine != theirs) {
     refuse("the state is that of " + theirs + ", and the optimizer is " + mine + "; make " +
-           theirs + ", or begin without the state");
+           theirs + ", or start without the state");
   }
   Json params = saved.at("params");
   params.update(own.at("params"));
-  std::map<std::string, std::string> first_of_own, first_of_saved;  // parameter of each group
+  std::map<std::string, std::string> first_of_own, first_of_saved;  // first parameter of each group
   for (const auto& [name, value] : params.items()) {
     const std::string group = group_of(own, name), saved_group = group_of(saved, name);
     const std::string& with = first_of_own.try_emplace(group, name).first->second;
@@ -234,20 +236,20 @@ void check_groups(const Json& own, const Json& saved) {
   }
 }
 
-// Throws unless the state has what its manifest lists, and nothing besides.
+// Throws unless the state has exactly the entries that its manifest lists.
 void check_complete(const StateDict& state, const Json& manifest) {
   std::set<std::string> listed{kManifest};
   for (const auto& [name, own] : manifest.at("params").items())
     for (const std::string key : own.at("state"))
       listed.insert(name + "/" + key);
   for (const std::string& key : listed)
-    if (!state.contains(key)) refuse("lacks " + key);
+    if (!state.contains(key)) refuse("the state lacks " + key);
   for (const auto& item : state)
     if (!listed.contains(item.key()))
-      refuse("has " + item.key() + ", which the saved optimizer did not have");
+      refuse("the state has " + item.key() + ", which the saved optimizer did not have");
 }
 
-// What `state` has of the entry under these keys, as values of this rank.
+// Returns the values of `state` for this entry under these keys, cut to this rank's part.
 Values values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
   Values values;
   for (const std::string key : keys) {

@@ -10,31 +10,34 @@
 #include <string>
 #include <vector>
 
-// The state of one of torch's optimizers by name, whatever sharded or replicated the parameters.
-// `entries` are the parameters, with what this rank owns of each.
+// The state of a torch optimizer by name, both for sharded and for replicated parameters. `entries`
+// are the parameters, each with the leaf that this rank owns.
 namespace fsdp {
 
 inline constexpr const char* kSaveOptimizerState = "optim_state_dict";
 inline constexpr const char* kLoadOptimizerState = "load_optim_state_dict";
 
-// Collective. Throws std::invalid_argument on every rank unless the optimizers of all ranks have
-// the same class, groups, options, and numbers of steps.
+// Collective. Throws on every rank: std::invalid_argument if the optimizers differ between ranks in
+// class, groups, options or numbers of steps; std::runtime_error if the state of an optimizer
+// cannot be saved by name, such as that of LBFGS.
 void check_optimizer_on_all_ranks(const torch::optim::Optimizer& optimizer, Communicator& comm,
                                   const std::vector<ShardedParameter>& entries);
 
-// Makes of `own`, the tensors of this rank by entry and key, the whole ones by "NAME/KEY".
+// Gathers whole tensors: own[i][key] is this rank's part of a tensor that is cut as the parameter
+// of entries[i]. Returns the whole tensors under "NAME/KEY".
 using NamedTensors = std::map<std::string, at::Tensor>;
 using GatherStates = std::function<NamedTensors(const std::map<size_t, NamedTensors>& own)>;
 
 // Collective. Returns the state of all ranks: "NAME/KEY", and "param_groups". `gather` is
-// collective too. If `replicated`, each replica has all that it returns, and this function throws
-// if replicas differ in a value. Throws what check_optimizer_on_all_ranks() throws.
+// collective too. If `replicated` is set, each replica has the whole state, and this function
+// throws if a value differs between replicas. Throws what check_optimizer_on_all_ranks() throws.
 StateDict optimizer_state(const torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, bool replicated,
                           const GatherStates& gather);
 
-// Collective. Puts such a state into the optimizer. Throws on every rank, before anything changes,
-// if something is missing, unexpected or another optimizer's, or if other parameters form a group.
+// Collective. Loads a state of optimizer_state() into the optimizer. Throws on every rank, before
+// anything changes, if an entry is missing, unexpected or of another optimizer, or if the groups
+// have other parameters.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, const StateDict& state);
 

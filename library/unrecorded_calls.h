@@ -5,17 +5,17 @@
 namespace fsdp {
 
 // Finds the calls of a module that a backward pass runs for the second time. A user's own
-// checkpoint makes such calls: it calls the module without gradients in forward. In backward it
-// calls the module again, with gradients, and then runs a pass inside the pass that runs. The outer
+// checkpoint makes such calls: in forward it calls the module without gradients; in backward it
+// calls the module again, with gradients, and then runs a pass inside the pass under way. The outer
 // pass may have reached nothing else of the model by then, so this call must count as its start.
 class UnrecordedCalls {
  public:
-  // A forward begins that records gradients: earlier calls, as those of an evaluation, will not run
-  // again.
+  // Call it when a forward that records gradients begins: earlier calls, such as those of an
+  // evaluation, will not run again.
   void forget() { calls_ = 0; }
 
-  // Call it when a call of the module has returned. Returns whether the pass under way has run it
-  // for the second time.
+  // Call it when a call of the module has returned. Returns whether a backward pass has run that
+  // call for the second time.
   bool run_again();
 
  private:

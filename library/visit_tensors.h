@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// What is known of a type: whether visit_tensors() can find a tensor in a value of it, and whether
-// such a value may hide one.
+// Facts about a type: whether visit_tensors() can find a tensor in one of its values, and whether
+// such a value can hide a tensor.
 template <bool Found, bool Hidden>
 struct TensorsIn {
   static constexpr bool kFound = Found;
@@ -23,8 +23,8 @@ constexpr auto in_any_of(TensorsIn<Found, Hidden>...) {
   return TensorsIn<(Found || ... || false), (Hidden || ... || false)>{};
 }
 
-// A class says which tensors it has by a member, auto tensors() { return std::tie(keys, values); }
-// If it is somebody else's: by a function beside it, auto tensors(Theirs& value).
+// A class lists its tensors in a member, auto tensors() { return std::tie(keys, values); }. For a
+// class that you cannot change, write a function in its namespace: auto tensors(Theirs& value).
 template <class Value>
 concept HasTensorsMember = requires(Value& value) {
   value.tensors();
@@ -48,8 +48,8 @@ concept OptionalLike = requires(Value& value) {
 };
 
 // Calls visit(at::Tensor&) with every tensor in `value`, undefined ones too: with `value` itself,
-// and with what lies in a class that says its tensors, in std::vector, std::array, the values of
-// std::map and in other ranges, in std::optional, std::pair and std::tuple; also in several layers.
+// and with the tensors in a class that lists them, in std::vector, std::array, the values of
+// std::map and other ranges, in std::optional, std::pair and std::tuple; also in several layers.
 // Returns a TensorsIn. Tensors can hide in other classes, in smart pointers and behind const.
 template <class Value, class Visit>
 constexpr auto visit_tensors(Value& value, const Visit& visit) {

@@ -15,7 +15,7 @@ namespace {
 using Mark = std::atomic<bool>;
 
 // The marks of all threads, because one thread may mark a module and another one shard the model.
-// A destroyed module leaves an expired mark. A module that is made at its address replaces it.
+// A destroyed module leaves an expired mark, which a new module at the same address replaces.
 class Marks {
  public:
   // Returns null if the module has a mark already.
@@ -41,7 +41,8 @@ class Marks {
 };
 
 Marks& marks() {
-  static auto& all = *new Marks;  // modules of static objects end late
+  // Never destroyed, because a static object may hold a module.
+  static auto& all = *new Marks;
   return all;
 }
 
@@ -54,7 +55,7 @@ void fully_shard(Module& module) {
     if (*chosen) return at::Tensor();
     throw std::logic_error(called.name() +
                            ": fully_shard(module) has marked it as a unit of a model that is not "
-                           "sharded; shard the model before, with .wrap = wrap_marked()");
+                           "sharded; shard the model first, with .wrap = wrap_marked()");
   });
 }
 

@@ -4,9 +4,13 @@
 
 namespace fsdp {
 
-// FSDP2's calls from the inside out. The first marks `module` as a unit of the model around it,
-// which is sharded later, as a whole and with the second as .wrap. A call of `module` before that
-// throws std::logic_error: nobody would reduce its gradients.
+// FSDP2's way to choose units, from the inside out.
+// - Call fully_shard(module) on each module that is to be a unit. It marks the module and shards
+//   nothing.
+// - Then shard the model around the marked modules with .wrap = wrap_marked(), which selects those
+//   below the root.
+// Until the model is sharded, calling a marked module throws std::logic_error, because its
+// gradients would not be reduced.
 void fully_shard(Module& module);
 WrapPolicy wrap_marked();
 

@@ -54,11 +54,11 @@ goes_on_after_a_kill() {
   kill -KILL "$process" || { echo "it has ended by itself: $line"; return 1; }
   cat <&"$output" >/dev/null  # until the last rank has ended
   exec {output}<&-
-  last=$(outside "$ranks" 0 "$work/killed" | sed -n 's/^goes on after step //p')
+  last=$(outside "$ranks" 0 "$work/killed" | sed -n 's/^continues after step //p')
   [[ $last ]] || { echo "it has left no checkpoint"; return 1; }
   resumed=$(outside "$ranks" $((last + 7)) "$work/killed") || return 1
   whole=$(outside "$ranks" $((last + 7)) "$work/whole") || return 1
-  grep -qx "goes on after step $last" <<<"$resumed" &&
+  grep -qx "continues after step $last" <<<"$resumed" &&
     same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 

@@ -1,6 +1,6 @@
 // outside RANKS STEPS FOLDER [ddp]: trains on RANKS ranks, and saves a checkpoint in FOLDER after
-// every fifth step and at the end. If FOLDER has a checkpoint, it goes on from that. The model is
-// sharded, or, with ddp, replicated: the numbers are the same.
+// every fifth step and at the end. If FOLDER has a checkpoint, the training continues from it. The
+// model is sharded or, with ddp, replicated: the numbers are the same.
 #include <ATen/Parallel.h>
 #include <fsdp/fsdp.h>
 
@@ -18,7 +18,7 @@ int train(const fsdp::RankContext& context, int64_t steps, const std::string& fo
   Training<Model> training(fsdp::Communicator::create(context), folder);
   const bool speaks = context.rank == 0;
   if (speaks && training.steps() > 0)
-    std::printf("goes on after step %ld\n", static_cast<long>(training.steps()));
+    std::printf("continues after step %ld\n", static_cast<long>(training.steps()));
   while (training.steps() < steps) {
     const double rate = training.next_rate(), loss = training.step();
     const auto done = static_cast<long>(training.steps());

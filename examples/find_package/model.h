@@ -5,7 +5,7 @@
 
 #include <memory>
 
-// Tells how much alike two vectors are.
+// A model that computes how similar two vectors are.
 
 inline constexpr int64_t kFeatures = 16;
 

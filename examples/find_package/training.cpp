@@ -11,12 +11,13 @@
 namespace {
 
 constexpr int64_t kRows = 64;  // of all ranks together
-constexpr int kParts = 4;      // of the rows; 1, 2 and 4 ranks add up the same gradients
+constexpr int kParts = 4;      // microbatches of a step: 1, 2 and 4 ranks add the same gradients
 const std::string kSteps = "steps", kOfOptimizer = "optimizer/";
 
 }  // namespace
 
-// Each rank sees other rows. With broadcast_buffers the running means are those of rank 0.
+// Ranks see different rows, so their running means differ. With broadcast_buffers all ranks use
+// those of rank 0.
 template <class Model>
 Training<Model>::Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder)
     : comm_(std::move(comm)),
@@ -39,8 +40,8 @@ Training<Model>::Training(std::shared_ptr<fsdp::Communicator> comm, const std::s
   model_.load_optim_state_dict(optimizer_, optimizer);
 }
 
-// Warm-up, then the inverse square root. It depends on the step alone, so no checkpoint has to keep
-// it.
+// The rate warms up, then falls with the inverse square root of the step. It depends only on the
+// step, so a checkpoint need not have it.
 template <class Model>
 double Training<Model>::next_rate() const {
   const auto step = static_cast<double>(steps_ + 1);
@@ -57,9 +58,9 @@ double Training<Model>::backward(const at::Tensor& rows, int parts) {
 
 template <class Model>
 double Training<Model>::step() {
-  torch::manual_seed(static_cast<uint64_t>(steps_));  // the same rows, wherever a run goes on
+  torch::manual_seed(static_cast<uint64_t>(steps_));  // the same rows, also in a resumed run
   const int ranks = comm_->world_size();
-  const int own = kParts % ranks == 0 ? kParts / ranks : 1;  // parts of this rank
+  const int own = kParts % ranks == 0 ? kParts / ranks : 1;  // microbatches of this rank
   const auto rows = torch::randn({2, kRows, kFeatures}).chunk(own * ranks, 1);
   optimizer_.zero_grad();
   double loss = 0;

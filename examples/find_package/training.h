@@ -9,23 +9,23 @@
 
 #include "model.h"
 
-// What the ranks train: a model, its optimizer, and how far it has come. The model is an
-// fsdp::FullyShardedDataParallel<Net> or an fsdp::DistributedDataParallel<Net>.
+// A training: a model, its optimizer, and the number of steps done. Model is
+// fsdp::FullyShardedDataParallel<Net> or fsdp::DistributedDataParallel<Net>.
 template <class Model>
 class Training {
  public:
-  // On all ranks. If `folder` has a checkpoint, goes on from it.
+  // Collective. If `folder` has a checkpoint, continues from it.
   Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder);
 
-  int64_t steps() const { return steps_; }  // done
-  double step();                            // one more; returns this rank's loss
-  double next_rate() const;                 // the learning rate of the step that comes next
-  void save();                              // in place of the checkpoint that is there
-  size_t hash(bool buffers);                // of all that it saves, with buffers or without
+  int64_t steps() const { return steps_; }  // number of steps done
+  double step();                            // makes one step; returns this rank's loss
+  double next_rate() const;                 // learning rate of the next step
+  void save();                              // replaces the checkpoint in the folder
+  size_t hash(bool buffers);                // of all that save() writes, with or without buffers
 
  private:
   fsdp::StateDict state();
-  double backward(const at::Tensor& rows, int parts);  // of one of this rank's parts
+  double backward(const at::Tensor& rows, int parts);  // of one of `parts` microbatches
 
   std::shared_ptr<fsdp::Communicator> comm_;
   std::string path_;  // of the checkpoint

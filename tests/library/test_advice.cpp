@@ -43,7 +43,7 @@ MULTI_RANK_TEST(Advice, for_models_that_ranks_build_differently_fits_what_differ
     const auto filled = buffered_block();
     filled->count.fill_(other);
     expect_advice([&] { shard(*filled, false); }, "the values of buffer count: ",
-                  "fill it alike on every rank, or set .sync_module_states");
+                  "fill it with the same values on every rank, or set .sync_module_states");
     EXPECT_EQ(shard(*filled, true).at("count").item<int64_t>(), 0);
     const auto frozen = buffered_block();
     frozen->linear->bias.set_requires_grad(other == 0);
@@ -90,8 +90,8 @@ MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
     weight.mutable_grad() = at::full_like(weight, rank.rank());
     step();
     expect_advice([&] { model.state_dict(); }, "the values of parameter rest.linear.weight: ",
-                  "its module is ignored: copy them from one rank by Communicator::broadcast(), "
-                  "with replicas by that of replicas() before, and all-reduce its gradient");
+                  "its module is ignored: copy them from one rank by Communicator::broadcast() "
+                  "(with replicas, first by that of replicas()), and all-reduce its gradient");
     for (const Comm& level : {comm->replicas(), comm})
       if (level) level->broadcast(weight.detach(), 0, "rest").wait();
     for (const Comm& level : {comm, comm->replicas()})
@@ -149,7 +149,7 @@ MULTI_RANK_TEST(Advice, for_an_optimizer_that_differs_between_ranks_works) {
     refused(*optimizer,
             "the optimizer's state of scale: " +
                 on_two(rank, "exp_avg exp_avg_sq step=2", "exp_avg exp_avg_sq step=3"),
-            "make the same steps on every rank; go on from an earlier state");
+            "make the same steps on every rank; continue from an earlier state");
     model.load_state_dict(earlier);
     model.load_optim_state_dict(*optimizer, moments);
     optimizer->step();

@@ -116,10 +116,12 @@ MULTI_RANK_TEST(DdpReplicas, refuse_what_would_not_be_reduced) {
       EXPECT_CONTAINS(error_of(call), says);
     };
     const auto& comm = rank.communicator();
-    expect([&] { DistributedDataParallel again(*replicas.net, comm); }, "replicates it already");
+    expect([&] { DistributedDataParallel again(*replicas.net, comm); },
+           "is sharded or replicated by another");
     expect([&] { FullyShardedDataParallel again(*replicas.net, comm); }, "is replicated already");
     const ShardedNet sharded(rank);
-    expect([&] { DistributedDataParallel again(*sharded.net, comm); }, "that shards or replicates");
+    expect([&] { DistributedDataParallel again(*sharded.net, comm); },
+           "is sharded or replicated by another");
     const auto net = block_net();
     expect([&] { DistributedDataParallel model(*net, comm, {.bucket_cap_mb = -1}); }, "0 or more");
     expect([&] { loss_of(*replicas.net, rank).backward({}, std::nullopt, /*create_graph=*/true); },
@@ -131,7 +133,8 @@ MULTI_RANK_TEST(DdpReplicas, refuse_what_would_not_be_reduced) {
       const at::AutoGradMode with_gradients(true);
       if (!std::exchange(inside, true)) replicas.backward();
     });
-    expect([&] { replicas.model(x).sum().backward(); }, "whose gradient of this one is reduced");
+    expect([&] { replicas.model(x).sum().backward(); },
+           "whose gradient of the outer pass is reduced");
     expect([&] { replicas.optimizer->step(); }, "after a backward that threw, call zero_grad()");
     replicas.model.zero_grad();
     {

@@ -48,8 +48,8 @@ MULTI_RANK_TEST(LibraryState, that_is_no_file_of_one_is_refused_by_what_it_is) {
     std::vector<char> bytes = torch::pickle_save(state);
     bytes.resize(bytes.size() / 2);
     refused(bytes, "is damaged: its end is missing");
-    refused({'{', '}'}, "is no file of save_state_dict() or of Python's torch.save(dict, path)");
-    refused(torch::pickle_save(at::ones({2})), "holds no dict of tensors by name; save one");
+    refused({'{', '}'}, "is not a file of save_state_dict() or of Python's torch.save(dict, path)");
+    refused(torch::pickle_save(at::ones({2})), "does not hold a dict of tensors by name; save one");
     {
       caffe2::serialize::PyTorchStreamWriter file(path);
       const std::string dict =
@@ -102,7 +102,7 @@ MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_chang
       EXPECT_CONTAINS(error_of([&] { model.load_state_dict(state); }), says);
     };
     refused([](StateDict& state) { EXPECT_EQ(state.erase("scale"), 1U); },
-            "load_state_dict: lacks scale");
+            "load_state_dict: the state lacks scale");
     refused([](StateDict& state) { state.insert("more", at::ones({1})); }, "has no more");
     refused([](StateDict& state) { state.insert_or_assign("scale", at::ones({8})); },
             "scale is Float [8], in the model Float [7]");

@@ -62,7 +62,7 @@ MISUSE_TEST(MisplacedGradients, autograd_grad_of_the_modules_parameters_is_refus
               torch::autograd::grad({loss_of(*one.net, one.rank)}, one.net->parameters());
             })
 
-MISUSE_TEST(MisplacedGradients, a_step_with_those_put_into_the_module_is_refused, "put those",
+MISUSE_TEST(MisplacedGradients, a_step_with_those_put_into_the_module_is_refused, "reduce them",
             [](ShardedNet& one) {
               put_gradients_into_the_module(one);
               one.optimizer->step();

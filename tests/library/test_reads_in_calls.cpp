@@ -88,7 +88,7 @@ MULTI_RANK_TEST(ReadsInCallsPromise, that_is_broken_is_named_by_backward) {
     EXPECT_CONTAINS(error, "of unit root");
     EXPECT_CONTAINS(error, "in backward, which reads them");
     EXPECT_CONTAINS(error, "WithBrokenPromise is a ReadsInCalls");
-    EXPECT_CONTAINS(error, "let it be none");
+    EXPECT_CONTAINS(error, "do not derive it from ReadsInCalls");
   });
 }
 
