@@ -41,9 +41,10 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
     EXPECT_EQ(config.checkpoint.first_step, 3);
     EXPECT_EQ(config.training.microbatches, 4);
   }
-  EXPECT_EQ(refusal({"--resume", path, "--world", "3"}),
-            "--world 3: the checkpoint has 4 parts of the batch, as many for each rank; take ranks "
-            "whose number divides this, or give other --microbatches");
+  EXPECT_EQ(
+      refusal({"--resume", path, "--world", "3"}),
+      "--world 3: the checkpoint has 4 microbatches (--microbatches), the same number for each rank; "
+      "use a number of ranks that divides this number, or give other --microbatches");
 }
 
 TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_where_there_is_none) {
@@ -78,8 +79,8 @@ TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
             3);
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
-      "fsdp train: --microbatches 3 beside 4 of the checkpoint: the sums round another way from here "
-      "on\n");
+      "fsdp train: --microbatches is 3 here, and 4 in the checkpoint: from here on, sums are rounded "
+      "differently\n");
 }
 
 TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
@@ -133,9 +134,9 @@ TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_it
   };
   EXPECT_EQ(said([](auto& json) { json["step"] = -1; }), no_number("-1"));
   EXPECT_EQ(said([](auto& json) { json["step"] = 1e30; }), no_number("1e+30"));
-  EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = 0; }), ": has 0 parts of the batch");
+  EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = 0; }), ": has 0 microbatches");
   EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = int64_t{1} << 32; }),
-            ": has 4294967296 parts of the batch");
+            ": has 4294967296 microbatches");
   EXPECT_EQ(said([](auto& json) { json["run"]["parts"] = "2"; }), no_number("\"2\""));
   EXPECT_EQ(said([](auto& json) { json["run"]["model"] = 7; }), file + "model is no text");
   EXPECT_EQ(said([](auto& json) { json["run"]["model"] = "x:"; }),
@@ -165,7 +166,7 @@ TEST(CheckpointOptions, a_run_that_has_nothing_to_train_is_refused) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--resume", path, "--steps", "3"}),
-            "--steps 3: the checkpoint has 3 behind it; give more");
+            "--steps 3: the checkpoint has 3 of them already; give a larger number");
   EXPECT_EQ(refusal({"--resume", path, "--steps", "4"}), "accepted");
 }
 
@@ -173,8 +174,9 @@ TEST(CheckpointOptions, later_checkpoints_are_not_written_over) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path()}),
-            "--checkpoint-dir " + folder.path() + ": has step 3 already; go on from it (--resume " +
-                folder.path() + "), or give another folder");
+            "--checkpoint-dir " + folder.path() +
+                ": has step 3 already; continue from it (--resume " + folder.path() +
+                "), or give another folder");
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path(), "--resume", path}), "accepted");
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path() + "/new"}), "accepted");
 }

@@ -63,7 +63,7 @@ TEST(ConfigFile, an_option_in_a_table_of_another_subject_is_refused) {
   const TemporaryFolder folder;
   for (const std::string table : {"data", "optimiser", "help"})
     EXPECT_EQ(refused({"--config", folder.write("o.toml", "[" + table + "]\nlr = 0.5\n")}),
-              "--config " + folder.path() + "/o.toml: line 2: lr stands in [optimizer], not in [" +
+              "--config " + folder.path() + "/o.toml: line 2: lr belongs in [optimizer], not in [" +
                   table + "]");
 }
 
@@ -72,8 +72,8 @@ TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
     return error_of<std::invalid_argument>([&] { read_config(text); });
   };
   EXPECT_EQ(why("steps = 3\nworld 2\n"),
-            "line 2: takes NAME = VALUE, as in steps = 200, not 'world 2'");
-  EXPECT_EQ(why("mode = fsdp"), "line 1: a text stands in quotes: mode = \"fsdp\"");
+            "line 2: expected NAME = VALUE, as in steps = 200, not 'world 2'");
+  EXPECT_EQ(why("mode = fsdp"), "line 1: a text needs quotes: mode = \"fsdp\"");
   for (const std::string table :
        {"[training", "[]", "[a.b] x", "[[training]]", "[\"a\"]", "[a] b = 1"})
     EXPECT_EQ(why("\n" + table + "\n"),
@@ -81,11 +81,10 @@ TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
   EXPECT_EQ(why("[data]\n[ranks]\n[data]"), "line 3: [data] is in line 1 too; give it once");
   EXPECT_EQ(why("seed = 1\n[training]\nseed = 2"), "line 3: seed is in line 1 too; give it once");
   EXPECT_EQ(why("text = \"a\nb\""), "line 1: a text has no quote at its end");
-  EXPECT_EQ(why("text = [\"a\" \"b\"]"), "line 1: between the values of text goes a comma");
+  EXPECT_EQ(why("text = [\"a\" \"b\"]"), "line 1: a comma must separate the values of text");
   EXPECT_EQ(why("text = [\"a\",\n"), "line 1: the values of text have no ] at their end");
-  EXPECT_EQ(
-      why("lr = 1 2"),
-      "line 1: has more than one value of lr; several stand in brackets, as in [\"a\", \"b\"]");
+  EXPECT_EQ(why("lr = 1 2"),
+            "line 1: lr has more than one value; several need brackets, as in [\"a\", \"b\"]");
   EXPECT_EQ(why("lr =\nseed = 1"), "line 1: lr has no value");
   EXPECT_EQ(why("a = 1\nb = 2\na = 3"), "line 3: a is in line 1 too; give it once");
 }
@@ -100,13 +99,15 @@ TEST(ConfigFile, that_a_command_line_names_is_blamed_with_its_line) {
   EXPECT_EQ(why("seed = 1\nstepz = 3\n"), "--config " + file +
                                               ": line 2: there is no option stepz; the nearest one "
                                               "is steps");
-  EXPECT_EQ(why("world 2\n"),
-            "--config " + file + ": line 1: takes NAME = VALUE, as in steps = 200, not 'world 2'");
+  EXPECT_EQ(
+      why("world 2\n"),
+      "--config " + file + ": line 1: expected NAME = VALUE, as in steps = 200, not 'world 2'");
   EXPECT_EQ(why("seed = 1\nsteps = \"many\"\n"),
             "--steps must be a whole number, not many (line 2 of " + file + ")");
   EXPECT_EQ(why("keep = 2\n"), "--keep: needs --checkpoint-dir (line 1 of " + file + ")");
   EXPECT_EQ(why("steps = 3\n", {"--steps", "many"}), "--steps must be a whole number, not many");
-  EXPECT_EQ(why("config = \"x\"\n"), "--config " + file + ": line 1: config can't stand in a file");
+  EXPECT_EQ(why("config = \"x\"\n"),
+            "--config " + file + ": line 1: config can't be set in a file");
   EXPECT_EQ(refused({"--config", folder.path() + "/none"}),
             "--config " + folder.path() + "/none: No such file or directory");
   EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");

@@ -103,7 +103,7 @@ TEST_F(Export, into_a_folder_that_is_there_is_refused) {
   EXPECT_FALSE(fs::exists(path("out/config.json")));
   fs::rename(path("out"), path("out.part"));
   EXPECT_EQ(said(ExportFormat::hf),
-            path("out.part") + ": is there, perhaps from an export that was stopped; remove it");
+            path("out.part") + ": exists, perhaps from an export that was stopped; remove it");
   EXPECT_TRUE(fs::exists(path("out.part/notes")));
 }
 

@@ -115,12 +115,12 @@ TEST(HuggingFace, tensors_that_are_not_as_the_config_says_are_refused) {
        {[&](auto& files) { files.at(bias) = at::zeros({105}, at::kLong); },
         "tensor " + bias + ": has a dtype that is not F32, F16 or BF16"},
        {[](auto& files) { files.add("transformer.h.3.ln_1.bias", at::zeros({35})); },
-        "tensor transformer.h.3.ln_1.bias: is of no parameter of the model that config.json "
+        "tensor transformer.h.3.ln_1.bias: belongs to no parameter of the model that config.json "
         "describes"},
        {[](auto& files) {
           files.add("wpe.weight", at::zeros({19, 35}));
         },
-        "tensor wpe.weight: is there as transformer.wpe.weight too"},
+        "tensor wpe.weight: is also here as transformer.wpe.weight"},
        {[](auto& files) {
           files.add("lm_head.weight", at::zeros({35, 61}));
         },
@@ -199,12 +199,12 @@ TEST(HuggingFace, files_that_are_not_as_their_index_says_are_refused) {
   const std::string own = files.file(files.place_of(norm));
   const std::string other = files.file(files.place_of(norm) + 1);
   EXPECT_EQ(said("../" + own), path + index + ": tensor " + norm + ": is in ../" + own +
-                                   ", which is no file of this folder");
+                                   ", which is not in this folder");
   EXPECT_EQ(said("absent"), path + "absent: can't be read: No such file or directory");
-  EXPECT_EQ(said(other),
-            path + other + ": tensor " + norm + ": is not there, and " + index + " has it here");
-  EXPECT_EQ(said(""), path + own + ": tensor " + norm + ": is there, and " + index +
-                          " does not have it here");
+  EXPECT_EQ(said(other), path + other + ": tensor " + norm + ": is missing, but " + index +
+                             " names this file for it");
+  EXPECT_EQ(said(""), path + own + ": tensor " + norm + ": is here, but " + index +
+                          " does not name this file for it");
   files.remove(norm);
   files.write(folder.path());
   EXPECT_EQ(error_of([&] { HuggingFaceFolder read(folder.path()); }),

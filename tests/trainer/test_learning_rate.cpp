@@ -25,8 +25,7 @@ TEST(LearningRate, grows_over_the_warm_up_and_falls_to_the_last_step) {
   for (const auto& [step, rate] : {std::pair(0, 4.0), {1, 8.0}, {2, 6.5}, {3, 3.5}, {4, 2.0}})
     EXPECT_NEAR(cosine[static_cast<size_t>(step)], rate, 1e-12) << step;
   EXPECT_EQ(rates({"--warmup", "9", "--lr-decay", "cosine"}).back(), 4);
-  EXPECT_EQ(refused({"--min-lr", "0.1"}),
-            "--min-lr: needs --lr-decay, and at most the rate of --lr");
+  EXPECT_EQ(refused({"--min-lr", "0.1"}), "--min-lr: needs --lr-decay, and must be at most --lr");
 }
 
 TEST(LearningRate, that_the_warm_up_does_not_reach_is_pointed_out) {

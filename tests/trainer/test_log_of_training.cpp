@@ -61,7 +61,8 @@ TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
 TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
   const Outcome run = train_with_log(with<UntrainedStrategy>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
-  EXPECT_EQ(run.errors, "--log /dev/full: No space left on device; training goes on without it\n");
+  EXPECT_EQ(run.errors,
+            "--log /dev/full: No space left on device; training continues without it\n");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(OffloadOption, refuses_what_cannot_be_meant) {
 TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
-            "--offload-dir /dev/shm: lies in memory; give one on a disk");
+            "--offload-dir /dev/shm: is in memory; give a folder on a disk");
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
 
 TEST(OutputOptions, a_file_may_be_one_of_the_system) {
   EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).reports.json, "/dev/null");
-  EXPECT_EQ(refused({"--json", "-"}), "--json -: names no file; give /dev/stdout");
-  EXPECT_EQ(refused({"--log", "-"}), "--log -: names no file; give /dev/stdout");
+  EXPECT_EQ(refused({"--json", "-"}), "--json -: - is not a file; give /dev/stdout");
+  EXPECT_EQ(refused({"--log", "-"}), "--log -: - is not a file; give /dev/stdout");
 }
 
 TEST(OutputOptions, two_of_them_are_two_files) {
@@ -53,11 +53,12 @@ TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
   EXPECT_EQ(refused({"--log", log}),
             "--log " + log +
                 ": has a run up to step 200 already; give another file, or "
-                "go on with that run (--resume)");
+                "continue that run (--resume)");
   EXPECT_EQ(refused({"--log", log, "--resume", "auto", "--checkpoint-dir", folder.path() + "/run"}),
             "accepted");
   const std::string text = folder.write("text", "a text that is worth more\n");
-  EXPECT_EQ(refused({"--log", text}), "--log " + text + ": is no log of a run; give another file");
+  EXPECT_EQ(refused({"--log", text}),
+            "--log " + text + ": is not the log of a run; give another file");
   EXPECT_EQ(refused({"--log", folder.write("empty", "")}), "accepted");
 }
 
@@ -81,7 +82,7 @@ TEST(OutputOptions, the_hashes_and_the_recording_of_a_run_are_not_written_over) 
   const std::string hashes = folder.path() + "/hashes", file = hashes + "/rank.0";
   EXPECT_EQ(refused({"--hashes", hashes}),
             "--hashes " + hashes + ": has the hashes of a run already; give another folder");
-  EXPECT_EQ(refused({"--hashes", file}), "--hashes " + file + ": is no folder");
+  EXPECT_EQ(refused({"--hashes", file}), "--hashes " + file + ": is not a folder");
   EXPECT_EQ(refused({"--hashes", file + "/x"}), "--hashes " + file + "/x: Not a directory");
   EXPECT_EQ(refused({"--record", hashes}),
             "--record " + hashes + ": is there already; name a new folder");

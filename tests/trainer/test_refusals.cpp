@@ -50,7 +50,9 @@ TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
 }
 
 TEST(Refusal, of_a_value_that_is_missing_or_too_much_says_so) {
-  EXPECT_EQ(refused({"--lr"}), "--lr: needs a value: learning rate");
+  EXPECT_EQ(refused({"--lr"}),
+            "--lr: needs a value: learning rate (default 0.1 with sgd, else 0.001 or the rate of "
+            "--recipe)");
   EXPECT_EQ(refused({"--lr", "--clip", "1"}), "--lr must be a number, not --clip");
   EXPECT_EQ(refused({"--lr", "1", "--lr", "2"}), "--lr: is given more than once");
   EXPECT_EQ(refused({"--allow-nan=7"}).find("CLI"), std::string::npos);

@@ -39,7 +39,7 @@ TEST(RunLog, writes_to_a_fifo_and_survives_a_reader_that_goes) {
   log.write({{"step", 1}});
   log.write({{"step", 2}});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "--log " + path + ": Broken pipe; training goes on without it\n");
+            "--log " + path + ": Broken pipe; training continues without it\n");
 }
 
 TEST(RunLog, a_file_that_can_not_be_opened_is_named) {

@@ -80,13 +80,14 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
     return text.substr(std::min(text.size(), start.size()));
   };
   EXPECT_EQ(why(""), "can't be read, or is empty");
-  EXPECT_EQ(why("abc"), "has an odd number of bytes, so it has no tokens of 16 bits");
-  EXPECT_EQ(why(header(20240801, 7, 1) + "abcd"), "has tokens of 32 bits; those of 16 are read");
-  EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "says that it has 3 tokens, and has 2");
+  EXPECT_EQ(why("abc"), "has an odd number of bytes, so its tokens are not of 16 bits");
+  EXPECT_EQ(why(header(20240801, 7, 1) + "abcd"),
+            "has tokens of 32 bits; only tokens of 16 bits can be read");
+  EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "has a header for 3 tokens, but the file has 2");
   EXPECT_EQ(why(header(20240520, 1, -506).substr(0, 12)),
-            "says that it has -506 tokens, and has -506");
+            "has a header for -506 tokens, but the file has -506");
   EXPECT_EQ(refused({"--tokens", folder.path()}),
-            "--tokens " + folder.path() + ": is no plain file");
+            "--tokens " + folder.path() + ": is not a plain file");
   EXPECT_EQ(refused({"--tokens", folder.path() + "/none"}),
             "--tokens " + folder.path() + "/none: no such file");
   EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");

@@ -46,22 +46,23 @@ TEST(Toml, refuses_a_mistake_in_a_line_and_names_the_line) {
   const auto why = [](const std::string& text) {
     return error_of<TomlError>([&] { parse_toml(text, "f.toml"); });
   };
-  EXPECT_EQ(why("a = 1\nb 2\n"), "f.toml:2: after the key b goes = and a value");
+  EXPECT_EQ(why("a = 1\nb 2\n"), "f.toml:2: = and a value must follow the key b");
   EXPECT_EQ(why("a = small\n"),
-            "f.toml:1: small is no whole number, true or false; a text stands in quotes");
+            "f.toml:1: small is not a whole number, true or false; a text needs quotes");
   EXPECT_EQ(why("a =\n"), "f.toml:1: a value is missing");
   EXPECT_EQ(why("a = \"x\nb = 1\n"), "f.toml:1: the text of line 1 has no quote at its end");
   EXPECT_EQ(why("a = '''x\nb\n"), "f.toml:3: the text of line 1 has no quote at its end");
   EXPECT_EQ(why("a = 1 2\n"), "f.toml:1: the line has more than one value");
   EXPECT_EQ(why("\na = [1,\n\n"), "f.toml:4: the array of line 2 has no ]");
-  EXPECT_EQ(why("a = [1 2]\n"), "f.toml:1: between the values of an array goes a comma");
+  EXPECT_EQ(why("a = [1 2]\n"), "f.toml:1: a comma must separate the values of an array");
   EXPECT_EQ(why("a = { b = 1\n}\n"), "f.toml:1: a table in braces has no } in its line");
   EXPECT_EQ(why("a = 1\n\na = 2\n"), "f.toml:3: a is in line 1 too; give it once");
   EXPECT_EQ(why("[a\n"), "f.toml:1: a heading of a table has no ] at its end");
   EXPECT_EQ(why("[[a.b]]\n"), "f.toml:1: there is no table a above, which this one is part of");
-  EXPECT_EQ(why("a = \"\\d\"\n"),
-            "f.toml:1: after a backslash goes a quote, a backslash, n or t; '' takes a text as it "
-            "is");
+  EXPECT_EQ(
+      why("a = \"\\d\"\n"),
+      "f.toml:1: a quote, a backslash, n or t must follow a backslash; write '' around a text "
+      "without escapes");
 }
 
 TEST(Toml, names_the_table_and_the_line_of_a_value_that_is_missing_or_of_another_type) {

@@ -211,7 +211,7 @@ TEST(TrainOptions, accumulating_to_the_last_part_is_refused_in_mixed_precision) 
   EXPECT_EQ(with("fp32"), "accepted");
   EXPECT_EQ(
       with("bf16"),
-      "--reduce-gradients last: is not made for mixed precision; give --reduce-gradients each, or "
+      "--reduce-gradients last: does not support mixed precision; give --reduce-gradients each, or "
       "--param-dtype fp32 and --reduce-dtype fp32");
 }
 
@@ -224,14 +224,15 @@ TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
   EXPECT_FALSE(parse({}).optimizer.step_in_backward);
   EXPECT_TRUE(parse({"--mode", "fsdp", "--step-in-backward", "on"}).optimizer.step_in_backward);
   EXPECT_EQ(with({"--param-dtype", "bf16"}), "accepted");
-  EXPECT_EQ(with({"--clip", "1"}),
-            "--step-in-backward on: the norm of --clip is that of all gradients together");
+  EXPECT_EQ(
+      with({"--clip", "1"}),
+      "--step-in-backward on: --clip needs the norm of all gradients before the first update");
   EXPECT_EQ(with({"--param-dtype", "fp16"}),
-            "--step-in-backward on: with a loss scale (--loss-scale, fp16) a step may have to be "
-            "left out, which shows when all gradients are there");
+            "--step-in-backward on: with a loss scale (--loss-scale, fp16) a step is skipped if a "
+            "gradient overflows, which is known when all gradients are reduced");
   EXPECT_EQ(with({"--param-dtype", "fp16", "--loss-scale", "none"}), "accepted");
   EXPECT_EQ(with({"--microbatches", "4"}),
-            "--step-in-backward on: takes one part for each rank; give --microbatches 2");
+            "--step-in-backward on: needs one microbatch for each rank; give --microbatches 2");
 }
 
 TEST(TrainOptions, an_option_without_effect_is_named) {

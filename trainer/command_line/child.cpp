@@ -40,7 +40,8 @@ ChildProgram::End run_child(const std::vector<std::string>& command,
   close(output);
   running_child = child.process();
   while (!child.has_ended(1s)) {
-    // Again: while it was not yet the command, it may have passed over the signal.
+    // Sends the signal again: before exec() the child still had this process's handler, which does
+    // not end it.
     if (asked_to_end != 0) kill(child.process(), asked_to_end);
     if (watch) watch(child.process());
   }
@@ -53,7 +54,7 @@ ChildProgram::End run_child(const std::vector<std::string>& command,
 OwnFolder::OwnFolder(const std::string& name) {
   std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
   if (mkdtemp(path.data()) == nullptr)
-    throw std::runtime_error(path + " can't be made: name another folder in TMPDIR");
+    throw std::runtime_error(path + ": this folder can't be made; set TMPDIR to another folder");
   path_ = path;
 }
 

@@ -9,21 +9,24 @@
 
 namespace fsdp {
 
-// Runs a command with its output in the file `log`, and waits for it. Calls `watch` with its
-// process number each second. If this process dies, the command ends. From the first call on,
-// SIGINT and SIGTERM go to the command that runs, and the call then throws Interrupted. Throws
-// std::runtime_error if `log` can't be opened or there is no process left.
+// Runs `command` with its output in the file `log`, and waits until it ends.
+// - Calls `watch` about once a second with the process number of the command.
+// - If this process dies, the command ends too.
+// - From the first call on, this process passes SIGINT and SIGTERM on to the running command;
+//   run_child() then throws Interrupted when the command has ended.
+// Throws: std::runtime_error if `log` can't be opened or if no process can be started.
 ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch = nullptr);
 
-// No std::exception, so that run_program() alone handles it: it ends the process by the signal when
-// all objects are gone that have files.
+// Not derived from std::exception, so only run_program() catches it: after all objects that own
+// temporary files are destroyed, run_program() ends the process with the signal.
 struct Interrupted {
   int signal;
 };
 
-// A new folder for files of this process, NAME-XXXXXX, which is removed with this object.
+// A new folder NAME-XXXXXX for files of this process, in the system's folder for temporary files.
+// The destructor removes it with its files.
 class OwnFolder {
  public:
   explicit OwnFolder(const std::string& name);  // throws std::runtime_error

@@ -26,7 +26,8 @@ std::string written(Number number) {
   return text.str();
 }
 
-// Where the option with which an error begins was given, if that is in a file.
+// Returns " (line 3 of run.toml)" if `error` begins with the name of an option that this line sets
+// and that is not among `arguments`; else "".
 std::string place_of(const CLI::App& app, const std::string& error,
                      const std::vector<std::string>& arguments) {
   const std::string option = error.substr(0, error.find_first_of(": "));
@@ -43,7 +44,7 @@ void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
                         const std::vector<std::string>& other_options) {
   const std::vector<std::string> given = arguments;
   try {
-    std::ranges::reverse(arguments);  // as CLI11 wants them
+    std::ranges::reverse(arguments);  // CLI11 expects the arguments in reverse order
     app.parse(std::move(arguments));
     check();
   } catch (const CLI::CallForHelp&) {
@@ -62,12 +63,12 @@ void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
 }
 
 void check_output(const std::string& option, const std::string& path, const std::string& reason) {
-  if (path == "-") throw UsageError(option + " -: names no file; give /dev/stdout");
+  if (path == "-") throw UsageError(option + " -: - is not a file; give /dev/stdout");
   if (!reason.empty()) throw UsageError(option + ' ' + path + ": " + reason);
 }
 
 int run_program(const std::string& name, const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that gets too large is an error of its writer
+  std::signal(SIGXFSZ, SIG_IGN);  // so a write past the limit of file sizes fails with EFBIG
   try {
     const int status = body();
     const std::string lost = lost_output();
@@ -98,18 +99,18 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
                                 : "at least " + written(range.least);
   Number number{};
   const char* const end = text.data() + text.size();
-  const bool below = text.starts_with('-');  // no option takes a negative number
+  const bool below = text.starts_with('-');  // options take no negative numbers
   const auto [rest, error] = std::from_chars(text.data() + (below ? 1 : 0), end, number);
   if (error == std::errc::invalid_argument || rest != end) {
     refuse(kReal ? "a number" : "a whole number");
   }
   bool above = error == std::errc::result_out_of_range;
   if constexpr (kReal) {
-    if (above) number = std::strtod(text.c_str(), nullptr);  // infinite, or 0
+    if (above) number = std::strtod(text.c_str(), nullptr);  // infinity, or nearly 0
     above = false;
   }
   above = above || number > range.most;
-  if (below || !(above || number >= range.least)) refuse(least);  // so is NaN
+  if (below || !(above || number >= range.least)) refuse(least);  // also if it is NaN
   if (above)
     refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
   return number;

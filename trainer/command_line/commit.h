@@ -4,11 +4,11 @@
 
 namespace fsdp {
 
-// The folder of the sources: FSDP_ROOT, which ./fsdp sets, or the current one.
+// Returns the folder of the sources: FSDP_ROOT, which ./fsdp sets, or else the current folder.
 std::string source_root();
 
-// The commit of the sources, 40 hexadecimal digits, with "-dirty" after it if files differ from it.
-// Empty outside of a git repository.
+// Returns the commit of the sources: 40 hexadecimal digits, followed by "-dirty" if files differ
+// from that commit. Returns "" outside of a git repository.
 std::string current_commit();
 
 }  // namespace fsdp

@@ -17,7 +17,7 @@ namespace {
 
 const char* const kOption = "--config";
 
-// Reads values from one place of a text to the next.
+// Parses the text of a file of options. Each function reads from the position at_ on and moves it.
 class ConfigText {
  public:
   explicit ConfigText(const std::string& text) : text_(text + '\n') {}
@@ -40,7 +40,7 @@ class ConfigText {
     throw std::invalid_argument("line " + std::to_string(line) + ": " + why);
   }
 
-  // Refuses a name of an option, or a table in brackets, that is in an earlier line.
+  // Throws if `name`, an option or a table in brackets, is in an earlier line too.
   void require_new(const std::string& name, int line) {
     const auto [place, is_new] = seen_.emplace(name, line);
     if (is_new) return;
@@ -64,7 +64,7 @@ class ConfigText {
     require_new('[' + table_ + ']', number);
   }
 
-  // Skips spaces and comments, and ends of lines if `over_lines`.
+  // Skips spaces and comments; also line feeds if `over_lines` is true.
   void skip(bool over_lines) {
     while (at_ < text_.size()) {
       if (text_[at_] == '#') at_ = text_.find('\n', at_);
@@ -91,7 +91,8 @@ class ConfigText {
     if (found.name.starts_with("--")) found.name.erase(0, 2);
     skip(false);
     if (found.name.empty() || at_ >= text_.size() || text_[at_] != '=')
-      refuse(number, "takes NAME = VALUE, as in steps = 200, not '" + one_line(rest(number)) + "'");
+      refuse(number,
+             "expected NAME = VALUE, as in steps = 200, not '" + one_line(rest(number)) + "'");
     ++at_;
     skip(false);
     if (at_ < text_.size() && text_[at_] == '[') {
@@ -101,12 +102,13 @@ class ConfigText {
     }
     skip(false);
     if (at_ < text_.size() && text_[at_] != '\n')
-      refuse(number_, "has more than one value of " + found.name +
-                          "; several stand in brackets, as in [\"a\", \"b\"]");
+      refuse(number_, found.name +
+                          " has more than one value; several need brackets, as in "
+                          "[\"a\", \"b\"]");
     return found;
   }
 
-  // The whole line of this number.
+  // Returns the whole line `number`.
   std::string rest(int number) const {
     std::istringstream lines(text_);
     std::string found;
@@ -129,7 +131,7 @@ class ConfigText {
     const std::string found = word();
     if (found.empty()) refuse(number_, name + " has no value");
     if (found.size() > 100 || !std::regex_match(found, kBare))
-      refuse(number_, "a text stands in quotes: " + name + " = \"" + one_line(found) + '"');
+      refuse(number_, "a text needs quotes: " + name + " = \"" + one_line(found) + '"');
     return found;
   }
 
@@ -143,7 +145,7 @@ class ConfigText {
       if (at_ < text_.size() && text_[at_] == ',') {
         ++at_;
       } else if (at_ < text_.size() && text_[at_] != ']') {
-        refuse(number_, "between the values of " + name + " goes a comma");
+        refuse(number_, "a comma must separate the values of " + name);
       }
     }
     if (at_ >= text_.size()) refuse(number, "the values of " + name + " have no ] at their end");
@@ -154,7 +156,7 @@ class ConfigText {
   std::string text_;  // ends with a newline
   size_t at_{};
   int number_{1};
-  std::string table_;                // that began last
+  std::string table_;                // the last table that began; empty before the first one
   std::map<std::string, int> seen_;  // name of an option or "[table]" -> line
 };
 
@@ -177,7 +179,7 @@ std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string
   }
 }
 
-// Reads the file for CLI11, and remembers where it has each option.
+// Reads the file for CLI11 and stores the line in which it sets each option.
 class ConfigReader : public CLI::ConfigBase {
  public:
   explicit ConfigReader(const CLI::App& app) : app_(app) {}
@@ -195,7 +197,7 @@ class ConfigReader : public CLI::ConfigBase {
       items.emplace_back();
       items.back().name = line.name;
       items.back().inputs = line.values;
-      if (option->count() == 0)  // else the command line counts
+      if (option->count() == 0)  // otherwise the command line overrides the file
         places_[option->get_single_name()] = line.number;
     }
     return items;
@@ -208,18 +210,19 @@ class ConfigReader : public CLI::ConfigBase {
   }
 
  private:
-  // Returns what is wrong with a line for `option`, null if there is none of this name; or nothing.
+  // Returns what is wrong with `line`, or "". `option`: the option of this name; null if there is
+  // none.
   std::string mistake_in(const ConfigLine& line, const CLI::Option* option) const {
     if (option == nullptr) return unknown_option(app_, line.name, "");
-    if (!option->get_configurable()) return line.name + " can't stand in a file";
+    if (!option->get_configurable()) return line.name + " can't be set in a file";
     const std::string& group = option->get_group();
     if (line.table.empty() || line.table == group) return "";
-    return line.name + " stands in [" + group + "], not in [" + line.table + ']';
+    return line.name + " belongs in [" + group + "], not in [" + line.table + ']';
   }
 
   const CLI::App& app_;
   mutable std::string path_;
-  mutable std::map<std::string, int> places_;  // name of an option -> line
+  mutable std::map<std::string, int> places_;  // name of an option -> line in the file
 };
 
 std::string quoted(const std::string& value) {
@@ -243,15 +246,16 @@ std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments) 
     if (arguments[i].starts_with(std::string(kOption) + '='))
       path = arguments[i].substr(std::strlen(kOption) + 1);
   }
-  if (path.empty() || !reason_not_to_read(path).empty()) return {};  // train's parser says why
+  // If the file can't be read, train's parser reports the reason.
+  if (path.empty() || !reason_not_to_read(path).empty()) return {};
   return lines_of_file(path, content_of(path));
 }
 
 void add_config_option(CLI::App& app) {
   app.set_config(
          kOption, "",
-         "take options from a TOML file, as run.toml of a checkpoint; its tables, which may be "
-         "left out, are [ranks], [model], ... as below")
+         "read options from a TOML file, such as run.toml of a checkpoint; its options may be in "
+         "tables, which have the names of the groups below: [ranks], [model], ...")
       ->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.config_formatter(std::make_shared<ConfigReader>(app));

@@ -7,12 +7,12 @@
 
 namespace fsdp {
 
-// A line of a file of options: "steps = 200", which says what "--steps 200" says.
+// A line of a file of options. "steps = 200" means "--steps 200".
 struct ConfigLine {
   std::string name;  // of the option, without dashes
   std::vector<std::string> values;
   int number{};       // of the line, from 1 on
-  std::string table;  // in which it stands; empty: before the first table
+  std::string table;  // the table that the line is in; empty: before the first table
 };
 
 // Returns the options that `text` gives, in TOML:
@@ -20,24 +20,28 @@ struct ConfigLine {
 //   brackets, which may take several lines. In a text everything between the quotes counts: a
 //   backslash stands for itself.
 // - a line "[training]" begins a table, to which the lines up to the next one belong.
-// Throws std::invalid_argument "line 3: ..." for anything else, and for a name or a table that
-// comes twice.
+// Throws: std::invalid_argument "line 3: ..." for anything else, and if two lines have the same
+// name or begin the same table.
 std::vector<ConfigLine> read_config(const std::string& text);
 
-// The lines of the file that "--config FILE" or "--config=FILE" names among `arguments`; nothing if
-// there is none, or if it can't be read. Throws UsageError for a mistake in it.
+// Returns the lines of the file that "--config FILE" or "--config=FILE" in `arguments` names; an
+// empty list if no argument names a file or if it can't be read. Throws UsageError for a mistake in
+// the file.
 std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments);
 
-// Adds "--config FILE". What the command line gives counts more than the file. The tables of the
-// file are the groups of the options: an option stands in the table of its group, or before all
-// tables. A mistake in the file is a UsageError, which names the file and the line.
+// Adds "--config FILE".
+// - An option of the command line overrides that of the file.
+// - The tables of the file are the groups of the options: an option is in the table of its group,
+//   or before all tables.
+// - A mistake in the file is a UsageError, which names the file and the line.
 void add_config_option(CLI::App& app);
 
-// Returns what such a file has to say so that the options are those that were given, without those
-// in `left_out`.
+// Returns the text of a file for --config that sets the options that were given, without those in
+// `left_out`.
 std::string config_of(const CLI::App& app, const std::vector<std::string>& left_out);
 
-// " (line 3 of run.toml)" if that is where the value of "--NAME" comes from; else nothing.
+// Returns " (line 3 of run.toml)" if the value of `option`, "--NAME", comes from that line of the
+// file; else "".
 std::string place_in_config(const CLI::App& app, const std::string& option);
 
 }  // namespace fsdp

@@ -32,7 +32,7 @@ bool is_key_character(char c) {
 
 }  // namespace
 
-// Reads from one place of the text to the next.
+// Parses a TOML text. Each function reads from the position at_ on and moves it.
 class TomlParser {
  public:
   TomlParser(const std::string& text, const std::string& file)
@@ -72,7 +72,7 @@ class TomlParser {
     }
   }
 
-  // Whether `expected` comes next; then it is skipped.
+  // Returns whether `expected` is the next text; if so, skips it.
   bool take(const std::string& expected) {
     if (text_.compare(at_, expected.size(), expected) != 0) return false;
     at_ += expected.size();
@@ -89,7 +89,8 @@ class TomlParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // The table that [a.b] or [[a.b]] begins. Of arrays on the way, the last table counts.
+  // Reads a header [a.b] or [[a.b]] and returns the new table that it begins. If `a` is an array of
+  // tables, the new table belongs to its last table.
   TomlTable* header() {
     const bool of_array = take("[[");
     if (!of_array) take("[");
@@ -109,7 +110,7 @@ class TomlParser {
   TomlTable* append_table(TomlTable& parent, const std::string& key, const std::string& name) {
     auto* array = const_cast<TomlValue*>(parent.find(key));
     if (array == nullptr) array = &add(parent, key, {Kind::array, line_, "", {}, {}});
-    if (array->kind != Kind::array) refuse(key + " is no array of tables");
+    if (array->kind != Kind::array) refuse(key + " is not an array of tables");
     array->items.push_back({Kind::table, line_, "", {}, {}});
     return new_table(array->items.back(), name);
   }
@@ -138,14 +139,14 @@ class TomlParser {
   void key_and_value(TomlTable& table) {
     const std::string name = key();
     skip_spaces();
-    if (!take("=")) refuse("after the key " + one_line(name) + " goes = and a value");
+    if (!take("=")) refuse("= and a value must follow the key " + one_line(name));
     const int line = line_;
     TomlValue read = value(name);
     read.line = line;
     add(table, name, std::move(read));
   }
 
-  // The value of `key`.
+  // Reads the value of `key`.
   TomlValue value(const std::string& key) {
     skip_spaces();
     const char next = at_end() ? '\n' : text_[at_];
@@ -161,10 +162,9 @@ class TomlParser {
         word.find_first_not_of("0123456789", word[0] == '-' ? 1 : 0) == std::string::npos &&
         word != "-";
     if (is_number) return {Kind::number, line_, word, {}, {}};
-    refuse(word.empty() ? "a value is missing"
-                        : one_line(word) +
-                              " is no whole number, true or false; a text stands in "
-                              "quotes");
+    refuse(word.empty()
+               ? "a value is missing"
+               : one_line(word) + " is not a whole number, true or false; a text needs quotes");
   }
 
   TomlValue array(const std::string& key) {
@@ -175,7 +175,7 @@ class TomlParser {
       array.items.push_back(value(key));
       skip_lines();
       if (!take(",") && !at_end() && text_[at_] != ']')
-        refuse("between the values of an array goes a comma");
+        refuse("a comma must separate the values of an array");
     }
     return array;
   }
@@ -193,13 +193,13 @@ class TomlParser {
     return table;
   }
 
-  // A text in quotes of any kind.
+  // Reads a text in quotes: "", '', """ or '''.
   std::string quoted() {
     const int begin = line_;
     for (const char quote : {'"', '\''}) {
       const std::string three(3, quote);
       if (take(three)) {
-        if (take("\n")) ++line_;  // one that follows the quotes is no part of the text
+        if (take("\n")) ++line_;  // a line feed right after the quotes does not belong to the text
         return text_until(three, quote == '"', true, begin);
       }
       if (take(three.substr(2))) return text_until(three.substr(2), quote == '"', false, begin);
@@ -226,7 +226,9 @@ class TomlParser {
         {"\\\"", "\""}, {"\\\\", "\\"}, {"\\n", "\n"}, {"\\t", "\t"}};
     for (const auto& [written, meant] : kEscapes)
       if (take(written)) return meant;
-    refuse("after a backslash goes a quote, a backslash, n or t; '' takes a text as it is");
+    refuse(
+        "a quote, a backslash, n or t must follow a backslash; write '' around a text "
+        "without escapes");
   }
 
   const std::string& text_;
@@ -290,7 +292,8 @@ bool TomlTable::flag(const std::string& key) const {
 
 namespace {
 
-// The texts of an array; no list if the value is another one.
+// Appends the texts of the array `value` to `texts`. Returns false if `value` is not an array of
+// texts.
 bool texts_in(const TomlValue& value, std::vector<std::string>& texts) {
   for (const TomlValue& item : value.items) {
     if (item.kind != Kind::text) return false;

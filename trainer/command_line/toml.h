@@ -14,12 +14,13 @@ struct TomlError : std::runtime_error {
 
 struct TomlEntry;
 
-// A table of a TOML file. It knows where it stands, so that its errors name file and line.
-// Every function that reads a value throws TomlError if the value has another type than asked for;
-// one without a fallback also if there is no such key.
+// A table of a TOML file. It stores its file and line, which its errors name. A function that reads
+// a value throws TomlError if the value has another type than the function returns. A function
+// without a fallback also throws TomlError if there is no such key, unless its comment gives a
+// default.
 class TomlTable {
  public:
-  // `name`: what errors call it, as "[[task]]".
+  // `name`: the name of the table in error messages, such as "[[task]]".
   TomlTable(std::string file, int line, std::string name);
 
   bool has(const std::string& key) const;
@@ -27,21 +28,24 @@ class TomlTable {
   std::string text(const std::string& key, const std::string& fallback) const;
   int64_t number(const std::string& key) const;
   bool flag(const std::string& key) const;  // false if there is no such key
-  // An empty list if there is no such key.
+  // Returns an empty list if there is no such key.
   std::vector<std::string> texts(const std::string& key) const;
+  // Returns an empty list if there is no such key.
   std::vector<std::vector<std::string>> lists_of_texts(const std::string& key) const;
-  // The tables of [[KEY]], or those in an array; none if there is no such key.
+  // Returns the tables of [[KEY]], or of an array of tables in braces; an empty list if there is no
+  // such key.
   std::vector<TomlTable> tables(const std::string& key) const;
-  // The table of [KEY], or the one in braces; an empty one if there is no such key.
+  // Returns the table of [KEY], or the one in braces; an empty table if there is no such key.
   TomlTable table(const std::string& key) const;
   bool is_text(const std::string& key) const;
   std::vector<std::string> keys() const;  // in the order of the file
 
   // Throws TomlError if the table has a key that is not among `known`.
   void allow_only(const std::vector<std::string>& known) const;
-  // Throws TomlError if the value of `key` is not among `words`; else returns it.
+  // Returns the text of `key`. Throws TomlError if it is not one of `words`.
   std::string word(const std::string& key, const std::vector<std::string>& words) const;
-  // Throws TomlError "FILE:LINE: NAME `why`": at the line of `key`, if there is such a key.
+  // Throws TomlError "FILE:LINE: NAME `why`". LINE is the line of `key` if the table has this key,
+  // else the line of the table.
   [[noreturn]] void refuse(const std::string& why, const std::string& key = "") const;
 
  private:
@@ -58,9 +62,9 @@ struct TomlValue {
   enum class Kind { text, number, boolean, array, table };
   Kind kind{};
   int line{};
-  std::string text;               // of a text; of a number or boolean as the file writes it
+  std::string text;               // of a text; of a number or a boolean, as written in the file
   std::vector<TomlValue> items;   // of an array
-  std::vector<TomlTable> tables;  // the one of a table
+  std::vector<TomlTable> tables;  // of a table: the table itself; else empty
 };
 
 struct TomlEntry {
@@ -68,13 +72,14 @@ struct TomlEntry {
   TomlValue value;
 };
 
-// Reads a file that is part of this repository, and was read into `text`: course.toml and the
-// tables of `reproduce`. (Options of train have a reader of their own, config_file.h, which keeps a
-// value as it is written.)
+// Parses `text`, the content of a file of this repository: course.toml and the tables of
+// `reproduce`. (The options of train have a parser of their own, config_file.h, which keeps a value
+// as it is written.)
 // - Known are [table], [[table]], key = value, comments; texts in "", '', """ and '''; whole
 //   numbers, true and false; arrays; tables in braces, on one line.
-// - Not known are other numbers, dates and dotted keys of values.
-// Throws TomlError for anything else, and for a key that comes twice in a table.
+// - Other numbers, dates and dotted keys of values are not known.
+// Throws: TomlError, which names `file`, for anything that is not known, and if a key is twice in a
+// table.
 TomlTable parse_toml(const std::string& text, const std::string& file);
 
 }  // namespace fsdp

@@ -15,7 +15,8 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// The number of letters to insert, leave out, replace or exchange with the next one.
+// Returns how many letters must be inserted, removed, replaced or exchanged with the next one to
+// turn `a` into `b`.
 size_t distance_between(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   std::iota(rows[0].begin(), rows[0].end(), 0);
@@ -38,8 +39,9 @@ bool has_word(const std::string& text, const std::string& word) {
   return spaced.find(' ' + word + ' ') != std::string::npos;
 }
 
-// The nearest of some names; empty if none is near. A name is near if a third of its letters or
-// fewer differ, or if one begins with the other.
+// Returns the nearest of the names `known`; "" if none is near. A name is near if at most a third
+// of the letters of `name` (or one letter) must be changed, or if one of the two names begins with
+// the other.
 std::string near_by_letters(const std::string& name, const std::vector<std::string>& known) {
   std::string nearest;
   size_t least = 2 * (1 + std::max<size_t>(1, name.size() / 3));
@@ -47,7 +49,8 @@ std::string near_by_letters(const std::string& name, const std::vector<std::stri
     size_t distance = distance_between(name, one);
     const bool begins = name.size() >= 3 && (one.starts_with(name) || name.starts_with(one));
     if (begins && one.size() >= 3) distance = std::min<size_t>(distance, 1);
-    const size_t score = 2 * distance + (one.size() != name.size());  // of two, that of its length
+    // Of two names at the same distance, the one that has the length of `name` is nearer.
+    const size_t score = 2 * distance + (one.size() != name.size());
     if (score < least) {
       least = score;
       nearest = one;
@@ -63,7 +66,8 @@ std::vector<const CLI::Option*> long_options(const CLI::App& app) {
   return options;
 }
 
-// By a word that the name has in common with an option's name, or with its help.
+// Takes the words of `name` one by one. Returns the first option that has the word in its name or,
+// if no option has, in its help; "" if no word is found.
 std::string near_by_words(const std::string& name, const CLI::App& app) {
   std::string words = name;
   std::ranges::replace(words, '-', ' ');
@@ -79,7 +83,8 @@ std::string near_by_words(const std::string& name, const CLI::App& app) {
   return "";
 }
 
-// The option that CLI11 names somewhere in its text.
+// Returns the option whose name CLI11's error text has, the longest one if there are several; null
+// if there is none.
 const CLI::Option* option_named_in(const CLI::App& app, const std::string& text) {
   const CLI::Option* found = nullptr;
   for (const CLI::Option* option : app.get_options()) {
@@ -137,12 +142,13 @@ bool is_a(const CLI::Error& error) {
   return dynamic_cast<const Kind*>(&error) != nullptr;
 }
 
-// A word that belongs to no option may be one that is missing, and says more.
+// If a word belongs to no option, reports that word, because it may be a misspelled option.
+// Otherwise reports the option that is missing.
 std::string missing(const CLI::App& app, const std::vector<std::string>& others) {
   if (app.remaining_size() > 0) return unexpected(app, others);
   for (const CLI::Option* option : app.get_options())
     if (option->get_required() && option->count() == 0)
-      return option->get_name() + ": has to be given: " + option->get_description();
+      return option->get_name() + ": must be given: " + option->get_description();
   return "an option is missing";
 }
 
@@ -200,7 +206,7 @@ std::string text_of_refusal(const CLI::App& app, const CLI::Error& error,
   const CLI::Option* option = option_named_in(app, what);
   if (option == nullptr || option->results().empty()) return what;
   return option->get_name() + ": can't take " + one_line(option->results().back()) +
-         "; --help says what it takes";
+         "; --help describes its values";
 }
 
 }  // namespace fsdp

@@ -6,18 +6,20 @@
 #include <utility>
 #include <vector>
 
-// What is said of a command line that can't be carried out: always in our words, not in CLI11's.
+// Messages about mistakes in a command line. They are texts of this program, not CLI11's.
 namespace fsdp {
 
-// The place of `text` among `words`. Throws UsageError "--mode must be single, ddp or fsdp, not
-// fdsp" if it has none. With `ignore_case` the words are in small letters.
+// Returns the index of `text` in `words`. With `ignore_case`, `text` may have capital letters;
+// `words` must be in small letters. Throws UsageError "--mode must be single, ddp or fsdp, not
+// fdsp" if `text` is not one of the words.
 size_t index_of_word(const std::string& option, const std::string& text,
                      const std::vector<std::string>& words, bool ignore_case = false);
 
-// Checks that each value of an option is one of `words`.
+// Returns a check that each value of the option is one of `words`.
 CLI::Validator one_of(const std::string& option, const std::vector<std::string>& words);
 
-// An option that takes one of some words, each with the value that goes into `target`.
+// Adds an option that takes one of several words and stores the value that belongs to it in
+// `target`.
 template <typename Target, typename Value>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
                         const std::vector<std::pair<std::string, Value>>& choices,
@@ -34,16 +36,18 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
   return app.add_option_function<std::string>(name, take, help)->type_name(type);
 }
 
-// The same for a text that is the word itself.
+// Adds an option that takes one of `words` and stores the word itself in `target`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         const std::vector<std::string>& words, const std::string& help);
 
-// Says that there is no option NAME, and names the nearest one, by its letters or by what its help
-// says: `dashes` stands before either. `others`: names of options that the program takes too.
+// Returns the message that there is no option `name`. It suggests the option whose name has the
+// nearest spelling, or one whose name or help has a word of `name`. `dashes` is put before both
+// names. `others`: further names of options that the program takes.
 std::string unknown_option(const CLI::App& app, const std::string& name, const std::string& dashes,
                            const std::vector<std::string>& others = {});
 
-// What is wrong, in one line, when CLI11 has refused `arguments` with this error.
+// Returns in one line what is wrong with `arguments`, for which CLI11 has thrown `error`. `others`:
+// as in unknown_option().
 std::string text_of_refusal(const CLI::App& app, const CLI::Error& error,
                             const std::vector<std::string>& arguments,
                             const std::vector<std::string>& others);

@@ -7,7 +7,8 @@ namespace fsdp {
 
 int BatchPartition::partial_sums(int count) const {
   if (count == microbatches()) return 1;
-  // A tree that grows has one complete subtree for every bit of the number of its leaves.
+  // While a tree grows, it has one complete subtree for each bit that is set in the number of its
+  // leaves.
   const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
   int sums = 0;
   for (const int group :
@@ -19,7 +20,7 @@ int BatchPartition::partial_sums(int count) const {
 }
 
 bool BatchPartition::is_one_tree() const {
-  int inner = 1;  // parts below the level of the tree that is looked at
+  int inner = 1;  // microbatches in one input of this level of the tree
   for (const int level :
        {reduce_last ? accumulation_steps : shards, reduce_last ? shards : replicas,
         reduce_last ? replicas : accumulation_steps}) {

@@ -7,13 +7,16 @@
 
 namespace fsdp {
 
-// Which part of the global batch each rank computes, and how the parts are added. In every turn
-// each rank computes one part. The ranks of a replica hold its shards: they add their parts first.
-// So the sum of a turn is a tree over the replicas of trees over their ranks, and the whole sum is
-// a tree over the turns. With `reduce_last` a rank computes neighbouring parts and adds them first:
-// then the whole sum is that tree over the ranks, of a tree over the turns of each. If the inner
-// two of the three numbers are powers of two, that is the tree over all parts, so its bits depend
-// on the number of parts alone.
+// Assigns the microbatches of the global batch (the parts of --microbatches) to ranks, and fixes
+// the order in which their gradients are added. A rank computes one microbatch in each turn. The
+// ranks of a replica hold its shards, so they add their microbatches first.
+// - Default: the sum of a turn is a tree over the replicas of trees over their ranks. The whole sum
+//   is a tree over the turns.
+// - reduce_last: a rank computes neighbouring microbatches and adds them first, as a tree. The
+//   whole sum is a tree over the replicas of trees over their ranks.
+// - If the two inner of the three numbers (shards, replicas, turns) are powers of two, the whole
+//   sum is the binary tree over all microbatches. Then its bits depend only on the number of
+//   microbatches.
 struct BatchPartition {
   int shards{1};  // ranks of a replica
   int replicas{1};
@@ -25,32 +28,34 @@ struct BatchPartition {
   int microbatch(int rank, int turn) const {
     return reduce_last ? rank * accumulation_steps + turn : turn * ranks() + rank;
   }
-  // Whether the whole sum is the tree over all parts.
+  // Returns whether the whole sum is the binary tree over all microbatches.
   bool is_one_tree() const;
-  // How many partial sums there are when the first `count` parts were added as far as possible.
+  // Returns the number of partial sums after the first `count` microbatches were added as far as
+  // possible.
   int partial_sums(int count) const;
 };
 
-// Adds parts that come one after another. The last partial sum is the caller's: the running sum,
-// which may be several tensors. The others are put aside here.
+// Adds microbatches that arrive one after another. The caller holds the last partial sum, called
+// the running sum, which can be several tensors. This object holds the partial sums before it.
 class TreeSum {
  public:
   explicit TreeSum(BatchPartition partition) : partition_(partition) {}
 
-  // Whether the next part belongs to another partial sum than the running one, which has to be put
-  // aside before. Else the part has to be added to the running sum. (Both may be done in any case:
-  // a + b and b + a have the same bits.)
+  // Returns whether the next microbatch starts a new partial sum. If so, call push_partial_sum()
+  // with the running sum first; if not, add the microbatch to the running sum. (The caller may put
+  // the running sum aside in any case: then added() adds the two, and a + b has the bits of b + a.)
   bool starts_new_partial_sum() const;
   void push_partial_sum(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
 
-  // The next part is in `running` now. Adds those sums to it, in place, whose turn has come; after
-  // the last part, all. Returns the running sum. An undefined tensor counts as zero.
+  // Call it when `running` includes the next microbatch. Adds to `running`, in place, the sums put
+  // aside that belong to the same partial sum; after the last microbatch, all of them. Returns the
+  // running sum. An undefined tensor counts as zero.
   std::vector<at::Tensor> fold(std::vector<at::Tensor> running);
 
  private:
   BatchPartition partition_;
-  int count_{};                                 // parts so far
-  std::vector<std::vector<at::Tensor>> aside_;  // owned; the largest first
+  int count_{};                                 // microbatches so far
+  std::vector<std::vector<at::Tensor>> aside_;  // sums put aside, owned; the largest first
 };
 
 }  // namespace fsdp

@@ -1,20 +1,21 @@
 #pragma once
 
-// The words that options of `./fsdp train` take, as enums. to_string() returns the option's word:
-// to_string(Mode::ddp) is "ddp".
+// Enums for the words that options of `./fsdp train` take. to_string() returns the word of the
+// option: to_string(Mode::ddp) is "ddp".
 namespace fsdp {
 
-// single: one process computes the batches of all ranks in turn. ddp: a replica on each rank.
+// single: one process computes the microbatches of all ranks in turn. ddp: each rank has a replica
+// of the model. fsdp: the model is sharded over ranks.
 enum class Mode { single, ddp, fsdp };
 
-// What is trained on. The published recipe trains on random tokens.
+// The kind of training data. `published` is the published recipe, which trains on random tokens.
 enum class DataKind { text, tokens, modular, pattern, published };
 
-// When the gradients of a rank's parts of the batch are reduced: those of each part, or their sum
-// after the last part.
+// When a rank reduces the gradients of its microbatches: after each microbatch, or their sum after
+// the last one.
 enum class ReduceGradients { each, last };
 
-// How the learning rate falls after the warmup.
+// How the learning rate falls after the warmup; none: it stays.
 enum class LrDecay { none, cosine, linear };
 
 // What the other ranks do when a host is lost.

@@ -17,9 +17,10 @@ namespace {
 
 using c10::CachingDeviceAllocator::TraceEntry;
 
-bool in_use = false;  // by use_gpu_of()
+bool in_use = false;  // set by use_gpu_of()
 
-// Called under the allocator's lock, by the thread that allocates or frees.
+// Counts a block in live_bytes. Called under the allocator's lock, by the thread that allocates or
+// frees.
 void follow(const TraceEntry& entry) {
   const auto* block = reinterpret_cast<const void*>(entry.addr_);
   if (entry.action_ == TraceEntry::ALLOC) {
@@ -44,7 +45,7 @@ int count_gpus_before_fork() {
   if (child == 0) _exit(std::min(count_gpus(), 255));
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) {
-    throw std::runtime_error("could not ask in another process how many GPUs there are");
+    throw std::runtime_error("can't count the GPUs: no process can be started that counts them");
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }

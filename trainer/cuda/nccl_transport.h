@@ -5,7 +5,8 @@
 
 namespace fsdp {
 
-// NCCL on a stream of its own, for tensors on this rank's GPU, which no other rank may use.
+// Returns a transport over NCCL, on a stream of its own, for tensors on this rank's GPU. No other
+// rank may use the same GPU.
 std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout);

@@ -13,7 +13,7 @@ namespace {
 struct Calls {
   ProcessGroup group;
   std::shared_ptr<Ledger> ledger;
-  int64_t under_way{};  // that were not waited for
+  int64_t under_way{};  // calls that were issued and not waited for
 
   ~Calls() {
     if (under_way == 0 && std::uncaught_exceptions() == 0) {
@@ -55,7 +55,7 @@ class ProcessGroupTransfer final : public Transfer {
         return backend._allgather_base(collective_.output, input);
       }
       case Operation::reduce_scatter:
-        return backend._reduce_scatter_base(reduced_, collective_.input);  // a sum
+        return backend._reduce_scatter_base(reduced_, collective_.input);  // the default is a sum
       case Operation::all_reduce:
         return backend.allreduce(tensors);
       case Operation::broadcast: {
@@ -64,12 +64,13 @@ class ProcessGroupTransfer final : public Transfer {
         return backend.broadcast(tensors, options);
       }
       case Operation::barrier:
-        break;  // the ledger's comparison is the barrier
+        break;  // no call: the comparison in the ledger is the barrier
     }
     return {};
   }
 
-  // Where the group puts a sum: it knows no output of another dtype than the input.
+  // Returns the tensor that the group writes a sum to: the output or, if input and output have
+  // different dtypes, a temporary tensor, because the group supports only equal dtypes.
   static at::Tensor sum_of(const Collective& collective) {
     const at::Tensor& output = collective.output;
     if (!output.defined() || output.scalar_type() == collective.input.scalar_type()) return output;
@@ -77,7 +78,8 @@ class ProcessGroupTransfer final : public Transfer {
     return at::empty(output.sizes(), collective.input.options());
   }
 
-  // In place NCCL takes an input that lies where its part of the output is, and no other.
+  // Returns the input of an all-gather. NCCL accepts an input inside the output only at the place
+  // of this rank's part; an input elsewhere in the output is copied.
   at::Tensor gather_input() const {
     const char* place = static_cast<const char*>(collective_.output.const_data_ptr()) +
                         static_cast<size_t>(calls_->ledger->rank()) * collective_.input.nbytes();
@@ -98,7 +100,7 @@ class ProcessGroupTransfer final : public Transfer {
 
   std::shared_ptr<Calls> calls_;
   Collective collective_;
-  at::Tensor reduced_;  // of a reduce-scatter: the output, or what is copied there
+  at::Tensor reduced_;  // of a reduce-scatter: sum_of(collective_)
   c10::intrusive_ptr<c10d::Work> work_;
 };
 

@@ -15,12 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A generator that draws what the default one would after torch::manual_seed(seed + 100 + step).
+// Returns a generator that draws what the default generator draws after torch::manual_seed(seed +
+// 100 + step).
 at::Generator generator_of_step(uint64_t seed, int64_t step) {
   return at::make_generator<at::CPUGeneratorImpl>(seed + 100 + static_cast<uint64_t>(step));
 }
 
-// tokens: [rows, seq + 1]
+// Returns all but the last column of `tokens` [rows, seq + 1] as inputs and all but the first as
+// targets.
 Batch shifted(const at::Tensor& tokens) {
   const int64_t seq = tokens.size(1) - 1;
   return {tokens.narrow(1, 0, seq), tokens.narrow(1, 1, seq)};
@@ -65,7 +67,7 @@ class ModularDataset : public Dataset {
   }
 
  private:
-  // pairs: [rows], a modulus + b
+  // pairs: [rows], a * modulus + b
   Batch questions(const at::Tensor& pairs, int64_t seq) const {
     if (seq != kModularSeq) throw std::invalid_argument("a row of modular addition has 3 tokens");
     const at::Tensor a = pairs.div(modulus_, "floor"), b = pairs.remainder(modulus_);
@@ -76,7 +78,7 @@ class ModularDataset : public Dataset {
 
   int64_t modulus_;
   uint64_t seed_;
-  at::Tensor trained_, held_out_;  // [pairs] int64, owned; they are all pairs together
+  at::Tensor trained_, held_out_;  // [n] int64, owned; together they have each pair once
 };
 
 class PatternDataset : public Dataset {
@@ -96,7 +98,7 @@ class PatternDataset : public Dataset {
     return shifted(torch::where(noisy, noise, pattern_.index({places})));
   }
 
-  // The batch before the first step.
+  // Returns the batch of step -1, which no training step uses.
   Batch held_out(int64_t rows, int64_t seq) const override { return batch(-1, rows, seq); }
 
  private:
@@ -105,7 +107,7 @@ class PatternDataset : public Dataset {
   at::Tensor pattern_;  // [kPatternPeriod] int64, owned
 };
 
-constexpr int64_t kHeader = 1024;  // [bytes] llm.c's
+constexpr int64_t kHeader = 1024;  // [bytes] of llm.c's header
 constexpr int32_t kOf16Bits = 20240520, kOf32Bits = 20240801;
 
 class TokenDataset : public SequenceDataset {
@@ -122,7 +124,7 @@ class TokenDataset : public SequenceDataset {
  private:
   struct File {
     std::string path;
-    at::Tensor ids;  // [n] of 16 bits without a sign, a mapping
+    at::Tensor ids;  // [n] unsigned ids of 16 bits, stored as int16, mapped from the file
   };
 
   int64_t size() const override {
@@ -150,8 +152,8 @@ class TokenDataset : public SequenceDataset {
   std::vector<File> files_;  // one or two
 };
 
-// The plain files below `folder`, in order of name. A link that leads nowhere, or in a circle, is
-// none.
+// Returns the plain files below `folder`, sorted by path. Leaves out links that lead nowhere or in
+// a circle.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -162,7 +164,8 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
-// Adds what the file holds; nothing if it is not text: text holds no NUL.
+// Appends the content of the file to `text`; nothing if it has a NUL byte, because then it is not
+// text.
 void add_text(const fs::path& path, std::string& text) {
   constexpr size_t kChunk = size_t{1} << 20;
   std::ifstream file(path, std::ios::binary);
@@ -212,7 +215,7 @@ Batch Batch::to(c10::DeviceType device) const {
   return {on_device(inputs, device), on_device(targets, device)};
 }
 
-// From pinned memory, which its allocator does not give out again before it was read.
+// Copies from pinned memory, whose allocator does not reuse it before the GPU has read it.
 at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device) {
   if (tensor.device().type() == device) return tensor;
   return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
@@ -236,7 +239,7 @@ void SequenceDataset::require_a_row(int64_t ids, int64_t seq, const std::string&
                               ", there are only " + std::to_string(ids) + ' ' + what);
 }
 
-// The ids from each place on: [starts, seq + 1].
+// Returns the ids from each of `starts` on: [starts, seq + 1].
 at::Tensor SequenceDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
   auto rows = torch::empty({starts.numel(), seq + 1}, torch::kLong);
   for (int64_t row = 0; row < starts.numel(); ++row)
@@ -292,18 +295,18 @@ TokenFile::TokenFile(std::string name) : path(std::move(name)), begin(0) {
   const auto kind = std::filesystem::status(path, unknown).type();
   if (kind == std::filesystem::file_type::not_found) refuse("no such file");
   if (kind != std::filesystem::file_type::regular)
-    refuse(unknown ? unknown.message() : "is no plain file");
+    refuse(unknown ? unknown.message() : "is not a plain file");
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   std::array<int32_t, kHeader / 4> header{};
   std::ifstream file(path, std::ios::binary);
   file.read(reinterpret_cast<char*>(header.data()), kHeader);
   if (file.gcount() == 0) refuse("can't be read, or is empty");
-  if (header[0] == kOf32Bits) refuse("has tokens of 32 bits; those of 16 are read");
-  if (bytes % 2 != 0) refuse("has an odd number of bytes, so it has no tokens of 16 bits");
+  if (header[0] == kOf32Bits) refuse("has tokens of 32 bits; only tokens of 16 bits can be read");
+  if (bytes % 2 != 0) refuse("has an odd number of bytes, so its tokens are not of 16 bits");
   if (header[0] == kOf16Bits && header[1] == 1) begin = kHeader / 2;
   size = bytes / 2 - begin;
   if (begin > 0 && (size < 0 || header[2] != size))
-    refuse("says that it has " + std::to_string(header[2]) + " tokens, and has " +
+    refuse("has a header for " + std::to_string(header[2]) + " tokens, but the file has " +
            std::to_string(size));
 }
 

@@ -10,72 +10,80 @@
 
 namespace fsdp {
 
-// A target that is not asked for: no loss counts it. LibTorch's ignore_index.
+// A target that no loss counts: LibTorch's ignore_index.
 inline constexpr int64_t kIgnoreIndex = -100;
 
 // Token ids. Position t of `targets` is the token that follows position t of `inputs`.
 struct Batch {
   at::Tensor inputs;   // [batch, seq] int64
-  at::Tensor targets;  // [batch, seq] int64; kIgnoreIndex where a row asks for nothing
+  at::Tensor targets;  // [batch, seq] int64; kIgnoreIndex for tokens that need no prediction
 
-  // The rows of one of `parts` equal parts. Throws std::invalid_argument if the rows cannot be cut
-  // into equal parts.
+  // Returns the rows of part `index` of `parts` equal parts: a microbatch. Throws
+  // std::invalid_argument if `parts` does not divide the rows, or if there is no part `index`.
   Batch part(int index, int parts) const;
 
-  // The same batch on `device`. The CPU does not wait for the copy.
+  // Returns this batch on `device`. The CPU does not wait for the copy.
   Batch to(c10::DeviceType device) const;
 };
 
-// The same of one tensor, which lies on the CPU or on `device`.
+// Returns `tensor` on `device`. `tensor` must be on the CPU or on `device`. The CPU does not wait
+// for the copy.
 at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device);
 
-// Where batches come from. A batch depends on the arguments only, so every rank and every mode
-// draws the same global batch. batch() does not touch the default generator.
+// A source of batches. A batch depends only on the dataset and the arguments, so every rank and
+// every mode draws the same global batch. batch() does not use the default generator.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual Batch batch(int64_t step, int64_t rows, int64_t seq) const = 0;
-  // Rows that no batch() draws: the same at every call, at most `rows`. Throws
-  // std::invalid_argument if the dataset holds nothing out.
+  // Returns at most `rows` rows that no batch() draws, the same rows in every call. Throws
+  // std::invalid_argument if the dataset holds out no rows.
   virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
 };
 
-// The published recipe: manual_seed(seed + 100 + step); tokens = randint(0, vocabulary,
-// [rows, seq + 1]); inputs are all but the last column, targets all but the first.
+// The data of the published recipe: after manual_seed(seed + 100 + step), tokens = randint(0,
+// vocabulary, [rows, seq + 1]); inputs are all but the last column, targets all but the first.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
-// Modular addition: a row is a, b, =, where = is the id `modulus`. It asks for one token: after =,
-// (a + b) mod `modulus`. Of all pairs a, b, the seed chooses a fifth, rounded down, which is held
-// out; a batch draws from the others. `seq` is always kModularSeq.
+// Modular addition.
+// - A row is a, b, =, where = is the id `modulus`. Only the target of = counts: (a + b) mod
+//   `modulus`.
+// - The seed selects a fifth of all pairs a, b, rounded down, to be held out. Batches draw from the
+//   other pairs.
+// - `seq` must be kModularSeq.
 inline constexpr int64_t kModularSeq = 3;
 std::shared_ptr<Dataset> make_modular_dataset(int64_t modulus, uint64_t seed);
 
-// A pattern with noise: the seed draws kPatternPeriod ids below `vocabulary`. A row repeats them
-// from a random place on; each token of it is replaced, with probability kPatternNoise, by a random
-// id. What is held out are rows of another draw.
+// A pattern with noise. The seed draws kPatternPeriod ids below `vocabulary`. A row repeats them
+// from a random position on; each token is replaced, with probability kPatternNoise, by a random
+// id. The rows that are held out come from another draw.
 inline constexpr int64_t kPatternPeriod = 5;
 inline constexpr double kPatternNoise = 0.05;
 std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed);
 
-// The bytes of text files, one after another. A folder stands for all text files in it and in its
-// folders, in the order of their names; what is no plain file there is left out, as is what holds a
-// NUL. Throws std::invalid_argument naming a path that is neither file nor folder, or holds no
-// text. A process that reads before it forks reads for all ranks, which share the memory.
+// Returns the bytes of text files, one file after another.
+// - A folder stands for all text files in it and in the folders below it, sorted by path. Files
+//   that are not plain files or have a NUL byte are left out.
+// - If a process calls this before it forks, its ranks share the memory of the text.
+// Throws: std::invalid_argument, which names the path, if a path is neither a plain file nor a
+// folder, or if it has no text.
 using Text = std::shared_ptr<const std::string>;
 Text read_text_files(const std::vector<std::string>& paths);
 
-// Ids one after another. Each row of a batch starts at a random place of those that are trained on,
-// the first ones. Rows that are held out share no id, and lie as far apart as there are ids for.
+// A sequence of ids. Each row of a batch starts at a random position of the first trained() ids.
+// The rows that are held out have no id in common and are spread evenly over the other ids.
 class SequenceDataset : public Dataset {
  public:
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
   Batch held_out(int64_t rows, int64_t seq) const override;
 
  protected:
-  // unit: what messages count, as "tokens".
+  // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
   virtual int64_t size() const = 0;  // [ids]
+  // [ids] to train on, the first ones
   virtual int64_t trained() const { return size() - size() / 10; }
+  // Writes the ids from `begin` to `begin + count` to `into`.
   virtual void read(int64_t begin, int64_t count, int64_t* into) const = 0;
 
  private:
@@ -86,7 +94,7 @@ class SequenceDataset : public Dataset {
   uint64_t seed_;
 };
 
-// The bytes of a text. The last tenth, rounded down, is held out.
+// The bytes of a text as ids. The last tenth, rounded down, is held out.
 class TextDataset : public SequenceDataset {
  public:
   TextDataset(Text text, uint64_t seed)
@@ -97,28 +105,29 @@ class TextDataset : public SequenceDataset {
  private:
   void read(int64_t begin, int64_t count, int64_t* into) const override;
 
-  Text text_;  // shared
+  Text text_;  // shared with the caller
 };
 
-// A file of token ids of 16 bits, as nanoGPT writes it (ids alone) and llm.c (256 numbers of 32
-// bits before them: 20240520, 1, the number of ids, and zeros). Throws std::invalid_argument, which
-// names the file, if it can't be read, is cut off, or has ids of 32 bits.
+// A file of 16-bit token ids, as nanoGPT writes it (only ids) or as llm.c writes it (before the
+// ids, a header of 256 numbers of 32 bits: 20240520, 1, the number of ids, zeros). Throws
+// std::invalid_argument, which names the file, if it can't be read, is cut off, or has 32-bit ids.
 struct TokenFile {
   explicit TokenFile(std::string path);
   std::string path;
-  int64_t begin;  // [ids] of the first one
+  int64_t begin;  // [ids] position of the first id: 0, or the size of the header
   int64_t size;   // [ids]
 };
 
-// Trains on the first file, and holds out the second. Of a single file the last tenth is held out.
-// The files are mapped into memory, not read. batch() and held_out() throw std::invalid_argument
-// for an id that is not below `vocabulary`.
+// A dataset that trains on the first file and holds out the second one. If there is one file, its
+// last tenth is held out. The files are mapped into memory, not read. batch() and held_out() throw
+// std::invalid_argument for an id that is not below `vocabulary`.
 std::shared_ptr<Dataset> make_token_dataset(const std::vector<std::string>& paths,
                                             int64_t vocabulary, uint64_t seed);
 
-// Markdown files and sources of the repository under `root`, so that there is always a text to
-// train on. Without tasks/ and solutions/: a student's edits do not change it, else a run could not
-// go on from its checkpoint. Throws std::invalid_argument if there are none.
+// Returns the .md, .h and .cpp files of some folders of the repository under `root`, so that there
+// is always a text to train on. tasks/ and solutions/ are not among them: a student's edits there
+// would change the text, and a run could not resume from its checkpoint. Throws
+// std::invalid_argument if there are no such files.
 std::vector<std::string> repository_text(const std::string& root);
 
 }  // namespace fsdp

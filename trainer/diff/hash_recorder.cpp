@@ -17,7 +17,8 @@ std::span<const Word> words_of(const at::Tensor& tensor) {
   return {static_cast<const Word*>(tensor.const_data_ptr()), tensor.nbytes() / sizeof(Word)};
 }
 
-// What is not unsharded has none to read.
+// Returns whether the storage of `tensor` has all its elements. The parameters of a unit that is
+// not unsharded have no storage.
 bool has_storage(const at::Tensor& tensor) {
   const auto end = static_cast<size_t>(tensor.storage_offset() + tensor.numel());
   return tensor.storage().nbytes() >= end * tensor.element_size();
@@ -38,7 +39,7 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
       rank_(rank),
       last_step_(config.training.steps - 1),
       first_replica_(rank < (config.ranks.mode == Mode::ddp ? 1 : config.shards())) {
-  std::error_code unknown;  // the file can't be opened either, which says why
+  std::error_code unknown;  // ignored: file_.open() fails too, and write() reports why
   std::filesystem::create_directories(config.reports.hashes, unknown);
   file_.open(path_);
   if (!config.reports.captured_event.empty())
@@ -80,12 +81,12 @@ void HashRecorder::hook(Module& model) {
     module->register_forward_pre_hook([this, name](Module& self, const at::Tensor&) {
       for (const auto& parameter : self.named_parameters(/*recurse=*/false)) {
         const std::string whole = name == "root" ? parameter.key() : name + '.' + parameter.key();
-        if (in_forward_ && places_.contains(whole))  // not a second time where it is tied
+        if (in_forward_ && places_.contains(whole))  // a tied parameter only under its first name
           add_of_part(TensorKind::gathered, whole, parameter.value());
       }
       return at::Tensor();
     });
-    if (name == "root") continue;  // the loss is next, and shows what its output does
+    if (name == "root") continue;  // the loss follows, and shows every difference of its output
     module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
       if (in_forward_) add_of_part(TensorKind::output, name, output);
       return at::Tensor();
@@ -95,7 +96,8 @@ void HashRecorder::hook(Module& model) {
     sizes_[name] = tensor.sizes().vec();
     if (!tensor.requires_grad()) continue;
     tensor.register_hook([this, name = name](const at::Tensor& gradient) {
-      // Not of a pass inside, as where activations are computed again: it comes once more.
+      // Ignores a nested backward pass, such as that of recomputed activations: the gradient
+      // arrives again in the outer backward pass.
       if (torch::autograd::get_current_graph_task_id() == pass_)
         add_of_part(TensorKind::part, name, gradient);
     });
@@ -153,7 +155,8 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
   const at::Tensor all = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
   const auto* numbers = all.const_data_ptr<double>();
   std::string text;
-  int count = 0;  // the last two of the unit; of all if it has none, as in ddp
+  // Names the last two calls of the unit; if it has none, as in ddp, the last call of any unit.
+  int count = 0;
   for (const bool any : {false, true})
     for (auto call = calls_.rbegin(); call != calls_.rend() && count < (any ? 1 : 2); ++call)
       if (any || call->unit == unit_of(name))
@@ -167,7 +170,7 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
 }
 
 void HashRecorder::write(const nlohmann::json& line) {
-  file_ << line.dump() << '\n' << std::flush;  // at once: the rank may be killed
+  file_ << line.dump() << '\n' << std::flush;  // at once, because the rank may be killed
   if (!file_) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(errno));
 }
 

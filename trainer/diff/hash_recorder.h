@@ -10,27 +10,33 @@
 
 namespace fsdp {
 
-// The bit_hash() of `tensor`, whose first element is number `begin` of a larger tensor.
+// Returns the bit_hash() of `tensor`, whose first element is element `begin` of a larger tensor.
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
-// Writes a line for each event of this rank to rank.R in the folder config.reports.hashes. Each
-// rank hashes what it holds, so no collective is called; and it looks from outside at the code that
-// is compared. Of several replicas the first is recorded.
+// Writes a line for each event of this rank to the file rank.R in the folder config.reports.hashes.
+// - Each rank hashes the elements that it holds, so no collective is issued.
+// - The recorder observes the code that is compared from outside: through hooks on the model, the
+//   loss and Strategy::owned().
+// - Each rank records its microbatches. Parameters, reduced gradients and moments are recorded by
+//   the ranks of the first replica only.
 class HashRecorder final : public CallObserver {
  public:
-  // Runs with equal `settings` should have equal bits. Throws std::runtime_error naming a file that
-  // can't be written.
+  // `settings`: runs in which they are equal should have equal bits. Throws std::runtime_error,
+  // which names the file, if it can't be written.
   HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                nlohmann::ordered_json settings, int rank);
 
-  // The same workload, whose loss() records what each part makes. The first call registers hooks on
-  // the model: so they run after those of the strategy.
+  // Returns `workload` with a loss() that also records what each microbatch makes. The first call
+  // of loss() registers hooks on the model, so that they run after the hooks of the strategy.
   Workload observed(const Workload& workload);
 
-  // The parameters (initial, updated) or the gradients (reduced, clipped), when they are there.
-  // After the last update also the moments, unless the stack has no ShardedOptimizer::state():
-  // what they hold shows in the updates, and to read them at each costs a fifth of all hashing.
+  // Records this rank's parameters (initial, updated) or gradients (reduced, clipped). Call it when
+  // they exist. After the update of the last step, also records the moments, unless the stack's
+  // ShardedOptimizer::state() is not written yet. Moments of earlier steps are not recorded: a
+  // difference in them shows in the next update, and reading them in each step would cost a fifth
+  // of all hashing.
   void record(TensorKind what, int64_t step, Strategy& strategy);
+  // Records the norm of the gradients, on rank 0 only.
   void record_norm(int64_t step, double norm);
 
   void issued(const Call& call, const at::Tensor& output) override;
@@ -41,7 +47,8 @@ class HashRecorder final : public CallObserver {
   void hook(Module& model);
   void add_of_part(TensorKind what, std::string name, const at::Tensor& tensor);
   void add(const EventKey& key, int64_t place, const at::Tensor& tensor, int64_t begin = 0);
-  std::string unit_of(std::string name) const;  // the innermost unit that has it, or is it
+  // Returns the innermost unit that contains the module or parameter `name`, or is this module.
+  std::string unit_of(std::string name) const;
   nlohmann::json values_of(const std::string& name, const at::Tensor& tensor, int64_t begin) const;
   void write(const nlohmann::json& line);
 
@@ -50,17 +57,17 @@ class HashRecorder final : public CallObserver {
   int rank_;
   int64_t last_step_;
   bool first_replica_;
-  std::optional<EventKey> capture_;                    // whose values are written too
-  std::map<std::string, int64_t> places_;              // of parameters
-  std::map<std::string, std::vector<int64_t>> sizes_;  // of parameters
+  std::optional<EventKey> capture_;                    // event whose values are written too
+  std::map<std::string, int64_t> places_;              // parameter -> its index in the model
+  std::map<std::string, std::vector<int64_t>> sizes_;  // parameter -> its sizes
   std::set<std::string> units_;
-  bool hooked_{}, in_forward_{};  // not when activations are computed again
-  int64_t step_{};                // of this part
-  int part_{};
-  int pass_{-1};                   // its backward, as the engine numbers them
-  std::map<EventKey, int> times_;  // that an event has come in this part
-  int64_t events_{};               // of this part
-  std::vector<Call> calls_;        // of this step, if values are asked for
+  bool hooked_{}, in_forward_{};   // in_forward_: not while activations are recomputed
+  int64_t step_{};                 // of the current microbatch
+  int part_{};                     // index of the current microbatch
+  int pass_{-1};                   // autograd's number of its backward pass
+  std::map<EventKey, int> times_;  // event -> its number in this microbatch
+  int64_t events_{};               // of this microbatch so far
+  std::vector<Call> calls_;        // collectives of this step, if there is a capture_
 };
 
 }  // namespace fsdp

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Returns how many processes the run had.
+// Adds the lines of the file to `run`. Returns the number of processes of the run.
 int read_file(const std::string& path, RunHashes& run) {
   std::ifstream file(path, std::ios::binary);
   int processes = 0;
@@ -36,14 +36,14 @@ int read_file(const std::string& path, RunHashes& run) {
       if (line.contains("values")) event.values.push_back(line);
     } catch (const json::exception&) {
       throw std::runtime_error(path + ": line " + std::to_string(number) +
-                               " is none that --hashes writes");
+                               " is not a line of --hashes");
     }
   }
-  if (processes < 1) throw std::runtime_error(path + ": no file that --hashes writes");
+  if (processes < 1) throw std::runtime_error(path + ": is missing, or is not a file of --hashes");
   return processes;
 }
 
-// What to give to both runs so that this setting is equal.
+// Returns the option to pass to both runs so that `setting` is equal.
 std::string remedy(const std::string& setting, const json& a, const json& b) {
   if (setting == "parts" && a.is_number() && b.is_number())
     return "--microbatches " + std::to_string(std::lcm(a.get<int64_t>(), b.get<int64_t>()));
@@ -57,20 +57,20 @@ std::string remedy(const std::string& setting, const json& a, const json& b) {
   return "the same --" + option;
 }
 
-// Compares as a step goes on.
+// Returns a key that sorts events in the order in which steps make them.
 auto order_of(const EventKey& key, const EventHash& event) {
   return std::tuple(key.step, key.part < 0 ? key.what : TensorKind::gathered, key.part, event.place,
                     key);
 }
 
-// With -1 elements if the run has none.
+// Returns the event `key` of the run; one with -1 elements if the run does not have it.
 const EventHash& event_of(const RunHashes& run, const EventKey& key) {
   static const EventHash none{0, "", 0, -1};
   const auto found = run.events.find(key);
   return found == run.events.end() ? none : found->second;
 }
 
-// Its elements, each with the line of the rank that has it.
+// Returns the elements of the event in their order, each with the line of the rank that holds it.
 std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
   std::map<int64_t, const json*> lines;
   for (const json& line : event.values)
@@ -82,12 +82,13 @@ std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) 
   return elements;
 }
 
-// "rank 1, after #12 reduce_scatter h.1 (5120 x float, 0.0 MB)"
+// Returns the rank and the calls of a line: "rank 1, after #12 reduce_scatter h.1 (5120 x float,
+// 0.0 MB)".
 std::string origin(const json& line) {
   return "rank " + line.at("rank").dump() + line.at("calls").get<std::string>();
 }
 
-// "[3, 0]" of element 12 of [5, 4].
+// Returns the index of an element as text: "[3, 0]" for element 12 of [5, 4].
 std::string index_text(size_t element, const std::vector<size_t>& sizes) {
   std::string text = "]";
   for (size_t i = sizes.size(); i-- > 1; element /= std::max<size_t>(sizes[i], 1))
@@ -113,7 +114,7 @@ RunHashes read_hashes(const std::string& path) {
     read_file(path, run);
     return run;
   }
-  for (int rank = 0, ranks = 1; rank < ranks; ++rank)  // one that is missing has no lines
+  for (int rank = 0, ranks = 1; rank < ranks; ++rank)  // read_file() throws if a file is missing
     ranks = read_file(path + "/rank." + std::to_string(rank), run);
   return run;
 }
@@ -121,7 +122,7 @@ RunHashes read_hashes(const std::string& path) {
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
   require_equal_settings(a.settings, b.settings);
   Comparison result;
-  std::map<TensorKind, std::set<std::string>> kinds;  // which runs have them
+  std::map<TensorKind, std::set<std::string>> kinds;  // kind of event -> the runs that have it
   std::set<decltype(order_of({}, {}))> ordered;
   for (const auto& [name, run, other] : {std::tuple("a", &a, &b), std::tuple("b", &b, &a)}) {
     for (const auto& [key, event] : run->events) {
@@ -139,10 +140,11 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
     const bool equal = of_a.hash == of_b.hash && of_a.numel == of_b.numel;
     const int64_t least = std::min(of_a.numel, of_b.numel);
     if (cut_off && least != 0 && of_a.numel != of_b.numel) {
-      if (!result.end) result.end = key;  // not all of its ranks have come so far
+      if (!result.end) result.end = key;  // some ranks of a run ended before they wrote their part
     } else if (least >= 0 || kinds[key.what].size() == 2) {
       result.equal += equal;
-      // What follows on an event of all ranks is made of it.
+      // If an event of the whole step is incomplete, all later events depend on it, so the
+      // difference is reported there.
       const bool lacked = result.end && result.end->part < 0;
       if (!equal && !result.first) result.first = lacked ? result.end : key;
     }

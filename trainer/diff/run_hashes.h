@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// What a step makes, in this order. Those from `gathered` to `part` are of a part.
+// The kinds of tensors that a step makes, in the order of the step. The kinds from `gathered` to
+// `part` belong to one microbatch (a part), the others to the whole step.
 enum class TensorKind {
   initial,
   gathered,
@@ -34,10 +35,10 @@ NLOHMANN_JSON_SERIALIZE_ENUM(TensorKind, {{TensorKind::initial, "parameter befor
                                           {TensorKind::m, "first moment"},
                                           {TensorKind::v, "second moment"}})
 
-// A tensor of a step, under a name that does not depend on how ranks share out the work.
+// Identifies a tensor of a step, in a way that does not depend on how the ranks divide the work.
 struct EventKey {
-  int64_t step{};  // from 0 on
-  int part{-1};    // -1: of the whole step
+  int64_t step{};  // counted from 0
+  int part{-1};    // index of the microbatch; -1: of the whole step
   TensorKind what{};
   std::string name;  // of the parameter or module; empty: of the whole model
   auto operator<=>(const EventKey&) const = default;
@@ -45,11 +46,11 @@ struct EventKey {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventKey, step, part, what, name)
 
 struct EventHash {
-  int64_t place{};                       // among those of one part and kind, or of one kind
-  std::string unit;                      // of the parameter or module
-  uint64_t hash{};                       // the sum over the ranks that share it out
-  int64_t numel{};                       // [elements] in it
-  std::vector<nlohmann::json> values{};  // that HashRecorder has added, if they were asked for
+  int64_t place{};   // order among the events of its microbatch, or among parameters
+  std::string unit;  // of the parameter or module
+  uint64_t hash{};   // sum over the ranks that hold parts of the tensor
+  int64_t numel{};   // [elements] that were hashed
+  std::vector<nlohmann::json> values{};  // lines with values, which --capture adds
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventHash, place, unit, hash, numel)
 
@@ -58,30 +59,34 @@ struct RunHashes {
   std::map<EventKey, EventHash> events;
 };
 
-// Reads a folder of --hashes with the files of all ranks, or one file with the lines of all. A last
-// line without an end is left out: that rank was killed. Throws std::runtime_error naming the file.
+// Reads a folder of --hashes with a file for each rank, or a single file with the lines of all
+// ranks. Ignores a last line without a newline, because a killed rank can leave half a line. Throws
+// std::runtime_error, which names the file, if a file is missing or has other lines.
 RunHashes read_hashes(const std::string& path);
 
 struct Comparison {
-  int64_t equal{};                    // events
-  std::optional<EventKey> first;      // in the order of a step, of those that differ
-  std::optional<EventKey> end;        // the first that a run which has ended early lacks
-  std::vector<std::string> left_out;  // kinds of events that only one of the runs has
+  int64_t equal{};                    // number of events that are equal
+  std::optional<EventKey> first;      // first event that differs, in the order of a step
+  std::optional<EventKey> end;        // first event that a run which ended early lacks
+  std::vector<std::string> left_out;  // texts: kinds of events that only one run has
 };
 
-// Throws std::invalid_argument if the settings of two runs differ, so that their bits can't be
-// equal: names the first one, and the option that makes it equal.
+// Throws std::invalid_argument if the settings of two runs differ, because then their bits can't be
+// equal. The message names the first setting that differs and the option that makes it equal.
 void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 
-// An event that one of the runs lacks differs, unless that run has none of its kind or, with
-// `cut_off`, has ended early. Throws what require_equal_settings() throws.
+// Compares the events of two runs. An event that one run lacks counts as a difference, unless this
+// run has no event of its kind or, with `cut_off`, has ended early. Throws what
+// require_equal_settings() throws.
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 
-// "step 1, part 2, unit layers.2, gradient of the part: layers.2.ffn.w1.weight"
+// Returns the place of an event as text: "step 1, part 2, unit layers.2, gradient of the part:
+// layers.2.ffn.w1.weight".
 std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b);
 
-// As lines: the first elements that differ, how many those are, and which ranks and calls made the
-// first one. Says so if the values of a run are not known.
+// Returns lines of text: the first elements that differ, the number of elements that differ, and
+// the ranks and calls that made the first of them. If the values of a run are not known, returns
+// one line that reports this.
 std::vector<std::string> differing_values(const EventKey& key, const RunHashes& a,
                                           const RunHashes& b);
 

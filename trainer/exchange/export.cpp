@@ -15,17 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that gets its name when it is complete.
+// A new folder that is called PATH.part until complete() renames it to PATH. Without complete(),
+// the destructor removes it.
 class NewFolder {
  public:
   explicit NewFolder(const std::string& path) : path_(fs::absolute(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();  // it ended with a slash
+    if (!path_.has_filename()) path_ = path_.parent_path();  // the path ended with a slash
     unfinished_ = path_.string() + kUnfinished;
     if (fs::exists(path_)) throw std::runtime_error(path + ": is there already");
     fs::create_directories(path_.parent_path());
     if (!fs::create_directory(unfinished_))
       throw std::runtime_error(unfinished_.string() +
-                               ": is there, perhaps from an export that was stopped; remove it");
+                               ": exists, perhaps from an export that was stopped; remove it");
   }
   ~NewFolder() {
     std::error_code none;
@@ -44,7 +45,8 @@ class NewFolder {
   fs::path path_, unfinished_;
 };
 
-// The shape of the model that was saved. On text a model may have more ids than its own.
+// Returns the shape of the saved model. Its vocabulary is read from the saved parameters, because a
+// model that trains on text can have more ids than its name implies.
 ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
   ModelShape shape = model_shape(model);
   std::visit(
@@ -56,7 +58,8 @@ ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
   return shape;
 }
 
-// What to write of each parameter, in their order.
+// Returns the tensors to write, one for each parameter, in the order of the parameters. Throws
+// std::runtime_error if the checkpoint has other parameters than `model`.
 std::vector<HuggingFaceTensor> saved_tensors(const SavedParameters& saved, const ModelShape& shape,
                                              const std::string& model) {
   auto tensors = hugging_face_tensors(shape);
@@ -71,7 +74,7 @@ void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTens
   std::vector<SafetensorsEntry> entries;
   for (const HuggingFaceTensor& tensor : tensors)
     entries.push_back({tensor.name, at::kFloat, tensor.sizes()});
-  metadata["format"] = "pt";  // which transformers asks for
+  metadata["format"] = "pt";  // required by transformers
   SafetensorsWriter writer(path, entries, metadata);
   for (const HuggingFaceTensor& tensor : tensors) {
     const at::Tensor whole = at::empty(tensor.own.sizes, at::kFloat);

@@ -15,19 +15,19 @@ using Texts = std::map<std::string, std::string>;
 
 constexpr int64_t kLongestConfig = 1 << 20;  // [bytes]
 
-// What makes a model compute something else, and the values with which it computes what ours does.
+// A member of config.json that can change what a model computes.
 struct Variant {
   std::string name;
-  std::vector<Json> ours;
-  Json missing = ours.at(0);  // the default of transformers
+  std::vector<Json> ours;     // values for which it computes what our model computes
+  Json missing = ours.at(0);  // the value of a missing member: the default of transformers
 };
 
-// What a model_type of transformers is here.
+// A model_type of transformers, and how it is represented here.
 struct ModelType {
   std::string name, architecture, family;
-  Texts names;  // of our fields in config.json
+  Texts names;  // our field -> member of config.json
   std::vector<Variant> variants;
-  std::vector<std::string> dropouts;  // which our files have as 0; others' are ignored
+  std::vector<std::string> dropouts;  // an export writes 0 for them; an import ignores them
 };
 
 std::vector<ModelType> make_model_types() {
@@ -40,7 +40,7 @@ std::vector<ModelType> make_model_types() {
                         {"layers", "n_layer"},
                         {"heads", "n_head"},
                         {"d_ff", "n_inner"}},
-                       // The same function: GELU by tanh.
+                       // Both names mean GELU with the tanh approximation.
                        {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
                         {"layer_norm_epsilon", {1e-5}},
                         {"scale_attn_weights", {true}},
@@ -96,7 +96,7 @@ const ModelType& type_of(const Json& config) {
                            "; known are " + known);
 }
 
-// Throws unless the value of a member is one of ours.
+// Throws std::runtime_error unless `value`, that of the member `name`, is one of `ours`.
 void check(const std::string& name, const Json& value, const std::vector<Json>& ours) {
   for (const Json& one : ours)
     if (value == one) return;
@@ -104,7 +104,8 @@ void check(const std::string& name, const Json& value, const std::vector<Json>& 
                            ours[0].dump());
 }
 
-// Checks the rotary positions. Newer files have their base in rope_parameters.
+// Checks the settings of rotary positions. Copies rope_theta, which newer files have in
+// rope_parameters, to the place where older files have it.
 void take_rope(Json& config) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const Json rope = config.value(name, Json());
@@ -118,7 +119,8 @@ void take_rope(Json& config) {
   }
 }
 
-// Members whose default depends on others.
+// Fills in the members whose default depends on other members. Checks the members about rotary
+// positions and head_dim.
 void take_defaults(Json& config, const ModelType& type) {
   constexpr int64_t kMost = 1'000'000'000;
   const auto number = [&](const char* name) {
@@ -159,7 +161,7 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
   for (const auto& [own, value] : fields_of(shape))
     if (const auto theirs = type.names.find(own); theirs != type.names.end())
       config[theirs->second] = Json::parse(value);
-  if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];  // its older name
+  if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];  // older name
   for (const auto& [name, ours, missing] : type.variants)
     if (!ours[0].is_null()) config[name] = ours[0];
   for (const std::string& dropout : type.dropouts)

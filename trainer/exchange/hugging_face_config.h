@@ -5,21 +5,22 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-// config.json of a folder that Hugging Face's transformers reads and writes: the size of a model,
-// and which of its variants it is.
+// config.json of a folder that Hugging Face's transformers reads and writes. It has the sizes of a
+// model and the variant that the model is.
 namespace fsdp {
 
 inline const std::string kConfigFile = "config.json";
 
-// Of our model, which has neither dropout nor tokens that begin or end a text.
+// Returns config.json for our model, which has neither dropout nor tokens that begin or end a text.
 nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 
-// Throws std::runtime_error, which names the file and the member, unless it is a GPT-2, a Llama, a
-// Qwen2 or a Mistral that computes what our models compute. A member that is missing has the value
-// that transformers gives it.
+// Reads config.json in `folder`. A member that is missing has the default of transformers. Throws
+// std::runtime_error, which names the file and the member, unless the model is a GPT-2, a Llama, a
+// Qwen2 or a Mistral that computes what our models compute.
 ModelShape read_hugging_face_config(const std::string& folder);
 
-// The first size in which they differ: "n_layer 12, and gpt2-tiny has 3"; empty if none does.
+// Returns the first size in which the shapes `file` and `own`, that of `model`, differ: "n_layer
+// 12, and gpt2-tiny has 3"; "" if they are equal.
 std::string difference_of_shapes(const ModelShape& file, const std::string& model,
                                  const ModelShape& own);
 

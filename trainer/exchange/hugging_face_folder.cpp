@@ -12,10 +12,10 @@ namespace fsdp {
 namespace {
 
 const std::string kGPT2Prefix = "transformer.", kLlamaPrefix = "model.";
-// A tied head is another name of the first parameter, which alone is in files.
+// Name of a tied head in files that have one: a second name of the first parameter.
 const std::string kHeadName = "lm_head.weight";
 
-// The tensors so far, and how to add those of one more module.
+// A list of tensors. add() appends the tensors of one module.
 struct Tensors {
   std::vector<HuggingFaceTensor> all;
 
@@ -90,13 +90,14 @@ std::string shape_of(const std::vector<int64_t>& sizes) {
   throw std::runtime_error(file.file().path() + ": " + one_line("tensor " + tensor + ": " + what));
 }
 
-// What older versions of transformers save: the causal mask, and the frequencies of the positions.
+// Returns whether `name` is a buffer that older versions of transformers save: the causal mask, or
+// the frequencies of the positions.
 bool is_buffer(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
 }
 
-// Where each tensor is: tensor -> name of the file, in the folder of the index.
+// Returns tensor -> name of its file, in the folder of the index.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const std::string text = read_text(path, kLongestIndex);
   try {
@@ -119,16 +120,16 @@ Files open_files(const std::string& folder) {
   for (const auto& [tensor, file] : places) {
     if (fs::path(file).filename() != file || one_line(file) != file)
       throw std::runtime_error(index + ": " + one_line("tensor " + tensor + ": is in " + file) +
-                               ", which is no file of this folder");
+                               ", which is not in this folder");
     auto& reader = files[file];
     if (!reader) reader = std::make_unique<SafetensorsReader>(folder + '/' + file);
     if (!reader->entries().contains(tensor))
-      refuse(*reader, tensor, "is not there, and " + kIndex + " has it here");
+      refuse(*reader, tensor, "is missing, but " + kIndex + " names this file for it");
   }
   for (const auto& [name, reader] : files)
     for (const auto& [tensor, entry] : reader->entries())
       if (const auto place = places.find(tensor); place == places.end() || place->second != name)
-        refuse(*reader, tensor, "is there, and " + kIndex + " does not have it here");
+        refuse(*reader, tensor, "is here, but " + kIndex + " does not name this file for it");
   return files;
 }
 
@@ -168,7 +169,7 @@ HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
       tensors_(hugging_face_tensors(shape_)),
       files_(open_files(folder)) {
   const bool gpt2 = std::holds_alternative<GPT2Options>(shape_);
-  const std::string& prefix = gpt2 ? kGPT2Prefix : kLlamaPrefix;  // files may lack it
+  const std::string& prefix = gpt2 ? kGPT2Prefix : kLlamaPrefix;  // names in files may lack it
   const auto without_prefix = [&](const std::string& name) {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   };
@@ -180,7 +181,8 @@ HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
       if (is_buffer(name)) continue;
       const auto tensor = expected.find(without_prefix(name));
       if (tensor == expected.end())
-        refuse(*file, name, "is of no parameter of the model that " + kConfigFile + " describes");
+        refuse(*file, name,
+               "belongs to no parameter of the model that " + kConfigFile + " describes");
       add({name, tensor->second, file.get(), &entry}, tensor->first == kHeadName);
     }
   }
@@ -199,7 +201,7 @@ void HuggingFaceFolder::add(const Source& source, bool head) {
     refuse(*file, name,
            "has the shape " + shape_of(entry->sizes) + ", not " + shape_of(tensor->sizes()));
   const auto [other, is_new] = sources_.insert({head ? kHeadName : tensor->own.name, source});
-  if (!is_new) refuse(*file, name, "is there as " + other->second.name + " too");
+  if (!is_new) refuse(*file, name, "is also here as " + other->second.name);
 }
 
 void HuggingFaceFolder::check_head(int part, int parts) const {
@@ -237,7 +239,7 @@ at::Tensor HuggingFaceFolder::Source::read(int64_t begin, int64_t end) const {
 
 at::Tensor HuggingFaceFolder::Source::read_columns(int64_t begin, int64_t end) const {
   const int64_t in = entry->sizes[0], out = entry->sizes[1];
-  const int64_t first = begin / in, last = (end + in - 1) / in;  // our rows
+  const int64_t first = begin / in, last = (end + in - 1) / in;  // rows of our parameter
   const at::Tensor columns = at::empty({in, last - first}, entry->dtype);
   for (int64_t row = 0; row < in; ++row)
     file->read(*entry, row * out + first, columns[row]);

@@ -10,9 +10,9 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kAlign = 64;  // [bytes], of a copy's begin: for kernels with vectors
+constexpr int64_t kAlign = 64;  // [bytes] alignment of each copy, for vectorized kernels
 
-// A file, all of it, in the address space.
+// A file that is mapped as a whole.
 struct Mapping {
   AnonymousFile file;
   size_t bytes;
@@ -35,7 +35,7 @@ int64_t aligned_bytes(const at::Tensor& tensor) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// Not through the mapping: there a disk that fails would be a signal.
+// Writes with pwrite(), because through the mapping an error of the disk would be a signal.
 void write_all(const AnonymousFile& file, const at::Tensor& tensor, int64_t offset,
                const std::string& what) {
   const auto* data = static_cast<const char*>(tensor.const_data_ptr());

@@ -7,10 +7,10 @@
 
 namespace fsdp {
 
-// Returns copies of tensors, which are on the CPU, in a AnonymousFile in `folder`, mapped. The file
-// is closed with the last of the copies. An undefined tensor stays undefined. `what` names them in
-// messages. Throws what AnonymousFile's constructor throws, and std::runtime_error if the file
-// could not be written.
+// Returns copies of `tensors`, which must be on the CPU. The copies are in a AnonymousFile in
+// `folder`, which is mapped; it is closed with the last copy. An undefined tensor stays undefined.
+// `what` names the tensors in messages. Throws what AnonymousFile's constructor throws, and
+// std::runtime_error if the file can't be written.
 std::vector<at::Tensor> copies_in_file(const std::string& folder,
                                        const std::vector<at::Tensor>& tensors,
                                        const std::string& what);

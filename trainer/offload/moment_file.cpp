@@ -56,7 +56,8 @@ at::Tensor MomentFile::zeros(int64_t numel) {
   return at::from_blob(data, {numel}, at::kFloat);
 }
 
-// Only what lies in the file, and whole pages of it: neighbours may share the first and the last.
+// Returns the part of the file that has `tensor`, in whole pages; begin >= end if the tensor is in
+// memory. Neighbouring tensors can share the first and the last page.
 MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
   const auto from = static_cast<char*>(tensor.data_ptr()) - begin_;
   const auto to = from + static_cast<int64_t>(tensor.nbytes());
@@ -64,7 +65,8 @@ MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
           std::min(round_up(to, kPage), bytes_) - pinned_};
 }
 
-// Remembers that `part` came after the last one.
+// Stores that `part` was used after the last one. Returns the part that was used kAhead calls after
+// `part` in the last step; nothing in the first step.
 std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
   if (last_ >= 0) next_[last_] = part;
   last_ = part.begin;
@@ -79,7 +81,7 @@ std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
 
 void MomentFile::used(const at::Tensor& tensor) {
   const Part part = part_of(tensor);
-  if (part.begin >= part.end) return;  // it stays in memory
+  if (part.begin >= part.end) return;  // the tensor stays in memory
   const auto ahead = to_read_after(part);
   std::unique_lock lock(mutex_);
   jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
@@ -91,7 +93,7 @@ void MomentFile::used(const at::Tensor& tensor) {
 }
 
 void MomentFile::work() {
-  std::optional<Part> written;  // whose pages are still in memory
+  std::optional<Part> written;  // the last part that was written; its pages are still in memory
   while (true) {
     std::unique_lock lock(mutex_);
     jobs_changed_.wait(lock, [this] { return stops_ || !jobs_.empty(); });
@@ -112,8 +114,8 @@ void MomentFile::work() {
   }
 }
 
-// Waits until the pages are on the disk, and lets go of them. A page that has been changed again
-// stays.
+// Waits until the pages are on the disk, then removes them from memory. A page that was changed
+// again meanwhile stays.
 void MomentFile::let_go(const Part& part) {
   const int64_t count = part.end - part.begin;
   if (sync_file_range(

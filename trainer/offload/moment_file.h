@@ -16,26 +16,28 @@
 
 namespace fsdp {
 
-// Optimizer state of one rank in a file, in place of memory (ZeRO-Infinity, section 5.2). The file
-// is mapped: what lies in it are tensors as others are. A thread reads ahead and writes behind, so
-// that few pages are in memory at a time.
+// Optimizer state of one rank in a file instead of in memory (ZeRO-Infinity, section 5.2). The file
+// is mapped, so tensors in it are used as any other. A thread prefetches parts and writes them back
+// in the background, so that few pages are in memory at a time.
 class MomentFile : public MomentStore {
  public:
-  // Reserves `bytes` in `folder`, of which the first resident_bytes(bytes, pinned) stay in memory,
-  // in the class optimizer_state. The file has no name, so it ends with the process, however that
-  // ends. Throws std::runtime_error "FOLDER: what is wrong", if the disk is too full for example.
+  // Reserves `bytes`. The first resident_bytes(bytes, pinned) of them are in memory, counted in the
+  // class optimizer_state; the others are in a file in `folder`. The file has no name, so its space
+  // is free again when the process ends in any way. Throws std::runtime_error "FOLDER: what is
+  // wrong", for example if the disk is too full.
   MomentFile(const std::string& folder, int64_t bytes, int64_t pinned);
   ~MomentFile() override;
   MomentFile(const MomentFile&) = delete;
 
-  // [numel] zeros, fp32, of what was reserved. They are valid while the file is. Throws
-  // std::logic_error if less is left.
+  // Returns [numel] zeros, fp32, in the reserved bytes. They are valid as long as this object.
+  // Throws std::logic_error if fewer bytes are left.
   at::Tensor zeros(int64_t numel) override;
 
-  // Call it after each use of a part, in the same order at each step. Writes the part in the
-  // background, drops the part before it from memory, and reads ahead the part that came kAhead
-  // later in the last step. Returns at once, but waits while kBehind parts are to be written.
-  // Throws std::runtime_error if the file could not be written.
+  // Call it after each use of a part, in the same order in every step.
+  // - Writes the part in the background, and removes the previous part from memory.
+  // - Prefetches the part that was used kAhead calls later in the last step.
+  // - Returns at once, unless kBehind parts still have to be written.
+  // Throws: std::runtime_error if the file can't be written.
   void used(const at::Tensor& part) override;
 
   static constexpr int kBehind = 4, kAhead = 4;
@@ -50,24 +52,24 @@ class MomentFile : public MomentStore {
   };
   Part part_of(const at::Tensor& tensor) const;
   std::optional<Part> to_read_after(const Part& part);
-  void work();  // the thread
+  void work();  // runs in thread_
   void let_go(const Part& part);
   char* address(const Part& part) const { return begin_ + pinned_ + part.begin; }
 
   int64_t bytes_, pinned_;
-  int64_t given_{};  // [bytes] to tensors
+  int64_t given_{};  // [bytes] passed to tensors so far
   AnonymousFile file_;
   char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
 
-  std::map<int64_t, Part> next_;  // by where the part before it begins
-  int64_t last_{-1};              // where the last part begins
+  std::map<int64_t, Part> next_;  // begin of a part -> the part used after it
+  int64_t last_{-1};              // begin of the part used last; -1: none
 
   std::mutex mutex_;
   std::condition_variable jobs_changed_;
   std::deque<Job> jobs_;
-  int behind_{};  // of them, those that write, and the one under way
+  int behind_{};  // jobs that write: in jobs_, and the one under way
   bool stops_{};
-  int error_{};  // errno of a write
+  int error_{};  // errno of a failed write; 0: none
   std::thread thread_;
 };
 

@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-// Throws UsageError in place of what find_checkpoint() throws.
+// Returns find_checkpoint(path). Throws UsageError in place of what find_checkpoint() throws.
 Checkpoint checkpoint_at(const std::string& path) {
   try {
     return find_checkpoint(path);
@@ -23,7 +23,8 @@ Checkpoint checkpoint_at(const std::string& path) {
   }
 }
 
-// A checkpoint of an older program does not say it.
+// Returns --steps of the saved run; nothing if an older program, which did not store it, saved the
+// checkpoint.
 std::optional<int64_t> steps_of(const Checkpoint& saved) {
   try {
     return saved.number_in_run("/steps");
@@ -41,21 +42,23 @@ bool lies_in(const std::string& path, const std::string& folder) {
 }  // namespace
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
-  app.add_option("--checkpoint-dir", config.checkpoint.dir,
-                 "folder in which checkpoints are saved (docs/checkpoints.md)");
+  app.add_option(
+      "--checkpoint-dir", config.checkpoint.dir,
+      "folder in which checkpoints are saved (docs/checkpoints.md) (default: none is saved)");
   add_number(app, "--save-every", config.checkpoint.save_every, NumberRange<int64_t>{1, kMany},
-             "steps between checkpoints (default 1); the last step is saved in any case");
-  add_number(app, "--keep", config.checkpoint.keep, NumberRange<int64_t>{1, kMany},
-             "remove all checkpoints but so many, the latest (default: none is removed)");
+             "steps between checkpoints (default 1); the last step is always saved");
+  add_number(
+      app, "--keep", config.checkpoint.keep, NumberRange<int64_t>{1, kMany},
+      "number of checkpoints to keep, the latest; older ones are removed (default: all are kept)");
   const std::vector<std::pair<std::string, CheckpointFormat>> formats{
       {"sharded", CheckpointFormat::sharded}, {"full", CheckpointFormat::full}};
   add_choice(app, "--checkpoint-format", config.checkpoint.format, formats,
-             "sharded (each rank writes what it owns) or full (one file of whole parameters, "
+             "sharded (each rank writes what it owns) or full (one file of whole parameters and "
              "one of the optimizer's state) (default sharded)");
   app.add_option(
       "--resume", config.checkpoint.resume,
-      "go on from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
-      "from the latest one in --checkpoint-dir, or begin if there is none");
+      "continue from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
+      "from the latest one in --checkpoint-dir or, if there is none, from the start");
 }
 
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches) {
@@ -78,13 +81,14 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& micr
   }
   if (microbatches || !saved_parts) return;
   if (*saved_parts < 1 || *saved_parts > kMaxMicrobatches)
-    throw UsageError(name + "has " + std::to_string(*saved_parts) + " parts of the batch");
+    throw UsageError(name + "has " + std::to_string(*saved_parts) + " microbatches");
   microbatches = saved_parts;
   if (*microbatches % config.ranks.world != 0 && !launched_rank()) {
-    throw UsageError("--world " + std::to_string(config.ranks.world) + ": the checkpoint has " +
-                     std::to_string(*microbatches) +
-                     " parts of the batch, as many for each rank; take " +
-                     "ranks whose number divides this, or give other --microbatches");
+    throw UsageError(
+        "--world " + std::to_string(config.ranks.world) + ": the checkpoint has " +
+        std::to_string(*microbatches) +
+        " microbatches (--microbatches), the same number for each rank; " +
+        "use a number of ranks that divides this number, or give other --microbatches");
   }
 }
 
@@ -95,7 +99,7 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   } else if (const auto latest = latest_step(config.checkpoint.dir);
              latest && *latest > config.checkpoint.first_step) {
     throw UsageError("--checkpoint-dir " + config.checkpoint.dir + ": has step " +
-                     std::to_string(*latest) + " already; go on from it (--resume " +
+                     std::to_string(*latest) + " already; continue from it (--resume " +
                      config.checkpoint.dir + "), or give another folder");
   } else if (latest && !lies_in(config.checkpoint.resume, config.checkpoint.dir)) {
     throw UsageError("--checkpoint-dir " + config.checkpoint.dir + ": has step " +
@@ -115,7 +119,8 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   }
   if (config.training.steps <= config.checkpoint.first_step)
     throw UsageError("--steps " + std::to_string(config.training.steps) + ": the checkpoint has " +
-                     std::to_string(config.checkpoint.first_step) + " behind it; give more");
+                     std::to_string(config.checkpoint.first_step) +
+                     " of them already; give a larger number");
   const auto own = settings_of_run(config);
   const Checkpoint saved = checkpoint_at(config.checkpoint.resume);
   const std::string difference = one_line(difference_of_runs(saved.run, own));
@@ -130,8 +135,8 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   if (microbatches != own.at("parts")) {
     std::fprintf(
         stderr,
-        "fsdp train: --microbatches %lld beside %lld of the checkpoint: the sums round another way "
-        "from here on\n",
+        "fsdp train: --microbatches is %lld here, and %lld in the checkpoint: from here on, sums are "
+        "rounded differently\n",
         own.at("parts").get<long long>(), static_cast<long long>(microbatches));
   }
 }

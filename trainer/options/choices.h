@@ -18,7 +18,7 @@ std::vector<std::pair<std::string, Enum>> choices_of(std::initializer_list<Enum>
   return choices;
 }
 
-// Adds an option that is on or off. Its help ends with the default, the value that is there.
+// Adds an option that is on or off. Its help ends with the default, which is the current `value`.
 void add_on_off(CLI::App& app, const std::string& name, bool& value, const std::string& help);
 
 }  // namespace fsdp

@@ -17,8 +17,8 @@
 namespace fsdp {
 namespace {
 
-// The settings of --recipe modular: with these and the default seed, no mistake is left after 400
-// steps.
+// The settings of --recipe modular. With them and the default seed, the model makes no mistake
+// after 400 steps.
 struct ModularRecipe {
   static constexpr const char* kModel = "gpt2-tiny";
   static constexpr int64_t kModulus = 31, kSteps = 1000, kBatch = 256, kEvalEvery = 100;
@@ -66,7 +66,7 @@ void check_text(const TrainConfig& config) {
   }
 }
 
-// Throws UsageError if the files of --tokens are too short for a row.
+// Throws UsageError if a file of --tokens is too short for a row.
 void check_tokens(const TrainConfig& config) {
   if (config.data.kind != DataKind::tokens) return;
   const std::string& path = config.data.tokens.front();
@@ -82,24 +82,28 @@ void check_tokens(const TrainConfig& config) {
 
 void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
   add_choice(app, "--recipe", given.recipe, choices_of({DataKind::published, DataKind::modular}),
-             "data and settings together. published: random tokens, as they were published; "
-             "modular: gpt2-tiny on --data modular, until it makes no mistake");
+             "data and settings together: published (random tokens, as in the published run) or "
+             "modular (gpt2-tiny on --data modular, until it makes no mistake) (default: none)");
   add_choice(app, "--data", config.data.kind,
              choices_of({DataKind::text, DataKind::tokens, DataKind::modular, DataKind::pattern}),
-             "text, tokens, modular (a + b mod --modulus, a fifth of the pairs held out) or "
-             "pattern (five tokens again and again, with noise) (default text)");
+             "what to train on: text, tokens, modular (a + b mod --modulus, a fifth of the pairs "
+             "held out) or pattern (five tokens that repeat, with noise) (default text)");
   add_number(app, "--modulus", given.modulus, NumberRange<int64_t>{3, 1000},
-             "of --data modular (default 31)");
-  app.add_option("--text", config.data.text,
-                 "files or folders (default: this repository's text); the last tenth is held out");
-  app.add_option("--tokens", config.data.tokens,
-                 "of --data tokens: nanoGPT's or llm.c's file of ids, and one to hold out "
-                 "(default: the last tenth)")
+             "modulus of --data modular (default 31)");
+  app.add_option(
+      "--text", config.data.text,
+      "of --data text: files or folders (default: text of this repository); the last tenth is "
+      "held out");
+  app.add_option(
+         "--tokens", config.data.tokens,
+         "of --data tokens: a file of token ids, as nanoGPT or llm.c writes it, and a second "
+         "one to hold out (default: the last tenth of the first one)")
       ->expected(1, 2)
       ->type_name("FILE");
-  add_number(app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
-             "steps; after so many, and after the last, print loss and accuracy on what is held "
-             "out (default: never)");
+  add_number(
+      app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
+      "steps between evaluations, which print loss and accuracy on the data that is held out; "
+      "there is one after the last step too (default: no evaluation)");
 }
 
 void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& given) {
@@ -144,7 +148,8 @@ Defaults defaults_of(const TrainConfig& config, const GivenData& given) {
   if (given.recipe == DataKind::modular)
     return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.training.microbatches),
             seq, ModularRecipe::kLearningRate};
-  // A small batch that every number of parts can cut, and a rate at which small models learn.
+  // The batch is small and a multiple of the number of microbatches. Small models learn at this
+  // rate.
   return {100, round_up(8, config.training.microbatches), seq, 1e-3};
 }
 

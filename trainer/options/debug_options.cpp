@@ -26,8 +26,11 @@ Fault parse_fault(const std::string& text, int world) {
 
 void add_debug_options(CLI::App& app, TrainConfig& config, GivenDebug& given) {
   add_on_off(app, "--poison", config.debug.poison,
-             "NaN in freed and unwritten memory and in padding");
-  app.add_option("--fault", given.fault, "break a rank: rank=R,skip=N or rank=R,kill=N at call N");
+             "fill freed memory, unwritten memory and padding with NaN");
+  app.add_option(
+      "--fault", given.fault,
+      "make rank R fail: rank=R,skip=N leaves out its collective number N (from 0), rank=R,kill=N "
+      "kills the rank there");
 }
 
 void resolve_debug(TrainConfig& config, const GivenDebug& given) {

@@ -7,41 +7,44 @@
 #include <string>
 #include <vector>
 
-// The options of `./fsdp train` by subject, in files of the same names. In each group
+// The options of `./fsdp train` by subject, in files of the same names. For each group
 // - add_..._options() adds the options to the program;
-// - resolve_...() fills in what depends on other options, when the command line has been read;
-// - check_...() throws UsageError if options contradict one another, or what is there.
-// parse_train_options() calls them in an order that it says.
+// - resolve_...() fills in the settings that depend on other options, when the command line has
+//   been parsed;
+// - check_...() throws UsageError if an option contradicts another option, or the files and devices
+//   of this machine.
+// parse_train_options() calls them in the order in which they depend on each other.
 namespace fsdp {
 
 // ---- ranks ----
 
-// What its options say before it is resolved.
+// The values of the options before they are resolved.
 struct GivenRanks {
   std::string stack{"reference"}, link;
   double timeout{300};  // [s]
 };
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world);
-// In a process that a launcher has started as a rank, the number of ranks is the launcher's. Throws
-// UsageError if options contradict it.
+// In a process that a launcher has started as a rank, sets the number of ranks to the launcher's.
+// Throws UsageError if options contradict the launcher.
 void apply_world_of_environment(TrainConfig& config, bool world_given);
-// Of the ranks that a launcher has started, as many train as share out the parts: after the loss of
-// a host the others go on with the parts, and so with the bits, that the run began with.
+// For ranks that a launcher has started: reduces the number of ranks that train until it divides
+// `parts`, the number of microbatches; the other ranks are spare. So after the loss of a host the
+// remaining ranks compute the microbatches, and the bits, with which the run began.
 void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> microbatches);
 void resolve_ranks(TrainConfig& config, const GivenRanks& given);
-// For ranks on GPUs it counts the GPUs without using them, since this process may fork.
+// For ranks on GPUs, counts the GPUs in another process, because this process may still fork.
 void check_ranks(const TrainConfig& config);
-// Comes when all settings of the sum over parts are known.
+// Call it when all settings of the sum over microbatches are known.
 void check_lost_host_option(const TrainConfig& config);
 
 // ---- model ----
 
 void add_model_options(CLI::App& app, TrainConfig& config);
-// Adds --init, whose folder goes into `folder`.
+// Adds --init, which stores its folder in `folder`.
 void add_init_option(CLI::App& app, std::string& folder);
-// Without --model, takes the model of --init or --resume.
+// If --model is not given, uses the model of --init or --resume.
 void resolve_model(const CLI::App& app, TrainConfig& config);
-// Compares the folder of --init with the model, and reads no tensor.
+// Throws UsageError if the folder of --init does not fit the model. Reads no tensor.
 void check_init_option(const TrainConfig& config);
 
 // ---- data ----
@@ -51,16 +54,16 @@ struct GivenData {
   std::optional<int64_t> modulus;
 };
 void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given);
-// Resolves all but the default of --text. Comes before other defaults are filled in, so that a
-// recipe decides on them.
+// Resolves all data options except the default of --text. Call it before other defaults are filled
+// in, because a recipe decides on them.
 void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& given);
 // Fills in the default of --text.
 void resolve_text(TrainConfig& config);
-// Comes when --seq is known: also refuses files of --tokens that are too short for a row.
+// Call it when --seq is known: throws UsageError also if a file of --tokens is too short for a row.
 void check_data(const TrainConfig& config);
 
-// What a run takes where no option says otherwise. Comes after resolve_data(), when the number of
-// parts is known.
+// The settings of a run for which no option is given. Call defaults_of() after resolve_data(), when
+// the number of microbatches is known.
 struct Defaults {
   int64_t steps, batch, seq;
   double lr;
@@ -88,7 +91,8 @@ struct GivenOptimizer {
 void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& given);
 void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const Defaults& defaults);
 void check_norm_type_option(const CLI::App& app, const TrainConfig& config);
-void check_step_in_backward(const TrainConfig& config);  // what needs all gradients at a time
+// Throws UsageError if --step-in-backward is on and an option needs all gradients at a time.
+void check_step_in_backward(const TrainConfig& config);
 void check_min_lr(const TrainConfig& config);
 
 // ---- sharding ----
@@ -98,9 +102,9 @@ struct GivenSharding {
   std::optional<int64_t> shard_size;
 };
 void add_sharding_options(CLI::App& app, TrainConfig& config, GivenSharding& given, int max_world);
-// What --strategy takes: our names and PyTorch's, in small letters.
+// Returns the names that --strategy takes, this program's and PyTorch's, in small letters.
 std::vector<std::string> strategy_names();
-// `reshard_given`: --reshard-after-forward was given.
+// `reshard_given`: whether --reshard-after-forward was given.
 void resolve_strategy(TrainConfig& config, const GivenSharding& given, bool reshard_given);
 
 // ---- precision ----
@@ -110,30 +114,30 @@ struct GivenPrecision {
   std::optional<int64_t> growth_interval;
 };
 void add_precision_options(CLI::App& app, TrainConfig& config, GivenPrecision& given);
-// Resolves reduce_dtype and the loss scaler, which may be a checkpoint's.
+// Resolves reduce_dtype and the loss scaler, which a checkpoint may have set.
 void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrecision& given);
 
 // ---- memory ----
 
 void add_memory_options(CLI::App& app, TrainConfig& config);
-// A plan needs no folder to offload to.
+// `only_plans`: the program only plans, so the folder of --offload-dir need not exist.
 void check_offload_options(const CLI::App& app, const TrainConfig& config, bool only_plans);
 
 // ---- checkpoint ----
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config);
-// Reads which checkpoint --resume names, and with how many parts it was trained: the default of
-// `parts`. Comes before defaults are filled in.
+// Finds the checkpoint that --resume names and reads from it the default of `parts`: its number of
+// microbatches. Call it before defaults are filled in.
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches);
-// Compares this run with the one that was saved, and with the checkpoints that are there. Comes
-// when all settings are known.
+// Compares this run with the run that was saved, and with the checkpoints in --checkpoint-dir. Call
+// it when all settings are known.
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
 
 // ---- reports ----
 
 void add_reports_options(CLI::App& app, TrainConfig& config);
-// Refuses a file that can't be written, or that is one with another file of a report, with a text
-// or with a checkpoint.
+// Throws UsageError if a file can't be written, or if two of the files that the run reads and
+// writes are one file.
 void check_reports_options(const CLI::App& app, const TrainConfig& config);
 
 // ---- debug ----
@@ -146,7 +150,8 @@ void resolve_debug(TrainConfig& config, const GivenDebug& given);
 
 // ---- all ----
 
-// Prints on stderr which options were given and have no effect: a line for each, by one process.
+// Prints on stderr the options that were given and have no effect, one line for each. Under a
+// launcher only rank 0 prints.
 void name_unused_options(const CLI::App& app, const TrainConfig& config);
 
 }  // namespace fsdp

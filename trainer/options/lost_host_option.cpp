@@ -11,8 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Returns the nearest number of parts with which fewer ranks go on to the same bits: the next one
-// from that of `config` on, else the next one below; 0 if there is none.
+// Returns the number of microbatches nearest to that of `config` with which fewer ranks can
+// continue to the same bits: the next one from that of `config` upward, else the next one below it;
+// 0 if there is none.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;
@@ -45,10 +46,13 @@ void check_lost_host_option(const TrainConfig& config) {
   }
   const std::string option = "--on-lost-host continue: ";
   if (!launched_rank())
-    throw UsageError(option + "takes ranks that a launcher has started, on several hosts");
-  if (config.on_cuda()) throw UsageError(option + "takes --device cpu");
+    throw UsageError(option + "needs ranks that a launcher has started on several hosts");
+  if (config.on_cuda()) throw UsageError(option + "needs --device cpu");
   if (config.optimizer.step_in_backward)
-    throw UsageError(option + "takes a step back, which --step-in-backward on has begun to make");
+    throw UsageError(
+        option +
+        "repeats the step that a loss interrupts; --step-in-backward on may have updated "
+        "units in it");
   const auto kept = with_ranks(config, config.ranks.world);
   if (kept && kept->training.reduce_gradients == config.training.reduce_gradients) return;
   const BatchPartition microbatches = config.batch_partition();
@@ -62,10 +66,10 @@ void check_lost_host_option(const TrainConfig& config) {
   const std::string first =
       other_helps ? std::string("--reduce-gradients ") + to_string(other) : "";
   const std::string second = better > 0 ? "--microbatches " + std::to_string(better) : "";
-  throw UsageError(option + "fewer ranks would round the sum over " +
+  throw UsageError(option + "with fewer ranks, the sum over " +
                    std::to_string(microbatches.replicas) + " replicas, " +
                    std::to_string(microbatches.accumulation_steps) +
-                   " parts on a rank, another way; give " + first +
+                   " microbatches on each rank, would be rounded differently; give " + first +
                    (first.empty() || second.empty() ? "" : " or ") + second +
                    (first.empty() && second.empty() ? "another --shard-size" : ""));
 }

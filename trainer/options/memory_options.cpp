@@ -23,8 +23,9 @@ void add_checkpoint_activations(CLI::App& app, TrainConfig& config) {
     config.memory.activation_checkpoint_every = static_cast<int>(every);
   };
   app.add_option_function<std::string>(name, take,
-                                       "blocks that keep their input alone, and compute the rest "
-                                       "again in backward (default none)")
+                                       "which blocks keep only their input, and recompute their "
+                                       "activations in backward: none, all or every K-th one "
+                                       "(default none)")
       ->type_name("none|all|every:K");
 }
 
@@ -32,17 +33,17 @@ void add_offload_options(CLI::App& app, TrainConfig& config) {
   const std::vector<std::string> what{"none", "optimizer"};
   app.add_option_function<std::string>(
          "--offload", [what](const std::string& text) { index_of_word("--offload", text, what); },
-         "optimizer (AdamW's moments lie in a file of each rank, and sums of gradients that wait for "
-         "other parts of the batch) or none (default none)")
+         "optimizer (each rank keeps AdamW's moments, and sums of gradients that wait for other "
+         "microbatches, in a file) or none (default none)")
       ->type_name("none|optimizer");
   app.add_option("--offload-dir", config.memory.offload_dir,
-                 "folder of these files, which have no name and end with the run");
+                 "folder of the files of --offload, which have no name and end with the run");
   add_number(app, "--offload-resident", config.memory.offload_resident,
              NumberRange<int64_t>{1, std::numeric_limits<int64_t>::max() / 2},
-             "bytes of each rank's moments that stay in memory all the same (default 0)");
+             "with --offload: bytes of each rank's moments that stay in memory (default 0)");
 }
 
-// Returns whether what is written into the folder stays in memory.
+// Returns whether files in `folder` are stored in memory.
 bool is_memory(const std::string& folder) {
   struct statfs system {};
   return statfs(folder.c_str(), &system) == 0 &&
@@ -74,10 +75,10 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
                  reason_not_to_fill(config.memory.offload_dir));
   if (!only_plans && is_memory(config.memory.offload_dir))
     throw UsageError("--offload-dir " + config.memory.offload_dir +
-                     ": lies in memory; give one on a disk");
+                     ": is in memory; give a folder on a disk");
   if (config.optimizer.kind == OptimizerOptions::Kind::sgd)
     throw UsageError("--offload optimizer: sgd has no state; give --optimizer adamw");
-  if (config.on_cuda()) throw UsageError("--offload optimizer: takes --device cpu");
+  if (config.on_cuda()) throw UsageError("--offload optimizer: needs --device cpu");
 }
 
 }  // namespace fsdp

@@ -25,7 +25,7 @@ void add_name_option(CLI::App& app, TrainConfig& config) {
   app.add_option_function<std::string>(
          "--model", take,
          names +
-             ", or sizes, as llama:vocabulary=256,... (docs/hugging_face.md) (default: small, "
+             ", or sizes, such as llama:vocabulary=256,... (docs/hugging_face.md) (default: small, "
              "or the model of --init or --resume)")
       ->type_name("NAME");
 }
@@ -40,15 +40,15 @@ void add_init_option(CLI::App& app, std::string& folder) {
   };
   app.add_option_function<std::string>(
          "--init", take,
-         "begin with the parameters of a GPT-2, a Llama or a Qwen2 that Hugging Face's transformers "
-         "or ./fsdp export has written (docs/hugging_face.md)")
+         "start with the parameters of a GPT-2, Llama, Qwen2 or Mistral model that Hugging Face's "
+         "transformers or ./fsdp export has written (docs/hugging_face.md) (default: random ones)")
       ->type_name("hf:FOLDER");
 }
 
 void add_model_options(CLI::App& app, TrainConfig& config) {
   add_name_option(app, config);
   add_number(app, "--vocabulary", config.model.vocabulary, NumberRange<int64_t>{1, 1 << 24},
-             "ids of the model (default: its own, and 256 for text)");
+             "number of token ids of the model (default: its own; at least 256 for text)");
   add_init_option(app, config.model.init);
 }
 

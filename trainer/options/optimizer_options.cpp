@@ -18,31 +18,34 @@ void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& g
   const std::vector<std::pair<std::string, OptimizerOptions::Kind>> kinds{
       {"adamw", OptimizerOptions::Kind::adamw}, {"sgd", OptimizerOptions::Kind::sgd}};
   add_choice(app, "--optimizer", optimizer.kind, kinds, "adamw or sgd (default adamw)");
-  add_number(app, "--lr", given.lr, positive_up_to(kMaxReal), "learning rate");
+  add_number(app, "--lr", given.lr, positive_up_to(kMaxReal),
+             "learning rate (default 0.1 with sgd, else 0.001 or the rate of --recipe)");
   add_number(app, "--warmup", optimizer.warmup, NumberRange<int64_t>{0, kMany},
-             "steps over which the rate grows to --lr (default 0)");
+             "steps over which the rate grows linearly to --lr (default 0)");
   add_choice(app, "--lr-decay", optimizer.lr_decay, choices_of({LrDecay::cosine, LrDecay::linear}),
-             "how the rate then falls until the last step: cosine or linear (default: it "
-             "stays)");
+             "how the rate falls from the warmup to the last step: cosine or linear (default: it "
+             "does not fall)");
   add_number(app, "--min-lr", optimizer.min_lr, NumberRange<double>{0, kMaxReal},
              "rate of the last step, with --lr-decay (default 0)");
   add_number(app, "--weight-decay", optimizer.weight_decay, NumberRange<double>{0, kMaxReal},
              "weight decay (default 0.01)");
   app.add_option("--no-decay", optimizer.no_decay,
-                 "parameters without weight decay: a regular expression, or usual: norms and "
-                 "biases");
-  add_number(app, "--clip", optimizer.clip, positive_up_to(kMaxReal),
-             "largest norm of all gradients together (default: none)");
+                 "parameters without weight decay: a regular expression that matches their names, "
+                 "or usual: norms and biases (default: none)");
+  add_number(
+      app, "--clip", optimizer.clip, positive_up_to(kMaxReal),
+      "largest norm of all gradients together; larger gradients are scaled down to it (default: "
+      "no limit)");
   const auto take_norm_type = [&optimizer](const std::string& text) {
     optimizer.norm_type = text == "inf"
                               ? std::numeric_limits<double>::infinity()
                               : parse_number("--norm-type", text, positive_up_to(kMaxReal));
   };
   app.add_option_function<std::string>("--norm-type", take_norm_type,
-                                       "p of the p-norm by which --clip goes (default 2)")
+                                       "p of the p-norm that --clip limits (default 2)")
       ->type_name("NUMBER|inf");
   add_on_off(app, "--step-in-backward", optimizer.step_in_backward,
-             "update each unit as soon as its gradient is reduced, and free that");
+             "update each unit as soon as its gradient is reduced, and free the gradient");
 }
 
 void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const Defaults& defaults) {
@@ -63,13 +66,13 @@ void check_step_in_backward(const TrainConfig& config) {
   if (!config.optimizer.step_in_backward || config.ranks.mode != Mode::fsdp) return;
   const std::string option = "--step-in-backward on: ";
   if (config.optimizer.clip)
-    throw UsageError(option + "the norm of --clip is that of all gradients together");
+    throw UsageError(option + "--clip needs the norm of all gradients before the first update");
   if (config.precision.loss_scaler)
     throw UsageError(option +
-                     "with a loss scale (--loss-scale, fp16) a step may have to be left "
-                     "out, which shows when all gradients are there");
+                     "with a loss scale (--loss-scale, fp16) a step is skipped if a gradient "
+                     "overflows, which is known when all gradients are reduced");
   if (config.training.microbatches > config.ranks.world)
-    throw UsageError(option + "takes one part for each rank; give --microbatches " +
+    throw UsageError(option + "needs one microbatch for each rank; give --microbatches " +
                      std::to_string(config.ranks.world));
 }
 
@@ -77,7 +80,7 @@ void check_min_lr(const TrainConfig& config) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > 0 &&
       (optimizer.lr_decay == LrDecay::none || optimizer.min_lr > optimizer.lr))
-    throw UsageError("--min-lr: needs --lr-decay, and at most the rate of --lr");
+    throw UsageError("--min-lr: needs --lr-decay, and must be at most --lr");
 }
 
 }  // namespace fsdp

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// What the options say before defaults that depend on one another are filled in.
+// The values of the options before defaults that depend on one another are filled in.
 struct Given {
   GivenRanks ranks;
   GivenData data;
@@ -19,8 +19,8 @@ struct Given {
   GivenDebug debug;
 };
 
-// Adds all options in groups, which have the names of the members of TrainConfig. Those names are
-// also the tables of a file of --config.
+// Adds all options in groups. The groups have the names of the members of TrainConfig, which are
+// also the names of the tables in a file of --config.
 void add_options(CLI::App& app, TrainConfig& config, Given& given, int max_world) {
   const auto name_group = [&app](const char* group) {
     for (CLI::Option* option : app.get_options())
@@ -52,7 +52,8 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given, int max_world
   name_group("debug");
 }
 
-// For a plan, which takes nothing of a checkpoint but the model, if --model does not say it.
+// For a plan: resolves --resume auto. A plan uses only the model of a checkpoint, and only if
+// --model is not given.
 void resume_for_a_plan(TrainConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.resume != "auto") return;
@@ -60,7 +61,8 @@ void resume_for_a_plan(TrainConfig& config) {
   checkpoint.resume = saved ? checkpoint.dir : "";
 }
 
-// For a plan: leaves out what the run would write, resume or suffer.
+// For a plan: clears the options about files that a run would write, a checkpoint that it would
+// resume and faults that it would have.
 void leave_out_files(TrainConfig& config, Given& given) {
   ReportsConfig& reports = config.reports;
   reports.json = reports.log = reports.trace = reports.profile = "";
@@ -71,7 +73,7 @@ void leave_out_files(TrainConfig& config, Given& given) {
   given.debug.fault.clear();
 }
 
-// Fills in defaults. The data, the model and the number of ranks are known.
+// Fills in defaults. Call it when the data, the model and the number of ranks are known.
 void fill_in_defaults(TrainConfig& config, const Given& given) {
   resolve_microbatches(config, given.training);
   const Defaults defaults = defaults_of(config, given.data);
@@ -82,7 +84,8 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
   resolve_text(config);
 }
 
-// Makes `config` what the options say: first what other settings depend on.
+// Fills in the settings that depend on other settings, in the order in which they depend on each
+// other.
 void resolve(const CLI::App& app, TrainConfig& config, Given& given, bool only_plans) {
   if (only_plans) {
     resume_for_a_plan(config);
@@ -134,7 +137,8 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   parse_command_line(app, arguments, resolve_and_check, parsing.other_options);
   if (parsing.only_plans) return config;
   name_unused_options(app, config);
-  // The files of this run's own results are left out: a run that is repeated would write over them.
+  // Leaves out the options that name files of results, because a repeated run would write over
+  // them.
   config.reports.saved_options =
       config_of(app, {"log", "json", "trace", "profile", "hashes", "capture", "record"});
   return config;

@@ -10,19 +10,22 @@ namespace fsdp {
 
 inline constexpr int kMaxTrainingWorld = 64;
 
-// Which program reads the command line of `./fsdp train`.
+// How a program uses the options of `./fsdp train`.
 struct TrainParsing {
   int max_world{kMaxTrainingWorld};
-  // The run is not made, only computed: what options say about files that it would write, about the
-  // checkpoint that it would resume and about ranks that fail has no effect, and is not checked.
+  // The program computes what a run would need and does not run it. Options about files that the
+  // run would write, a checkpoint that it would resume and ranks that fail have no effect and are
+  // not checked.
   bool only_plans{};
-  std::vector<std::string> other_options;  // names that the program takes besides
+  std::vector<std::string> other_options;  // names of further options of the program
 };
 
-// The command line of `./fsdp train`, with defaults filled in, and checked as far as that is
-// possible without the model. `check_wrap` throws std::invalid_argument for a --wrap that the stack
-// does not know. Options that the mode does not use are named on stderr. Throws UsageError (see
-// command_line.h); prints the help and exits with 0 if asked for it.
+// Parses the command line of `./fsdp train`, fills in defaults, and checks the options as far as
+// this is possible without the model.
+// - `check_wrap` throws std::invalid_argument for a --wrap that the stack does not know.
+// - Prints on stderr the options that have no effect.
+// - If the command line asks for help, prints it and exits with status 0.
+// Throws: UsageError (see command_line.h) for a mistake.
 TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
                                 const TrainParsing& parsing = {});

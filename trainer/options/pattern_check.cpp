@@ -6,7 +6,7 @@
 namespace fsdp {
 
 void check_pattern(const std::string& option, const std::string& pattern) {
-  constexpr size_t kLongest = 500;  // a longer one may be nested so deep that std::regex overflows
+  constexpr size_t kLongest = 500;  // a longer one can be nested so deep that std::regex overflows
   try {
     if (pattern.size() <= kLongest) return static_cast<void>(std::regex(pattern));
   } catch (const std::regex_error&) {

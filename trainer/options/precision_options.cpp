@@ -27,20 +27,22 @@ void check_keep_fp32(const TrainConfig& config) {
 
 void add_precision_options(CLI::App& app, TrainConfig& config, GivenPrecision& given) {
   add_dtype(app, "--param-dtype", config.precision.policy.param_dtype,
-            "precision in which parameters are gathered, and compute (default fp32); the "
-            "optimizer's stay fp32");
+            "precision in which parameters are gathered and used to compute (default fp32); the "
+            "optimizer's parameters stay fp32");
   add_dtype(app, "--reduce-dtype", config.precision.policy.reduce_dtype,
             "precision in which gradients are sent (default --param-dtype); they are added in "
             "fp32");
   app.add_option("--keep-fp32", config.precision.keep_fp32,
-                 "regular expression: parameters whose names match keep fp32 (ln: all norms)")
+                 "regular expression: parameters whose names match keep fp32, as ln for all norms "
+                 "(default: none)")
       ->type_name("PATTERN");
-  app.add_option("--loss-scale", given.loss_scale,
-                 "power of two by which the loss is multiplied at first, or none (default 65536 "
-                 "with fp16, else none); halved when gradients overflow")
+  app.add_option(
+         "--loss-scale", given.loss_scale,
+         "power of two by which the loss is multiplied at first, or none; it is halved when "
+         "gradients overflow (default 65536 with fp16, else none)")
       ->type_name("INT|none");
   add_number(app, "--growth-interval", given.growth_interval, NumberRange<int64_t>{1, kMany},
-             "steps without overflow after which it is doubled (default 2000)");
+             "steps without overflow after which the loss scale is doubled (default 2000)");
 }
 
 void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrecision& given) {
@@ -50,7 +52,7 @@ void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrec
   if (precision != MixedPrecisionPolicy{} && config.batch_partition().accumulation_steps > 1 &&
       config.training.reduce_gradients == ReduceGradients::last) {
     throw UsageError(
-        "--reduce-gradients last: is not made for mixed precision; give --reduce-gradients each, or "
+        "--reduce-gradients last: does not support mixed precision; give --reduce-gradients each, or "
         "--param-dtype fp32 and --reduce-dtype fp32");
   }
   check_keep_fp32(config);

@@ -11,14 +11,14 @@
 namespace fsdp {
 namespace {
 
-// Called before a fork: the ranks will use the GPUs, this process must not.
+// Called before the fork: only the ranks may use the GPUs, not this process.
 void check_cuda(const TrainConfig& config) {
   if (!gpu::built()) {
     throw UsageError(
         "--device cuda: this build has no CUDA; build with ./fsdp build --preset cuda");
   }
-  if (config.debug.poison) throw UsageError("--poison: takes --device cpu");
-  if (config.ranks.comm.link) throw UsageError("--link: takes --device cpu");
+  if (config.debug.poison) throw UsageError("--poison: needs --device cpu");
+  if (config.ranks.comm.link) throw UsageError("--link: needs --device cpu");
   const int gpus = gpu::count_gpus_before_fork();
   if (gpus == 0) throw UsageError("--device cuda: needs a GPU; this machine has none");
   const int ranks = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
@@ -31,10 +31,11 @@ void check_cuda(const TrainConfig& config) {
 void check_compare(const TrainConfig& config) {
   const CommunicatorOptions& comm = config.ranks.comm;
   if (comm.compare.value_or(Compare::always) == Compare::always) return;
-  if (comm.link) throw UsageError("--compare: with --link calls are compared always");
+  if (comm.link)
+    throw UsageError("--compare: with --link, all collectives are compared; leave it out");
   const bool shm = comm.backend == "shm" || comm.backend == "auto";
   if (shm && !config.on_cuda() && !launched_rank()) {
-    throw UsageError("--compare: over shm calls are compared always; give --backend gloo");
+    throw UsageError("--compare: over shm, all collectives are compared; give --backend gloo");
   }
 }
 
@@ -43,30 +44,34 @@ void check_compare(const TrainConfig& config) {
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world) {
   CommunicatorOptions& comm = config.ranks.comm;
   add_choice(app, "--mode", config.ranks.mode, choices_of({Mode::single, Mode::ddp, Mode::fsdp}),
-             "single (one process that plays the ranks in turn), ddp (a replica on each rank) or "
+             "single (one process computes for all ranks in turn), ddp (a replica on each rank) or "
              "fsdp (default single)");
-  add_number(app, "--world", config.ranks.world, NumberRange<int64_t>{1, max_world},
-             "number of ranks (default 1, or torchrun's)");
-  add_choice(app, "--stack", given.stack, {"reference", "mine"}, "whose tasks: reference or mine");
+  add_number(
+      app, "--world", config.ranks.world, NumberRange<int64_t>{1, max_world},
+      "number of ranks (default 1; under a launcher such as torchrun, the ranks it has started)");
+  add_choice(app, "--stack", given.stack, {"reference", "mine"},
+             "whose tasks: reference (solutions/) or mine (tasks/) (default reference)");
   add_number(app, "--threads", config.ranks.threads, NumberRange<int64_t>{1, 1024},
-             "threads of each rank (default 1)");
+             "CPU threads of each rank (default 1)");
   const std::vector<std::pair<std::string, c10::DeviceType>> devices{{"cpu", c10::kCPU},
                                                                      {"cuda", c10::kCUDA}};
-  add_choice(app, "--device", comm.device, devices, "cpu or cuda (default cpu)");
+  add_choice(app, "--device", comm.device, devices,
+             "where parameters and batches are: cpu or cuda (default cpu)");
   add_choice(app, "--backend", comm.backend, {"auto", "shm", "gloo", "nccl"},
-             "auto, shm, gloo or nccl (default auto)");
+             "what moves the bytes of collectives: auto, shm, gloo or nccl (default auto)");
   const std::vector<std::pair<std::string, Compare>> comparisons{
       {"always", Compare::always}, {"first", Compare::first_iteration}, {"never", Compare::never}};
-  add_choice(app, "--compare", comm.compare, comparisons,
-             "which collectives are compared between ranks: always, first (iteration) or never "
-             "(default always; first over nccl)");
+  add_choice(
+      app, "--compare", comm.compare, comparisons,
+      "which collectives the ranks compare with each other: always, first (only those of the "
+      "first iteration) or never (default always; first over nccl)");
   add_number(app, "--timeout", given.timeout, NumberRange<double>{0.001, 1e6},
              "seconds to wait for another rank (default 300)");
   app.add_option("--link", given.link,
-                 "simulate a network of this latency and bandwidth: 200us,1GB/s");
+                 "simulate a network with this latency and bandwidth: 200us,1GB/s (default: none)");
   add_choice(app, "--on-lost-host", config.ranks.on_lost_host,
              choices_of({OnLostHost::end, OnLostHost::continue_training}),
-             "with a replica on each host, what the others do when one is lost: end, or "
+             "with a replica on each host, what the other ranks do when a host is lost: end, or "
              "continue without it, to the same bits (default end)");
 }
 

@@ -21,7 +21,8 @@ struct NamedFile {
   std::string path;
 };
 
-// What the run would lose if two of them were one.
+// Returns the files that the run reads and writes. A file of results must differ from each of the
+// others.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
   std::vector<NamedFile> files{{"--json", config.reports.json},
                                {"--trace", config.reports.trace},
@@ -54,9 +55,9 @@ void check_that_files_differ(const std::vector<NamedFile>& files) {
   }
 }
 
-// A file of results that would be lost. What the command line names is replaced, as every program
-// does; but not what a file of options names, which may be that of the run before, and not the
-// first steps of a run that goes on.
+// Throws UsageError if a file of results would be lost: if it is not empty, and a file of options
+// names it (it may have the results of the previous run) or the run resumes (its first steps may be
+// in it). A file that the command line names is replaced, as other programs do.
 void keep_results(const CLI::App& app, const std::string& option, const std::string& path,
                   bool goes_on) {
   if (!holds_something(path) || (!goes_on && place_in_config(app, option).empty())) return;
@@ -65,16 +66,17 @@ void keep_results(const CLI::App& app, const std::string& option, const std::str
                    " another file");
 }
 
-// The steps of two runs are not mixed in one log.
+// Throws UsageError if the log has the steps of another run, because the steps of two runs must not
+// be mixed.
 void check_log(const TrainConfig& config) {
   const std::string name = "--log " + config.reports.log + ": ";
   check_output("--log", config.reports.log, reason_not_to_log(config.reports.log));
   if (!holds_something(config.reports.log)) return;
   const LogEnd end = end_of_log(config.reports.log);
-  if (!end.is_log) throw UsageError(name + "is no log of a run; give another file");
+  if (!end.is_log) throw UsageError(name + "is not the log of a run; give another file");
   if (end.last_step && config.checkpoint.resume.empty() && !config.checkpoint.auto_resume)
     throw UsageError(name + "has a run up to step " + std::to_string(*end.last_step + 1) +
-                     " already; give another file, or go on with that run (--resume)");
+                     " already; give another file, or continue that run (--resume)");
 }
 
 void check_hashes_folder(const std::string& folder) {
@@ -82,7 +84,7 @@ void check_hashes_folder(const std::string& folder) {
   const std::string name = "--hashes " + folder;
   std::error_code unknown;
   if (std::filesystem::exists(folder, unknown) && !std::filesystem::is_directory(folder, unknown))
-    throw UsageError(name + ": is no folder");
+    throw UsageError(name + ": is not a folder");
   check_output("--hashes", folder, reason_not_to_fill(folder));
   if (std::filesystem::exists(folder + "/rank.0", unknown))
     throw UsageError(name + ": has the hashes of a run already; give another folder");
@@ -92,8 +94,8 @@ void check_record(const CLI::App& app, const TrainConfig& config) {
   if (app.count("--record") == 0) return;
   if (config.on_cuda() || launched_rank() || !config.checkpoint.dir.empty())
     throw UsageError(
-        "--record: takes ranks of one process on the CPU, and no --checkpoint-dir, which a replay "
-        "would write again");
+        "--record: needs ranks that one process forks, on the CPU, and no --checkpoint-dir, "
+        "because a replay would write the checkpoints again");
   const auto folder = app["--record"]->as<std::string>();
   std::error_code unknown;
   if (std::filesystem::exists(folder, unknown))
@@ -106,38 +108,45 @@ void check_capture(const std::string& capture) {
   try {
     nlohmann::json::parse(capture).get<EventKey>();
   } catch (const std::exception&) {
-    throw UsageError("--capture " + capture + ": names no event; ./fsdp diff prints one");
+    throw UsageError("--capture " + capture +
+                     ": is not an event; ./fsdp diff prints events in the right form");
   }
 }
 
 }  // namespace
 
 void add_reports_options(CLI::App& app, TrainConfig& config) {
-  app.add_option("--trace", config.reports.trace,
-                 "write each rank's timeline: FILE.html, .json (Perfetto) or .txt");
-  app.add_option("--profile", config.reports.profile,
-                 "write what PyTorch's profiler sees of the last two steps on rank 0: FILE.json, "
-                 "for Perfetto");
+  app.add_option(
+      "--trace", config.reports.trace,
+      "write the timelines of all ranks to FILE.html, FILE.json (for Perfetto) or FILE.txt");
+  app.add_option(
+      "--profile", config.reports.profile,
+      "write what PyTorch's profiler records of the last two steps on rank 0 to FILE.json, "
+      "for Perfetto");
   app.add_option("--json", config.reports.json,
-                 "when training ends, write one line per step and a last one to this file");
-  // torchrun takes --log for the beginning of an option of its own.
+                 "when training ends, write a line of JSON for each step and a last line with the "
+                 "results to this file");
+  // --log-file is a second name, because torchrun takes --log for an abbreviation of one of its own
+  // options.
   app.add_option("--log,--log-file", config.reports.log,
-                 "write a line of JSON at each step to the end of this file, which may be a FIFO "
-                 "(docs/telemetry.md); --log-file under torchrun");
-  auto* hashes = app.add_option("--hashes", config.reports.hashes,
-                                "write a hash of all that each step makes into this folder, as "
-                                "./fsdp diff does (docs/debugging.md)");
+                 "after each step, add a line of JSON to the end of this file, which may be a FIFO "
+                 "(docs/telemetry.md); under torchrun, write --log-file");
+  auto* hashes =
+      app.add_option("--hashes", config.reports.hashes,
+                     "write a hash of each tensor that a step makes into this folder, as "
+                     "./fsdp diff does (docs/debugging.md)");
   app.add_option("--capture", config.reports.captured_event,
-                 "an event of which to write the values there too")
+                 "with --hashes: an event, as ./fsdp diff prints it, whose values are written too")
       ->needs(hashes);
-  // start() reads the variable. A run that is replayed has the option too.
+  // start() reads the variable FSDP_RECORD. A replayed run has this option too, but must not record
+  // again.
   app.add_option_function<std::string>(
       "--record",
       [](const std::string& folder) {
         if (std::getenv("FSDP_REPLAY") == nullptr)
           setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
       },
-      "write what each rank receives into a new folder, for ./fsdp replay");
+      "write what each rank receives into this new folder, for ./fsdp replay");
   app.add_flag("--print-units", config.reports.print_units,
                "print the units that --mode fsdp makes on --world ranks, and train nothing");
   app.add_flag("--print-settings", config.reports.print_settings,
@@ -155,7 +164,8 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
     }
   }
   const auto self = launched_rank();
-  // A rank that is replayed writes none of the files. Of ranks that were started, rank 0 does.
+  // A replayed rank writes none of these files. Under a launcher, only rank 0 writes those checked
+  // below.
   if (std::getenv("FSDP_REPLAY") != nullptr) return;
   check_record(app, config);
   check_hashes_folder(config.reports.hashes);

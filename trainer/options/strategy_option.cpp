@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// What a strategy says about the two settings of which it is made.
+// The two settings that a strategy sets.
 struct StrategyOption {
   enum class Shards { all_ranks, one_rank, as_given } shards;
   bool reshard_after_forward;

@@ -9,21 +9,25 @@ namespace fsdp {
 
 void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& given) {
   add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
-             "optimizer steps; 0 computes the loss only (default 100)");
-  add_number(app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
-             "rows of the global batch, which is cut into equal parts");
+             "optimizer steps; 0: only compute the loss (default 100, or the number of --recipe)");
+  add_number(
+      app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
+      "rows of the global batch, a multiple of --microbatches (default: at least 8, or the number "
+      "of --recipe)");
   add_number(app, "--microbatches", given.microbatches, NumberRange<int64_t>{1, kMaxMicrobatches},
-             "parts of the batch; ranks compute theirs one after another (default: one for each)");
+             "microbatches, equal parts of the global batch; a rank computes its microbatches one "
+             "after another (default: one for each rank)");
   add_choice(app, "--reduce-gradients", config.training.reduce_gradients,
              choices_of({ReduceGradients::each, ReduceGradients::last}),
-             "reduce the gradients of each part, or add up those of a rank's parts and reduce "
-             "them after its last (default each)");
-  add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany}, "tokens in a row");
+             "each (reduce the gradients of each microbatch) or last (add up the gradients of a "
+             "rank's microbatches, and reduce the sum after the last one) (default each)");
+  add_number(app, "--seq", given.seq, NumberRange<int64_t>{1, kMany},
+             "tokens in a row of the batch (default: depends on the model)");
   add_number(app, "--seed", config.training.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
              "seed of the parameters and the batches (default 42)");
   app.add_flag("--allow-nan", config.training.allow_nan,
-               "go on when a loss or the norm of the gradients is not finite");
+               "continue when a loss or the norm of the gradients is not finite (default: stop)");
 }
 
 void resolve_microbatches(TrainConfig& config, const GivenTraining& given) {

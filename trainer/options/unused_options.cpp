@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Prints that `option` has no effect, if it was given.
+// Prints that `option` has no effect with `beside`, if `option` was given.
 void name_unused(const CLI::App& app, const std::string& option, const std::string& beside) {
   if (app.count(option) == 0) return;
   std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());

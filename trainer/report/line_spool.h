@@ -7,9 +7,9 @@
 
 namespace fsdp {
 
-// Lines that wait for the end of a run in a file without a name, so that a long run needs no more
-// memory than a short one. If there is no room for the file, or none any more, lines stay in
-// memory.
+// Stores the lines of a run until the run ends, in a file without a name, so that a long run needs
+// no more memory than a short one. If the file can't be made, or its disk is full, the following
+// lines stay in memory.
 class LineSpool {
  public:
   LineSpool() = default;
@@ -29,7 +29,7 @@ class LineSpool {
   int file_{-1};
   bool failed_{};
   int64_t in_file_{};      // [bytes]
-  std::string in_memory_;  // what follows on them
+  std::string in_memory_;  // lines after those in the file
 };
 
 }  // namespace fsdp

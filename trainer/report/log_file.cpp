@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMost = 1 << 20;  // [bytes] from the end of the file
 
-// The last bytes of a file, at most kMost, and where they begin in it.
+// Returns the last bytes of a file, at most kMost, and their position in it.
 std::pair<std::string, int64_t> end_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<int64_t>(file ? static_cast<int64_t>(file.tellg()) : 0);
@@ -26,11 +26,11 @@ std::pair<std::string, int64_t> end_of_file(const std::string& path) {
 LogEnd end_of_log(const std::string& path) {
   auto [text, begin] = end_of_file(path);
   LogEnd end;
-  size_t stop = text.rfind('\n');  // what follows is half a line
+  size_t stop = text.rfind('\n');  // half a line may follow
   if (stop == std::string::npos) return {text.empty() || text[0] == '{', std::nullopt};
   while (stop != std::string::npos) {
     const size_t before = stop == 0 ? std::string::npos : text.rfind('\n', stop - 1);
-    if (before == std::string::npos && begin > 0) break;  // cut
+    if (before == std::string::npos && begin > 0) break;  // the line begins before `text`
     const size_t first = before == std::string::npos ? 0 : before + 1;
     const auto line = nlohmann::json::parse(text.substr(first, stop - first), nullptr, false);
     end.is_log = line.is_object() && (line.contains("step") || line.contains("failure") ||
@@ -49,7 +49,7 @@ void remove_half_a_line(const std::string& path) {
   const size_t last = text.rfind('\n');
   if (last == std::string::npos && begin > 0) return;
   const auto whole = begin + static_cast<int64_t>(last == std::string::npos ? 0 : last + 1);
-  if (truncate(path.c_str(), whole) != 0) return;  // the line stays, and the next one follows it
+  if (truncate(path.c_str(), whole) != 0) return;  // if that fails, the half line stays
 }
 
 }  // namespace fsdp

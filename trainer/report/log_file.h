@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-// What a file of --log ends with.
+// The end of a file of --log.
 struct LogEnd {
   bool is_log{true};                 // false: its last lines are not those of a log
   std::optional<int64_t> last_step;  // of the last line that has a step
@@ -15,7 +15,7 @@ struct LogEnd {
 // Reads the last lines of the plain file `path`. A file that is empty or missing is an empty log.
 LogEnd end_of_log(const std::string& path);
 
-// Removes the part of a line that a run which was killed has left at the end of its log.
+// Removes the half line that a killed run has left at the end of its log.
 void remove_half_a_line(const std::string& path);
 
 }  // namespace fsdp

@@ -21,7 +21,8 @@
 namespace fsdp {
 namespace {
 
-// The width of the terminal that stdout is, which may change at any time; 0 if it is no terminal.
+// Returns the current width of the terminal on stdout, which may change at any time; 0 if stdout is
+// not a terminal.
 int columns_of_terminal() {
   if (isatty(STDOUT_FILENO) != 1) return 0;
   constexpr int kUsual = 80;
@@ -36,7 +37,7 @@ std::string bar(int64_t done, int64_t total) {
   return std::string(filled, '=') + std::string(kWidth - filled, ' ');
 }
 
-// "42 s left", "3 min left", "1 h 5 min left"
+// Returns "42 s left", "3 min left" or "1 h 5 min left".
 std::string time_left(double seconds) {
   const int64_t whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s left";
@@ -47,7 +48,7 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-// The first step is not counted: it takes longer than the others.
+// Returns the estimated time left. The estimate leaves out the first step, which takes longer.
 std::string Progress::left(const Step& step) const {
   constexpr double kSoon = 2;  // [s]
   const double seconds = step.seconds - first_->seconds;
@@ -68,7 +69,7 @@ std::string Progress::after(const Step& step, int columns) {
   }
   std::snprintf(text, sizeof text, "%lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live", done, steps,
                 step.loss, step.tokens_per_s, megabytes);
-  const auto room = static_cast<size_t>(columns - 1);  // the last column is the cursor's
+  const auto room = static_cast<size_t>(columns - 1);  // the cursor needs the last column
   const std::string words = text + left(step);
   const std::string whole = '[' + bar(step.done, steps_) + "] " + words;
   return "\r\033[K" + (whole.size() <= room ? whole : words.substr(0, room)) +
@@ -166,9 +167,9 @@ void RunLog::write(const nlohmann::ordered_json& line) {
   fstat(file_, &before);
   const int error = write_all(file_, line.dump() + '\n');
   if (error == 0) return;
-  std::fprintf(stderr, "--log %s: %s; training goes on without it\n", path_.c_str(),
+  std::fprintf(stderr, "--log %s: %s; training continues without it\n", path_.c_str(),
                std::strerror(error));
-  // No half of a line is left.
+  // Removes the part of the line that was written.
   if (S_ISREG(before.st_mode) && ftruncate(file_, before.st_size) != 0) errno = 0;
   close(std::exchange(file_, -1));
 }

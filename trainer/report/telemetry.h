@@ -11,53 +11,58 @@
 
 namespace fsdp {
 
-// What a run shows after each step: on a terminal a bar that is drawn over the one before, with the
-// time left as soon as two seconds have passed; else a line.
+// Formats the progress of a run after each step: for a terminal, a bar that replaces the previous
+// one and shows the time left as soon as two seconds have passed; otherwise a line.
 class Progress {
  public:
   explicit Progress(int64_t steps) : steps_(steps) {}
 
   struct Step {
-    int64_t done;    // steps, this one counted
-    double seconds;  // the time now, since any moment
+    int64_t done;    // steps so far, including this one
+    double seconds;  // the current time, since any fixed moment
     double loss, tokens_per_s;
     int64_t live_bytes;
   };
-  // What to print on a terminal of so many columns, or, if that is 0, into a file. On a terminal it
-  // fits into one line: what has no room is left out, first the bar, then the end. It ends with a
-  // newline after the last step only.
+  // Returns the text to print on a terminal with `columns` columns or, if `columns` is 0, to a
+  // file. On a terminal, the text fits into one line: if it is too long, the bar is left out, and
+  // then the end of the text. It ends with a newline only after the last step.
   std::string after(const Step& step, int columns);
 
  private:
   std::string left(const Step& step) const;
 
   int64_t steps_;              // of the whole run
-  std::optional<Step> first_;  // the first one of this run
+  std::optional<Step> first_;  // the first step in this process
 };
 
-// What rank 0 reports of a run: progress on stdout, and the lines of a JSON file, which is written
-// as a whole when the run ends.
+// The report of rank 0 on a run: progress on stdout, and the lines of a JSON file, which is written
+// when the run ends.
 class Telemetry {
  public:
-  // `steps`: of the whole run. `json`: the file; empty: none. `lines_only`: progress is a line for
-  // each step also on a terminal. A launcher may give rank 0 a terminal that leads into a file.
+  // `steps`: of the whole run. `json`: the file; empty: none. `lines_only`: print progress as lines
+  // also on a terminal, because a launcher can give rank 0 a terminal whose output is stored in a
+  // file.
   Telemetry(int64_t steps, std::string json, bool lines_only = false);
 
-  void say(const std::string& line);  // prints it at once, on a line of its own
+  void say(const std::string& line);  // prints `line` at once, on a line of its own
+  // Prints the progress after step number `step`, from 0 on, and adds its line to the file.
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
+  // Prints the loss before training, of a run without steps, and adds its line to the file.
   void evaluated(double loss);
 
-  // The lines of the file so far, with which another object's begin.
+  // Returns the lines of the file so far. Pass them to go_on_after() of another object to begin its
+  // file with them.
   std::string lines() const { return lines_.text(); }
   void go_on_after(const std::string& lines);
-  int64_t bytes_in_memory() const { return lines_.bytes_in_memory(); }  // of these lines
+  // Returns the bytes of these lines that are in memory, not in the spool's file.
+  int64_t bytes_in_memory() const { return lines_.bytes_in_memory(); }
 
-  // Prints the summary and writes the file. Throws std::runtime_error naming the file.
+  // Prints the summary and writes the file. Throws std::runtime_error, which names the file.
   void finish(const nlohmann::ordered_json& final_line, const std::vector<std::string>& summary);
 
-  // Ends a run that failed: writes the steps so far and a last line {"failure": reason}. Values
-  // that are not finite are null in the file. Throws as finish() does.
+  // Ends a run that failed: writes the lines so far and a last line {"failure": reason}. Numbers
+  // that are not finite are null in the file. Throws what finish() throws.
   void fail(const std::string& reason);
 
  private:
@@ -68,25 +73,28 @@ class Telemetry {
   std::string json_;
   Progress progress_;
   bool lines_only_;
-  bool bar_open_{};  // the line on the terminal is a bar that is not at its end
-  LineSpool lines_;  // of the JSON file; none if there is no file
+  bool bar_open_{};  // the last line on the terminal is a bar without a newline
+  LineSpool lines_;  // of the JSON file; empty if there is no file
 };
 
-// A file that gets lines of JSON as things happen. It may be a FIFO or /dev/stdout. What a file
-// holds already stays: new lines come after it. (reason_not_to_log() and the options of a run
-// refuse the log of another run.)
+// A file that gets a line of JSON after each step. It may be a FIFO or /dev/stdout. New lines are
+// added after what the file has already. (The options of a run throw if the file is the log of
+// another run.)
 class RunLog {
  public:
-  // Opens the file; a FIFO, when somebody reads it. Throws std::runtime_error naming the file.
+  // Opens the file. Opening a FIFO waits for its reader. Throws std::runtime_error, which names the
+  // file.
   explicit RunLog(std::string path);
   ~RunLog();
-  // If the plain file has lines of step `step` or a later one, which a run has left that was
-  // stopped, writes a line {"resumed_after": step}: these steps come again after it.
+  // Call it in a run that resumes after `step` steps. Removes a half line at the end of the plain
+  // file. If the file has lines of step `step` or later, which the stopped run has left, writes the
+  // line {"resumed_after": step}, because these steps follow once more.
   void go_on_after(int64_t step);
-  RunLog(const RunLog&) = delete;  // it owns the open file
+  RunLog(const RunLog&) = delete;  // one owner of the open file
 
-  // Writes one line at once. Values that are not finite are null. If that fails, because the disk
-  // is full or the reader has gone, says so once on stderr, and writes nothing from then on.
+  // Writes one line at once. Numbers that are not finite are null. If the write fails, because the
+  // disk is full or a FIFO has lost its reader, prints one line on stderr and writes nothing from
+  // then on.
   void write(const nlohmann::ordered_json& line);
 
  private:
@@ -94,11 +102,11 @@ class RunLog {
   int file_;  // -1: closed after a failure
 };
 
-// Why `path` could not be opened so: "Permission denied"; empty if it can be, as far as that is
-// known without opening it.
+// Returns why RunLog could not open `path`: "Permission denied"; "" if nothing prevents it, as far
+// as this is known without opening the file.
 std::string reason_not_to_log(const std::string& path);
 
-// "1,234,567"
+// Returns the number with commas: "1,234,567".
 std::string with_commas(int64_t value);
 
 }  // namespace fsdp
