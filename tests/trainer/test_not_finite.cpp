@@ -55,8 +55,8 @@ void unchanged(TrainConfig&) {}
 
 void expect_failure(const Result& result, const std::string& what, size_t steps) {
   EXPECT_EQ(result.status, 1);
-  EXPECT_CONTAINS(result.errors, "ended the run: " + what);
-  EXPECT_CONTAINS(result.errors, "try a smaller --lr, set --clip, or go on with --allow-nan");
+  EXPECT_CONTAINS(result.errors, "stopped the training: " + what);
+  EXPECT_CONTAINS(result.errors, "try a smaller --lr, set --clip, or continue with --allow-nan");
   ASSERT_EQ(result.lines.size(), steps + 1);
   EXPECT_EQ(result.lines.back()["failure"].get<std::string>().find(what), 0U);
 }

@@ -20,7 +20,8 @@ namespace {
 
 using at::Tensor;
 
-// LibTorch's own only notes the size.
+// LibTorch's resize_ on meta only records the new size. This one also allocates memory if the
+// storage is too small.
 const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
   const auto& storage = self.storage();
   const auto needed = static_cast<size_t>(self.storage_offset() + c10::multiply_integers(sizes)) *
@@ -34,7 +35,8 @@ const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at
   return self;
 }
 
-// The nodes whose functions run, the innermost last: a node may run a pass of its own.
+// The autograd nodes whose functions are running on this thread, the innermost last: a node can run
+// a backward pass of its own.
 thread_local std::vector<const torch::autograd::Node*> running;
 
 std::unique_ptr<at::ObserverContext> enter_node(const at::RecordFunction&) {
@@ -45,13 +47,15 @@ void leave_node(const at::RecordFunction&, at::ObserverContext*) {
   running.pop_back();
 }
 
-// Whether the engine calls, with what a node has returned, and not the function of a node.
+// Returns whether the autograd engine itself calls an operator, to add gradients that nodes have
+// returned. Returns false inside the function of a node.
 bool called_by_engine() {
   const auto node = torch::autograd::get_current_node();
   return node != nullptr && (running.empty() || running.back() != node.get());
 }
 
-// What the CPU copies to compute in `dtype`, alive as long as the result.
+// Returns the copies of `operands` that the CPU makes to compute in `dtype`. Callers discard them
+// at once, because only their effect on the peak counts.
 std::vector<Tensor> converted(at::ScalarType dtype, std::initializer_list<const Tensor*> operands) {
   std::vector<Tensor> copies;
   for (const Tensor* operand : operands)
@@ -73,7 +77,9 @@ Tensor& binary_in_place(Tensor& self, const Tensor& other) {
   return kOperator(self, other);
 }
 
-// Where two gradients of one tensor meet, the engine adds in place, but on meta it would not.
+// When a tensor gets two gradients, the engine adds them in place if the first is used nowhere
+// else, but never in place on meta. So in that case this operator returns a tensor on the storage
+// of `self`.
 Tensor add(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
   const bool in_place = called_by_engine() && !at::GradMode::is_enabled() &&
                         self.use_count() == 1 && self.storage().use_count() == 1 &&
@@ -89,7 +95,7 @@ Tensor add(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
   return sum;
 }
 
-// The sum is divided by a number, which becomes a tensor of the sum's dtype.
+// The CPU divides the sum by a number, which becomes a tensor of the dtype of the sum.
 Tensor mean(const Tensor& self, at::OptionalIntArrayRef dim, bool keep,
             std::optional<at::ScalarType> dtype) {
   Tensor result = at::meta::mean(self, dim, keep, dtype);
@@ -118,7 +124,8 @@ Tensor embedding_dense_backward(const Tensor& gradient, const Tensor& indices, i
   return at::empty({rows, gradient.size(-1)}, gradient.options());
 }
 
-// What the CPU keeps mean and deviation in: fp32 beside weights of fp32.
+// Returns the dtype in which the CPU stores mean and deviation: the dtype of the weight, for
+// example fp32 for an input in bf16.
 at::ScalarType statistics_of(const Tensor& input, const std::optional<Tensor>& weight) {
   return weight && weight->defined() ? weight->scalar_type() : input.scalar_type();
 }
@@ -149,7 +156,8 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward(
   return {dx, dweight, dbias};
 }
 
-// The block of queries, and of keys, that a thread of the CPU's flash attention has at a time.
+// Returns how many queries and how many keys a thread of the CPU's flash attention processes at a
+// time.
 std::pair<int64_t, int64_t> attention_block(int64_t queries, int64_t keys) {
   const int64_t block = queries >= 768 ? 256 : queries >= 192 ? 64 : 32;
   return {std::min(block, queries), std::min<int64_t>(512, keys)};
@@ -205,8 +213,9 @@ Tensor& where_out(const Tensor&, const Tensor&, const Tensor&, Tensor& out) {
   return out;
 }
 
-// LibTorch chooses a kernel by the device, and for meta none of the CPU's. It calls this one above
-// autograd, so the operators that it calls have their gradients.
+// LibTorch chooses the kernel of attention by the device, and for meta it would choose none of the
+// CPU's. This function makes the choice that LibTorch makes for the CPU. It is registered above
+// autograd, so the operators that it calls compute their own gradients.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const std::optional<Tensor>& mask, double dropout, bool causal,
                  std::optional<double> scale, bool grouped) {
@@ -227,7 +236,7 @@ MetaKernels::MetaKernels() {
   torch::Library& meta = library(c10::DispatchKey::Meta);
   struct Quiet : c10::WarningHandler {
     void process(const c10::Warning&) override {}
-  } quiet;  // some of these replace LibTorch's
+  } quiet;  // LibTorch warns when its kernels are replaced
   const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   meta.impl("resize_", &resize);
   meta.impl("add.Tensor", &add);

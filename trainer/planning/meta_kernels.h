@@ -11,11 +11,11 @@ class Library;
 
 namespace fsdp {
 
-// While it lives, the meta device has the operators of LibTorch that a model's forward and backward
-// call on the CPU and that C++ has no meta kernels for: attention, layer norm, relu, the row lookup
-// and its gradient. They allocate, on the meta device, what the CPU's kernels allocate, temporaries
-// included; so the bytes of a run on meta are those of a run on the CPU. (LibTorch 2.11; Python's
-// meta kernels are in Python.)
+// While this object lives, the meta device has the operators of LibTorch that a model's forward and
+// backward call on the CPU and for which C++ has no meta kernels: attention, layer norm, relu, the
+// row lookup and its gradient. These kernels allocate, on the meta device, what the CPU's kernels
+// allocate, temporaries included, so the bytes of a run on meta are the bytes of a run on the CPU.
+// (Written for LibTorch 2.11; PyTorch's own meta kernels for these operators are in Python.)
 class [[nodiscard]] MetaKernels {
  public:
   MetaKernels();

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// Ranks fill one host after another.
+// Returns whether a call of rank 0 connects ranks of several hosts. Ranks fill one host after
+// another.
 bool leaves_host(const Schedule::Issue& call, const Machine& machine) {
   return (call.ranks - 1) * call.stride >= machine.ranks_per_host;
 }
@@ -70,7 +71,7 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
 
 std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
                               const LayoutOf& layout, const TracesOf& traces) {
-  std::map<int, ModelTraces> traced;  // by checkpoint_every
+  std::map<int, ModelTraces> traced;  // by activation_checkpoint_every
   std::vector<Candidate> candidates;
   for (const auto& strategy : strategies(base.ranks.world, machine.ranks_per_host)) {
     TrainConfig of_strategy = base;

@@ -9,20 +9,20 @@
 
 namespace fsdp {
 
-// What ranks run on.
+// The hosts, links and processors that the ranks run on.
 struct Machine {
   int ranks_per_host{8};
-  std::optional<Link> within, between;  // two ranks of one host, and of two
-  double flops{};                       // that a rank computes per second; 0: not known
-  std::string backend{"nccl"};          // whose buffers are counted: shm, gloo or nccl
+  std::optional<Link> within, between;  // between ranks of one host, and of two hosts
+  double flops{};                       // per second, of one rank; 0: unknown
+  std::string backend{"nccl"};          // its buffers are counted: shm, gloo or nccl
 };
 
-// What a step costs on rank 0, from the second one on.
+// The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
-  std::string unit{};           // that runs at the peak: "layers.3", or "root"
-  int64_t within{}, between{};  // [bytes] received in calls of ranks of one host, and of several
-  int64_t flops{};
-  std::optional<StepTime> time{};  // if the machine's links and flops are known
+  std::string unit{};              // its module runs at the peak: "layers.3", or "root"
+  int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
+  int64_t flops{};                 // of matrix products and attention
+  std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
 };
 
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& traces,
@@ -37,10 +37,13 @@ struct Candidate {
 using LayoutOf = std::function<ShardLayout(const TrainConfig& config)>;
 using TracesOf = std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)>;
 
-// Plans of `base` with every strategy (hybrid: a replica on each host), with activations of no
-// block, of every second and of all recomputed, and with a limit of 1, 2 and 4 units. Those whose
-// peak is at most `memory` come first, the fastest first (where times are not known, that of the
-// lowest peak); then the others, the lowest peak first. Rehearses each way to recompute once.
+// Plans `base` with each combination of
+// - every strategy (hybrid: a replica on each host);
+// - recomputing the activations of no block, of every second block, and of all blocks;
+// - limits of 1, 2 and 4 unsharded units.
+// Returns the plans whose peak is at most `memory` first, in the order of their time (of their
+// peak, if times are unknown), then the other plans in the order of their peak. Calls `traces` once
+// for each way to recompute.
 std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
                               const LayoutOf& layout, const TracesOf& traces);
 

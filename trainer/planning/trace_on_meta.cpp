@@ -29,9 +29,10 @@ int64_t take_rest_peak() {
   return peak;
 }
 
-// Counts the floating point operations of the matrix products and attentions that this thread calls
-// while it lives: 2 m n k of [m, k] x [k, n]; of attention those of two products in forward and of
-// five in backward, whole where a mask hides half (as PyTorch's FlopCounterMode counts).
+// Counts the floating-point operations of the matrix products and attentions that this thread calls
+// while this object lives. [m, k] x [k, n] counts 2 m n k. Attention counts two products in forward
+// and five in backward, whole even if a mask hides half of them (as PyTorch's FlopCounterMode
+// counts).
 class FlopCounter {
  public:
   FlopCounter()
@@ -69,14 +70,16 @@ class FlopCounter {
   at::CallbackHandle handle_;
 };
 
-// A model on the meta device, whose hooks note what happens.
+// A model on the meta device whose hooks record the events of a ModelTrace.
 class MetaTrace {
  public:
   MetaTrace(const TrainConfig& config, const Workload& workload, const ShardLayout& layout,
             ConstructOnMeta construct_on_meta)
       : config_(config), workload_(workload), layout_(layout), calls_(layout.units.size()) {
     {
-      // What a constructor leaves beside parameters has memory only if it runs on the CPU.
+      // If the ranks construct the model on meta, the tensors that constructors make beside
+      // parameters and buffers take no memory in a run. They are then counted as `gathered`, which
+      // a trace does not read.
       const bool on_meta = config.ranks.mode == Mode::fsdp && config.sharding.meta_init;
       const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::other);
       construct_on_meta([&] { model_ = workload_.build(); });
@@ -102,7 +105,8 @@ class MetaTrace {
   }
 
  private:
-  // Of param_dtype, as the ranks have it. Its gradient is moved as they move it.
+  // Gives the parameter its param_dtype, as the ranks do. As soon as its gradient is complete, a
+  // hook moves the gradient as the ranks do and records the event.
   void place(size_t index) {
     auto& [name, tensor] = parameters_[index];
     const MixedPrecisionPolicy precision = config_.precision.policy_of(name);
@@ -116,7 +120,7 @@ class MetaTrace {
         live_bytes::reclassify(gradient.storage().data_ptr(), MemoryClass::gradients);
         note(Kind::gradient, index);
         trace_->backward.back().gradient_bytes = live_bytes::now()[MemoryClass::gradients] - before;
-      } else {  // into a bucket of fp32: copied, or added
+      } else {  // a rank copies it into a bucket of fp32, or adds it there
         {
           const at::Tensor sent = gradient.to(precision.reduce_dtype);
           if (adds_) sent.to(at::kFloat);
@@ -127,7 +131,7 @@ class MetaTrace {
     });
   }
 
-  // As the hooks of tasks 3, 4 and 6 do.
+  // Registers hooks that record the events at which the hooks of tasks 3, 4 and 6 act.
   void watch_units() {
     auto modules = modules_of_units(*model_, layout_);
     for (size_t unit = 0; unit < modules.size(); ++unit) {
@@ -150,7 +154,8 @@ class MetaTrace {
     when_root_is_unread(*model_, layout_, [this] { note(Kind::root_unread, 0); });
   }
 
-  // The first sign of a pass asks for its end, as that of BackwardHooks does.
+  // Appends an event to the running trace, if there is one. In fsdp, the first event of a backward
+  // pass also asks the engine for a callback at the end of the pass, as BackwardHooks does.
   void note(Kind kind, size_t index, bool last = true) {
     if (trace_ == nullptr) return;
     const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
@@ -170,7 +175,8 @@ class MetaTrace {
                           /*step=*/0);
   }
 
-  // The first of two calls makes the batch of the step, if the workload keeps it.
+  // Computes the loss twice and records the second time. The first call makes the batch of the
+  // step, which the workload may keep, so the second one does not make it again.
   ModelTrace trace() {
     const bool training = config_.training.steps > 0;
     const at::AutoGradMode gradients(training);
@@ -212,10 +218,10 @@ class MetaTrace {
   const MetaKernels kernels_;
   FlopCounter flops_;
   std::shared_ptr<Module> model_;
-  std::vector<NamedParameter> parameters_;  // on meta
-  std::vector<int64_t> calls_;              // by unit: of this forward, that have not come back
-  ModelTrace* trace_{};                     // null: nothing is noted
-  bool adds_{};                             // gradients are added to what is there
+  std::vector<NamedParameter> parameters_;  // of the model on meta
+  std::vector<int64_t> calls_;  // by unit: calls of this forward whose backward has not run
+  ModelTrace* trace_{};         // null: no event is recorded
+  bool adds_{};                 // the trace is one of ModelTraces::adds
   bool in_backward_{}, pass_began_{};
 };
 
@@ -225,7 +231,7 @@ ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
                           const ShardLayout& layout, ConstructOnMeta construct_on_meta) {
   const live_bytes::ScopedPeaks peaks;
   const auto states = [] {
-    const MemoryScope scope(MemoryClass::gathered);  // a run has none
+    const MemoryScope scope(MemoryClass::gathered);  // a run does not save these states
     return GeneratorStates(c10::kCPU);
   }();
   auto traces = MetaTrace(config, workload, layout, construct_on_meta).traces();

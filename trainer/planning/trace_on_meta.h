@@ -7,15 +7,16 @@
 
 namespace fsdp {
 
-// Calls its argument, and gives every tensor that is made meanwhile the meta device: that of
-// task 1.
+// A function that calls `construct` and creates every tensor that is made meanwhile on the meta
+// device: construct_on_meta() of task 1.
 using ConstructOnMeta = void (*)(const std::function<void()>& construct);
 
-// Runs the forward and backward of one part of a step on the meta device, without ranks and without
-// the memory of a model: what a rank's model would do on the CPU with `config`. The batch is made
-// for real. Needs the counting allocator, calls no collective, and leaves the peaks of live_bytes
-// and the default generators as they were. Throws c10::NotImplementedError, which names it, at an
-// operator without a meta kernel.
+// Runs the forward and backward of one microbatch on the meta device, without ranks and without the
+// memory of a model. Returns the traces that a rank's model has on the CPU with `config`.
+// - Makes the batch for real.
+// - Needs the counting allocator. Calls no collective.
+// - Leaves the peaks of live_bytes and the default generators as they were.
+// Throws c10::NotImplementedError, which names the operator, if an operator has no meta kernel.
 ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
                           const ShardLayout& layout, ConstructOnMeta construct_on_meta);
 

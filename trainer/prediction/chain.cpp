@@ -54,12 +54,14 @@ class Chain {
   }
 
  private:
-  // Of the output of a unit at this place.
+  // Returns whether the output of the unit order_[place] requires a gradient.
   bool needs_gradient(size_t place) const { return place + 1 >= first_with_gradient_; }
   UnitTime time_of(size_t unit) const { return times_.empty() ? UnitTime{} : times_.at(unit); }
 
-  // A parameter of the root lies inside the module of another unit, or between two of them: then
-  // its layer comes after the units whose parameters were met so far.
+  // Finds where in backward the gradient of a trainable parameter becomes complete. A parameter of
+  // a unit, and a parameter of the root that lies inside the unit's module, belong to the unit's
+  // module. Every other parameter of the root belongs to a layer that comes after the units whose
+  // parameters were met so far.
   void place(size_t index) {
     const auto& parameter = layout_.parameters[index];
     const auto inside = std::ranges::find_if(order_, [&](size_t unit) {
@@ -80,8 +82,9 @@ class Chain {
     event.time = std::exchange(computing_, 0);
     trace_.backward.push_back(event);
   }
-  // If the units from this place on, which have come back, are all that come after the first module
-  // that reads the root.
+  // Call this after the backward of the units from order_[place] on. If the first module that reads
+  // the root's parameters in backward comes just before these units, adds the event that they are
+  // no longer read.
   void end_reads_of_root(size_t place) {
     if (place > 0 && units_before_readers_ == place) add_backward({Kind::root_unread});
   }
@@ -99,12 +102,13 @@ class Chain {
   const std::vector<UnitTime>& times_;
   const std::optional<size_t> units_before_readers_;
   std::vector<size_t> roots_, order_;
-  size_t met_{};  // units
-  // Trainable parameters: of the root's, those of layers after so many units; and by unit.
+  size_t met_{};  // units of order_ whose parameters were met so far
+  // Trainable parameters. after_[n]: the root's, in layers that come after n units of order_.
+  // inside_[unit]: in the unit's module.
   std::vector<std::vector<size_t>> after_, inside_;
-  // From this place of order_ on, the input of a unit's module needs a gradient.
+  // From this index of order_ on, the input of a unit's module requires a gradient.
   size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
-  int64_t computing_{};  // [ns] since the last event of backward
+  int64_t computing_{};  // [ns] of computing since the last event of backward
   ModelTrace trace_;
 };
 

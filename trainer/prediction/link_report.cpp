@@ -14,7 +14,8 @@ bool is_compute(const Event& event) {
   return event.kind == EventKind::forward || event.kind == EventKind::backward;
 }
 
-// The spans of modules and waits in [step.begin, step.end], the outer before the inner.
+// Returns the spans of modules and of waits that lie within `step`, each before the spans inside
+// it.
 std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step) {
   std::vector<Event> spans;
   for (const Event& event : events) {
@@ -25,7 +26,8 @@ std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step)
   return spans;
 }
 
-// What each unit computed in one turn of a step. Nothing if that was not recorded.
+// Returns how long each unit computed for one microbatch of a step, or nothing if a unit was not
+// recorded.
 std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
                                                 const std::vector<ComputeTime>& computing,
                                                 int accumulation_steps) {
@@ -45,8 +47,8 @@ std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
   return units;
 }
 
-// How long a step takes outside the model's forward and backward, if every wait took as long as the
-// link needs. [ns]
+// Returns how long [ns] a step takes outside the model's forward and backward, if every wait there
+// took as long as the link needs.
 int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
                      const Event& step) {
   std::vector<Event> model;
@@ -72,9 +74,9 @@ std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const E
   constexpr size_t kNone = std::numeric_limits<size_t>::max();
   struct Open {
     Event event;
-    size_t time;  // in `times`; kNone for a wait
+    size_t time;  // index in `times`; kNone for a wait
   };
-  std::vector<Open> around;  // the spans around the one looked at, from the outermost in
+  std::vector<Open> around;  // the spans that contain `span`, the outermost first
   std::vector<ComputeTime> times;
   for (const Event& span : spans_of(events, step)) {
     while (!around.empty() && !span.within(around.back().event))

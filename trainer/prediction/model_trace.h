@@ -9,55 +9,57 @@
 
 namespace fsdp {
 
-// What a rank's model does in the forward and the backward of one part, in order, as the hooks of
-// task 7 see it. The activations ("rest") are those of the part, of the batch, and of what is alive
-// beside the model's parameters.
+// The forward and backward of one microbatch on one rank, as the events that the hooks of task 7
+// see, in order. "Activations" are all bytes of MemoryClass::other: the activations of the
+// microbatch, the batch, and tensors that are alive beside the model's parameters.
 struct ModelTrace {
   enum class Kind : uint8_t {
-    pre_forward,  // of a unit's module; the root's too
+    pre_forward,  // of a unit's module; also of the root's
     post_forward,
     pre_backward,
-    post_backward,  // only if the module's input needs a gradient
-    gradient,       // of a parameter: it is complete
-    root_unread,    // backward reads the root's parameters no more
-    end,            // of the backward pass
-    none            // nothing that a hook sees: the end of the forward, and of the graph
+    post_backward,  // only if the module's input requires a gradient
+    gradient,       // the gradient of a parameter is complete
+    root_unread,    // backward no longer reads the root's parameters
+    end,            // the backward pass has ended
+    none            // no hook sees it: the forward has ended, or the graph was freed
   };
   struct Event {
     Kind kind;
-    size_t index{};  // of the unit in the layout; of the parameter, for a gradient
-    // post_forward: backward will read the unit. post_backward: all its calls have come back.
+    size_t index{};  // of the unit in the layout; for a gradient, of the parameter
+    // post_forward: backward will read the unit. post_backward: the backward of all calls of the
+    // unit has ended.
     bool last{true};
-    int64_t gradient_bytes{};  // that the parameter's .grad takes more than before
-    // Since the event before:
-    int64_t peak{};         // [bytes] most activations alive
-    int64_t activations{};  // [bytes] activations alive at this event
-    int64_t flops{};        // of matrix products and attention, two for a product and its sum
-    int64_t time{};         // [ns] of computing, if it is given
+    int64_t gradient_bytes{};  // growth of the parameter's .grad
+    // Since the previous event:
+    int64_t peak{};         // [bytes] of activations alive, at most
+    int64_t activations{};  // [bytes] of activations alive at this event
+    int64_t flops{};        // of matrix products and attention; a product and its sum count two
+    int64_t time{};         // [ns] of computing; 0: not given
   };
   std::vector<Event> forward, backward;
-  int64_t begin_peak{};  // [bytes] of activations while the batch of a step is made
-  int64_t begin{};       // [bytes] of activations before a forward
-  int64_t left{};        // [bytes] more after a backward: the loss
+  int64_t begin_peak{};  // [bytes] of activations alive, at most, while the batch of a step is made
+  int64_t begin{};       // [bytes] of activations alive before a forward
+  int64_t left{};        // [bytes] by which activations have grown after a backward: the loss
 };
 
-// `begins`: the gradients of the part begin a sum. `adds`: each is added to a .grad that is there;
-// empty where that makes no difference.
+// `begins`: of a microbatch whose gradients begin a sum. `adds`: of a microbatch whose gradients
+// are added to the .grad of the parameters; empty if it equals `begins`.
 struct ModelTraces {
   ModelTrace begins, adds;
-  bool has_activations{};  // false: their bytes are not known, and 0 here
+  bool has_activations{};  // false: the bytes of activations are unknown, and 0 here
 };
 
-// What a unit's module computes itself. [ns]
+// How long a unit's module itself computes. [ns]
 struct UnitTime {
   int64_t forward{}, backward{};
 };
 
-// The trace of a model that calls the units of `layout` one after another, each once, with the root
-// around them: in forward the root computes after the others, in backward before them. A gradient
-// is complete when its module comes back. `times`: of each unit, or empty. `units_before_readers`:
-// how many of the others come before what reads the root's parameters in backward; none: these are
-// kept to its end.
+// Returns the traces of a model that calls the units of `layout` one after another, each once, with
+// the root around them. In forward the root computes after the other units, in backward before
+// them. A gradient is complete when the backward of its module ends.
+// - `times`: of each unit; empty: unknown.
+// - `units_before_readers`: how many of the other units come before the first module that reads the
+//   root's parameters in backward; none: the root's parameters are kept until backward ends.
 ModelTraces chain_of(const TrainConfig& config, const ShardLayout& layout,
                      const std::vector<UnitTime>& times = {},
                      std::optional<size_t> units_before_readers = {});

@@ -8,18 +8,18 @@
 namespace fsdp {
 namespace {
 
-// The bytes that a transport allocates for a call: some from when it is issued, more while it is
-// waited for, and none after it.
+// The bytes that a transport allocates for a call. All are freed when the wait for the call ends.
 struct TransportBuffers {
-  int64_t issued{};
-  int64_t waiting{};
-  int64_t summing{};  // while waited for
+  int64_t issued{};   // from the issue on
+  int64_t waiting{};  // from the beginning of the wait on
+  int64_t summing{};  // during the wait, in the class of activations
 };
 
-// Gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
-// exchanges parts with a second such buffer, and sums its own part in a third. Shm copies what a
-// rank gives and lies outside its arena. NCCL puts a sum of 16 bits beside the fp32 output; what
-// else it needs is no tensor's.
+// Returns the buffers that a backend allocates for a call:
+// - gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
+//   exchanges parts through a second such buffer, and sums its own part in a third one.
+// - shm copies a rank's input if it lies outside the arena.
+// - nccl allocates a sum of 16 bits beside the fp32 output. Its other memory is not in tensors.
 TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call) {
   const int64_t bytes = call.numel * call.element_bytes;
   if (backend == "shm") {
@@ -36,7 +36,8 @@ TransportBuffers transport_buffers(const std::string& backend, const Schedule::I
   return {2 * call.ranks * part, part, 0};
 }
 
-// The activations' class has what sum_as_tree() takes while a rank adds its part of the sum.
+// Returns the bytes that sum_as_tree() allocates while a rank adds its part of the sum. They are
+// counted as activations.
 int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
   constexpr int64_t kChunk = 16384;  // elements
   if (backend == "nccl" || call.operation == Operation::all_gather) return 0;
@@ -48,14 +49,15 @@ int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
   const int64_t chunk = std::min(numel, kChunk);
   const int64_t levels =
       std::max<int64_t>(1, std::bit_width(static_cast<uint64_t>(call.ranks)) - 1);
-  const int64_t widened = call.element_bytes < 4 ? call.ranks : 0;  // chunks of 16 bits, in fp32
+  // Chunks of 16 bits are converted to fp32.
+  const int64_t widened = call.element_bytes < 4 ? call.ranks : 0;
   return (levels + widened) * chunk * std::max<int64_t>(call.element_bytes, 4);
 }
 
-// The bytes alive as a step goes on, and their largest values in each phase.
+// Computes the bytes alive during a step and their largest values in each phase.
 class LiveBytesOfAStep {
  public:
-  // Puts what is alive after each action into `after`, if there is one.
+  // Appends the bytes alive after each action to `after`, unless it is null.
   LiveBytesOfAStep(const Schedule& schedule, const Transports& transports,
                    std::vector<LiveBytes>* after = nullptr)
       : transports_(transports),
@@ -111,10 +113,10 @@ class LiveBytesOfAStep {
 
   const Transports& transports_;
   const bool has_activations_;
-  std::vector<TransportBuffers> buffers_;  // by action: of a call that is under way
-  size_t at_{};                            // the action
+  std::vector<TransportBuffers> buffers_;  // by action: the buffers of a call that is under way
+  size_t at_{};                            // index of the current action
   std::optional<Phase> phase_;
-  std::optional<size_t> unit_;  // that runs
+  std::optional<size_t> unit_;  // its module runs; empty: the root's
   LiveBytes now_;
   PredictedMemory memory_{};
 };

@@ -14,7 +14,7 @@ int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
 }
 
-// fsdp. What happens at an event is what the hooks of tasks 3, 4 and 6 do.
+// A step of fsdp. At each event of a trace it does what the hooks of tasks 3, 4 and 6 do.
 class ShardedStep : public ScheduledStep {
  public:
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
@@ -27,7 +27,7 @@ class ShardedStep : public ScheduledStep {
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
     for (const auto& parameter : layout.parameters)
       precision_[parameter.unit] =
-          config.precision.policy_of(parameter.name);  // as that of its others
+          config.precision.policy_of(parameter.name);  // equal for all parameters of the unit
     for (const auto& event : traces.begins.forward)
       if (event.kind == Kind::pre_forward && !root(event.index)) order_.push_back(event.index);
     const auto holds = [](const auto& outer, const auto& inner) {
@@ -41,12 +41,13 @@ class ShardedStep : public ScheduledStep {
  private:
   using Kind = ModelTrace::Kind;
   struct Unit {
-    std::optional<size_t> gather;                  // the Issue that gathered it, or none
+    std::optional<size_t> gather;                  // the Issue of its all-gather; empty: resharded
     int64_t unsharded_gradients{};                 // [bytes] of the parameters' .grad
-    std::map<size_t, int64_t> narrow_gradients{};  // [bytes] of those in param_dtype, by parameter
-    bool has_gradient{};                           // sharded
-    bool reduced{};                                // in this pass
-    int64_t state{}, for_update{};                 // [bytes] of its optimizer
+    std::map<size_t, int64_t> narrow_gradients{};  // [bytes] of .grad in param_dtype, by parameter
+    bool has_gradient{};                           // its sharded gradient exists
+    bool reduced{};                                // in this backward pass
+    // [bytes] of its optimizer's state, and of temporaries of its update
+    int64_t state{}, for_update{};
   };
   bool root(size_t unit) const { return layout_.units[unit].root; }
 
@@ -82,7 +83,8 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // The root's units first. Then the first step knows no order to prefetch by.
+  // The root's units come first. Prefetching begins after the last of them, except in the first
+  // forward of a run, in which no order is known yet.
   void pre_forward(size_t unit) {
     const size_t window = first_ && microbatch_ == 0 ? 0 : forward_window_;
     unshard(unit);
@@ -120,7 +122,7 @@ class ShardedStep : public ScheduledStep {
     units_[unit].unsharded_gradients += bytes;
     if (bytes > 0) units_[unit].narrow_gradients[parameter] += bytes;
   }
-  // FlatParameter::widen_gradients(): one gradient at a time has both dtypes.
+  // As FlatParameter::widen_gradients() does: only one gradient at a time exists in both dtypes.
   void widen_gradients(size_t unit) {
     const MixedPrecisionPolicy& precision = precision_[unit];
     const auto wide = static_cast<int64_t>(c10::elementSize(precision.accumulate_dtype()));
@@ -166,9 +168,9 @@ class ShardedStep : public ScheduledStep {
     wait_for_reduction();
   }
 
-  // A norm_type of 2 needs no largest magnitude, and an infinite one no sum. The exact sum of a
-  // unit is added to that of all; the largest magnitude is found through four fp32 numbers and
-  // one more of each kind.
+  // With a norm_type of 2 no largest magnitude is computed, and with an infinite norm_type no sum.
+  // The exact sum of a unit is added to the sum of all units. The largest magnitude is found
+  // through four fp32 numbers, one more fp32 number and one fp64 number.
   void clip() override {
     const int ranks = partition_.shards;
     constexpr int64_t kSum = kDigits * kScalar;
@@ -202,7 +204,8 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // Issues the all-gathers of the `count` units of `order` from `begin` on.
+  // Issues the all-gathers of at most `count` units, order[begin] and the next ones, unless they
+  // are gathered already.
   void gather(const std::vector<size_t>& order, size_t begin, size_t count) {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
       auto& gather = units_[order[i]].gather;
@@ -222,7 +225,8 @@ class ShardedStep : public ScheduledStep {
     allocate(MemoryClass::gathered, -gathered_bytes(unit), unit);
   }
 
-  // Moves the gradients into a flat one. One reduction is under way at a time.
+  // Moves the gradients of a unit into a flat gradient and issues its reduce-scatter. Waits for the
+  // reduction before it, because one reduction is under way at a time.
   void reduce(size_t unit) {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
@@ -266,13 +270,14 @@ class ShardedStep : public ScheduledStep {
     return layout_.units[unit].padded_numel * kElement / layout_.world_size;
   }
 
-  // The runs of the unit's parameters, with their padding, that lie in this rank's shard and belong
-  // to one group.
+  // Adds the pieces of a unit: the runs of its parameters, with their padding, that lie in this
+  // rank's shard and belong to one parameter group.
   void add_pieces(size_t unit) {
     const int64_t count = layout_.units[unit].padded_numel / layout_.world_size;
     const int64_t shard = count * shard_;
     const int64_t state_before = state_bytes();
-    std::vector<std::pair<int64_t, int64_t>> runs(groups_.size());  // begin and end, by group
+    // The begin and end in the unit of the current run, by group.
+    std::vector<std::pair<int64_t, int64_t>> runs(groups_.size());
     const auto add_run = [&](size_t group) {
       const auto [begin, end] = std::exchange(runs[group], {});
       if (begin == end) return;
@@ -294,21 +299,23 @@ class ShardedStep : public ScheduledStep {
     units_[unit].state = state_bytes() - state_before;
   }
 
-  const int shard_;  // of every unit, that this rank holds
+  const int shard_;  // which shard of every unit this rank owns
   const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
-  // Units on their way.
+  // How many units are gathered ahead, in forward and in backward.
   const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
   std::vector<Unit> units_;
-  std::vector<size_t> order_;              // of the calls of a forward, without the root's
-  size_t forwards_{};                      // of those, begun in this forward
-  std::vector<size_t> units_in_backward_;  // calls that ended in forward, and are read in backward
-  int64_t trainable_bytes_{};              // of the shards of trainable units
+  std::vector<size_t> order_;  // units in the order of a forward's calls, without the root's
+  size_t forwards_{};          // calls of order_ that have begun in this forward
+  // Units to unshard again in backward, in the order of their forward.
+  std::vector<size_t> units_in_backward_;
+  int64_t trainable_bytes_{};                           // of this rank's shards of trainable units
   std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
 };
 
-// single and ddp: whole parameters, and buckets of gradients from backward to the optimizer.
+// A step of single or ddp: whole parameters, and buckets of gradients from backward to the
+// optimizer.
 class ReplicaStep : public ScheduledStep {
  public:
   using ScheduledStep::ScheduledStep;
@@ -332,8 +339,10 @@ class ReplicaStep : public ScheduledStep {
     return config_.ranks.mode == Mode::ddp ? partition_.accumulation_steps
                                            : partition_.microbatches();
   }
-  // single adds the gradients of a part to a sum that is there, or they begin another one. ddp has
-  // to reduce them before, unless that is done once, after the last part.
+  // Allocates buckets if the gradients of the microbatch begin a new sum. In single they begin one
+  // or are added to the existing sum. In ddp they always begin one, because ddp reduces the
+  // gradients of each microbatch before adding them, unless it reduces once, after the last
+  // microbatch.
   void begin_backward() override {
     if (begins_sum()) allocate(MemoryClass::gradients, sum().bytes);
     waiting_.assign(buckets_.numels.size(), 0);
@@ -375,15 +384,16 @@ class ReplicaStep : public ScheduledStep {
     for (const size_t reduction : reductions_)
       wait(reduction);
   }
-  // By p_norm(): exact sums are added out of place.
+  // p_norm() adds exact sums out of place.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
     allocate_temporarily(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
-  std::vector<size_t> places_;      // by parameter: how many trainable ones come before it
+  std::vector<size_t> places_;      // by parameter: the number of trainable parameters before it
   GradientBuckets buckets_;
-  std::vector<int64_t> waiting_;    // by bucket: parameters without a gradient in this backward
+  // By bucket: the parameters without a gradient in this backward pass so far.
+  std::vector<int64_t> waiting_;
   std::vector<size_t> reductions_;  // the Issues of the first buckets
 };
 

@@ -13,12 +13,12 @@
 namespace fsdp {
 
 inline constexpr int64_t kElement = 4;  // bytes of an fp32
-inline constexpr int64_t kScalar = 8;   // bytes of the loss and of what a norm is made of, fp64
-// A number that a tensor is divided by, or grows by: as it is given, and in the tensor's dtype.
+inline constexpr int64_t kScalar = 8;   // bytes of an fp64: the loss, and the terms of a norm
+// [bytes] of a number that divides a tensor or is added to it: as given, and in the tensor's dtype.
 inline constexpr int64_t kNumber = kScalar + kElement;
 
-// What the steps of all modes have in common: they differ in hold() and in what they do at the
-// events of a trace.
+// The part of a step that all modes share. The modes differ in hold(), and in at(): what they do at
+// the events of a trace.
 class ScheduledStep {
  public:
   ScheduledStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
@@ -32,7 +32,8 @@ class ScheduledStep {
     hold();
     allocate(MemoryClass::optimizer_state,
              resident_bytes(schedule_.state_file_bytes, config_.memory.offload_resident));
-    // What the parameters were loaded into is allocated before the first step.
+    // A run that loads parameters calls Strategy::state() before the first step, which allocates
+    // the state of the optimizer.
     if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
       allocate_state();
     const int parts = microbatches_of_a_rank();
@@ -55,8 +56,10 @@ class ScheduledStep {
     const bool one_sum = config_.ranks.mode == Mode::single || partition_.reduce_last;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && partition_.reduce_last) reduce_last();
-    if (training_) allocate_temporarily(kNumber);  // of parts, by which gradients are divided
-    activations(2 * kScalar * sums - parts * traces_.begins.left);  // of this rank, and of all
+    // The number of microbatches, by which gradients are divided.
+    if (training_) allocate_temporarily(kNumber);
+    // Allocates the sums of losses of this rank and of all ranks; frees the losses.
+    activations(2 * kScalar * sums - parts * traces_.begins.left);
     call_on_scalars(Operation::all_reduce, sums,
                     config_.ranks.mode == Mode::single ? 1 : partition_.ranks(), rank_, "metrics");
     if (training_) {
@@ -68,24 +71,26 @@ class ScheduledStep {
   }
 
  protected:
-  virtual void hold() = 0;  // allocates what is alive all the time
+  virtual void hold() = 0;  // allocates what is alive during the whole step
   virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
-  // What a rank adds the gradients of its parts to, as a tree of this order.
+  // The running sum of the gradients of a rank's microbatches. They are added as a tree in the
+  // order of order().
   struct Sum {
     MemoryClass cls;
     int64_t bytes;
   };
   virtual Sum sum() const = 0;
   virtual const BatchPartition& order() const { return turns_; }
-  // Whether microbatch_ begins another sum than that of the parts before, which has to wait for it.
+  // Returns whether microbatch microbatch_ begins a new partial sum. Then the partial sum of the
+  // microbatches before it must wait.
   virtual bool starts_new_partial_sum() const {
     return microbatch_ > 0 &&
            order().partial_sums(microbatch_ + 1) > order().partial_sums(microbatch_);
   }
   bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
-  virtual void begin_backward() {}                        // of microbatch_
-  virtual void at(const ModelTrace::Event& /*event*/) {}  // what it makes the mode do
-  virtual void reduce_last() {}  // the gradients of all parts, which no part has reduced
+  virtual void begin_backward() {}                        // of microbatch microbatch_
+  virtual void at(const ModelTrace::Event& /*event*/) {}  // what the mode does at the event
+  virtual void reduce_last() {}  // if no microbatch reduced: reduces the gradients of all of them
   virtual void clip() = 0;
   virtual void update() {
     allocate_state();
@@ -101,25 +106,27 @@ class ScheduledStep {
     add(Schedule::Allocate{cls, bytes, unit});
   }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  // A call that serves no unit, on numbers of fp64.
+  // Issues a call on `count` fp64 numbers that serves no unit, and waits for it.
   void call_on_scalars(Operation operation, int64_t count, int ranks, int place,
                        const char* label) {
     wait(add(Schedule::Issue{
         operation, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
   }
 
-  // Bytes that an operation takes beside what the model computes, and gives back.
+  // Adds `bytes` to the activations: memory that an operation outside the model allocates, or frees
+  // if negative.
   void activations(int64_t bytes) {
     if (traces_.has_activations) allocate(MemoryClass::other, bytes);
   }
+  // Adds `bytes` to the activations and frees them at once.
   void allocate_temporarily(int64_t bytes) {
     activations(bytes);
     activations(-bytes);
   }
 
-  // A piece of the parameters' elements that is updated by itself. AdamW keeps two moments of each
-  // element and a step count. Returns what an update needs for a while: SGD a decayed gradient,
-  // AdamW the number by which a count grows.
+  // Adds a piece of the parameters' elements, which is updated by itself. AdamW keeps two moments
+  // of each element and a step count. Returns the bytes that an update allocates temporarily: for
+  // SGD a decayed gradient, for AdamW the number that is added to a step count.
   int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
     int64_t needed = kNumber;
     if (options.kind == OptimizerOptions::Kind::sgd) {
@@ -131,8 +138,8 @@ class ScheduledStep {
     for_update_ = std::max(for_update_, needed);
     return needed;
   }
-  int64_t state_bytes() const { return state_bytes_; }  // that are not allocated yet
-  // All of them, or so many, unless they are allocated.
+  int64_t state_bytes() const { return state_bytes_; }  // not allocated yet
+  // Allocates the state of the optimizer that is not allocated yet, but at most `bytes` of it.
   void allocate_state(int64_t bytes = std::numeric_limits<int64_t>::max()) {
     bytes = std::min(bytes, state_bytes_);
     allocate(MemoryClass::optimizer_state, bytes);
@@ -146,8 +153,9 @@ class ScheduledStep {
   const ModelTraces& traces_;
   const bool training_{config_.training.steps > 0};
   const BatchPartition partition_{config_.batch_partition()};
-  const BatchPartition turns_{.accumulation_steps = partition_.accumulation_steps};  // of one rank
-  int microbatch_{};  // of those of this rank
+  const BatchPartition turns_{.accumulation_steps =
+                                  partition_.accumulation_steps};  // the microbatches of one rank
+  int microbatch_{};  // index of a microbatch of this rank
   Schedule schedule_;
 
  private:
@@ -159,7 +167,8 @@ class ScheduledStep {
     auto& most = schedule_.partial_sum_bytes;
     most = std::max(most, order().partial_sums(microbatch_) * bytes);
   }
-  // After microbatch_ was computed. A sum in a file takes no memory.
+  // Call this after microbatch microbatch_ was computed. Frees the partial sums that were added to
+  // the running sum. A sum in a file takes no memory.
   void free_added_sums() {
     if (in_files()) return;
     const auto [cls, bytes] = sum();
@@ -168,7 +177,7 @@ class ScheduledStep {
   }
 
   void compute(Schedule::Compute part) {
-    const int64_t losses = microbatch_ * traces_.begins.left;  // of the parts before
+    const int64_t losses = microbatch_ * traces_.begins.left;  // of the microbatches before
     part.peak += losses;
     part.activations += losses;
     add(part);
@@ -183,7 +192,7 @@ class ScheduledStep {
 
   std::optional<size_t> running_;  // the unit whose module runs
   int64_t state_bytes_{};
-  int64_t for_update_{};  // [bytes] that the update of a piece needs, at most
+  int64_t for_update_{};  // [bytes] that the update of a piece allocates temporarily, at most
 };
 
 }  // namespace fsdp

@@ -37,10 +37,10 @@ class TimeOfAStep {
 
  private:
   const CallTime& call_time_;
-  std::vector<Span> spans_;  // by action
-  size_t at_{};              // the action
+  std::vector<Span> spans_;  // by action of the schedule
+  size_t at_{};              // index of the current action
   StepTime time_;
-  int64_t link_free_{};  // when the link has moved all that was issued
+  int64_t link_free_{};  // [ns] when the link has finished all issued calls
 };
 
 }  // namespace

@@ -8,11 +8,11 @@
 
 namespace fsdp {
 
-// [ns] that a call takes on the link.
+// Returns how long [ns] a call takes on the link.
 using CallTime = std::function<int64_t(const Schedule::Issue& call)>;
-// By the bytes that a rank receives: over `link`.
+// Returns the function that computes the time over `link` from the bytes that a rank receives.
 CallTime over(const Link& link);
-CallTime of_units(const CallTime& call_time);  // the loss and a norm take no time
+CallTime of_units(const CallTime& call_time);  // calls for the loss and a norm take no time
 
 struct StepTime {
   int64_t computing{};  // [ns]
@@ -20,19 +20,21 @@ struct StepTime {
   int64_t total() const { return computing + waiting; }
 };
 
-// When an action takes place. [ns] since the step began
+// The time of an action. [ns] since the step began
 struct Span {
   int64_t begin{}, end{};
 };
 
-// How long a rank's step takes. The link moves one thing at a time, in the order of issue, and the
-// rank computes meanwhile.
+// Returns how long a rank's step takes. The link handles one call at a time, in the order of issue,
+// and the rank computes meanwhile.
 StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time);
-// By action: when the rank computes or waits, and when the link moves what it has issued.
+// Returns, for each action, when the rank computes or waits, or when the link moves the bytes of
+// the call that was issued.
 std::vector<Span> predict_spans(const Schedule& schedule, const CallTime& call_time);
 
-// The same of fsdp as `config` says, from the second step on and without the loss, on a model whose
-// units, the root's first, compute for `times`, one after another.
+// Returns how long a step of fsdp with `config` takes, from the second step on and without the
+// loss, on a model whose units compute one after another for `times`; the root is the first of
+// them.
 StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,
                            const CallTime& call_time);
 

@@ -19,14 +19,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Files = std::vector<SavedFile>;
 
-const SafetensorsMetadata kMetadata{{"format", "pt"}};  // which transformers asks for
+const SafetensorsMetadata kMetadata{{"format", "pt"}};  // Hugging Face's transformers requires it
 
 SavedFile closed(SafetensorsWriter& writer, const std::string& name) {
   writer.close();
   return {name, writer.size(), writer.sha256()};
 }
 
-// The ranges that this rank owns, in one file; none without a range, or in another replica.
+// Saves the ranges that this rank owns in one file. Saves none if it owns no range, or if the rank
+// is not in the first replica.
 Files save_own_ranges(const std::string& folder, const WholeState& state,
                       const Communicator& comm) {
   std::vector<SafetensorsEntry> entries;
@@ -50,8 +51,8 @@ Files save_own_ranges(const std::string& folder, const WholeState& state,
   return {closed(writer, name)};
 }
 
-// The first exception of some actions, after which none of them runs. What all ranks have to call
-// goes on meanwhile.
+// Keeps the first exception of its actions, after which it runs no other action. So a rank that
+// failed still makes the collective calls that the other ranks wait for.
 class FirstFailure {
  public:
   void guard(const std::function<void()>& action) {
@@ -70,7 +71,7 @@ class FirstFailure {
   std::exception_ptr failure_;
 };
 
-// The whole tensors of these kinds, in one file of rank 0. All ranks call it together.
+// Collective. Saves the whole tensors of these kinds in one file, which rank 0 writes.
 Files save_whole(const std::string& folder, const std::string& name,
                  const std::vector<StateKind>& kinds, const WholeState& state,
                  const Communicator& comm, FirstFailure& failure) {
@@ -127,7 +128,9 @@ Json parameters_json(const WholeState& state) {
   Json parameters = Json::array();
   for (const auto& [name, sizes, dtype] : state.parameters()) {
     if (TensorName::parse(name).parameter != name)
-      throw std::runtime_error("the parameter " + name + " is named like a part of a state");
+      throw std::runtime_error(
+          "the parameter " + name +
+          " can't be saved: its name ends like that of an optimizer state or a range; rename it");
     parameters.push_back({{"name", name}, {"shape", sizes}});
   }
   return parameters;
@@ -145,7 +148,7 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
   });
-  // What a save that failed has written would take the room of the next one.
+  // Otherwise the files of a failed save would take the room of the next one.
   bool complete = false;
   const auto remove = c10::make_scope_exit([&] {
     std::error_code none;
@@ -178,7 +181,7 @@ void load_checkpoint(const std::string& folder, const ModelState& state, const L
   };
   agree_on(comm, [&] {
     const Description description = read_description(folder);
-    // Each rank reads its part of the files to the end: nothing of a damaged file is believed.
+    // Each rank hashes its part of the files before any of their content is used.
     for (auto i = static_cast<size_t>(comm.rank()); i < description.files.size();
          i += static_cast<size_t>(comm.world_size()))
       check_file(folder, description.files[i]);

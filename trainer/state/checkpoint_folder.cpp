@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kLongestText = 64 << 20;  // [bytes] of checkpoint.json
 
-// A line of SHA256SUMS.
+// Returns a line of SHA256SUMS.
 std::string sum_of(const std::string& sha256, const std::string& name) {
   return sha256 + "  " + name + '\n';
 }
@@ -67,7 +67,7 @@ void write_description(const std::string& folder, Json description,
   for (const SavedFile& file : files)
     sums += sum_of(file.sha256, file.name);
   const std::string text = description.dump(1) + '\n';
-  read_json_object<Json>(text);  // throws for what could not be read again
+  read_json_object<Json>(text);  // throws if the text could not be read again
   const SavedFile own = write_text(folder, kDescriptionFile, text);
   write_text(folder, kSumsFile, sums + sum_of(own.sha256, own.name));
   sync_folder(folder);
@@ -156,7 +156,8 @@ void remove_unfinished_checkpoints(const std::string& directory) {
 
 void remove_old_checkpoints(const std::string& directory, int64_t keep) {
   auto folders = step_folders(directory);
-  // A folder that is removed is no checkpoint from the first file on.
+  // Renamed first, so that a folder of which some files are removed does not look like a
+  // checkpoint.
   while (static_cast<int64_t>(folders.size()) > keep) {
     const std::string old = folders.begin()->second;
     fs::rename(old, old + kUnfinished);

@@ -15,7 +15,8 @@ namespace fsdp {
 
 inline const std::string kDescriptionFile = "checkpoint.json";
 inline const std::string kSumsFile = "SHA256SUMS";
-inline const std::string kUnfinished = ".part";  // the end of the name of a folder
+// The end of a folder's name until its checkpoint is complete.
+inline const std::string kUnfinished = ".part";
 
 struct SavedFile {
   std::string name;
@@ -27,26 +28,27 @@ void from_json(const nlohmann::ordered_json& json, SavedFile& file);
 
 std::string step_folder(const std::string& directory, int64_t step);
 
-// The folders of checkpoints in `directory`, by step.
+// Returns the folders of checkpoints in `directory`, by step.
 std::map<int64_t, std::string> step_folders(const std::string& directory);
 
-// Writes a file of a folder. Returns when it is on the disk.
+// Writes a file into the folder. Returns when the file is on the disk.
 SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text);
 
 // Writes checkpoint.json and SHA256SUMS. Returns when everything in `folder` is on the disk.
 void write_description(const std::string& folder, nlohmann::ordered_json description,
                        const std::vector<SavedFile>& files);
 
-// checkpoint.json, whose hash was compared, and the files with the hashes that they should have.
-// Throws std::runtime_error naming the file.
+// The content of checkpoint.json, and the files with the hashes that they should have.
 struct Description {
   nlohmann::ordered_json json;
   std::vector<SavedFile> files;
 };
+// Reads checkpoint.json and compares its hash with the one in SHA256SUMS. Throws
+// std::runtime_error, which names the file.
 Description read_description(const std::string& folder);
 
-// How a checkpoint names its tensors: "NAME/exp_avg:0-16". Without a kind it is the parameter's
-// values, and without a range it is whole.
+// The name of a tensor in a checkpoint: "NAME/exp_avg:0-16". Without a kind the tensor has the
+// parameter's values, and without a range it is whole.
 struct TensorName {
   std::string parameter;
   StateKind kind{};

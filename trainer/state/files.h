@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string>
 
-// Files whose writers want to know that they are on the disk, and whose readers trust nothing.
-// Every function throws std::runtime_error "PATH: what is wrong".
+// Files whose writers must know that the bytes are on the disk, and whose readers do not trust the
+// content. Every function throws std::runtime_error "PATH: what is wrong".
 namespace fsdp {
 
-// A new file, or an old one emptied.
+// Writes a new file, or replaces the content of an existing one.
 class FileWriter {
  public:
   explicit FileWriter(std::string path);
@@ -17,10 +17,10 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
 
   void write(const void* bytes, size_t count);
-  void close();  // when the bytes are on the disk
+  void close();  // returns when the bytes are on the disk
 
   int64_t size() const { return size_; }              // [bytes] written
-  std::string sha256() const { return hash_.hex(); }  // of them
+  std::string sha256() const { return hash_.hex(); }  // of the bytes written
 
  private:
   std::string path_;
@@ -47,9 +47,9 @@ class FileReader {
   int64_t size_{};
 };
 
-// The whole file, if it has at most `most` bytes.
+// Returns the whole file. Throws if it has more than `most` bytes.
 std::string read_text(const std::string& path, int64_t most);
-// Returns when the names in the folder are on the disk.
+// Returns when the names of the files in the folder are on the disk.
 void sync_folder(const std::string& path);
 
 }  // namespace fsdp

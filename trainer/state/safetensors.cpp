@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLongestHeader = 100'000'000;  // as of the format's own reader
+constexpr int64_t kLongestHeader = 100'000'000;  // the limit of the format's own reader
 constexpr size_t kHeaderAlignment = 8;
 const std::string kMetadataKey = "__metadata__";
 
@@ -46,7 +46,8 @@ std::string header_of(const std::vector<SafetensorsEntry>& entries,
   return text;
 }
 
-// `data`: the bytes of all tensors. `begin`: where the data begin in the file.
+// Returns the entry of a tensor. `begin`: offset of the data in the file. `data`: the bytes of all
+// tensors.
 SafetensorsReader::Entry entry_of(const nlohmann::json& json, int64_t begin, int64_t data) {
   const auto dtype = dtypes().find(json.at("dtype").get<std::string>());
   if (dtype == dtypes().end()) throw std::runtime_error("has a dtype that is not known");
@@ -145,7 +146,8 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
 
 void SafetensorsReader::read(const Entry& entry, int64_t begin, const at::Tensor& elements) const {
   if (begin < 0 || elements.numel() > entry.numel - begin || elements.dtype() != entry.dtype)
-    throw std::out_of_range(file_.path() + ": a tensor has fewer elements");
+    throw std::out_of_range(file_.path() +
+                            ": a tensor has fewer elements than are read, or another dtype");
   file_.read(entry.offset + begin * element_bytes(entry.dtype), elements.data_ptr(),
              elements.nbytes());
 }

@@ -23,18 +23,18 @@ struct SafetensorsEntry {
 };
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// A file that gets its tensors one after the other, so it may be larger than the memory.
+// Writes tensors to a file one after another, so the file may be larger than the memory.
 class SafetensorsWriter {
  public:
-  // Writes the header. Throws std::runtime_error naming the file, and std::invalid_argument for a
-  // dtype or a name that the format does not have, or for a name that comes twice.
+  // Writes the header. Throws std::runtime_error, which names the file, and std::invalid_argument
+  // for a dtype or a name that the format does not have, or for a name that occurs twice.
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const SafetensorsMetadata& metadata = {});
 
-  // The next elements, contiguous and on the CPU. The entries come in their order; one may come in
-  // several parts.
+  // Writes the next elements, which are contiguous and on the CPU. Write the entries in the order
+  // of the constructor's list; an entry may be written in several parts.
   void write(const at::Tensor& elements);
-  // Returns when the file is on the disk. Throws std::logic_error if bytes are missing.
+  // Returns when the file is on the disk. Throws std::logic_error if bytes are missing or too many.
   void close();
 
   int64_t size() const { return file_.size(); }  // [bytes]
@@ -42,12 +42,12 @@ class SafetensorsWriter {
 
  private:
   FileWriter file_;
-  int64_t missing_{};  // [bytes] of the tensors
+  int64_t missing_{};  // [bytes] of tensors still to write
 };
 
-// A file of which nothing is known. The constructor checks the header against the size of the file
-// before it allocates anything for it, and every entry against what is left. So no file makes it
-// take memory out of proportion to its own size.
+// Reads an untrusted file. The constructor checks the header's length against the size of the file
+// before it allocates memory for it, and every entry against the bytes that are left. So no file
+// can make it take memory out of proportion to the file's own size.
 class SafetensorsReader {
  public:
   struct Entry {
@@ -65,8 +65,8 @@ class SafetensorsReader {
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
-  // Reads elements of the entry, from `begin` on, into a contiguous tensor of its dtype on the CPU.
-  // Throws std::out_of_range if the entry has fewer.
+  // Reads elements of the entry, from element `begin` on, into a contiguous tensor of the entry's
+  // dtype on the CPU. Throws std::out_of_range if the entry has fewer elements or another dtype.
   void read(const Entry& entry, int64_t begin, const at::Tensor& elements) const;
 
  private:

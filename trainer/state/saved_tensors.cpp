@@ -20,7 +20,8 @@ std::string shape_text(const std::vector<int64_t>& sizes) {
   throw std::runtime_error(where + ": " + one_line(what));
 }
 
-// The parameters that checkpoint.json lists, each once and of a size that can be counted.
+// Returns the parameters that checkpoint.json lists. Throws if one occurs twice or if its size does
+// not fit an int64.
 std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
                                                  const Description& description) {
   std::vector<ModelState::Parameter> parameters;
@@ -39,7 +40,7 @@ std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
   return parameters;
 }
 
-// Those of a parameter's saved ranges that lie in `range`, whole.
+// Returns items that read, whole, those saved ranges of a parameter that lie inside `range`.
 std::vector<ReadItem> items_inside(const ElementRange& range,
                                    const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;
@@ -77,8 +78,9 @@ SavedTensors::SavedTensors(const std::string& folder, const Description& descrip
     if (parameter.numel() > 0) this->saved(parameter.name, StateKind::parameter);
 }
 
-// A range that consists of whole saved ones needs no locate(). That is an extension: so a stack
-// without it goes on with the same ranks and units, and every program reads whole parameters.
+// A range that consists of whole saved ranges is read without locate(), because locate() is an
+// extension task: a stack without it can resume with the same ranks and units, and every program
+// can read whole parameters.
 std::vector<ReadItem> SavedTensors::items_of(const StateRange& range, StateKind kind) const {
   const auto& ranges = saved(range.parameter, kind).ranges;
   const ElementRange wanted{range.parameter, range.begin, range.end};
@@ -154,7 +156,7 @@ void SavedTensors::check_cover(StateKind kind) const {
   for (const auto& [parameter, saved] : saved_[static_cast<size_t>(kind)]) {
     auto ranges = saved.ranges;
     std::ranges::sort(ranges, {}, [](const ElementRange& r) { return std::pair(r.begin, r.end); });
-    int64_t covered = 0;  // elements, or -1
+    int64_t covered = 0;  // elements; -1: there is a gap or an overlap
     for (const ElementRange& range : ranges)
       covered = range.begin == covered ? range.end : -1;
     if (covered != parameters_.at(parameter)->numel())

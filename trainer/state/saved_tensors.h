@@ -13,19 +13,20 @@
 namespace fsdp {
 
 // Throws std::runtime_error unless the file in `folder` has the size and the hash that it should
-// have. A file that fails says nothing that is worth reading.
+// have. The content of a file that fails must not be used.
 void check_file(const std::string& folder, const SavedFile& saved);
 
-// The tensors in the files of a checkpoint, by parameter and kind. It holds no values: read() reads
-// them. Every function throws std::runtime_error, which names the file or the tensor.
+// The tensors in the files of a checkpoint, by parameter and kind. This object holds no values;
+// read() reads them. Every function throws std::runtime_error, which names the file or the tensor.
 class SavedTensors {
  public:
-  // Compares the headers of all files, which check_file() has accepted, with the parameters of the
-  // model, which outlive this object. `locate` may be empty if only whole parameters are read.
+  // Compares the headers of all files with the parameters of the model. check_file() must have
+  // accepted the files, and `parameters` must outlive this object. `locate` may be empty if only
+  // whole parameters are read.
   SavedTensors(const std::string& folder, const Description& description,
                const std::vector<ModelState::Parameter>& parameters, Locate locate);
 
-  // Throws unless read() finds every element.
+  // Throws unless read() would find every element of the range.
   void check(const StateRange& range, StateKind kind) const { items_of(range, kind); }
   // Fills the range's tensor of this kind.
   void read(const StateRange& range, StateKind kind) const;

@@ -8,9 +8,10 @@ namespace fsdp {
 template <typename Json>
 Json read_json_object(std::string_view text) {
   constexpr size_t kDeepest = 100, kMostMembers = 1000;
-  constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;  // looks at one by one
+  // Looks up members one by one.
+  constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Event = typename Json::parse_event_t;
-  std::vector<size_t> members;  // of the objects and arrays that are open
+  std::vector<size_t> members;  // number of members of each open object and array
   const auto check = [&](int, Event event, Json&) {
     if (event == Event::object_start || event == Event::array_start) members.push_back(0);
     if (event == Event::object_end || event == Event::array_end) members.pop_back();

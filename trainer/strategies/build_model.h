@@ -8,7 +8,7 @@
 namespace fsdp {
 
 // Builds the model that `config` names, with parameters drawn from the default generator after
-// manual_seed(config.training.seed). If events are recorded, its modules record their spans.
+// manual_seed(config.training.seed). If events are recorded, the modules record their spans.
 std::shared_ptr<Module> build_model(const TrainConfig& config);
 
 }  // namespace fsdp

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-// The batch of the step that was asked for last.
+// The batch of the last step for which the loss was called.
 struct BatchOfStep {
   int64_t step{-1};
   Batch batch;
@@ -19,7 +19,7 @@ Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Data
   const auto loss = [=, rows = config.training.batch, seq = config.training.seq](
                         Module& model, int microbatch, int microbatches, int64_t step) {
     if (kept->step != step) {
-      kept->batch = {};  // before the next one takes memory
+      kept->batch = {};  // freed before the next batch takes memory
       *kept = {step, dataset->batch(step, rows, seq)};
     }
     const Batch own = kept->batch.part(microbatch, microbatches);

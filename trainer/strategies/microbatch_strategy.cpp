@@ -20,7 +20,8 @@ std::vector<int> microbatches_of(const BatchPartition& partition, std::optional<
   return indices;
 }
 
-// Their sum as the arrangement adds parts, fp64 [1]; of [n] each, [1, n].
+// Returns the sum of `losses`, added as the arrangement adds microbatches, in fp64: [1], or for
+// losses [n], [1, n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
   TreeSum sum(partition);
   std::vector<at::Tensor> running;
@@ -76,7 +77,7 @@ at::Tensor MicrobatchStrategy::evaluate(const MicrobatchValue& value) {
 }
 
 at::Tensor MicrobatchStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
-  if (plays_all_ranks_) {  // losses are no gradients: they are added over all ranks at once
+  if (plays_all_ranks_) {  // losses are added over all ranks at once, unlike gradients
     BatchPartition all = partition_;
     all.shards = all.ranks();
     all.replicas = 1;

@@ -11,8 +11,8 @@
 
 namespace fsdp {
 
-// What the strategies have in common: a process computes its parts of the batch one after another,
-// and adds up their gradients as the arrangement says.
+// The part of a strategy that all modes share: a process computes its microbatches one after
+// another, and adds their gradients as the arrangement says.
 class MicrobatchStrategy : public Strategy {
  public:
   at::Tensor forward_backward(int64_t step) final;
@@ -22,23 +22,25 @@ class MicrobatchStrategy : public Strategy {
   const ShardLayout& layout() const final { return layout_; }
 
  protected:
-  // `rank` computes its own parts; none: this process computes those of all ranks.
+  // `rank`: this process computes the microbatches of this rank; none: of all ranks.
   MicrobatchStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
 
-  virtual void begin() {}          // of forward_backward() and of evaluate()
-  virtual void begin_forward() {}  // of a part
+  virtual void begin() {}          // called first in forward_backward() and evaluate()
+  virtual void begin_forward() {}  // called before the forward of a microbatch
   // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
   virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
-  virtual bool adds_apart() const { return false; }  // each part begins a new sum
-  virtual void add(TreeSum& sums) = 0;               // calls added() for the running sum
-  virtual std::vector<at::Tensor> take_sum() = 0;    // the running sum, to be put aside
-  // The gradients of all parts have been added. Makes them means over all ranks' parts.
+  virtual bool adds_apart() const { return false; }  // true: each microbatch begins a new sum
+  virtual void add(TreeSum& sums) = 0;               // calls sums.fold() with the running sum
+  virtual std::vector<at::Tensor> take_sum() = 0;    // moves out the running sum, to be put aside
+  // Called when the gradients of all microbatches have been added. Turns the sums into means over
+  // the microbatches of all ranks.
   virtual void end_microbatches() = 0;
-  virtual std::vector<StateRange> ranges() = 0;  // of state()
+  virtual std::vector<StateRange> ranges() = 0;  // the ranges that state() returns
 
   Workload workload_;
   BatchPartition partition_;
-  std::vector<int> microbatches_;  // of this process, in the order of its turns
+  std::vector<int>
+      microbatches_;  // microbatches of this process, in the order in which it computes them
   int64_t loss_scale_{1};
   std::shared_ptr<Module> model_;
   ShardLayout layout_;
@@ -47,7 +49,7 @@ class MicrobatchStrategy : public Strategy {
   at::Tensor sum_of(const std::vector<at::Tensor>& losses) const;
 
   bool plays_all_ranks_;
-  std::string offload_dir_;  // empty: sums wait in memory
+  std::string offload_dir_;  // empty: partial sums wait in memory
 };
 
 }  // namespace fsdp

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-// A tensor on the meta device that keeps `tensor` alive, as views of it would.
+// Returns a tensor on the meta device that keeps `tensor` alive, as views of `tensor` would.
 at::Tensor twin_on_meta(const at::Tensor& tensor) {
   c10::DataPtr data(
       nullptr, new at::Tensor(tensor), [](void* held) { delete static_cast<at::Tensor*>(held); },

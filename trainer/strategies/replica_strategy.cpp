@@ -17,28 +17,31 @@
 namespace fsdp {
 namespace {
 
-// A parameter, and its place in a bucket of gradients. Both are padded to a multiple of kAlignment
-// elements, so that the optimizer's kernels do the same arithmetic on it as on a shard.
+// A parameter and the place of its gradient in a bucket. Both are padded to a multiple of
+// kAlignment elements, so that the optimizer's kernels do the same arithmetic on the parameter as
+// on a shard.
 struct Slot {
   NamedParameter parameter;
-  at::Tensor padded;   // [numel, padded], fp32, owned: what the optimizer updates
-  at::Tensor rounded;  // of param_dtype, owned; parameter.tensor is a view of it. Fp32: `padded`
+  at::Tensor padded;  // [numel with padding], fp32, owned; the optimizer updates it
+  // [numel with padding], owned, in param_dtype; parameter.tensor is a view of it. If param_dtype
+  // is fp32, it is `padded`.
+  at::Tensor rounded;
   MixedPrecisionPolicy precision{};
-  bool trainable{};  // only then has it a place in a bucket
+  bool trainable{};  // false: its gradient has no place in a bucket
   GradientBuckets::Place place{};
 
-  // `gradient` as fsdp sends it: rounded to reduce_dtype.
+  // Returns `gradient` as fsdp sends it: rounded to reduce_dtype.
   at::Tensor as_sent(const at::Tensor& gradient) const {
     return gradient.to(precision.reduce_dtype);
   }
 };
 
-// The view of such storage that is shaped as the parameter.
+// Returns the view of padded storage that has the shape of the parameter.
 at::Tensor unpadded(const at::Tensor& storage, const at::Tensor& parameter) {
   return storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
 }
 
-// The same values in storage of a multiple of kAlignment elements.
+// Copies the parameter's values into storage of a multiple of kAlignment elements.
 at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device, MemoryClass cls) {
   MemoryScope scope(cls);
   auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
@@ -47,11 +50,11 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
   return storage;
 }
 
-// single and ddp: the whole parameters of a model in this process, with their gradients and their
-// optimizer. A gradient moves into its bucket as soon as it is complete.
+// The strategy of single and ddp: the whole parameters of a model in this process, with their
+// gradients and their optimizer. A gradient moves into its bucket as soon as it is complete.
 class ReplicaStrategy : public MicrobatchStrategy {
  public:
-  // `comm`: null in single, which computes the parts of all ranks.
+  // `comm`: null in single, which computes the microbatches of all ranks.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                   std::shared_ptr<Communicator> comm)
       : MicrobatchStrategy(config, std::move(workload),
@@ -141,12 +144,13 @@ class ReplicaStrategy : public MicrobatchStrategy {
     return ranges;
   }
 
-  // [numel] Without the padding.
+  // Returns the parameter's elements [numel], without the padding.
   static at::Tensor own_part(const Slot& slot, const at::Tensor& padded) {
     return padded.narrow(0, 0, slot.parameter.tensor.numel());
   }
 
-  // Into padded storage, one at a time. From then on they are of their param_dtype.
+  // Moves the parameters into padded storage, one at a time. Afterwards they have their
+  // param_dtype.
   void move_parameters(const TrainConfig& config) {
     const at::NoGradGuard no_grad;
     for (auto& parameter : distinct_parameters(*model_)) {
@@ -180,14 +184,15 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // After a step, or after a checkpoint was loaded, the parameters are not rounded yet.
+  // Rounds the parameters again, because a step or a loaded checkpoint has changed the fp32 values.
   void begin() override {
     const at::NoGradGuard no_grad;
     for (const Slot& slot : slots_)
       if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
   }
 
-  bool reduces_each() const { return comm_ && !partition_.reduce_last; }  // part's gradients
+  // Returns whether ddp reduces the gradients of each microbatch, before it adds them.
+  bool reduces_each() const { return comm_ && !partition_.reduce_last; }
   bool adds_apart() const override { return reduces_each(); }
   void add(TreeSum& sums) override { sums.fold(buckets_); }
   std::vector<at::Tensor> take_sum() override { return std::exchange(buckets_, {}); }
@@ -214,7 +219,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
     if (reduces_each()) reduce_all_buckets();
   }
 
-  // So that other ranks can read them. Padding is zero, all other values are undefined.
+  // Allocates the buckets; if there is a communicator, in memory that other ranks can read. Padding
+  // is zero, all other values are undefined.
   void allocate_gradients() {
     const at::NoGradGuard no_grad;
     MemoryScope scope(MemoryClass::gradients);
@@ -231,7 +237,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // A view of a bucket, shaped as the parameter.
+  // Returns the view of a bucket that has the shape of the parameter.
   at::Tensor gradient(const Slot& slot) const {
     const auto& [bucket, offset] = slot.place;
     return unpadded(buckets_[bucket].slice(0, offset), slot.parameter.tensor);
@@ -246,8 +252,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
     own.reset();
     collected_[index] = true;
     --missing_[slot.place.bucket];
-    // Buckets go out in their order, whatever order they fill in. It is the same on every rank;
-    // else one rank's bucket 1 would be added to another rank's bucket 0.
+    // Reduces buckets in their order, whatever order they fill in. This order is the same on every
+    // rank; otherwise one rank's bucket 1 would be added to another rank's bucket 0.
     while (reduces_each() && reductions_.size() < missing_.size() &&
            missing_[reductions_.size()] == 0)
       reduce_next_bucket();
@@ -269,15 +275,15 @@ class ReplicaStrategy : public MicrobatchStrategy {
   c10::DeviceType device_;
   std::vector<ParameterGroup> groups_;
   std::vector<Slot> slots_;                            // in the order of registration
-  std::vector<std::vector<Piece>> pieces_;             // per group: the optimizer's state
-  std::vector<std::vector<const Slot*>> piece_slots_;  // per group: the slot of each piece
+  std::vector<std::vector<Piece>> pieces_;             // by group: the optimizer's state
+  std::vector<std::vector<const Slot*>> piece_slots_;  // by group: the slot of each piece
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps
-  // Of the part whose backward runs.
-  bool begins_{};                   // it begins a partial sum
-  std::vector<bool> collected_;     // by slot
-  std::vector<int64_t> missing_;    // by bucket: gradients that have not come
-  std::vector<Handle> reductions_;  // of the first buckets, under way
+  // State of the microbatch whose backward runs.
+  bool begins_{};                   // its gradients begin a partial sum
+  std::vector<bool> collected_;     // by slot: the gradient is in its bucket
+  std::vector<int64_t> missing_;    // by bucket: gradients that are not in it yet
+  std::vector<Handle> reductions_;  // of the first buckets, issued
 };
 
 }  // namespace

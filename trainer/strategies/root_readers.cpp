@@ -14,7 +14,7 @@ namespace fsdp {
 namespace {
 
 int number_of_pass() {
-  return torch::autograd::get_current_graph_task_id();  // negative outside of passes
+  return torch::autograd::get_current_graph_task_id();  // negative outside of backward passes
 }
 
 std::set<const at::TensorImpl*> parameters_of_root(const Module& root, const ShardLayout& layout) {
@@ -32,7 +32,8 @@ struct Reader {
   Module* module;
 };
 
-// In the order of registration, each once. None at all if the calls do not tell who reads the root.
+// Returns the readers in the order of registration, each once. Returns none if the calls of modules
+// do not show when the root's parameters are read.
 std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   if (dynamic_cast<const ReadsInCalls*>(&root) == nullptr) return {};
   const auto of_root = parameters_of_root(root, layout);
@@ -54,7 +55,8 @@ std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   return readers;
 }
 
-// The graph may outlive everything else: hooks own this object.
+// Calls `unread` when backward no longer reads the root's parameters. The hooks own this object,
+// because the graph may outlive the model.
 class RootReads : public std::enable_shared_from_this<RootReads> {
  public:
   explicit RootReads(std::function<void()> unread) : unread_(std::move(unread)) {}
@@ -81,8 +83,9 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   }
 
  private:
-  // Counts also a call that cannot come back: then the root stays. A call without gradients inside
-  // one that records them runs again in backward, as a checkpoint's, and so does a call in a pass.
+  // Also counts a call that backward does not reach: then `unread` is not called. A call runs again
+  // in backward if it runs inside a backward pass, or if it records no gradients inside a root's
+  // call that records them, as the call of a checkpoint does.
   void end_call() {
     if (number_of_pass() >= 0) {
       runs_again_ = true;
@@ -93,12 +96,14 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
     }
   }
 
+  // Called when the backward of a reader's call has ended.
   void come_back() {
     begin_pass();
     if (++came_back_ == calls_ && !runs_again_ && !has_pass_inside_) unread_();
   }
 
-  // The engine drops the callbacks of a pass that throws, and with them what they hold.
+  // If a backward pass throws, the engine drops its callbacks and what they own, so pass_ expires
+  // and the next pass begins anew.
   void begin_pass() {
     if (!pass_.expired()) {
       has_pass_inside_ |= number_of_pass() != number_;
@@ -113,7 +118,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
         [self = shared_from_this(), held] { self->end_pass(); });
   }
 
-  // Calls whose output was dropped are forgotten too, else later passes would wait for them.
+  // Also forgets calls whose output was dropped; otherwise later passes would wait for them.
   void end_pass() {
     pass_.reset();
     runs_again_ = false;
@@ -121,11 +126,12 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   }
 
   std::function<void()> unread_;
-  std::set<const void*> recorded_;  // calls of the root under way, with gradients recorded
-  int64_t calls_{}, came_back_{};   // of the readers: in forward, and in this pass
-  bool runs_again_{};               // a call of a reader
-  std::weak_ptr<bool> pass_;        // the engine holds it until the pass has ended
-  int number_{};                    // of the pass; a pass inside it has another one
+  std::set<const void*> recorded_;  // calls of the root that are running and record gradients
+  // Calls of the readers, and those whose backward ended in this pass.
+  int64_t calls_{}, came_back_{};
+  bool runs_again_{};         // backward runs a call of a reader again
+  std::weak_ptr<bool> pass_;  // owned by the engine until the backward pass has ended
+  int number_{};              // of the backward pass; a pass inside it has another number
   bool has_pass_inside_{};
 };
 

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// Returns the names and sizes of `parameters`, and no ranges of their state.
+// Returns a ModelState with the names and sizes of `parameters` and without ranges.
 ModelState state_without_ranges(const std::vector<NamedParameter>& parameters);
 
 }  // namespace fsdp

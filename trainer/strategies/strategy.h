@@ -13,46 +13,48 @@
 
 namespace fsdp {
 
-// One way to train a model on W ranks: single, ddp or fsdp. The trainer knows no more of them than
-// this. A strategy owns the model and its optimizer. All ranks make the same calls, in the same
-// order. The batch of a step is cut into the parts of config.batch_partition(): each rank computes
-// one part in each turn.
+// A way to train a model on W ranks: single, ddp or fsdp. The trainer uses the modes only through
+// this class. A strategy owns the model and its optimizer. All ranks make the same calls, in the
+// same order. The batch of a step is cut into the microbatches of config.batch_partition(): each
+// rank computes one microbatch in each turn.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Runs forward and backward on this rank's parts. When it returns, the gradients are the means
-  // over all parts: summed as the arrangement says, then divided once. Returns this rank's
-  // losses, fp64 [turns] on its device, or their sum [1] if the arrangement sums turns first.
-  // (single computes all parts, and returns their sum, [1].) On CUDA the CPU waits for nothing.
+  // Runs forward and backward on this rank's microbatches. When it returns, the gradients are the
+  // means over all microbatches: summed as the arrangement says, then divided once.
+  // - Returns this rank's losses, fp64 [turns] on its device, or their sum [1] if the arrangement
+  //   sums turns first. single computes all microbatches and returns their sum [1].
+  // - On CUDA, the CPU does not wait for the GPU.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
-  // What the model gives for one of the `parts` parts of some rows: [] or [n].
+  // A function that evaluates the model on one of `parts` equal parts of some rows. Returns [] or
+  // [n].
   using MicrobatchValue =
       std::function<at::Tensor(Module& model, int microbatch, int microbatches)>;
-  // `value` of this rank's parts, without gradients, summed as forward_backward() sums losses. With
-  // n values, they are the last dimension: [turns, n]. Leaves no unit unsharded.
+  // Evaluates `value` on this rank's parts, without gradients, and sums the results as
+  // forward_backward() sums losses. If `value` returns [n], n is the last dimension of the result:
+  // [turns, n]. Leaves no unit unsharded.
   virtual at::Tensor evaluate(const MicrobatchValue& value) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
-  // norm before, which depends on the gradients alone: for a norm_type of 2 the root of the exact
-  // sum of all squares, else that of p_norm.h. Throws what check_norm_type() throws.
+  // norm before scaling, which depends only on the gradients: for norm_type 2 the root of the exact
+  // sum of all squares, for any other the norm of p_norm.h. Throws what check_norm_type() throws.
   virtual double clip_grad_norm(double max_norm, double norm_type) = 0;
 
   // Updates the parameters and drops the gradients.
   virtual void step() = 0;
 
-  // In place of step(): drops the gradients and changes nothing. Optimizer state that does not
-  // exist is allocated, as step() would.
+  // Call this in place of step() to skip an update: drops the gradients and leaves the parameters
+  // unchanged. Allocates optimizer state that does not exist yet, as step() would.
   virtual void skip_step() = 0;
 
-  // From now on backward begins with the loss times `scale`, a power of two, and forward_backward()
-  // divides by it together with the number of parts.
+  // Sets the factor of the loss, a power of two, for all later backward passes. forward_backward()
+  // divides the gradients by `scale` and by the number of microbatches at once.
   virtual void set_loss_scale(int64_t scale) = 0;
 
-  // On rank 0 alone, calls `visit` with every distinct parameter, whole and on the CPU, in the
-  // order of first registration. One unit at a time is gathered. The tensor is valid during the
-  // call only.
+  // Only on rank 0, calls `visit` with every distinct parameter, whole and on the CPU, in the order
+  // of first registration. Gathers one unit at a time. The tensor is valid only during the call.
   virtual void full_parameters(const ParameterVisitor& visit) = 0;
 
   // This rank's part of a parameter and of its gradient, as views.
@@ -60,17 +62,18 @@ class Strategy {
     std::string parameter;  // its first name
     int64_t begin{};        // [elements] in the parameter
     at::Tensor value;       // [n]
-    at::Tensor gradient;    // [n] from forward_backward() to step(); undefined if it is frozen
+    at::Tensor gradient;    // [n] after forward_backward(), until step(); undefined if frozen
   };
-  // Calls no collective, and changes nothing.
+  // Returns this rank's parts of all parameters. Calls no collective and changes nothing.
   virtual std::vector<Owned> owned() const = 0;
 
-  // The parameters, and this rank's ranges of their state, to be read or to be written. State that
-  // does not exist before the first step is allocated. The ranges are valid until the next call of
-  // another function; later they may only be read, and hold what step() leaves. Calls no
-  // collective.
+  // Returns the parameters, and this rank's ranges of their state, to read or to write.
+  // - Allocates state that does not exist before the first step. Calls no collective.
+  // - The ranges are valid until the next call of another function. Later they may only be read,
+  //   and have the values that step() leaves.
   virtual ModelState state() = 0;
-  // What load_checkpoint() takes beside these ranges; empty if they are whole parameters.
+  // Returns the `locate` for load_checkpoint(); empty if the ranges of state() are whole
+  // parameters.
   virtual Locate locate() const { return nullptr; }
 
   virtual const ShardLayout& layout() const = 0;

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Returns how many ids the run's model has: as many as the model's shape says, or more if the data
-// has more.
+// Returns how many ids the run's model has: config.model.vocabulary if it is set; otherwise as many
+// as the model's shape says, or more if text or modular addition needs more.
 int64_t vocabulary_of(const TrainConfig& config);
 
 }  // namespace fsdp

@@ -28,7 +28,7 @@ void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& 
   const int64_t each = layout.numel() * (moments ? 3 : 1) * int64_t{sizeof(float)};
   int64_t count = (config.training.steps - 1) / config.checkpoint.save_every -
                   config.checkpoint.first_step / config.checkpoint.save_every + 1;
-  // While a checkpoint is written, those to keep are there too.
+  // While a checkpoint is written, all checkpoints to keep still exist.
   if (config.checkpoint.keep) count = std::min(count, *config.checkpoint.keep + 1);
   if (config.training.steps == config.checkpoint.first_step || each <= 0 || count <= room / each)
     return;

@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// Returns the bytes that are free where the folder of checkpoints lies or will lie; the largest
-// number if the file system does not say.
+// Returns the free bytes of the file system on which the folder of checkpoints lies or will lie;
+// the largest int64 if they are unknown.
 int64_t room_for_checkpoints(const TrainConfig& config);
 
 // Throws std::runtime_error if the checkpoints that the run will keep need more than `room` bytes.

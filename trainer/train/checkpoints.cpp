@@ -19,12 +19,13 @@ std::string not_saved(const TrainConfig& config, int64_t steps, const std::strin
   const auto latest = latest_step(config.checkpoint.dir);
   return "--checkpoint-dir " + config.checkpoint.dir + ": step " + std::to_string(steps) +
          " can't be saved: " + why +
-         (latest ? "; go on from step " + std::to_string(*latest) + " (--resume " +
-                       config.checkpoint.dir + ") when that is mended"
+         (latest ? "; when this is fixed, continue from step " + std::to_string(*latest) +
+                       " (--resume " + config.checkpoint.dir + ")"
                  : "");
 }
 
-// The options with which a run began stay when it goes on in the same folder.
+// Returns the name of the file for the options of the run. A resumed run uses a new name, so that
+// the options with which the run began stay in the folder.
 std::string name_of_options(const TrainConfig& config) {
   const std::string usual = "run.toml";
   std::error_code unknown;
@@ -137,7 +138,7 @@ std::string load_init(const TrainConfig& config, Strategy& strategy, Communicato
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
   if (config.checkpoint.resume.empty()) return "";
   load_checkpoint(config.checkpoint.resume, strategy.state(), strategy.locate(), comm);
-  return "goes on after step " + std::to_string(config.checkpoint.first_step) + " from " +
+  return "continues after step " + std::to_string(config.checkpoint.first_step) + " from " +
          config.checkpoint.resume;
 }
 
@@ -145,7 +146,7 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
                         int64_t steps, Strategy& strategy, Communicator& comm) {
   if (config.checkpoint.dir.empty()) return "";
   if (steps % config.checkpoint.save_every != 0 && steps != config.training.steps) return "";
-  live_bytes::enter(Phase::init);  // what saving takes is no step's
+  live_bytes::enter(Phase::init);  // memory for saving does not count as memory of a step
   try {
     save_checkpoint(config.checkpoint.dir, config.checkpoint.format, steps, settings,
                     strategy.state(), comm);
@@ -156,7 +157,7 @@ std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json&
   }
   const bool first_of_run = steps - config.checkpoint.first_step <= config.checkpoint.save_every;
   agree_on_rank_0(comm, [&] {
-    if (first_of_run && !config.reports.saved_options.empty())  // so that the run can be repeated
+    if (first_of_run && !config.reports.saved_options.empty())  // lets the user repeat the run
       write_text(config.checkpoint.dir, name_of_options(config), config.reports.saved_options);
     if (config.checkpoint.keep)
       remove_old_checkpoints(config.checkpoint.dir, *config.checkpoint.keep);

@@ -9,7 +9,8 @@ std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
   for (const ReduceGradients accumulate :
        {config.training.reduce_gradients, ReduceGradients::each, ReduceGradients::last}) {
     config.training.reduce_gradients = accumulate;
-    // Parts that are added before they are sent are rounded once, in place of each.
+    // Gradients of microbatches that are added before they are sent are rounded once, not once for
+    // each microbatch, which gives other bits.
     const bool rounds_once = accumulate == ReduceGradients::last &&
                              config.training.microbatches > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};

@@ -7,11 +7,12 @@
 // The settings with which fewer ranks continue a run when a host was lost.
 namespace fsdp {
 
-// Returns the settings with which `ranks` ranks compute the parts of `config`, to the bits of their
-// sum: it may be another ReduceGradients. Returns nothing if they can't.
+// Returns the settings with which `ranks` ranks continue `config`, with the same microbatches and
+// the same bits of their sum. They may have another ReduceGradients. Returns nothing if the ranks
+// cannot continue.
 std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks);
 
-// Returns how many of `ranks` ranks can continue the run; 0 if none.
+// Returns how many of `ranks` ranks can continue the run: the largest number that can, or 0.
 int ranks_that_go_on(const TrainConfig& config, int ranks);
 
 }  // namespace fsdp

@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// Returns the communicator over which the strategy sums and gathers: `world`, unless the model has
-// replicas.
+// Returns the communicator of the strategy's collectives: `world`, or in fsdp a communicator with
+// replicas if `config` asks for replicas.
 std::shared_ptr<Communicator> strategy_communicator(const RankContext& context,
                                                     const TrainConfig& config,
                                                     const std::shared_ptr<Communicator>& world);

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// Returns what helps a run that needs too much memory of this machine, the best first.
+// Returns the changes with which a run needs less memory of this machine, the best first.
 std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
   std::vector<std::string> ways;
   const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;

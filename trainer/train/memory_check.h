@@ -8,10 +8,10 @@
 
 namespace fsdp {
 
-int64_t memory_of_machine();  // [bytes], with swap
+int64_t memory_of_machine();  // [bytes], swap included
 
-// Throws std::runtime_error if a step of `processes` ranks on the CPU needs more than `memory`
-// bytes, as predicted: such a run could only end in the middle. Without traces, the prediction
+// Throws std::runtime_error if a step of `processes` ranks on the CPU is predicted to need more
+// than `memory` bytes, because such a run would fail in the middle. Without traces, the prediction
 // leaves out activations.
 void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,

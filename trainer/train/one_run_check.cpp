@@ -17,8 +17,8 @@
 namespace fsdp {
 namespace {
 
-// Collective. Throws if ranks differ in a trait: "rank 3 on host-b ", and what `complaint` says of
-// the first rank that has another value than rank 0.
+// Collective. Throws if ranks differ in a trait. The text names the first rank whose value is not
+// rank 0's, as "rank 3 on host-b ", followed by the `complaint` about it.
 using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
                                             const std::string& of_rank)>;
 void require_same(const std::vector<RankInvariant>& traits, const RankContext& context,
@@ -32,7 +32,7 @@ void require_same(const std::vector<RankInvariant>& traits, const RankContext& c
                            ' ' + complaint(difference->what, values[0], *other));
 }
 
-// The settings of the run, by the names of their options, and the steps of its checkpoint.
+// Returns the settings of the run, by the names of their options, and the steps of its checkpoint.
 std::vector<RankInvariant> traits_of_run(const TrainConfig& config) {
   const std::map<std::string, std::string> others{
       {"recipe", "--data"},

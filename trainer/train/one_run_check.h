@@ -5,11 +5,11 @@
 
 namespace fsdp {
 
-// For ranks that a launcher has started one by one, each with a command line and files of its own:
-// throws std::runtime_error if their settings, their text or the steps behind them differ, or if
-// one does not see the --checkpoint-dir of rank 0. The text names a rank and its host, the option
-// that differs, and the two values. All ranks call it together; between forked ranks it does
-// nothing.
+// Collective. Checks ranks that a launcher has started one by one, each with a command line and
+// files of its own; for forked ranks it does nothing.
+// Throws std::runtime_error if the ranks' settings, text or number of finished steps differ, or if
+// a rank does not see the --checkpoint-dir of rank 0. The text names a rank and its host, the
+// option that differs, and the two values.
 void require_one_run(const TrainConfig& config, const RankContext& context, Communicator& comm);
 
 }  // namespace fsdp

@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr int64_t kBytes = 4;  // of an fp32
 
-// name, parameters, numel, padded, shard, gathered, trainable
+// The columns: name, parameters, numel, padded, shard, gathered, trainable.
 using Row = std::array<std::string, 7>;
 
-// What is summed up over units.
+// The numbers of a unit, or their sums over units.
 struct Numbers {
   int64_t parameters{}, trainable{}, numel{}, padded{};
   int64_t gathered{};  // [bytes]
@@ -55,7 +55,7 @@ Row row(const std::string& name, const Numbers& unit, int world_size) {
           trainable};
 }
 
-// The end of `name`, in so many columns.
+// Returns `name`; if it is longer than `columns`, "..." and the end of it.
 std::string shortened(const std::string& name, size_t columns) {
   if (name.size() <= columns) return name;
   return "..." + name.substr(name.size() + 3 - columns);
@@ -63,7 +63,7 @@ std::string shortened(const std::string& name, size_t columns) {
 
 std::string text_of(std::vector<Row> rows) {
   std::array<size_t, std::tuple_size_v<Row>> widths{};
-  size_t numbers = 0;  // columns that all but the names take
+  size_t numbers = 0;  // characters that all columns but the first take
   for (size_t column = 0; column < widths.size(); ++column) {
     for (const Row& row : rows)
       widths[column] = std::max(widths[column], row[column].size());

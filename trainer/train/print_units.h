@@ -6,13 +6,14 @@
 
 namespace fsdp {
 
-// A table of the units in 100 columns, with sums in the last line. Of a name that is too long it
-// shows the end. The numbers of parameters and elements are without padding. Shards are fp32; what
-// is gathered is of config.precision.policy_of() each parameter.
+// Returns a table of the units, 100 characters wide, with sums in the last line. Shows only the end
+// of a name that is too long. The numbers of parameters and elements are without padding. The bytes
+// of shards are those of fp32; gathered bytes depend on config.precision.policy_of() each
+// parameter.
 std::string units_table(const TrainConfig& config, const ShardLayout& layout);
 
-// Prints the table of the units that fsdp would make, once: also if torchrun has started many
-// processes. The mode does not matter. Takes no memory for parameters.
+// Prints the table of the units that fsdp would make, in any mode. Prints it once, even if torchrun
+// has started several processes. Takes no memory for parameters.
 void print_units(const TrainConfig& config, const FsdpImplementation& fsdp);
 
 }  // namespace fsdp

@@ -18,7 +18,7 @@ Profile::Profile(c10::DeviceType device) : device_(device) {
   const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
   std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU};
   if (device == c10::kCUDA) activities.insert(profiler::ActivityType::CUDA);
-  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // it complains of a machine without a GPU
+  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // otherwise it warns without a GPU
   torch::autograd::profiler::prepareProfiler(config, activities);
   torch::autograd::profiler::enableProfiler(config, activities);
 }
@@ -34,7 +34,7 @@ void Profile::write(const std::string& path) {
   }
   runs_ = false;
   torch::autograd::profiler::disableProfiler()->save(path);
-  std::error_code unknown;  // save() says nothing of a failure
+  std::error_code unknown;  // save() does not report a failure
   if (!std::filesystem::exists(path, unknown))
     throw std::runtime_error("--profile " + path + ": could not be written");
 }

@@ -6,17 +6,18 @@
 
 namespace fsdp {
 
-// PyTorch's profiler over what this thread and autograd's do while the object lives: the operators
-// of the CPU, and of a GPU its kernels and copies (CUPTI). One at a time in a process.
+// Runs PyTorch's profiler while the object lives. It records the operators of this thread and of
+// autograd's threads on the CPU and, on a GPU, kernels and copies (CUPTI). A process can have one
+// Profile at a time.
 class Profile {
  public:
   explicit Profile(c10::DeviceType device);
-  ~Profile();  // drops what was not written
+  ~Profile();  // discards a profile that was not written
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
   // Waits for the GPU, ends the profile, and writes it to `path` as a trace for Perfetto, in which
-  // a kernel has the category "kernel". Throws std::runtime_error if it can't be written.
+  // kernels have the category "kernel". Throws std::runtime_error if the file can't be written.
   void write(const std::string& path);
 
  private:

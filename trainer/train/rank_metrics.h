@@ -6,18 +6,17 @@
 
 namespace fsdp {
 
-// The sum and the mean of a value of every part, over all ranks: one all-reduce of 8 bytes for each
-// sum, summed as the gradients are. On CUDA the CPU runs ahead of the GPU, and waits when it reads
-// own() or mean().
+// Computes the sum and the mean, over all ranks, of a value of each microbatch: one all-reduce of 8
+// bytes for each sum, added in the order in which gradients are. On CUDA the CPU runs ahead of the
+// GPU; it waits when it calls own(), mean() or sum().
 class MeanOverRanks {
  public:
-  // `sums` [n]: of the values of this rank's `parts` parts, as Strategy::forward_backward() returns
-  // them; or [n, values].
+  // Collective. `sums` [n]: the values of this rank's `parts` microbatches, or their sum, as
+  // Strategy::forward_backward() returns them; or [n, values].
   MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts);
 
-  double own() const {
-    return sum_of(own_).item<double>() / microbatches_;
-  }  // of this rank's parts
+  // Mean over this rank's microbatches.
+  double own() const { return sum_of(own_).item<double>() / microbatches_; }
   double mean() const { return sum().item<double>() / (microbatches_ * world_size_); }
   at::Tensor sum() const { return sum_of(sums_); }  // [] or [values], on the CPU
 
@@ -25,11 +24,11 @@ class MeanOverRanks {
   static at::Tensor sum_of(const at::Tensor& sums);
 
   int world_size_;
-  int microbatches_;       // of each rank
+  int microbatches_;       // microbatches of each rank
   at::Tensor own_, sums_;  // fp64 [n] or [n, values], on the communicator's device
 };
 
-// `value` of every rank, by rank: one all-gather of 8 bytes per rank.
+// Collective; one all-gather of 8 bytes per rank. Returns `value` of every rank, by rank.
 std::vector<int64_t> gather_from_ranks(Communicator& comm, int64_t value);
 
 }  // namespace fsdp

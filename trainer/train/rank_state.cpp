@@ -14,16 +14,19 @@ namespace {
 void write_bytes(int file, const void* data, size_t bytes) {
   const int error = write_all(file, {static_cast<const char*>(data), bytes});
   if (error != 0)
-    throw std::system_error(error, std::generic_category(), "the state of a rank, in memory");
+    throw std::system_error(error, std::generic_category(), "can't write a rank's state to memory");
 }
 
 void read_bytes(int file, void* data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
     const ssize_t count = read(file, static_cast<char*>(data) + done, bytes - done);
-    if (count == 0) throw std::runtime_error("the state of a rank is not that of its model");
+    if (count == 0)
+      throw std::runtime_error(
+          "the state that a failed rank left in memory ends too early for this model");
     if (count > 0) done += static_cast<size_t>(count);
     if (count < 0 && errno != EINTR)
-      throw std::system_error(errno, std::generic_category(), "the state of a rank, in memory");
+      throw std::system_error(errno, std::generic_category(),
+                              "can't read a rank's state from memory");
   }
 }
 

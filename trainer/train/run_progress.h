@@ -6,11 +6,11 @@
 
 namespace fsdp {
 
-// What a run has come to on a rank, beside the tensors.
+// The state of a run on a rank, except its tensors.
 struct RunProgress {
   double sum_before{};              // of the parameters before the first step, added in fp64
-  double seconds{};                 // of the steps so far
-  int64_t skipped_steps{};          // by the loss scaler
+  double seconds{};                 // of training so far
+  int64_t skipped_steps{};          // skipped by the loss scaler
   std::vector<double> losses;       // the last kReportedLosses; see add_loss()
   nlohmann::ordered_json log_line;  // of the last step, for --log
 

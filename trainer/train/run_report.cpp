@@ -19,7 +19,8 @@
 namespace fsdp {
 namespace {
 
-// " (hybrid, 2 replicas of 2 ranks)"; nothing where all ranks share out one model.
+// Returns for example " (hybrid, 2 replicas of 2 ranks)"; "" in ddp, and if all ranks share one
+// model.
 std::string strategy_text(const TrainConfig& config) {
   if (config.ranks.mode == Mode::ddp || config.shards() == config.ranks.world) return "";
   return std::string(" (") + config.sharding_strategy() + ", " +
@@ -27,7 +28,8 @@ std::string strategy_text(const TrainConfig& config) {
          counted(config.shards(), "rank") + ')';
 }
 
-// "parameters in bf16 but for ln, gradients sent in fp32, "; nothing in fp32.
+// Returns for example "parameters in bf16 but for ln, gradients sent in fp32, "; "" if all are
+// fp32.
 std::string precision_text(const TrainConfig& config) {
   const MixedPrecisionPolicy& precision = config.precision.policy;
   if (precision == MixedPrecisionPolicy{}) return "";
@@ -36,7 +38,8 @@ std::string precision_text(const TrainConfig& config) {
          ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
 }
 
-// "gloo"; "shm and gloo on 2 hosts" if shards and replicas communicate over either.
+// Returns for example "gloo", or "shm and gloo on 2 hosts" if shards and replicas use different
+// transports.
 std::string transport_text(const Transports& transports, const RankContext& context) {
   std::string text = transports.shards;
   if (transports.replicas != transports.shards) text += " and " + transports.replicas;
@@ -52,8 +55,9 @@ Json beside(std::optional<int64_t> predicted, int64_t measured, int64_t& mismatc
   return {{"predicted", predicted ? Json(*predicted) : Json(nullptr)}, {"measured", measured}};
 }
 
-// oneDNN, which multiplies matrices of 16 bits on the CPU, takes scratch that depends on the
-// processor and is not predicted: with `onednn` activations and totals may be more.
+// Returns the predicted and the measured bytes, and counts the mismatches. oneDNN multiplies
+// matrices of 16 bits on the CPU with scratch memory that depends on the processor and is not
+// predicted: with `onednn`, differences in the class of activations and in totals do not count.
 Json live_bytes_json(const Schedule& step, const Transports& transports, bool onednn,
                      int64_t& mismatches) {
   constexpr auto kOther = static_cast<size_t>(MemoryClass::other);
@@ -75,7 +79,7 @@ Json live_bytes_json(const Schedule& step, const Transports& transports, bool on
   return phases;
 }
 
-// The bytes of one step by operation, or by label for what serves no unit.
+// Returns the bytes of one step by operation, or by label for calls that serve no unit.
 std::map<std::string, int64_t> bytes_by_key(const std::vector<Call>& log) {
   std::map<std::string, int64_t> bytes;
   for (const Call& call : log) {
@@ -100,7 +104,8 @@ Json units_json(const ShardLayout& layout) {
   return units;
 }
 
-// What a step took over a simulated link, measured and predicted; null without a link.
+// Returns the duration of a step over a simulated link, measured and predicted; null without a link
+// or without recorded steps.
 Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
   if (Recorder::current() == nullptr) return nullptr;
   const auto times = step_times(config, layout, Recorder::current()->events());
@@ -110,7 +115,8 @@ Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
           {"predicted_without_prefetch", times->without_prefetch}};
 }
 
-// Null if no step was trained, so that no state is allocated for it, and in a stack without it.
+// Returns null if no step was trained, so that no optimizer state is allocated for the hash, and if
+// the stack has no state().
 Json state_hash(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
   if (config.training.steps == 0) return nullptr;
   try {
@@ -127,7 +133,8 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-// "live bytes: 24 of 24 values are as predicted, and of all ranks"; those that are not, by name.
+// Returns "live bytes: 24 of 24 peaks of rank 0 are as predicted", followed by the peaks that are
+// not.
 std::string predictions_of(const Json& line) {
   int64_t predicted = 0, equal = 0;
   std::string others;
@@ -153,7 +160,7 @@ std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports) {
   return to_string(config.ranks.mode) + strategy_text(config) + " of " + config.model.name + ", " +
          counted(config.ranks.world, "rank") +
-         (config.ranks.mode == Mode::single ? " played in turn"
+         (config.ranks.mode == Mode::single ? " computed one after another"
                                             : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
          (config.training.microbatches > config.ranks.world
@@ -185,7 +192,8 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const Schedule step =
       schedule(config, layout, comm.rank(),
                /*first=*/config.training.steps - config.checkpoint.first_step <= 1, traces);
-  // On CUDA the bytes of the GPU alone are counted, and transports have their buffers on the host.
+  // On CUDA only memory of the GPU is counted, and the other transports have their buffers on the
+  // host.
   const Transports counted = config.on_cuda() ? Transports("nccl") : transports;
   int64_t mismatches = 0;
   const bool onednn = !config.on_cuda() && config.precision.policy.rounds_parameters();

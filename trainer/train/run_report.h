@@ -10,30 +10,32 @@
 #include <string>
 #include <vector>
 
-// What a run prints before its first step and after its last one.
+// The texts that a run prints before its first step and after its last one.
 namespace fsdp {
 
-// "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch 8 x 127 tokens, 100
-// steps"
+// Returns for example "fsdp (hybrid, 2 replicas of 2 ranks) of small, 4 ranks over shm, text, batch
+// 8 x 127 tokens, 100 steps".
 std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports);
 
-// For text: how far the model is from one that knows only how frequent each byte is, by the last
-// losses.
+// Compares the mean of the last kReportedLosses losses with the unigram entropy of the text, the
+// loss of a model that knows only how frequent each byte is. Returns a line for the summary;
+// nothing for other data or without losses.
 inline constexpr int kReportedLosses = 20;
 std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses);
 
-// The last line of the JSON file: the parameters' sums and hash, what was measured beside what was
-// predicted, and how the run was configured. All ranks call it together, after the last step.
-// `sum_before`: of the parameters before the first step, added in fp64. `last_step`: the
-// collectives of the last one.
+// Collective; call it after the last step. Returns the last line of the JSON file: sum and hash of
+// the parameters, measured beside predicted bytes, and the configuration of the run.
+// - `sum_before`: of the parameters before the first step, added in fp64.
+// - `last_step`: the collectives of the last step.
+// - `traces`: for the prediction; empty: activations are not predicted.
 nlohmann::ordered_json final_line(const TrainConfig& config, Strategy& strategy, Communicator& comm,
                                   double sum_before, const std::vector<Call>& last_step,
                                   const std::optional<ModelTraces>& traces,
                                   const Transports& transports);
 
-// What the final line tells, for people.
+// Returns the final line as text for a reader, line by line.
 std::vector<std::string> summary_of(const nlohmann::ordered_json& final_line);
 
 }  // namespace fsdp

@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// Returns what the run trains: language modeling, with activations checkpointed as `config` says.
+// Returns the workload of the run: language modeling, with activation checkpointing as `config`
+// says.
 Workload workload_of_run(const TrainConfig& config, const FsdpImplementation& fsdp,
                          std::shared_ptr<const Dataset> dataset);
 

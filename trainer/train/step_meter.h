@@ -10,11 +10,11 @@
 
 namespace fsdp {
 
-// Where the time of a step goes on this rank, and what its collectives carried. docs/telemetry.md
-// says what each number means.
+// Measures how long the parts of a step take on this rank, and the bytes of its collectives.
+// docs/telemetry.md explains each number.
 class StepMeter final : public CallObserver {
  public:
-  // Observes the collectives of this process as long as it lives.
+  // Observes the collectives of this process while this object lives.
   explicit StepMeter(std::shared_ptr<Clock> clock);
 
   void begin_step();
@@ -22,10 +22,10 @@ class StepMeter final : public CallObserver {
   void end_optimizer();
   void end_step();
 
-  // The same dataset. The time that its batches take counts as data.
+  // Returns `dataset` with batches whose time counts as "data".
   std::shared_ptr<const Dataset> measured(std::shared_ptr<const Dataset> dataset);
 
-  // Of the step that has ended: {"seconds": {...}, "operations": {...}}.
+  // Returns the numbers of the last step that has ended: {"seconds": {...}, "operations": {...}}.
   nlohmann::ordered_json json() const;
 
   void issued(const Call& call, const at::Tensor& output) override;
@@ -38,16 +38,17 @@ class StepMeter final : public CallObserver {
     int64_t calls{}, bytes{};
     int64_t waiting{}, moving{};  // [ns]
   };
-  int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] stands while the rank waits
+  int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] stops while the rank waits
 
   std::shared_ptr<Clock> clock_;
-  // All of the step. [ns]
+  // [ns] in the current step
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};
   std::array<Traffic, kOperations> traffic_{};  // by operation
 };
 
-// By class, and for all together: the bytes that are alive now, and the most so far in a step.
+// Returns, for each class and for all classes together, the bytes alive now and the largest number
+// so far in a step.
 nlohmann::ordered_json live_bytes_now_and_peak();
 
 }  // namespace fsdp

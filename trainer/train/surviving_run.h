@@ -11,48 +11,51 @@
 
 namespace fsdp {
 
-// If this rank takes the place of another one, makes `config` the settings with which it continues,
-// and returns read_run() of the other rank. Returns null if this rank begins.
+// If this rank takes the place of another rank, changes `config` to the settings with which it
+// continues, and returns read_run() of the other rank. Returns null if this rank starts the run.
 nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config);
 
-// A rank's part in a run that continues after a host was lost (hosts/handover.h). A rank that fails
-// because of the loss leaves its state in memory, and another rank takes its place. Two states, if
-// it can't know whether others have made the update under way: before the update, and after it. If
-// no other rank may take this one's place, all functions do nothing.
+// What a rank does so that the run can continue after a host was lost (hosts/handover.h). A rank
+// that fails because of the loss saves its state in memory, and another rank takes its place. If
+// the failed rank cannot know whether other ranks have made the current update, it saves two
+// states: before the update and after it. If no other rank may take this rank's place, all
+// functions do nothing.
 class SurvivingRun {
  public:
   using Json = nlohmann::ordered_json;
 
-  // `comm`: of all ranks. `handed`: read_run() of the rank whose place this one takes; null if this
-  // rank begins. `first_step`: the steps that the run has behind it.
+  // `comm`: connects all ranks. `handed`: read_run() of the rank whose place this rank takes; null
+  // if this rank starts the run. `first_step`: the number of steps made before.
   SurvivingRun(const RankContext& context, Communicator& comm, const Json& handed,
                int64_t first_step);
 
   bool takes_over() const { return !handed_.is_null(); }
-  // Fills the strategy with the tensors that the former rank has left. Returns its progress, what
-  // it gave to leave().
+  // Fills the strategy with the tensors that the former rank has saved. Returns the progress that
+  // the former rank passed to leave().
   const Json& take_over(Strategy& strategy);
 
-  // What a rank that takes over does after the last step that was made.
+  // The work that remains after the last step that was made.
   enum class Remaining { everything, everything_but_saving, nothing };
-  // Returns what remains, the same on all ranks. `saved`: a checkpoint of that step is there. All
-  // ranks call it together.
+  // Collective. Returns the remaining work, equal on all ranks. `saved`: a checkpoint of that step
+  // exists.
   Remaining remaining_after_last_step(bool saved);
 
-  // In each step, in this order:
+  // Call these four functions in each step, in this order.
   void before_step(Strategy& strategy);
-  // `update` makes the update, calls after_update(), and calls no collective. When before_update()
-  // returns, all ranks have what their updates need. All ranks call it together.
+  // Collective. `update` makes the update, calls after_update(), and calls no collective. When
+  // before_update() returns, every rank has all inputs of its update, so if one rank updates, all
+  // can.
   void before_update(std::function<void()> update);
   void after_update(int64_t steps);
   void after_step(int64_t steps);  // the step was evaluated, logged and saved
 
-  // After the last step: returns when all ranks are done, so that a rank may end without failing
-  // another. All ranks call it together.
+  // Collective. Call it after the last step. When it returns, every rank has finished training, so
+  // a rank that ends does not make another rank fail.
   void end();
-  // After a failure: leaves the states if this rank has lost another one. `progress` returns what
-  // the run has come to beside the tensors. Throws std::system_error if there is no memory for a
-  // state.
+  // Call it after a failure. If this rank failed because another rank was lost, saves the state
+  // before the current step and, if this rank has all inputs of the update, also the state after
+  // it. `progress` returns the state of the run except its tensors. Throws std::system_error if
+  // there is not enough memory for a state.
   void save(const std::function<Json()>& progress);
 
  private:
@@ -60,8 +63,9 @@ class SurvivingRun {
   Communicator& comm_;
   const Json& handed_;
   std::vector<StateRange> ranges_;        // of the strategy; empty until the first step begins
-  std::function<void()> pending_update_;  // for which this rank has all; null: none
-  int64_t steps_done_, steps_finished_;   // updated; and evaluated, logged and saved
+  std::function<void()> pending_update_;  // an update whose inputs this rank has; null: none
+  // Steps with an update; steps also evaluated, logged and saved.
+  int64_t steps_done_, steps_finished_;
 };
 
 }  // namespace fsdp

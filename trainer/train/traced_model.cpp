@@ -14,7 +14,7 @@ namespace fsdp {
 TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::ScopedPeaks peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
-  std::optional<Validation> held_out;  // as a run has it
+  std::optional<Validation> held_out;  // alive during the traces, as in a run
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   TracedModel run{fsdp.shard_layout(config, workload), std::nullopt};
@@ -23,7 +23,8 @@ TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fs
     try {
       run.traces = trace_on_meta(config, workload, run.layout, fsdp.construct_on_meta);
       return run;
-    } catch (const c10::NotImplementedError&) {  // the bytes of its activations are not predicted
+      // The bytes of the model's activations can't be predicted.
+    } catch (const c10::NotImplementedError&) {
     }
   }
   std::shared_ptr<Module> model;

@@ -7,17 +7,17 @@
 
 namespace fsdp {
 
-// What is known of a run before it begins.
+// The layout and the traces of a run, computed before it begins.
 struct TracedModel {
   ShardLayout layout;
-  // What trace_on_meta() returns. On a GPU, whose kernels take memory of their own, and for a model
-  // that calls an operator without a meta kernel: what chain_of() returns, without activations.
-  // None if construct_on_meta is missing.
+  // The traces of trace_on_meta(). If the run is on a GPU, whose kernels allocate other memory, or
+  // if the model calls an operator without a meta kernel: the traces of chain_of(), without
+  // activations. Empty if construct_on_meta is null.
   std::optional<ModelTraces> traces;
 };
 
-// Returns the layout of the run's model and, if they can be had, the traces of its step, without
-// memory for parameters.
+// Returns the layout of the run's model and, if possible, the traces of its step. Takes no memory
+// for parameters.
 TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp);
 
 }  // namespace fsdp

@@ -27,7 +27,8 @@
 namespace fsdp {
 namespace {
 
-// The timeline of a run. The calling process writes it when the ranks have ended, however they did.
+// The timeline of a run. The calling process writes it when all ranks have ended, even if they
+// failed.
 class RunTimeline {
  public:
   RunTimeline(const TrainConfig& config, int processes) : config_(config) {
@@ -39,7 +40,7 @@ class RunTimeline {
     return std::optional<Recorder>(std::in_place, log_, rank, config_.ranks.comm.clock);
   }
 
-  // Throws std::runtime_error naming a file that can't be written.
+  // Throws std::runtime_error, which names the file, if the file can't be written.
   void write(const std::string& failure) const {
     if (config_.reports.trace.empty()) return;
     uint64_t dropped = 0;
@@ -57,14 +58,14 @@ class RunTimeline {
   std::string title() const {
     return to_string(config_.ranks.mode) + std::string(" of ") + config_.model.name + ", " +
            counted(config_.ranks.world, "rank") +
-           (config_.ranks.mode == Mode::single ? " played in turn" : "");
+           (config_.ranks.mode == Mode::single ? " computed one after another" : "");
   }
 
   const TrainConfig& config_;
-  std::shared_ptr<EventLog> log_;  // null: nobody will read it
+  std::shared_ptr<EventLog> log_;  // null: events are not needed
 };
 
-// Before ranks start: throws std::invalid_argument if the text is too short to train on.
+// Throws std::invalid_argument if the text is too short to train on. Called before the ranks start.
 void require_a_row_of_text(const TrainConfig& config) {
   const auto bytes = static_cast<int64_t>(config.data.text_content->size());
   const int64_t trained = bytes - bytes / 10;
@@ -89,7 +90,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     return 0;
   }
   TrainConfig config = given;
-  // A rank that is replayed writes over no file of the recorded run.
+  // A replayed rank must not overwrite the files of the recorded run.
   if (std::getenv("FSDP_REPLAY") != nullptr)
     config.reports.json = config.reports.log = config.reports.trace = config.reports.profile = "";
   if (config.data.kind == DataKind::text)
@@ -103,14 +104,15 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
       gpu::use_gpu_of(context.local_rank());
     } else {
       counting_allocator::install();
-      // Who puts state into files has no memory to spare.
+      // A run that offloads state to files has no memory to spare.
       if (!config.memory.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);
     poison::enable(config.debug.poison);
     at::set_num_threads(config.ranks.threads);
     const TracedModel run = traced_model(config, fsdp);
-    const auto recorder = timeline.record(context.rank);  // what is trained, not what is rehearsed
+    // Created after traced_model(), so only training is recorded.
+    const auto recorder = timeline.record(context.rank);
     train_rank(config, fsdp, context, run, handed);
     return 0;
   };

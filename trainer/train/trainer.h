@@ -7,11 +7,12 @@
 
 namespace fsdp {
 
-// The functions of the tasks that the trainer calls: of the reference solutions, or a student's.
+// The functions of the tasks that the trainer calls, either of the reference solutions or of a
+// student.
 struct FsdpImplementation {
   std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
-  // The layout of what make_strategy would make. It needs no ranks.
+  // Returns the layout of the strategy that make_strategy() would make. Needs no ranks.
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
   // Checkpoints the activations of every `every`-th block. Called only if the config asks for it.
   void (*checkpoint_blocks)(Module& model, int every){};
@@ -19,11 +20,12 @@ struct FsdpImplementation {
   ConstructOnMeta construct_on_meta{};
 };
 
-// Trains as `config` says, or only prints the units. Starts the ranks, or joins them as start()
-// does, and shows progress on stdout. config.reports.json is written when training ends: whole, or
-// up to the step whose loss or norm is not finite. config.reports.trace is written however the run
-// ends. Returns the exit status, and prints a failure on stderr after the name `program`. The
-// calling process must not have run a torch operator.
+// Trains as `config` says, or only prints the units or the settings.
+// - Starts the ranks, or joins them as start() does, and shows progress on stdout.
+// - Writes config.reports.json when training ends: complete, or up to the step whose loss or norm
+//   is not finite. Writes config.reports.trace however the run ends.
+// - Returns the exit status. Prints a failure on stderr after the name `program`.
+// The calling process must not have run a torch operator before.
 int run_training(const TrainConfig& config, const FsdpImplementation& fsdp,
                  const std::string& program = "");
 

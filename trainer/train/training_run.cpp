@@ -41,7 +41,7 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"finite_steps", scaler.finite_steps()}};
 }
 
-constexpr int64_t kProfiledSteps = 2;  // the last ones of a run
+constexpr int64_t kProfiledSteps = 2;  // the last steps of a run
 
 // One rank's training, from the model to the report.
 class TrainingRun {
@@ -99,7 +99,7 @@ class TrainingRun {
     report();
   }
 
-  // What is known of a step while it is made.
+  // The current step.
   struct Step {
     int64_t index;  // from 0 on
     uint64_t span, optimizer_span{};
@@ -153,7 +153,8 @@ class TrainingRun {
     require_room_for_checkpoints(config_, run.layout, room_for_checkpoints(config_));
   }
 
-  // All ranks of a host know the same: the first of them throws.
+  // All ranks of a host compute the same numbers, so only the first of them throws the error. The
+  // others wait in a barrier, which fails when the first has ended.
   void require_memory(const TracedModel& run) const {
     const auto here = context_.local_ranks();
     try {
@@ -184,7 +185,7 @@ class TrainingRun {
 
   Step begin_step(int64_t index) {
     if (index == config_.checkpoint.first_step + 1) {
-      // From here on there is optimizer state in every phase.
+      // Optimizer state is alive in every phase from this step on, so the peaks begin anew.
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
@@ -197,7 +198,7 @@ class TrainingRun {
     return {.index = index, .span = span, .start = std::chrono::steady_clock::now()};
   }
 
-  // The gradients have been reduced.
+  // Call it when the gradients have been reduced.
   void begin_optimizer(Step& step) {
     if (hashes_ && !(config_.optimizer.step_in_backward && config_.ranks.mode == Mode::fsdp))
       hashes_->record(TensorKind::reduced, step.index, *strategy_);
@@ -205,8 +206,8 @@ class TrainingRun {
     if (meter_) meter_->begin_optimizer();
   }
 
-  // Clips the gradients. Returns their norm if it is known: they are clipped, or the loss is
-  // scaled.
+  // Clips the gradients, if config says so. Returns their norm before clipping if it is computed:
+  // with clipping or a loss scaler.
   std::optional<double> clip_gradients(int64_t step) {
     const OptimizerConfig& optimizer = config_.optimizer;
     if (!optimizer.clip && !scaler_) return std::nullopt;
@@ -218,14 +219,15 @@ class TrainingRun {
     return norm;
   }
 
-  // The update has been made, or skipped. Prints the step. Calls no collective.
+  // Call it when the update has been made or skipped. Records and prints the step. Calls no
+  // collective.
   void end_step(const Step& step, const MeanOverRanks& loss, std::optional<double> norm,
                 bool skipped) {
     if (meter_) meter_->end_optimizer();
     if (hashes_) hashes_->record(TensorKind::updated, step.index, *strategy_);
     if (scaler_) update_scaler(step.index, !skipped);
     end_span(step.optimizer_span);
-    live_bytes::enter(Phase::init);  // of no step
+    live_bytes::enter(Phase::init);  // memory from here on belongs to no step
     progress_.add_loss(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - step.start;
     progress_.seconds += seconds.count();
@@ -262,7 +264,8 @@ class TrainingRun {
     line["live_bytes"] = live_bytes_now_and_peak();
   }
 
-  // The mean loss and the norm are the same on all ranks, so all ranks fail together.
+  // Throws if the mean loss or the norm is not finite. Both are equal on all ranks, so all ranks
+  // throw together.
   void require_finite(const std::string& when, const MeanOverRanks& loss,
                       std::optional<double> norm) {
     const bool finite_loss = std::isfinite(loss.mean());
@@ -275,18 +278,20 @@ class TrainingRun {
         if (broken[rank] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
       what = "the loss is " + std::to_string(loss.mean()) + " (not finite on rank " + ranks + ")";
     }
-    what += " " + when + "; try a smaller --lr, set --clip, or go on with --allow-nan";
+    what += " " + when + "; try a smaller --lr, set --clip, or continue with --allow-nan";
     if (leads()) telemetry_.fail(what);
     if (log_) log_->write(progress_.log_line);
     if (log_) log_->write({{"failure", what}});
-    // The first rank that ends by an exception ends the others: not before the file is written.
+    // The first rank that throws ends the other ranks, so no rank may throw before rank 0 has
+    // written the files.
     comm_->barrier(kMetrics).wait();
-    throw std::runtime_error("rank " + std::to_string(comm_->rank()) + " ended the run: " + what);
+    throw std::runtime_error("rank " + std::to_string(comm_->rank()) +
+                             " stopped the training: " + what);
   }
 
   // ---- evaluation, profile and report ----
 
-  // The loss before training, of a run without steps.
+  // Evaluates the loss before training, in a run without steps.
   void evaluate() {
     comm_->take_log();
     live_bytes::enter(Phase::forward);
@@ -339,7 +344,8 @@ class TrainingRun {
 
   // ---- in place of another rank, after a host was lost ----
 
-  // What the rank that takes this one's place gets, beside the tensors.
+  // Returns the run's state except its tensors, for the rank that takes this rank's place; of the
+  // losses only the last ones.
   nlohmann::ordered_json progress_json() const {
     auto run = progress_.to_json();
     run["lines"] = telemetry_.lines();
@@ -352,7 +358,7 @@ class TrainingRun {
     progress_ = RunProgress::from_json(left);
     telemetry_.go_on_after(left["lines"].get<std::string>());
     const int64_t step = config_.checkpoint.first_step;
-    say("goes on after step " + std::to_string(step) + " with " +
+    say("continues after step " + std::to_string(step) + " with " +
         counted(config_.ranks.world, "rank") + " on " +
         counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
     const bool saved =
@@ -377,7 +383,7 @@ class TrainingRun {
 
   std::vector<Call> take_log() {
     std::vector<Call> log = comm_->take_log();
-    const auto others = strategy_comm_->take_log();  // nothing if it is the same
+    const auto others = strategy_comm_->take_log();  // empty if both are one communicator
     log.insert(log.end(), others.begin(), others.end());
     return log;
   }
@@ -389,20 +395,21 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const std::optional<ModelTraces>& traces_;     // none: they could not be rehearsed
-  std::shared_ptr<Communicator> comm_;           // of all ranks
-  std::shared_ptr<Communicator> strategy_comm_;  // the same, unless the model has replicas
+  const std::optional<ModelTraces>& traces_;     // empty: unknown, see TracedModel::traces
+  std::shared_ptr<Communicator> comm_;           // connects all ranks
+  std::shared_ptr<Communicator> strategy_comm_;  // equal to comm_, unless the model has replicas
   SurvivingRun survival_;
   std::shared_ptr<Dataset> dataset_;
   std::optional<LossScaler> scaler_;
-  std::optional<HashRecorder> hashes_;  // if config says so
+  std::optional<HashRecorder> hashes_;  // set if config.reports.hashes is
   Workload workload_;
-  std::optional<Validation> held_out_;  // what is evaluated while the model is trained
-  std::optional<Profile> profile_;      // of rank 0, in the last steps
-  nlohmann::ordered_json settings_;     // that checkpoints record; on rank 0, if any are saved
+  std::optional<Validation> held_out_;  // set if the run evaluates held-out rows
+  std::optional<Profile> profile_;  // set on rank 0 in the last steps, with config.reports.profile
+  // The settings that checkpoints record; set on rank 0 if the run saves checkpoints.
+  nlohmann::ordered_json settings_;
   Telemetry telemetry_;
-  std::optional<RunLog> log_;       // on rank 0, if config says so
-  std::optional<StepMeter> meter_;  // if there is a log
+  std::optional<RunLog> log_;       // set on rank 0 with config.reports.log
+  std::optional<StepMeter> meter_;  // set if log_ is
   std::unique_ptr<Strategy> strategy_;
   std::vector<Call> last_log_;  // the collectives of the last step
   RunProgress progress_;

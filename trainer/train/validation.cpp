@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBatches = 4;
 
-// `batch`, and below it rows that ask for nothing, until `parts` divides their number.
+// Returns `batch` with rows of kIgnoreIndex appended until `parts` divides the number of rows.
 Batch filled_up(const Batch& batch, int64_t parts) {
   const int64_t rows = batch.inputs.size(0), more = (parts - rows % parts) % parts;
   const std::vector<int64_t> below{0, 0, 0, more};
@@ -36,7 +36,8 @@ Validation::Validation(const TrainConfig& config, const Dataset& dataset)
   asked_ = (rows_.targets != kIgnoreIndex).sum().item<double>();
 }
 
-// [2] fp64: the cross entropy of the part's tokens, and how many of them are right.
+// Returns [2] fp64: the sum of the cross entropies of the part's tokens, and how many of them the
+// model predicts.
 at::Tensor Validation::sums_of_microbatch(Module& model, int microbatch, int microbatches) const {
   const Batch own = rows_.part(microbatch, microbatches);
   const int64_t rows = own.inputs.size(0);
@@ -56,7 +57,7 @@ at::Tensor Validation::sums_of_microbatch(Module& model, int microbatch, int mic
 }
 
 HeldOutResult Validation::evaluate(Strategy& strategy, Communicator& comm) const {
-  live_bytes::enter(Phase::init);  // what it takes is no step's
+  live_bytes::enter(Phase::init);  // its memory does not count as memory of a step
   const at::Tensor sums =
       strategy.evaluate([this](Module& model, int microbatch, int microbatches) {
         return sums_of_microbatch(model, microbatch, microbatches);

@@ -8,31 +8,32 @@
 
 namespace fsdp {
 
-// How a model does on the rows that a dataset holds out.
+// The loss and accuracy of a model on the rows that a dataset holds out.
 struct HeldOutResult {
-  double loss{};      // mean cross entropy of the tokens that are asked for
-  double accuracy{};  // how many of them the model gives the highest logit, from 0 to 1
+  double loss{};      // mean cross entropy of the tokens that count, see kIgnoreIndex
+  double accuracy{};  // fraction of these tokens whose logit is the highest
 };
 
-// "loss 0.0123, accuracy 99.48 %"
+// Returns "loss 0.012300, accuracy 99.48 %".
 std::string to_string(const HeldOutResult& result);
 
-// The rows that a run evaluates: at most four batches. They are cut into parts as a batch is, so
-// the result has the same bits in every arrangement in which the losses of training have the same.
+// The held-out rows that a run evaluates: at most four batches. They are cut into parts as a batch
+// is, so in all arrangements in which the losses of training have equal bits, the results have
+// equal bits too.
 class Validation {
  public:
   // Throws what dataset.held_out() throws.
   Validation(const TrainConfig& config, const Dataset& dataset);
 
-  // All ranks of `comm` call it together, between steps. It changes nothing that training reads.
+  // Collective over `comm`; call it between steps. Changes nothing that training reads.
   HeldOutResult evaluate(Strategy& strategy, Communicator& comm) const;
 
  private:
   at::Tensor sums_of_microbatch(Module& model, int microbatch, int microbatches) const;
 
-  Batch rows_;  // with rows that ask for nothing at the end, so that every part has as many
-  int64_t rows_at_a_time_;  // of a part: no more than in training
-  double asked_;            // tokens
+  Batch rows_;  // padded with rows of kIgnoreIndex, so that all parts have equally many rows
+  int64_t rows_at_a_time_;  // rows of a part in one forward: no more than in training
+  double asked_;            // number of tokens that count
   int microbatches_;
   c10::DeviceType device_;
 };

@@ -23,28 +23,30 @@
 namespace fsdp {
 namespace {
 
-// Which parameters stay fp32. Null if none does, so a stack without keep_in_fp32() can train.
+// Returns the filter of parameters that stay fp32. Returns null if none does, so that a stack
+// without keep_in_fp32() can train.
 ParameterFilter keep_fp32_of(const TrainConfig& config) {
   if (config.precision.keep_fp32.empty()) return {};
   return [config](const std::string& parameter) { return config.precision.keeps_fp32(parameter); };
 }
 
-// A ShardedOptimizer for each unit, in place of one for all: so a unit can be updated while
-// backward goes on, and few units have a sharded gradient at a time (LOMO, section 3.2).
+// A ShardedOptimizer for each unit, in place of one for all units: so a unit can be updated during
+// the backward pass, and few units have a sharded gradient at a time (LOMO, section 3.2).
 class UnitOptimizers {
  public:
   UnitOptimizers(const std::vector<std::shared_ptr<FlatParameter>>& units,
                  const std::vector<ParameterGroup>& groups, std::shared_ptr<Communicator> comm)
       : units_(units), comm_(std::move(comm)) {
-    // To wait for readers in backward would be to wait for all-gathers that were issued ahead, by
-    // ranks that wait here too.
+    // The optimizers must not wait for readers: in backward this would wait for prefetched
+    // all-gathers of ranks that wait here too, a deadlock.
     const auto assuming_no_readers = comm_->assuming_no_readers();
     for (const auto& unit : units_)
       optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, assuming_no_readers));
   }
 
-  // Updates the units whose gradient has been reduced, and drops it. Waits for nobody: the unit's
-  // reduce-scatter has shown that all ranks have waited for its all-gathers. Calls no collective.
+  // Updates the units whose gradient has been reduced, and drops the gradient. Calls no collective
+  // and waits for no rank: the unit's reduce-scatter has shown that all ranks have waited for the
+  // unit's all-gathers.
   void step() {
     for (size_t i = 0; i < units_.size(); ++i) {
       if (!units_[i]->sharded_gradient().defined()) continue;
@@ -53,7 +55,7 @@ class UnitOptimizers {
     }
   }
 
-  // As that of one optimizer of all units.
+  // Returns what state() of one optimizer for all units would return.
   std::vector<StateRange> state() {
     std::vector<StateRange> ranges;
     for (const auto& optimizer : optimizers_) {
@@ -87,7 +89,7 @@ class FsdpStrategy : public MicrobatchStrategy {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
       sharded_ = fully_shard(*model_, comm_, options);
-      init.materialize_module(*model_);  // what is left: the buffers
+      init.materialize_module(*model_);  // the buffers
     } else {
       model_ = workload_.build();
       sharded_ = fully_shard(*model_, comm_, options);
@@ -114,25 +116,28 @@ class FsdpStrategy : public MicrobatchStrategy {
 
   double clip_grad_norm(double max_norm, double norm_type) override {
     live_bytes::enter(Phase::optimizer);
-    // Not the overload, which is an extension: a stack without it can clip by the usual norm.
+    // Does not call the overload with norm_type, which is an extension task, so that a stack
+    // without it can clip by the usual norm.
     if (norm_type == 2) return optimizer_->clip_grad_norm(max_norm);
     return optimizer_->clip_grad_norm(max_norm, norm_type);
   }
 
   void step() override {
     live_bytes::enter(Phase::optimizer);
-    if (unit_optimizers_) return unit_optimizers_->step();  // what backward has left
+    // Updates the units that backward has not updated.
+    if (unit_optimizers_) return unit_optimizers_->step();
     optimizer_->step();
     optimizer_->zero_grad();
   }
 
   void skip_step() override {
     live_bytes::enter(Phase::optimizer);
-    optimizer_->state();  // allocates it
+    optimizer_->state();  // allocates the state
     optimizer_->zero_grad();
   }
 
-  // A unit divides by the number of ranks itself, if its sum is that of all parts.
+  // A unit divides by the number of microbatches itself if its reduction sums all of them.
+  // Otherwise end_microbatches() divides.
   void set_loss_scale(int64_t scale) override {
     loss_scale_ = scale;
     for (const auto& unit : sharded_->units())
@@ -140,7 +145,8 @@ class FsdpStrategy : public MicrobatchStrategy {
           partition_.accumulation_steps > 1 ? 1 : partition_.microbatches() * scale);
   }
 
-  // The first rank of each replica gets the parameters. They are the same.
+  // The first rank of each replica gets the parameters, with equal values. Only global rank 0
+  // visits them.
   void full_parameters(const ParameterVisitor& visit) override {
     const auto on_rank_0 = [&](const std::string& name, const at::Tensor& parameter) {
       if (comm_->global_rank() == 0) visit(name, parameter);
@@ -182,8 +188,8 @@ class FsdpStrategy : public MicrobatchStrategy {
     return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
   }
 
-  // From now on backward frees the root's parameters when nothing reads them any more, and not only
-  // at its end. Registers hooks that run after those of fully_shard().
+  // Makes backward free the root's parameters as soon as no module reads them any more, and not
+  // only at the end of the pass. Registers hooks that run after those of fully_shard().
   void reshard_root_early() const {
     std::vector<std::shared_ptr<FlatParameter>> of_root;
     for (size_t i = 0; i < layout_.units.size(); ++i)
@@ -194,9 +200,9 @@ class FsdpStrategy : public MicrobatchStrategy {
     });
   }
 
-  // From now on backward steps whenever a unit's module has come back. By then the reduction of the
-  // unit before it has been waited for. What is left is for step(): the last units, and those whose
-  // input needs no gradient. Registers hooks that run after those of fully_shard().
+  // Makes backward update units whenever the backward of a unit's module ends. By then the
+  // reduction of the unit before it has been waited for. The last units, and units whose input
+  // requires no gradient, remain for step(). Registers hooks that run after those of fully_shard().
   void step_in_backward() const {
     for (Module* module : modules_of_units(*model_, layout_))
       if (module != nullptr)
@@ -205,10 +211,11 @@ class FsdpStrategy : public MicrobatchStrategy {
   }
 
   // Visits what full_parameters() of the units would visit if they did not round what they gather.
-  // A flat tensor is gathered whenever the next parameter lies in another unit than the last.
+  // Gathers a unit's flat tensor again whenever the next parameter lies in another unit than the
+  // last one.
   void visit_shards(const ParameterVisitor& visit) const {
-    std::vector<size_t> next(sharded_->units().size());  // parameter of each unit
-    at::Tensor full;                                     // of unit `gathered`
+    std::vector<size_t> next(sharded_->units().size());  // index of the next parameter of each unit
+    at::Tensor full;                                     // flat tensor of unit `gathered`
     size_t gathered = next.size();
     for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
@@ -221,9 +228,9 @@ class FsdpStrategy : public MicrobatchStrategy {
     }
   }
 
-  // What a turn adds to what is there, so the turns whose sums belong together need no more memory
-  // than one: the sharded gradients or, while they are not reduced, the parameters' .grad.
-  // Undefined where there is none.
+  // Returns the tensors to which backward adds the gradients of a microbatch: the sharded gradients
+  // or, if they are reduced last, the parameters' .grad. So microbatches of one partial sum need no
+  // more memory than one. A tensor is undefined if there is no gradient.
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
     for (const auto& unit : sharded_->units()) {
@@ -244,7 +251,7 @@ class FsdpStrategy : public MicrobatchStrategy {
     return taken;
   }
 
-  // A parameter that got no gradient in this turn has that of the turns before.
+  // A parameter without a gradient in this microbatch gets the sum of the microbatches before it.
   void put_back(const std::vector<at::Tensor>& sums) const {
     if (!partition_.reduce_last) return;
     auto sum = sums.begin();
@@ -264,7 +271,7 @@ class FsdpStrategy : public MicrobatchStrategy {
   bool rounds_parameters_;
   int forward_limit_, backward_limit_;
   std::shared_ptr<FullySharded> sharded_;
-  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if there are those of the units
+  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if unit_optimizers_ is set
   std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
 };
 

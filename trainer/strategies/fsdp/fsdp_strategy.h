@@ -5,14 +5,15 @@
 
 namespace fsdp {
 
-// The workload's model, sharded over the ranks of `comm` as config.sharding.wrap, .limit,
-// .prefetch, .reshard_after_forward and .meta_init say, with the sharded optimizer. `comm` connects
-// all config.ranks.world ranks, with replicas of config.shards() ranks each if those are fewer.
+// Makes the strategy that shards the workload's model over the ranks of `comm` as
+// config.sharding.wrap, .limit, .prefetch, .reshard_after_forward and .meta_init say, with the
+// sharded optimizer. `comm` connects all config.ranks.world ranks; if config.shards() is smaller,
+// in replicas of config.shards() ranks each.
 std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
 
-// The layout that make_fsdp_strategy would give the model. Takes no memory for parameters and draws
-// no random number.
+// Returns the layout that make_fsdp_strategy() would give the model. Takes no memory for parameters
+// and draws no random number.
 ShardLayout shard_layout(const TrainConfig& config, const Workload& workload);
 
 // Checkpoints the activations of the K-th, 2K-th, ... of the modules of `root` whose class name

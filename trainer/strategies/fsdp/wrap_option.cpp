@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// [bytes] of each unit, if these modules are units.
+// Returns the bytes of each unit, if `modules` are the units.
 std::map<const Module*, int64_t> unit_bytes(Module& root, const std::vector<Module*>& modules) {
   std::map<const Module*, int64_t> bytes;
   for (const UnitPlan& unit : plan_units(root, wrap_by_hand(modules))) {
@@ -23,14 +23,14 @@ std::map<const Module*, int64_t> unit_bytes(Module& root, const std::vector<Modu
   return bytes;
 }
 
-// The modules that have been chosen, and all that are inside them.
+// The modules that have been chosen as units, and all modules inside them.
 class Taken {
  public:
   void add(const torch::nn::Module& module) {
     for (const auto& inside : module.modules())
       taken_.insert(inside.get());
   }
-  // Whether `module` lies inside or around one of them.
+  // Returns whether `module` lies inside or around a chosen module.
   bool touches(const torch::nn::Module& module) const {
     return std::ranges::any_of(module.modules(),
                                [&](const auto& other) { return taken_.contains(other.get()); });
@@ -63,7 +63,8 @@ WrapPolicy wrap_auto() {
     }
     if (largest == 0) return chosen;
 
-    // From the leaves up. Each is tried as a unit, because ties decide what it would hold.
+    // Looks at modules from the leaves up. Plans the units with each module as a unit, because tied
+    // parameters decide which parameters the unit would have.
     const auto modules = root.modules(/*include_self=*/false);
     for (auto module = modules.rbegin(); module != modules.rend(); ++module) {
       auto* hookable = dynamic_cast<Module*>(module->get());

@@ -6,14 +6,17 @@
 
 namespace fsdp {
 
-// The blocks that wrap_blocks() chooses, and each other module whose unit takes at least as many
-// bytes as that of the largest block: an embedding, a head. Such a module lies neither inside nor
-// around another unit but the root; of two that would, the inner one is chosen. A parameter that is
-// tied to a place outside the module does not count. Without blocks: the root alone.
+// Returns the policy that chooses
+// - the blocks that wrap_blocks() chooses;
+// - each other module whose unit has at least as many bytes as the largest block's unit, for
+//   example an embedding or a head. A parameter that is tied to a place outside the module does not
+//   count. Such a module lies neither inside nor around another unit except the root: if two
+//   modules would, the inner one is chosen.
+// Without blocks, only the root is a unit.
 WrapPolicy wrap_auto();
 
-// What --wrap takes: auto, block, none, type:NAME or size:BYTES. Throws std::invalid_argument
-// naming the text.
+// Returns the policy for the argument of --wrap: auto, block, none, type:NAME or size:BYTES. Throws
+// std::invalid_argument, which names `text`, for any other argument.
 WrapPolicy wrap_policy_of(const std::string& text);
 
 }  // namespace fsdp
