@@ -23,11 +23,11 @@ struct RecordedCall {
                      // tensor: a copy, since it may change before the replay
   std::vector<c10::Storage> results;  // meta storages of the tensors returned; owned, so that no
                                       // address is used twice while the tape lives
-  at::Generator generator;            // what it draws from; undefined: it draws nothing
-  at::Tensor generator_state;         // [5056] bytes, from before it drew
+  at::Generator generator;            // the call draws from it; undefined: it draws nothing
+  at::Tensor generator_state;         // [5056] bytes, from before the call drew
 };
 
-// `tensor` on the storage that took the place of its own.
+// Returns `tensor` on the storage that took the place of its own storage.
 at::Tensor moved(const at::Tensor& tensor, const StorageMap& places) {
   return on_storage(places.at(storage_of(tensor)), tensor);
 }
@@ -39,8 +39,8 @@ struct Tape {
   StorageSet made;   // meta storages of recorded tensors, kept alive by `calls`
   bool draws{true};  // random operations move their generators
 
-  // The real storages that materialize_module() has put in place of meta storages, for the calls
-  // after it. Weak: their owners are the modules.
+  // The real storages that materialize_module() has put in place of meta storages, for its later
+  // calls. The pointers are weak, because the modules own these storages.
   std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> in_modules;
 
   bool recorded(const at::Tensor& tensor) const { return made.count(storage_of(tensor)) != 0; }
@@ -109,8 +109,8 @@ bool Tape::must_defer(const OperatorHandle& op, const Values& arguments) const {
 Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
   refuse_other_devices(op, arguments);
   RecordedCall call{op, {}, {}, {}, {}};
-  bool changes = false;         // a recorded tensor
-  bool changes_before = false;  // a tensor made before
+  bool changes = false;         // the call changes a recorded tensor
+  bool changes_before = false;  // the call changes a tensor made before
   call.arguments = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool written) {
     if (written) (recorded(tensor) ? changes : changes_before) = true;
     // variable_data() is a TensorImpl of its own, which keeps the sizes of now: t_() and resize_()
@@ -134,12 +134,12 @@ Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
     call.results.push_back(tensor.storage());
     if (tensor.is_meta()) changes |= made.insert(storage_of(tensor)).second;
   }
-  // Else it is a view or a question about sizes: nothing that a replay would miss.
+  // Otherwise the call made a view or read sizes, and a replay does not need it.
   if (changes) calls.push_back(std::move(call));
   return *results;
 }
 
-// Returns nothing if the meta device cannot do it.
+// Returns nothing if the meta device cannot perform the call.
 std::optional<Values> Tape::perform_on_meta(const OperatorHandle& op,
                                             const Values& arguments) const {
   try {
@@ -227,8 +227,8 @@ void assign_data(const at::Tensor& variable, const at::Tensor& data) {
   variable.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }
 
-// Real storages for the recorded ones among `tensors`: that of an earlier call while it is alive,
-// so that what is shared stays shared, and else a new one.
+// Returns a real storage for each recorded tensor of `tensors`: the storage of an earlier call
+// while it is alive, so that shared memory stays shared, and otherwise a new one.
 StorageMap Tape::places_of(const std::vector<at::Tensor>& tensors) {
   StorageMap places;
   StorageSet missing;
@@ -250,8 +250,8 @@ StorageMap Tape::places_of(const std::vector<at::Tensor>& tensors) {
   return places;
 }
 
-// In order, the calls that the values in `storages` depend on. Found from the end: a storage is
-// needed from the last call that changes it back to the one that made it.
+// Returns, in order, the calls that the values in `storages` depend on. Searches from the end: a
+// storage is needed from the last call that changes it back to the call that made it.
 std::vector<const RecordedCall*> Tape::needed_for(StorageSet storages) const {
   std::vector<const RecordedCall*> needed;
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) {

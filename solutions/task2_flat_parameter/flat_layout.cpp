@@ -8,7 +8,7 @@ FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
   int64_t end = 0;
   for (const int64_t numel : numels) {
     layout.offsets.push_back(end);
-    // Aligned as a tensor of its own would be: kernels then compute the same bits.
+    // As aligned as a tensor of its own would be, so that kernels compute the same bits.
     end = round_up(end + numel, kAlignment);
   }
   // Every shard is as long as the others and aligned too.

@@ -30,7 +30,7 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);
-    // The other ranks read it without a copy.
+    // The other ranks read the shard without a copy.
     shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
   }
   const c10::Storage storage = storage_of_no_bytes(comm_->device());
@@ -48,7 +48,7 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
       shard_.slice(0, begin - shard_begin, end - shard_begin)
           .copy_(values.flatten().slice(0, begin - offset, end - offset));
     }
-    // The Variable stays the same object: modules, aliases and hooks go on holding it.
+    // The Variable stays the same object, because modules, aliases and hooks still hold it.
     assign_data(parameter, view_of_storage(storage, offset, parameter.sizes()));
   }
 }
@@ -70,10 +70,12 @@ void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   MemoryScope scope(MemoryClass::gathered);
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
-  // Other ranks may still read the copy. They see no change: who changes the shard waits for them.
+  // Other ranks may still read the copy. They see no change, because whatever changes the shard
+  // waits for them first.
   const at::Tensor& shard = rounded_shard_.defined() ? rounded_shard_.copy_(shard_) : shard_;
-  // A version counter that no parameter shares: to autograd they have not changed, and indeed they
-  // have not. (Here full_ has such a counter itself; as a base of autograd's views it would not.)
+  // variable_data() has a version counter that no parameter shares. So to autograd the parameters
+  // have not changed, and indeed they have not. (Here full_ itself has such a counter too; a base
+  // of autograd's views would not.)
   gather_ = comm_->all_gather_into(full_.variable_data(), shard, unit_);
   state_ = UnitState::gathering;
 }
@@ -103,7 +105,7 @@ bool FlatParameterImpl::has_gradient() const {
 void FlatParameterImpl::flatten_gradients() {
   const at::NoGradGuard no_grad;  // else the flat gradient would hold the graph of a gradient
   MemoryScope scope(MemoryClass::gradients);
-  // The other ranks read it without a copy.
+  // The other ranks read the flat gradient without a copy.
   gradient_ = comm_->empty(layout_.padded_numel, precision_.reduce_dtype);
   std::vector<at::Tensor> gradients, places, gaps;
   int64_t end = 0;  // of the last gradient
@@ -118,7 +120,7 @@ void FlatParameterImpl::flatten_gradients() {
     gradients.push_back(std::move(gradient));
   }
   gap_up_to(layout_.padded_numel);
-  // On a GPU a kernel each, however many parameters the unit has.
+  // On a GPU each call is one kernel, however many parameters the unit has.
   if (!places.empty()) at::_foreach_copy_(places, gradients);
   if (!gaps.empty()) at::_foreach_zero_(gaps);
   collected_.clear();
@@ -129,7 +131,7 @@ void FlatParameterImpl::reduce_gradient() {
     throw std::logic_error("unit " + unit_ + ": reduce_gradient() before wait_for_reduction()");
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
-  reduced_ = comm_->empty(shard_numel());  // those of other replicas read it without a copy
+  reduced_ = comm_->empty(shard_numel());  // ranks of other replicas read it without a copy
   reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 
@@ -137,7 +139,7 @@ void FlatParameterImpl::wait_for_reduction() {
   if (!reduction_.pending()) return;
   reduction_.wait();
   gradient_.reset();
-  // Once, after the sum: 1/W is not exact for every W.
+  // Divides once, after the sum, because 1/W is not exact for every W.
   if (gradient_divide_factor() != 1) reduced_.div_(gradient_divide_factor());
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);
@@ -151,7 +153,7 @@ void FlatParameterImpl::discard_unreduced_gradients() {
   reduction_.wait();  // the other ranks read the flat gradient until then
   gradient_.reset();
   reduced_.reset();
-  // Also those that were not collected: the next pass would add to them.
+  // Also drops gradients that were not collected: the next backward pass would add to them.
   for (auto& [name, parameter] : parameters_)
     parameter.mutable_grad().reset();
   collected_.clear();

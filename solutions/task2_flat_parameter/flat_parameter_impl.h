@@ -29,7 +29,7 @@ class FlatParameterImpl final : public FlatParameter {
 
   at::Tensor full_;             // [padded_numel], owned; storage of 0 bytes while sharded
   at::Tensor rounded_shard_;    // [padded_numel / W], owned, readable; undefined if nothing rounds
-  at::Tensor gradient_;         // [padded_numel], owned, readable by the others; being reduced
+  at::Tensor gradient_;         // [padded_numel], owned, readable; being reduced
   at::Tensor reduced_;          // [padded_numel / W], owned; the reduce-scatter writes it
   std::set<size_t> collected_;  // parameters whose .grad waits for a reduction
   Handle gather_, reduction_;

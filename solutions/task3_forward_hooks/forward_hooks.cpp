@@ -15,7 +15,7 @@ void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
         if (reshard_after_forward || !backward_follows) unit->reshard();
         return at::Tensor();
       },
-      /*always_call=*/true);  // a unit that an exception left unsharded would stay so
+      /*always_call=*/true);  // otherwise a unit that an exception left would stay unsharded
 }
 
 }  // namespace fsdp

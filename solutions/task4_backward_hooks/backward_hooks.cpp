@@ -50,8 +50,8 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
-// If a forward begins that will have a backward, calls without gradients before it, as those of an
-// evaluation, will not run again.
+// If a forward begins that will have a backward pass, earlier calls without gradients, such as
+// those of an evaluation, will not run again.
 void BackwardHooksImpl::begin_call(Module& module) {
   if (!at::GradMode::is_enabled()) return;
   if (recorded_.empty() && !in_backward())
@@ -60,9 +60,9 @@ void BackwardHooksImpl::begin_call(Module& module) {
   recorded_.insert(module.current_call());
 }
 
-// Counts every call, even one that cannot come back because its input needs no gradient: while
-// one is missing the unit waits for the end of the pass, when no gradient can follow any more.
-// After forward, since a call that throws never comes back either.
+// Counts every call, even one that cannot come back because its input needs no gradient: while one
+// call is missing, the unit waits for the end of the pass, when no gradient can follow any more.
+// Counts after forward, because a call that throws never comes back either.
 void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
   recorded_.erase(module.current_call());
   drop_broken_passes();
@@ -78,7 +78,7 @@ void BackwardHooksImpl::end_call(Module& module, Unit& unit, bool returned) {
 }
 
 // A user's own checkpoint runs a call again, this time with gradients recorded, and then an inner
-// pass over it. The pass around both may not have reached any unit yet, so it begins here.
+// pass over it. The outer pass around both may not have reached any unit yet, so it begins here.
 void BackwardHooksImpl::run_again(Unit& unit) {
   --unit.unrecorded;
   unit.inside = std::min(unit.inside, unit.unrecorded);
@@ -166,7 +166,7 @@ void BackwardHooksImpl::end_backward() {
   }
 }
 
-// Its gradients stay where they are: the outermost pass reduces them.
+// The gradients of the inner pass stay where they are: the outermost pass reduces them.
 void BackwardHooksImpl::end_inner_pass(const Pass& pass, bool graph_is_kept) {
   for (const auto& [unit, backward_calls] : pass.backward_calls)
     if (!graph_is_kept) unit->forward_calls -= backward_calls;
@@ -180,15 +180,15 @@ void BackwardHooksImpl::end_outermost_pass(bool graph_is_kept) {
     reshard(**unit);  // it may have been issued ahead again after its reduction
     (*unit)->reduced = false;
     (*unit)->unrecorded = (*unit)->inside = 0;
-    // Calls whose output was dropped are forgotten too, else later passes would wait for them.
+    // Also forgets calls whose output was dropped, because later passes would wait for them.
     if (!graph_is_kept) (*unit)->forward_calls = 0;
   }
   wait_for_reduction();
   if (on_end_) on_end_();
 }
 
-// If only an inner pass has broken off, the outer one goes on with what the inner one has found, as
-// it would in one process.
+// If only an inner pass has broken off, the outer one continues with the gradients that the inner
+// one has found, as it would in one process.
 void BackwardHooksImpl::drop_broken_passes() {
   if (passes_.empty()) return;
   std::erase_if(passes_, [](const Pass& pass) { return pass.under_way.expired(); });

@@ -35,7 +35,7 @@ void ShardedOptimizerImpl::add_runs(const std::shared_ptr<FlatParameter>& unit) 
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].tensor.requires_grad()) continue;
     auto& runs = runs_[group_of(parameters[i].name, groups_)];
-    // In the shard's coordinates, up to the next multiple of kAlignment, which is padding.
+    // In the shard's coordinates, with the padding up to the next multiple of kAlignment.
     const int64_t offset = unit->layout().offsets[i] - unit->shard_offset();
     const int64_t numel = round_up(parameters[i].tensor.numel(), kAlignment);
     const int64_t begin = std::max<int64_t>(offset, 0);
@@ -65,7 +65,7 @@ void ShardedOptimizerImpl::step() {
 
 void ShardedOptimizerImpl::step_group(size_t group) {
   std::vector<Piece> pieces;
-  std::vector<size_t> indices;  // of these pieces; a unit that was frozen since has no gradient
+  std::vector<size_t> indices;  // of these pieces, because units frozen since have no gradient
   for (size_t i = 0; i < runs_[group].size(); ++i) {
     const Run& run = runs_[group][i];
     if (!run.unit->sharded_gradient().defined()) continue;
@@ -83,8 +83,8 @@ void ShardedOptimizerImpl::step_group(size_t group) {
 void ShardedOptimizerImpl::stop_reading() {
   for (const auto& unit : units_)
     unit->reshard();
-  // After reshard(), which waits for this rank's own all-gathers: two ranks that first waited for
-  // each other's readers would wait for ever.
+  // Comes after reshard(), which waits for this rank's own all-gathers: if two ranks first waited
+  // for each other's readers, they would wait for ever.
   comm_->wait_for_readers();
 }
 

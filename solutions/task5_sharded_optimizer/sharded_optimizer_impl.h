@@ -23,7 +23,7 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   };
   void add_runs(const std::shared_ptr<FlatParameter>& unit);
   void step_group(size_t group);
-  void stop_reading();  // of this rank's shards, by itself and by others
+  void stop_reading();  // returns when neither this rank nor others read this rank's shards
   double clip(double max_norm, double norm) const;
   void add_moments(StateRange& range, const FlatParameter& unit, int64_t begin) const;
 

@@ -37,7 +37,7 @@ void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     return at::Tensor();
   });
   module.register_forward_hook([self, unit](Module& called, const at::Tensor& output) {
-    // Else it will not come back: gradients are off, or it and all before it are frozen.
+    // Otherwise the call will not come back: gradients are off, or it and all before it are frozen.
     const bool comes_back = output.requires_grad() && called.reads_parameters_in_backward();
     if (comes_back) self->backward_order_.push_back(unit);
     return at::Tensor();
@@ -66,8 +66,8 @@ void PrefetcherImpl::pre_forward(const std::shared_ptr<FlatParameter>& unit) {
 }
 
 void PrefetcherImpl::end_forward() {
-  // What was issued and not used: this forward took another path than the last one. What stays for
-  // backward on purpose has been waited for.
+  // Frees what was issued and not used, because this forward took another path than the last one. A
+  // unit that stays for backward on purpose has been waited for, so it is not `gathering`.
   for (const auto& unit : last_order_) {
     if (unit->state() == UnitState::gathering) unit->reshard();
   }
@@ -87,8 +87,8 @@ void PrefetcherImpl::end_backward() {
 
 void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   if (issue(backward_lists_, unit)) return;
-  // From the end: of a unit that is used twice the last use comes back first. What is behind it did
-  // not come back, since it is not part of the loss.
+  // Searches from the end: if a unit is used twice, its last use comes back first. What is behind
+  // the entry did not come back, because it is not part of the loss.
   const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());

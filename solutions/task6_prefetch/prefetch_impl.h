@@ -27,19 +27,19 @@ class PrefetcherImpl final : public Prefetcher,
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
   using Lists = std::map<std::shared_ptr<FlatParameter>, Order>;
 
-  void begin_forward();  // the root has been unsharded for its forward
-  void pre_forward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
-  void end_forward();                                            // the root's forward has ended
-  void forget_forward();  // it threw: what has ended in it does not come back
-  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // it has been unsharded
+  void begin_forward();  // called when the root has been unsharded for its forward
+  void pre_forward(const std::shared_ptr<FlatParameter>& unit);  // called when it is unsharded
+  void end_forward();     // called when the root's forward has ended
+  void forget_forward();  // called when it threw: calls that have ended in it do not come back
+  void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // called when it is unsharded
   void set(Lists& lists, Module& module, const std::vector<Module*>& modules) const;
   static bool issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit);
 
-  size_t window_{};       // units issued ahead of the running one
-  Order last_order_;      // of the forward before this one
-  Order forward_order_;   // of the forward under way
-  Order backward_order_;  // ended in forward, still to come back
-  size_t earlier_{};      // entries of it that were there when the forward under way began
+  size_t window_{};       // how many units are issued ahead of the running unit
+  Order last_order_;      // units of the forward before this one
+  Order forward_order_;   // units of the forward under way, or else of the last forward
+  Order backward_order_;  // units whose forward has ended and that will come back in backward
+  size_t earlier_{};      // entries of backward_order_ from before the forward under way
   std::map<Module*, std::shared_ptr<FlatParameter>> units_;  // by the module given to add()
   Lists forward_lists_, backward_lists_;
 };

@@ -6,7 +6,7 @@ namespace fsdp {
 
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options) {
-  // Everything that can be refused is refused before the model is changed.
+  // All checks that can throw come before the model is changed.
   auto sharded = std::make_shared<FullySharded>();
   sharded->prefetcher_ = make_prefetcher(options.limit);
   auto plan = plan_units(root, options.wrap, options.ignored);
@@ -48,7 +48,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   return sharded;
 }
 
-// Gathers by unshard(): a stack stands on common/ alone, which has no gather of a flat parameter.
+// Gathers with unshard(), because a stack uses only common/, which cannot gather a flat parameter.
 void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   std::vector<size_t> next(units_.size());  // parameter of each unit that has not been visited
   size_t gathered = units_.size();

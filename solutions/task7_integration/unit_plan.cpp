@@ -13,7 +13,8 @@ using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
   std::vector<Module*> wrapped;
-  // In the order met. A module with two names comes twice, and the second gets no parameter.
+  // In the order of the walk. A module with two names comes twice; its second entry gets no
+  // parameter.
   std::vector<UnitPlan> plan;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
 
@@ -31,7 +32,8 @@ struct Walk {
       visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
   }
 
-  // Not the common beginning: a module that has two names is around both places, on either path.
+  // Returns the common modules, not the common beginning: a module that has two names is around
+  // both places, on either path.
   static Chain common(Chain one, const Chain& other) {
     std::erase_if(one, [&](auto* module) { return std::ranges::count(other, module) == 0; });
     return one;

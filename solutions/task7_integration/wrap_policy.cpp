@@ -12,7 +12,7 @@ std::string class_name(const Module& module) {
   return full.substr(full.rfind(':') + 1);  // npos + 1 is 0
 }
 
-// Every fsdp::Module below `root`, each once, parents before children.
+// Returns every fsdp::Module below `root` once, parents before children.
 std::vector<Module*> hookable_modules(Module& root) {
   std::vector<Module*> result;
   for (const auto& module : root.modules(/*include_self=*/false)) {

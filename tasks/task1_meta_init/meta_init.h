@@ -15,37 +15,46 @@ struct Tape;  // the recorded operations
 //   std::shared_ptr<Net> net;
 //   DeferredInit init([&] { net = std::make_shared<Net>(); });     // parameters of 0 bytes
 //   at::Tensor weight = init.materialize_tensor(net->fc->weight);  // this one, with its values
-// Materialized values are, to the bit, those of eager construction, in whatever order one asks.
+// Materialized values are, to the bit, those of eager construction, in whatever order the caller
+// materializes tensors.
 class DeferredInit {
  public:
-  // Runs `construct` once. Its tensors are made on the meta device, without memory, and every
-  // operation on them is recorded. (torch::tensor(vector) still makes a CPU tensor.) Generators
-  // move as in eager construction: a random operation draws at once, into scratch memory (one
-  // tensor), and the state of its generator from before is kept (5,056 bytes). An operation is
-  // performed at once too, on materialized copies, if the meta device cannot do it (item(),
-  // nonzero()), if it makes a sparse tensor, or if it writes to a tensor made before. Tensors made
-  // before are not redirected; a recorded operation that reads one keeps a copy. If it returns a
-  // view of that tensor (before.view_as(recorded)), this is recorded too, as a view of the copy.
-  // Other threads are not recorded.
-  // Passes on what `construct` throws, and ends the recording. Throws if called inside itself, if
-  // an operation asks for a device other than the CPU, and if memory is used through a pointer.
+  // Runs `construct` once and records it. Other threads are not recorded. "Before" means: before
+  // this call.
+  // - Tensors are made on the meta device, without memory, and every operation on them is recorded.
+  //   (torch::tensor(vector) still makes a CPU tensor.)
+  // - Generators move as in eager construction: a random operation draws at once, into scratch
+  //   memory (one tensor), and the state that its generator had until then is kept (5,056 bytes).
+  // - An operation is performed at once too, on materialized copies, if the meta device cannot do
+  //   it (item(), nonzero()), if it makes a sparse tensor, or if it writes to a tensor made before.
+  // - Tensors made before are not redirected. A recorded operation that reads one keeps a copy.
+  // - If an operation on a recorded tensor returns a view of a tensor made before
+  //   (before.view_as(recorded)), it is recorded too, as a view of the copy.
+  // Throws:
+  // - what `construct` throws; the recording has ended then;
+  // - if it is called inside itself, if an operation asks for a device other than the CPU, or if
+  //   memory is used through a pointer.
   explicit DeferredInit(const std::function<void()>& construct);
   ~DeferredInit();
   DeferredInit(const DeferredInit&) = delete;  // one owner of what was recorded
   DeferredInit& operator=(const DeferredInit&) = delete;
 
-  // The recorded operations, as aten::name, in order. Views are not recorded.
+  // Returns the recorded operations, as aten::name, in order. Views are not recorded.
   [[nodiscard]] std::vector<std::string> operations() const;
 
-  // Replays what the values of `tensor` depend on, and nothing else. Returns a new CPU tensor of
-  // the same sizes and strides; `tensor` and the generators stay unchanged. At most this tensor and
-  // those it is computed from are alive. Returns `tensor` itself if it was not recorded.
+  // Returns the values of `tensor`: a new CPU tensor of the same sizes and strides.
+  // - Replays what the values of `tensor` depend on, and nothing else.
+  // - At any time, at most this tensor and those that it is computed from are alive.
+  // - `tensor` and the generators stay unchanged.
+  // - If `tensor` was not recorded, returns `tensor` itself.
   [[nodiscard]] at::Tensor materialize_tensor(const at::Tensor& tensor) const;
 
-  // Materializes the recorded parameters and buffers of `module` in place, and replays nothing that
-  // they do not depend on. They stay the same Variables. What shares memory in eager construction
-  // shares it, also with what an earlier call materialized and a module still holds: this object
-  // keeps none of it alive. A tensor that `module` has not registered stays on the meta device.
+  // Materializes the recorded parameters and buffers of `module` in place.
+  // - Replays nothing that they do not depend on.
+  // - They stay the same Variables.
+  // - Tensors that share memory in eager construction share it here too, also with tensors that an
+  //   earlier call materialized and a module still holds. This object keeps no such memory alive.
+  // - A tensor that `module` has not registered stays on the meta device.
   void materialize_module(torch::nn::Module& module) const;
 
  private:
@@ -53,13 +62,16 @@ class DeferredInit {
 };
 
 // Runs `construct` once with its tensors on the meta device, for the names and sizes of a model.
-// What it draws moves no generator. An operation that the meta device cannot do (randperm()) is
-// performed on the CPU, on tensors of the right sizes, and is undone in the generators too. What it
-// writes from them into a tensor made before are values of no meaning. Throws as DeferredInit does.
+// - A random operation moves no generator.
+// - An operation that the meta device cannot do (randperm()) is performed on the CPU, on tensors of
+//   the right sizes. It moves no generator either.
+// - If such an operation writes to a tensor made before, the values that it writes mean nothing.
+// Throws what DeferredInit() throws.
 void construct_on_meta(const std::function<void()>& construct);
 
-// Puts `variable` on the memory of `data`, as set_data() does, even on another device. It stays the
-// same Variable, with its requires_grad. Throws std::invalid_argument unless sizes and dtype agree.
+// Puts `variable` on the memory of `data`, as set_data() does, even on another device. `variable`
+// stays the same Variable, with its requires_grad.
+// Throws std::invalid_argument unless sizes and dtype agree.
 void assign_data(const at::Tensor& variable, const at::Tensor& data);
 
 }  // namespace fsdp

@@ -7,15 +7,16 @@
 
 namespace fsdp {
 
-// Registers two hooks on `module`. Issues no collective. The hooks own the unit: it lives as long
-// as the module, if nobody else owns it. They leave the module's input and output as they are.
+// Registers two hooks on `module`. Issues no collective.
+// - The hooks own the unit: it lives at least as long as the module.
+// - They leave the module's input and output as they are.
 // - The forward pre-hook calls unit->unshard() on every call of the module: one all-gather, unless
-//   the unit is unsharded or somebody has issued its all-gather already. When the module runs, its
+//   the unit is unsharded or its all-gather has been issued already. So when the module runs, its
 //   parameters have their values.
 // - The forward hook calls unit->reshard() if `reshard_after_forward` is on. If it is off, the unit
-//   stays unsharded for backward. (It is off for the root, which backward needs first.) But if the
-//   thread records no gradients (at::GradMode) or forward threw, no backward follows, and the unit
-//   is resharded in any case.
+//   stays unsharded for backward. (It is off for the root, which backward needs first.)
+// - If the thread records no gradients (at::GradMode) or forward threw, no backward pass follows,
+//   and the forward hook reshards the unit in any case.
 void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
                             bool reshard_after_forward);
 

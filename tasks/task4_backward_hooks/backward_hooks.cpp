@@ -17,15 +17,15 @@ class BackwardHooksImpl final : public BackwardHooks,
  private:
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    int64_t forward_calls{};   // of the module in forward, with gradients recorded
+    int64_t forward_calls{};   // calls of the module in forward, with gradients recorded
     int64_t backward_calls{};  // how many of `forward_calls` have come back in this pass
     bool reduced{};            // whether the unit was reduced in this pass
   };
 
   void begin_backward();           // called at every sign of a pass; asks for end_backward() once
   void post_backward(Unit& unit);  // issues the unit's reduction and reshards the unit
-  void wait_for_reduction();       // waits for the reduction under way, whichever unit's it is
-  void end_backward();             // called when the engine has run everything
+  void wait_for_reduction();       // waits for the reduction under way, of whichever unit
+  void end_backward();             // called when the engine has run the whole pass
 
   std::vector<std::shared_ptr<Unit>> units_;
 
@@ -37,7 +37,7 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
 }
 
 void BackwardHooksImpl::begin_backward() {
-  // Problem 4.4. Until then it does nothing, so that the problems before can be tested.
+  // Problem 4.4. Until you solve it, this does nothing, so that problems 4.1 to 4.3 can be tested.
 }
 
 void BackwardHooksImpl::post_backward(Unit& unit) {

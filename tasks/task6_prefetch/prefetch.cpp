@@ -22,16 +22,16 @@ class PrefetcherImpl final : public Prefetcher,
  private:
   using Order = std::vector<std::shared_ptr<FlatParameter>>;
 
-  void begin_forward();  // the root has been unsharded for its forward
-  // `unit` has been unsharded for its forward.
+  void begin_forward();  // called when the root has been unsharded for its forward
+  // Called when `unit` has been unsharded for its forward.
   void pre_forward(const std::shared_ptr<FlatParameter>& unit);
-  void end_forward();  // the root's forward has ended
-  // `unit` has been unsharded for its backward.
+  void end_forward();  // called when the root's forward has ended
+  // Called when `unit` has been unsharded for its backward.
   void pre_backward(const std::shared_ptr<FlatParameter>& unit);
 
   size_t window_{};       // how many units are issued ahead of the running unit
-  Order forward_order_;   // the units of the forward under way, or else of the last forward
-  Order backward_order_;  // the units whose forward has ended and that will come back in backward
+  Order forward_order_;   // units of the forward under way, or else of the last forward
+  Order backward_order_;  // units whose forward has ended and that will come back in backward
 
   // Add what you need.
 };

@@ -18,8 +18,8 @@ struct FullyShardOptions {
   WrapPolicy wrap{wrap_blocks()};
   bool reshard_after_forward{true};          // of every unit but the root
   int limit{2};                              // see Prefetcher; 1 means no prefetch
-  FlatParameter::Materialize materialize{};  // of a model built by deferred initialization
-  // Extensions, see plan_units() in ignored.h, and keep_in_fp32(). Null: none.
+  FlatParameter::Materialize materialize{};  // for a model built by deferred initialization
+  // Extensions: see plan_units() in ignored.h, and keep_in_fp32(). Empty or null: none.
   std::vector<torch::nn::Module*> ignored{};
   ParameterFilter keep_fp32{};
 };
@@ -37,9 +37,11 @@ class FullySharded {
   const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
   // Calls `visit` on rank 0 with every distinct parameter as unshard() gives it, whole, detached
-  // and on the CPU, in order of first registration. All ranks call it. On each, one unit at a time
-  // is unsharded: one all-gather whenever the next parameter lies in another unit than the last. A
-  // unit that was unsharded or being gathered may be used as it is. All end up sharded.
+  // and on the CPU, in order of first registration. All ranks call this function.
+  // - On each rank, one unit at a time is unsharded: one all-gather whenever the next parameter
+  //   lies in another unit than the last one.
+  // - A unit that was unsharded or being gathered before may be used as it is.
+  // - Afterwards all units are sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 
  private:
@@ -53,10 +55,11 @@ class FullySharded {
 };
 
 // Shards `root` over the ranks of `comm`, in place. Call it once per model, on all ranks, with the
-// same values on each. Buffers stay whole on every rank. Calls no collective. Throws what
-// plan_units() throws, and std::invalid_argument if the limit is below 1 or a parameter is not
-// fp32; then the model is as it was, without a hook. If options.materialize throws, so does this,
-// and the model is unusable.
+// same values on each. Calls no collective. Buffers stay whole on every rank.
+// Throws:
+// - what plan_units() throws, and std::invalid_argument if the limit is below 1 or a parameter is
+//   not fp32; then the model is as it was, without a hook;
+// - what options.materialize throws; then the model is unusable.
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options = {});
 

@@ -10,21 +10,24 @@ namespace fsdp {
 
 // A module that becomes a unit, and the parameters that its unit holds.
 struct UnitPlan {
-  std::string name;  // the module's path, of two the first; "root" for the root
+  std::string name;  // the module's path, the first one if it has two; "root" for the root
   Module* module;
   std::vector<NamedParameter> parameters;  // in the order of distinct_parameters() of the root
 };
 
-// Gives every distinct parameter to one unit: that of the nearest wrapped module around it. A tied
-// parameter has several places and goes to the nearest wrapped module around all of them, so that
-// it is unsharded wherever it is used. A module that has two names is around both its places. The
-// order is that of a walk from the root: a parent before its children, children in the order of
-// their registration. A module that gets no parameter is left out. Throws std::invalid_argument if
-// the policy chooses a null pointer or what is not part of `root`, and what the policy throws.
+// Gives every distinct parameter to one unit: that of the nearest wrapped module around it.
+// - A tied parameter has several places and goes to the nearest wrapped module around all of them,
+//   so that it is unsharded wherever it is used.
+// - A module that has two names is around both its places.
+// - The order is that of a walk from the root: a parent before its children, children in the order
+//   of their registration.
+// - A module that gets no parameter is left out.
+// Throws what the policy throws, and std::invalid_argument if the policy chooses a null pointer or
+// a module that is not part of `root`.
 std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy);
 
-// Where the plan puts every element on `world_size` ranks. Each unit is laid out by flat_layout().
-// If the root got no parameter, no unit counts as the root.
+// Returns where the plan puts every element on `world_size` ranks. Each unit is laid out by
+// flat_layout(). If the root got no parameter, no unit counts as the root.
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size);
 
 }  // namespace fsdp

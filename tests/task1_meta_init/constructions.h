@@ -8,7 +8,7 @@ namespace fsdp {
 
 using Construct = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// A module and how its own code makes it, with no thought of deferred initialization.
+// The name of a module, and code that makes it without deferred initialization.
 struct Construction {
   std::string name;
   Construct construct;
@@ -18,14 +18,15 @@ std::vector<Construction> modules_of_torch();  // torch::nn, unchanged
 std::vector<Construction> init_functions();    // a weight and a bias by each function of nn::init
 Construction called_submodules();              // batch norm and dropout, called in a constructor
 
-// An nn::TransformerEncoderLayer of this width, which run_layer() calls. Only constructions.cpp
-// includes all of torch::nn: the tests are compiled again after every edit of meta_init.h.
+// Makes an nn::TransformerEncoderLayer of this width; run_layer() calls it. Only constructions.cpp
+// includes all of torch::nn, because the tests are compiled again after every edit of meta_init.h.
 Construct transformer_layer(int64_t width);
 at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& input);
 
 std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);  // parameters, then buffers
 
-// What a rank observes of tensors: "meta" or "cpu"; the numbers. Each says if there is none.
+// What a rank observes of tensors: the device ("meta" or "cpu"), or the numbers. If there is no
+// device or there are no numbers, the returned text reports this.
 std::string device_name(const at::Tensor& tensor);
 std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors);
 nlohmann::json numbers_of(const at::Tensor& tensor);
@@ -52,7 +53,7 @@ struct Reinitialized : torch::nn::Module {
   Reinitialized();
 };
 
-// Makes each module after manual_seed(): eagerly, and on a rank by `deferred`, which is to return
+// Makes each module after manual_seed(): eagerly, and on a rank with `deferred`, which must return
 // it materialized. Expects the same parameters and buffers bitwise, with the same sizes, strides,
 // requires_grad and sharing, and the same next random number.
 using Deferred = std::function<std::shared_ptr<torch::nn::Module>(const Construct&)>;

@@ -19,7 +19,7 @@ nlohmann::json sizes_of(const nn::Module& module) {
   return sizes;
 }
 
-// Of what RetainedMemory::taken() returned, the sum of both kinds.
+// Returns the sum of the two kinds of bytes in what RetainedMemory::taken() returned.
 int64_t bytes_in(const nlohmann::json& taken) {
   return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }

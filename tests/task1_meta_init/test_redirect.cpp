@@ -14,7 +14,7 @@ namespace nn = torch::nn;
 
 using Body = std::function<void()>;
 
-// Both functions that run a constructor on the meta device.
+// One of the two functions that run a constructor on the meta device.
 struct Runner {
   std::string name;
   std::function<void(const Body&)> run;
@@ -25,7 +25,7 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
-// What a rank observes when a constructor has run.
+// The name of what a rank observes after a constructor has run.
 constexpr const char* kRedirected = "the constructor ran, on the meta device";
 
 struct OwnError : std::runtime_error {
@@ -158,7 +158,7 @@ TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
                        {"recorded", nlohmann::json::array()}});
 }
 
-// A storage that is gone leaves its address to the next one.
+// A new storage may get the address of one that was freed.
 TEST(T1_1_redirect, a_new_tensor_is_not_taken_for_a_recorded_one_that_is_gone) {
   const std::string what =
       "sums of tensors with values; one on meta was taken for a recorded tensor that is gone";
@@ -374,7 +374,7 @@ TEST(T1_1_redirect, recording_inside_a_recording_is_an_error) {
   }
 }
 
-// What each runner throws for a constructor: `words`.
+// Expects that each runner throws an error with `words` for the constructor `construct`.
 void expect_errors(const std::vector<std::string>& words, const Body& construct) {
   for (const Runner& runner : runners()) {
     const std::string thrown = "what " + runner.name + " throws";

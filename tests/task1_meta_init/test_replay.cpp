@@ -15,7 +15,7 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
   return module;
 }
 
-// Expects what `make` makes as a buffer, recorded and replayed.
+// Expects `expected` in a buffer that `make` makes, after it was recorded and replayed.
 void expect_replayed(const std::string& calls, const std::vector<float>& expected,
                      const std::function<at::Tensor()>& make) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -65,7 +65,7 @@ TEST(T1_2_replay, assign_data_puts_a_variable_on_the_memory_of_the_data) {
   }
 }
 
-// The next three lead to what most of the later tests need.
+// Most of the later tests need what this test and the next two check.
 TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_cpu) {
   expect_replayed("full() on the device of a recorded tensor", std::vector<float>(3, 2.5),
                   [] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
@@ -76,7 +76,7 @@ TEST(T1_2_replay, operations_are_replayed_in_order_with_what_they_need) {
                   [] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
 }
 
-// One process replays everything at once and in order.
+// Here one process replays everything at once and in order.
 TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
   const std::string first =
                         "the first buffer; if it has other numbers, the generator was not where "

@@ -10,7 +10,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Each tensor alone, the last first, with other random numbers drawn in between.
+// Materializes each tensor alone, the last one first, and draws other random numbers in between.
 std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   std::shared_ptr<nn::Module> module;
   const DeferredInit init([&] { module = construct(); });
@@ -25,7 +25,7 @@ std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   return module;
 }
 
-constexpr int64_t kSmall = 16 * 1'024;  // bytes: what is drawn, the state in use, scalars
+constexpr int64_t kSmall = 16 * 1'024;  // [bytes] drawn numbers, the state in use, scalars
 
 }  // namespace
 
@@ -171,7 +171,7 @@ TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
       << "bytes alive while recording, which draws 100 numbers; the ones would have 400,000";
 }
 
-// The most bytes that are alive while `init` materializes `tensor`, besides those before.
+// Returns the peak of live bytes while `init` materializes `tensor`, less those alive before.
 int64_t bytes_for(const at::Tensor& tensor, const DeferredInit& init) {
   const int64_t before = live_bytes::now().total;
   live_bytes::enter(Phase::init);
@@ -205,7 +205,7 @@ TEST(T1_3_bounded_replay, only_tensors_that_are_not_materialized_yet_are_replaye
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
     std::vector<std::shared_ptr<nn::Module>> parts = model->children();
-    parts.front() = model;  // the first layer is the only one that is not materialized then
+    parts.front() = model;  // comes last: then only the first layer is not materialized
     std::rotate(parts.begin(), parts.begin() + 1, parts.end());
     std::vector<std::pair<int64_t, int64_t>> bytes;  // needed, alive afterwards
     for (const auto& part : parts) {
@@ -355,7 +355,7 @@ TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
       made_before.copy_(inside);
       sum = inside + made_before;
       twice = made_before * 2;
-      made_before.data_ptr<float>()[3] = 7;  // of which no operator knows
+      made_before.data_ptr<float>()[3] = 7;  // without an operator
       copy = torch::zeros({20}) + made_before;
     });
     rank.observe(doubled, numbers_of(twice));

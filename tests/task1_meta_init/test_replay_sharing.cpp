@@ -7,7 +7,7 @@ using namespace fsdp;
 
 namespace nn = torch::nn;
 
-// What several calls of materialize_module() share.
+// Tests of the memory that several calls of materialize_module() share.
 
 TEST(T1_2_sharing, modules_that_are_materialized_alone_still_share_their_tensors) {
   const auto one_by_one = [](const Construct& construct) {

@@ -35,7 +35,7 @@ Four construct_four() {
   return four;
 }
 
-// How often `body` calls each of the operators; none that it does not call.
+// Returns how often `body` calls each operator of kOperators, without those it does not call.
 std::map<std::string, int> calls_in(const std::function<void()>& body) {
   std::map<std::string, int> calls;
   for (const std::string& name : kOperators)

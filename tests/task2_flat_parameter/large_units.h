@@ -6,7 +6,7 @@
 
 #include "small_unit.h"
 
-// What RetainedMemory can measure: 16 units of 1 MB.
+// 16 units of 1 MB, which are large enough for RetainedMemory to measure.
 namespace fsdp {
 
 inline const std::vector<std::vector<int64_t>> kLargeShapes{
@@ -28,7 +28,7 @@ inline LargeUnits make_large_units(TestRank& rank) {
   return units;
 }
 
-// Uses each unit as forward and backward do, and observes what the rank keeps from then on.
+// Uses each unit as forward and backward do, and observes what the rank keeps afterwards.
 inline void use_large_units(TestRank& rank) {
   rank.communicator();
   const RetainedMemory memory;

@@ -25,13 +25,13 @@ inline const std::vector<MixedPrecisionPolicy> kPolicies{kBf16,
                                                          {at::kFloat, at::kBFloat16},
                                                          {}};
 
-// "; param_dtype Half, reduce_dtype BFloat16"
+// Returns for example "; param_dtype Half, reduce_dtype BFloat16".
 inline std::string with(const MixedPrecisionPolicy& policy) {
   return std::string("; param_dtype ") + c10::toString(policy.param_dtype) + ", reduce_dtype " +
          c10::toString(policy.reduce_dtype);
 }
 
-// As autograd does: of the parameter's dtype.
+// Collects gradients that have the parameter's dtype, as autograd's gradients do.
 inline void collect_gradients(FlatParameter& unit, const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;

@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
-// What the tests of a unit shard: three parameters, of which the last is not contiguous; and the
-// gradients that they reduce.
+// The unit of most tests: three parameters, of which the last is not contiguous; and the gradients
+// that the tests reduce.
 namespace fsdp {
 
-// Sizes that no number of ranks divides, of 48, 16 and 32 elements with what pads them.
+// Sizes that no number of ranks divides. Padded, the parameters have 48, 16 and 32 elements.
 inline const std::vector<std::vector<int64_t>> kShapes{
     test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
     test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),
     test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {3, 9}, {2, 11}})};
 inline const std::vector<int64_t> kOffsets{0, 48, 64};
 
-// Fewer elements than ranks, and parameters without an element between others.
+// A unit with fewer elements than ranks, and with empty parameters between others.
 inline const std::vector<std::vector<int64_t>> kTinyShapes{{0}, {1}, {2, 0}, {2}};
 
-// The elements of a unit of kShapes on `world_size` ranks.
+// Returns the padded number of elements of a unit of kShapes on `world_size` ranks.
 inline int64_t padded_numel(int world_size) {
   return round_up(48 + 16 + 32, int64_t{16} * world_size);
 }
@@ -35,8 +35,8 @@ inline int64_t numel(size_t parameter) {
   return product;
 }
 
-// Random values of these sizes, of which the first index runs fastest in memory. No view: that
-// would keep its base alive.
+// Returns random values of these sizes; the first index runs fastest in memory. The tensor is not a
+// view, because a view would keep its base alive.
 inline at::Tensor permuted_randn(std::vector<int64_t> sizes, const at::Generator& generator) {
   std::vector<int64_t> order;
   for (auto i = static_cast<int64_t>(sizes.size()); i > 0; --i)
@@ -58,7 +58,7 @@ inline std::vector<NamedParameter> make_parameters(
   return parameters;
 }
 
-// A copy of their values, without gradients.
+// Returns copies of the values of `parameters`, without gradients.
 inline std::vector<at::Tensor> values_of(const std::vector<NamedParameter>& parameters) {
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : parameters)
@@ -84,13 +84,14 @@ inline void observe_parameters(TestRank& rank, const FlatParameter& unit,
     rank.observe(name + when, tensor.detach());
 }
 
-// A rank's gradient of a parameter: any values, in another order in memory than the parameter's.
+// Returns a rank's gradient of a parameter: random values, in another order in memory than the
+// parameter's.
 inline at::Tensor random_gradient(int rank, size_t parameter) {
   const uint64_t seed = test_seed(100 * static_cast<uint64_t>(rank) + parameter);
   return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-// Gradients by which a test can tell which ranks are in a mean.
+// Sets a gradient that differs between ranks, so that a mean shows which ranks are in it.
 inline void set_gradient(const NamedParameter& parameter, TestRank& rank) {
   const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
   parameter.tensor.mutable_grad() = at::full(parameter.tensor.sizes(), value);
@@ -115,7 +116,7 @@ inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const st
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
-// The bytes that are alive in the class and, as what is allocated in no MemoryScope, in `other`.
+// Returns the bytes of class `cls`, and those of `other`, which are allocated in no MemoryScope.
 inline nlohmann::json bytes_in(MemoryClass cls, int64_t bytes, int64_t rest) {
   return {{std::string("class ") + to_string(cls), bytes}, {"class other", rest}};
 }
@@ -127,7 +128,7 @@ inline nlohmann::json bytes_only_in(MemoryClass cls, int64_t bytes) {
   return bytes_in(cls, bytes, 0);
 }
 
-// The places of a rank's shard, as the layout has to be.
+// Returns the places of the parameters in a rank's shard, which the layout must have.
 inline Places places_of_rank(int rank, int world_size) {
   Places places;
   for (size_t i = 0; i < kShapes.size(); ++i)
@@ -137,7 +138,7 @@ inline Places places_of_rank(int rank, int world_size) {
   return places;
 }
 
-// The gradients that the ranks observed as `name` are the means of those that collect() gives.
+// Expects that the gradients that the ranks observed as `name` are the means of those of collect().
 inline void expect_mean_gradient(const RankRun& run, const std::string& name,
                                  int line = __builtin_LINE()) {
   const auto places = [&](int rank) { return places_of_rank(rank, run.world_size()); };

@@ -17,7 +17,7 @@ struct Numels {
   std::vector<int64_t> offsets;
 };
 
-// Of one or more parameters, aligned or not, also without an element and with more than 2^31.
+// Units of one or more parameters, aligned or not, some empty, one with more than 2^31 elements.
 std::vector<Numels> units() {
   const auto large = test_choice<int64_t>("a large unit", {1000, 999, 4711});
   return {{{1}, {0}},
@@ -28,7 +28,7 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
-// Computes the layout of each unit in a rank. Calls `expect` with what it is and should be.
+// Computes the layout of each unit in a rank. Calls `expect` with the expected and actual layout.
 void expect_layouts(int world_size,
                     const std::function<void(const Numels& unit, const FlatLayout&)>& expect) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -98,7 +98,7 @@ MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
 
-// A unit of parameters on the meta device, and what its constructor asks for.
+// A unit of parameters on the meta device. Notes which parameters its constructor materializes.
 class MetaUnit {
  public:
   explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
@@ -110,7 +110,7 @@ class MetaUnit {
 
   std::shared_ptr<FlatParameter> unit;
   std::multiset<std::string> asked;  // names of parameters
-  int64_t others_alive{};            // results that were still held at the next call, the most
+  int64_t others_alive{};            // most results that were still held at the next call
 
  private:
   at::Tensor materialize(const at::Tensor& parameter) {
@@ -121,7 +121,7 @@ class MetaUnit {
     for (size_t i = 0; i < 3; ++i) {
       if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
       asked.insert(parameters_[i].name);
-      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
+      at::Tensor result = values_[i].clone().set_requires_grad(true);  // a parameter may require it
       given_.push_back(result.storage().getWeakStorageImpl());
       return result;
     }
@@ -154,7 +154,7 @@ void observe_shard(TestRank& rank, const std::string& name,
                places_of_shard(*unit));  // padding is NaN
 }
 
-// Those observed as `name` hold the parameters' values.
+// Expects the parameters' values in the shards that the ranks observed as `name`.
 void expect_shards(const RankRun& run, const std::string& name, int line = __builtin_LINE()) {
   const RankRun oracle = run_oracle([&](TestRank& rank) {
     observe_expected_shards(rank, name, values_of(make_parameters(kShapes)), run.world_size());
@@ -216,7 +216,7 @@ MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   });
   expect_part_of(run, "what the rank keeps", large_bytes());
   expect_no_copies(run, "what the rank keeps", large_bytes());
-  // A copy may also be made later. What fails there in another way is for other problems' tests.
+  // A copy may also be made later. Other failures there are caught by the tests of other problems.
   const RankRun later = try_ranks(world_size(), use_large_units);
   expect_no_copies(later, "what the rank keeps after reshard()", large_bytes());
   expect_no_copies(later, "what the rank keeps after reduce_gradient()", large_bytes());

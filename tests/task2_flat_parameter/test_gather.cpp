@@ -8,7 +8,7 @@ namespace {
 
 MULTI_RANK_SUITE(T2_3_unshard);
 
-// What the test's own process compares with: each parameter, times `factor`, as NAME.
+// Observes, in the test's own process, each parameter times `factor` as NAME, to compare with.
 RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& [name, tensor] : make_parameters(shapes))
@@ -119,7 +119,7 @@ MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
 }
 
 MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
-  for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last
+  for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last one
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       const auto unit = make_unit(rank, shapes);
@@ -160,7 +160,7 @@ MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
     const auto unit = make_unit(rank);
     const LiveBytes before = live_bytes::now();
     unit->unshard();
-    const at::Tensor view = unit->parameters()[0].tensor.t();  // as autograd saves it
+    const at::Tensor view = unit->parameters()[0].tensor.t();  // a view as autograd saves it
     rank.observe("gathered bytes while unsharded", live_bytes_in(MemoryClass::gathered));
     unit->reshard();
     rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);
@@ -243,7 +243,7 @@ MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
   expect_same_on_all_ranks(run, "value");
 }
 
-// The weight is used as it is (mm), through a saved view (linear) and twice.
+// Uses the weight as it is, twice (mm), and through a saved view (linear).
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {

@@ -79,7 +79,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
   const int64_t bytes = padded_numel(world_size()) * 4;
   const int64_t collected_bytes = (numel(0) + numel(1) + numel(2)) * 4;
   expect_on_all_ranks(run, "the parameter still has its .grad", false);
-  // The flat gradient may be there from the first that is collected, and .grad a view of it.
+  // The flat gradient may exist from the first collected gradient on, and .grad be a view of it.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
     const std::string where = "bytes of class gradients after mark_gradient_ready(), rank ";
@@ -113,7 +113,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
   expect_on_all_ranks(run, "bytes of copies", 0);
 }
 
-// The mean is that over the ranks of all replicas. A replica has one rank, which has the whole
+// The mean is taken over the ranks of all replicas. A replica has one rank, which has the whole
 // unit.
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -139,7 +139,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks)
   expect_mean_gradient(run, "gradient");
 }
 
-// "gradient of p0, p2", for the choice 101 in bits.
+// Returns for example "gradient of p0, p2", for the choice 101 in bits.
 std::string name_of_choice(unsigned choice) {
   std::string name = "gradient of";
   for (unsigned i = 0; i < 3; ++i)
@@ -331,7 +331,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
                       kHop * (world_size() - 1));
 }
 
-// Of a pass that broke off: one gradient collected, one in .grad alone, one reduction under way.
+// What a broken backward pass leaves: one collected gradient, one that is only in .grad, and one
+// reduction under way.
 MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
@@ -353,7 +354,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
       at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor before = gradient;
       set_gradient(unit->parameters()[i], rank);
-      if (before.defined()) gradient += before;  // as autograd does
+      if (before.defined()) gradient += before;  // autograd adds to .grad
       unit->mark_gradient_ready(i);
     }
     reduce(*unit);
@@ -391,7 +392,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
       reduce(*unit);
       observe_gradient(rank, *unit, "gradient");
     }
-    rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_mean_gradient(run, "gradient");

@@ -3,15 +3,15 @@
 
 #include "small_unit.h"
 
-// What becomes of a gradient between mark_gradient_ready() and wait_for_reduction(): autograd adds
-// to it, it hangs on a graph, or its unit is destroyed.
+// Tests of what can happen to a gradient between mark_gradient_ready() and wait_for_reduction():
+// autograd adds to it, it requires a gradient itself, or its unit is destroyed.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(T2_3_end);
 MULTI_RANK_SUITE(T2_5_lasting_gradient);
 
-// The mean of gradients that are `factor` times those of collect().
+// Returns the means of gradients that are `factor` times those of collect().
 RankRun means_times(int factor, const std::string& name, int world_size) {
   return run_oracle([&](TestRank& rank) {
     const auto mean = static_cast<double>(factor * provenance::mean(world_size));
@@ -50,7 +50,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
       set_gradient(unit->parameters()[i], rank);
       at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor saved = gradient.clone().requires_grad_(true);
-      gradient = saved * at::ones_like(saved);  // the graph saves both
+      gradient = saved * at::ones_like(saved);  // the graph saves both factors
       unit->mark_gradient_ready(i);
     }
     unit->reduce_gradient();
@@ -67,7 +67,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
   expect_mean_gradient(run, "gradient");
 }
 
-// The collectives go on in memory of the unit, and every handle must be waited for.
+// Until a collective has ended, it uses memory of the unit, and every handle must be waited for.
 MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_waits_for_its_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(

@@ -59,7 +59,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
       observe_bytes(rank, kWhat + "after wait_for_reduction()" + with(policy), live_bytes::now());
       rank.observe("bytes of copies of the flat gradient" + with(policy),
                    live_bytes::peak(Phase::backward)[MemoryClass::communication]);
-      rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+      rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
     }
   });
   const int64_t flat = padded_numel(world_size()), shard = flat / world_size();
@@ -106,7 +106,8 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it
     expect_shards(run, oracle, "gradient" + with(policy));
 }
 
-// The sums of the ranks' gradients, of which rank 0's is `first` and the others' are `other`.
+// Expects the mean `expected` if rank 0's gradient is `first` and the gradients of the other ranks
+// are `other`.
 void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first, double other,
                 double expected) {
   const std::string name = "sharded gradient" + with(policy);
@@ -122,14 +123,14 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
   expect_shards(run, oracle, name);
 }
 
-// In bf16, 256 + 1 is 256. Times W, so that the mean is as exact as the sum.
+// In bf16, 256 + 1 is 256. The gradients are times W, so that the mean is as exact as the sum.
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
   const int w = world_size();
   expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
   expect_sum(w, {at::kFloat, at::kBFloat16}, 256 * w, w, 256 + w - 1);
 }
 
-// The largest number of fp16 is 65504.
+// The largest number in fp16 is 65504.
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_division_before_it) {
   expect_sum(world_size(), kFp16, 60'000, 60'000, 60'000);
   expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
@@ -156,7 +157,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   expect_shards(run, oracle, "256 + 1 + 1");
 }
 
-// As autograd does in a second pass: it adds to .grad in place. In bf16, 256 + 1 + 1 is 256.
+// Adds to .grad in place, as autograd does in a second backward pass. In bf16, 256 + 1 + 1 is 256.
 MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype) {
   const auto sum = [](const MixedPrecisionPolicy& policy) {
     at::Tensor total = at::full({}, 256, policy.accumulate_dtype());
@@ -175,7 +176,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype
       collect_gradients(*unit, equal_gradients(256));
       for (int pass = 0; pass < 2; ++pass) {
         unit->widen_gradients();
-        unit->widen_gradients();  // the second call finds them widened
+        unit->widen_gradients();  // does nothing: they are widened already
         for (size_t i = 0; i < kShapes.size(); ++i) {
           const at::Tensor& parameter = unit->parameters()[i].tensor;
           parameter.mutable_grad() += at::ones(kShapes[i], parameter.scalar_type());
@@ -195,7 +196,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype
   }
 }
 
-// As in a pass in which some parameters get a gradient for the first time.
+// In a second backward pass, some parameters may get a gradient for the first time.
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_reduced_too) {
   constexpr MixedPrecisionPolicy kWide{at::kBFloat16, at::kFloat};
   const RankRun oracle = run_oracle([](TestRank& rank) {
@@ -204,7 +205,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_red
   });
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kWide);
-    unit->widen_gradients();  // there is none
+    unit->widen_gradients();  // there is no gradient yet
     for (size_t i = 0; i < kShapes.size(); ++i) {
       unit->parameters()[i].tensor.mutable_grad() = at::full(kShapes[i], 3, at::kBFloat16);
       unit->mark_gradient_ready(i);
@@ -248,7 +249,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
       unit->reshard();
       reduce(*unit);
     }
-    rank.communicator()->wait_for_readers();  // until then it keeps what the others may read
+    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);

@@ -9,7 +9,7 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_precision);
 
-// The parameters' values times `factor`, rounded once, as "p0; param_dtype ...".
+// Observes the parameters' values times `factor`, rounded once, as "p0; param_dtype ...".
 RankRun rounded_values(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& policy : kPolicies)
@@ -76,7 +76,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_wri
   expect_parameters(run, rounded_values(kShapes, 3), kShapes.size());
 }
 
-// 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would stay 1 for ever.
+// 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would always stay 1.
 MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kBf16);
@@ -151,8 +151,8 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
 }
 
-// Rank 0 goes on, up to its next all-gather if `again`, before the others read what it gave to the
-// first one.
+// Rank 0 continues, up to its next all-gather if `again`, before the other ranks read its input of
+// the first all-gather.
 void expect_a_late_rank_reads(int world_size, bool again) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {

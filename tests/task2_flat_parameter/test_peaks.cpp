@@ -2,8 +2,8 @@
 
 #include "small_unit.h"
 
-// The most bytes that are alive at a time, of all classes together. Padding is small here beside
-// eight parameters, so each copy of the whole unit shows.
+// Tests of the peak of live bytes, of all classes together. Padding is small compared with eight
+// parameters, so each copy of the whole unit shows.
 namespace fsdp {
 namespace {
 
@@ -22,7 +22,7 @@ int64_t bytes_of_flat(const FlatParameter& unit) {
   return unit.layout().padded_numel * int64_t{sizeof(float)};
 }
 
-// Observes how many bytes there are beyond those that are allowed.
+// Observes by how much `bytes` exceed `allowed`; 0 if they do not.
 void observe_beyond(TestRank& rank, const std::string& name, int64_t bytes, int64_t allowed) {
   rank.observe(name, std::max<int64_t>(bytes - allowed, 0));
 }
@@ -37,7 +37,7 @@ MULTI_RANK_TEST(T2_2_peak, the_constructor_needs_the_shard_and_a_copy_of_one_par
       for (auto& [parameter_name, tensor] : parameters) {
         if (materialized) tensor = at::empty(kShape, at::kMeta);
       }
-      size_t next = 0;  // whichever is asked for: only the bytes matter
+      size_t next = 0;  // the order does not matter, only the bytes do
       const auto materialize = [&](const at::Tensor&) { return values.at(next++).tensor; };
       live_bytes::enter(Phase::init);
       const int64_t before = live_bytes::now().total;

@@ -13,8 +13,8 @@
 
 namespace fsdp {
 
-// A ToyModel with other values than the rest, so that a test notices if a model computes with the
-// shards of another one.
+// Returns a ToyModel with other values than ToyModel(layers), so that a test notices if a model
+// computes with the shards of another one.
 inline std::shared_ptr<ToyModel> other_toy(int layers) {
   at::NoGradGuard no_grad;
   auto model = std::make_shared<ToyModel>(layers);
@@ -23,7 +23,7 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
   return model;
 }
 
-// The units that hold storage: "root blocks1 ".
+// Returns the units that hold storage: "root blocks1 ".
 inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& units) {
   std::string names;
   for (const auto& unit : units)
@@ -31,8 +31,7 @@ inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& u
   return names;
 }
 
-// A ToyModel whose root and blocks are units with forward hooks. The tests of later tasks add
-// theirs.
+// A ToyModel whose root and blocks are units with forward hooks. Tests of later tasks add hooks.
 struct ShardedToy {
   explicit ShardedToy(TestRank& rank, int layers = 2, bool reshard_after_forward = true)
       : ShardedToy(rank, std::make_shared<ToyModel>(layers), reshard_after_forward) {}
@@ -53,7 +52,7 @@ struct ShardedToy {
   std::vector<std::shared_ptr<FlatParameter>> units;  // the root first
 };
 
-// What one process computes with a ToyModel of two layers, or with other_toy(2).
+// Returns what one process computes with a ToyModel of two layers, or with other_toy(2).
 inline nlohmann::json eager_output(bool other = false) {
   const RankRun run = run_oracle([&](TestRank& rank) {
     const auto model = other ? other_toy(2) : std::make_shared<ToyModel>(2);

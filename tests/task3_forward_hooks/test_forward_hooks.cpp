@@ -3,7 +3,7 @@
 namespace fsdp {
 namespace {
 
-// A module with a unit that remembers which tensors it saw.
+// A module with a unit. It remembers its last input and output.
 struct Scaled : Module {
   explicit Scaled(TestRank& rank) : scale(register_parameter("scale", at::ones({7}))) {
     register_forward_hooks(
@@ -20,8 +20,8 @@ struct Scaled : Module {
   at::Tensor input, output;  // of the last forward
 };
 
-// A module with a unit, which uses no parameter: it notes the state of its unit as it begins and
-// after each of the modules inside it.
+// A module with a unit. It uses no parameter, and notes the state of its unit at the beginning of
+// its forward and after each of the modules inside it.
 struct Watched : Module {
   explicit Watched(TestRank& rank, std::vector<std::shared_ptr<Watched>> modules = {},
                    bool frozen = false)
@@ -84,7 +84,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(2);
     for (auto& parameter : model->blocks[0]->parameters())
-      parameter.set_requires_grad(false);  // a frozen unit is needed in forward, too
+      parameter.set_requires_grad(false);  // forward needs a frozen unit too
     ShardedToy sharded(rank, model);
     rank.observe("calls before the first forward", take_calls(*rank.communicator()));
     (*sharded.model)(toy_tokens(0));
@@ -94,7 +94,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
 }
 
-// Somebody else may have issued a unit's all-gather already, as prefetch does.
+// Prefetch, for example, may have issued a unit's all-gather already.
 MULTI_RANK_TEST(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
@@ -107,7 +107,8 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-// Backward, the optimizer and an export unshard and reshard units too: what counts is the state.
+// Backward, the optimizer and an export unshard and reshard units too, so the hook must look at the
+// state.
 MULTI_RANK_TEST(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
@@ -154,7 +155,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_long
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    rank.communicator()->wait_for_readers();  // until then the communicator keeps what it lent
+    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
@@ -210,8 +211,8 @@ MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
                       "root blocks0 | root blocks1 | root blocks2 | ");
 }
 
-// Not the name of the unit, its place, the flag of another one or what is trainable: backward needs
-// frozen parameters, too.
+// Neither the name of the unit, nor its place, nor the flag of another unit decides, nor whether
+// its parameters are trainable: backward needs frozen parameters too.
 MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
@@ -233,13 +234,13 @@ MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) 
       run, "units gathered afterwards, of which blocks1 alone is not to be resharded", "blocks1 ");
 }
 
-// What autograd saved are views whose bytes come back in backward; nothing has to be copied.
+// Autograd saves views whose bytes are gathered again in backward, so nothing needs to be copied.
 MULTI_RANK_TEST(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
       Scaled module(rank);
-      const auto output = module(at::ones({7, 2}).t());  // so it is not contiguous
+      const auto output = module(at::ones({7, 2}).t());  // transposed, so it is not contiguous
       rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
                    output.is_same(module.output));
     }
@@ -296,7 +297,7 @@ MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
-    ShardedToy sharded(rank, large_toy());  // the root stays unsharded besides the shards
+    ShardedToy sharded(rank, large_toy());  // besides the shards, the root stays unsharded
     (*sharded.model)(toy_tokens(0));
     rank.observe("what the rank holds", memory.taken());
   });

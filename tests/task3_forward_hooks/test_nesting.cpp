@@ -3,7 +3,7 @@
 namespace fsdp {
 namespace {
 
-// Uses its own parameter before its block runs and after it.
+// A module that uses its own parameter before its block runs and after it.
 struct Stage : Module {
   explicit Stage(int64_t seed)
       : scale(register_parameter("scale", at::full({7}, 1.5))),
@@ -14,7 +14,7 @@ struct Stage : Module {
   std::shared_ptr<ToyBlock> block;
 };
 
-// Two stages, and a parameter that is used between them.
+// A module of two stages, with a parameter that is used between them.
 struct Staged : Module {
   Staged()
       : shift(register_parameter("shift", at::full({7}, 0.25))),
@@ -26,7 +26,8 @@ struct Staged : Module {
   std::shared_ptr<Stage> first, second;
 };
 
-// Shards a Staged in the order of its modules; the tests' hooks on a module run after the unit's.
+// A sharded Staged. Registers hooks in the order of its modules; the tests' hooks on a module run
+// after those of its unit.
 struct ShardedStages {
   explicit ShardedStages(TestRank& rank) {
     add(rank, model, "root", {{"shift", model.shift}});
@@ -78,7 +79,7 @@ MULTI_RANK_TEST(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_ru
   expect_on_all_ranks(run, "output", oracle.at(0, "output"));
 }
 
-// Both have units of these names; one of them reshards after forward and the other does not.
+// Both models have units of the same names. One model reshards after forward, the other does not.
 MULTI_RANK_TEST(T3_3_nesting, two_models_in_one_process_share_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy one(rank, std::make_shared<ToyModel>(2), /*reshard_after_forward=*/true);

@@ -15,7 +15,7 @@
 namespace fsdp {
 
 constexpr int64_t kSide = 64;
-constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input, and of all made from it
+constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input or a tensor made from it
 
 inline at::Tensor random_input() {
   return at::randn({kSide, kSide}).set_requires_grad(true);
@@ -36,9 +36,9 @@ struct LayerBlock : Module {
   }
 
   at::Tensor first, second;                   // [kSide, kSide]
-  int runs{};                                 // of forward()
-  std::function<void()> begin;                // runs in forward()
-  std::function<at::Tensor(at::Tensor)> end;  // in place of what follows dropout
+  int runs{};                                 // number of runs of forward()
+  std::function<void()> begin;                // runs at the beginning of forward()
+  std::function<at::Tensor(at::Tensor)> end;  // replaces what follows dropout; may be null
 };
 
 inline std::shared_ptr<LayerBlock> layer() {
@@ -63,7 +63,7 @@ struct Chain : Module {
       x = (*part)(x);
     return x;
   }
-  // Of forward() of all LayerBlocks inside.
+  // Returns how often forward() of the LayerBlocks inside ran.
   int runs() const {
     int sum = 0;
     for (const auto& module : modules())

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-// What users write whose backward pass runs another pass inside.
+// Code as users write it whose backward pass runs another backward pass inside.
 namespace fsdp {
 
 using Step = std::function<at::Tensor(const at::Tensor& x)>;
@@ -16,8 +16,8 @@ struct HeldStep : torch::CustomClassHolder {
   Step run;
 };
 
-// A user's own checkpoint: runs `step` without gradients, and in backward again, with gradients and
-// an inner backward().
+// A user's own checkpoint: runs `step` without gradients in forward, and again in backward, with
+// gradients and an inner backward().
 struct CheckpointByHand : torch::autograd::Function<CheckpointByHand> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const Step& step) {
@@ -39,8 +39,8 @@ inline at::Tensor by_hand(const at::Tensor& x, const Step& step) {
   return CheckpointByHand::apply(x, step);
 }
 
-// z = f(z + x), solved in forward without gradients, and in backward by gradients that a hook takes
-// of one more call of f.
+// Solves z = f(z + x): in forward without gradients, and in backward with gradients of one more
+// call of f, which a hook computes.
 inline at::Tensor implicit_layer(Module& f, const at::Tensor& x) {
   at::Tensor start = at::zeros_like(x);
   {

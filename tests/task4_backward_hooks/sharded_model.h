@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-// What the tests of backward run: a sharded ToyModel, losses, and what one process makes of them.
+// What the tests of backward run: a sharded ToyModel, losses, and their gradients in one process.
 namespace fsdp {
 
-// Of a ToyModel of these layers, the parameters of block `frozen` need no gradient.
+// Returns a ToyModel of `layers` layers. The parameters of block `frozen` need no gradient.
 inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   auto model = std::make_shared<ToyModel>(layers);
   if (frozen >= 0) {
@@ -24,21 +24,21 @@ inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   return model;
 }
 
-// Adds its bias: no gradient depends on a parameter's values, as in an embedding.
+// A block that adds its bias. No gradient depends on a parameter's values, as in an embedding.
 struct ShiftBlock : ToyBlock {
   using ToyBlock::ToyBlock;
   at::Tensor forward(at::Tensor x) override { return x + bias; }
   bool reads_parameters_in_backward() const override { return false; }
 };
 
-// Of a ToyModel of these layers, block 1 is a ShiftBlock.
+// Returns a ToyModel of `layers` layers whose block 1 is a ShiftBlock.
 inline std::shared_ptr<ToyModel> shifting_toy(int layers) {
   auto model = std::make_shared<ToyModel>(layers);
   model->blocks[1] = std::make_shared<ShiftBlock>(7, 101);
   return model;
 }
 
-// A model whose parameters are frozen, and whose first block gets `input` in place of its own.
+// Returns a model with frozen parameters, whose first block gets `input` instead of its own input.
 inline std::shared_ptr<ToyModel> frozen_model(const at::Tensor& input) {
   auto model = toy_model(3);
   for (auto& parameter : model->parameters())
@@ -69,7 +69,8 @@ struct Sharded : ShardedToy {
       observe_gradient(rank, *unit, prefix);
   }
 
-  // Of the blocks, whose reductions are issued before the pass ends; waits for the last one.
+  // Observes the gradients of the blocks, whose reductions are issued before the end of the pass.
+  // Waits for the last reduction.
   void observe_gradients_of_blocks(TestRank& rank) const {
     for (size_t i = 1; i < units.size(); ++i) {
       units[i]->wait_for_reduction();
@@ -77,7 +78,7 @@ struct Sharded : ShardedToy {
     }
   }
 
-  // A unit whose parameters have no values yet gives gradients that hold nan, reduced or not.
+  // If a unit's parameters have no values yet, gradients hold nan, reduced or not.
   void observe_units_whose_gradient_holds_nan(TestRank& rank) const {
     const auto holds_nan = [](const at::Tensor& gradient) {
       return gradient.defined() && gradient.isnan().any().item<bool>();
@@ -97,7 +98,7 @@ struct Sharded : ShardedToy {
       unit->clear_sharded_gradient();
   }
 
-  // The units whose reduction has been waited for, the root first: "blocks1 blocks2 ".
+  // Returns the units whose reduction has been waited for, the root first: "blocks1 blocks2 ".
   std::string reduced() const {
     std::string names;
     for (const auto& unit : units)
@@ -117,8 +118,8 @@ struct Sharded : ShardedToy {
   }
 };
 
-// What `look` says when the gradient of each block's output arrives, after the hooks of its unit
-// have run: "A| B| ".
+// Collects what `look` returns when the gradient of each block's output arrives, after the hooks of
+// its unit have run: "A| B| ".
 inline std::shared_ptr<std::string> look_at_arrivals(const Sharded& sharded,
                                                      const std::function<std::string()>& look) {
   auto seen = std::make_shared<std::string>();
@@ -134,8 +135,8 @@ inline at::Tensor plain_loss(ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
 }
 
-// What one process makes of the ranks' losses: for each rank its own backward from zero, the sum as
-// a tree, the division by W. Per unit of `model` and per parameter.
+// Returns the mean gradients that one process computes, for each unit of `model` and each
+// parameter: one backward pass from zero for each rank, the sum as a tree, and the division by W.
 inline std::vector<std::vector<at::Tensor>> mean_gradients(
     ToyModel& model, int world_size, const std::function<at::Tensor(int rank)>& loss) {
   std::vector<std::vector<std::vector<at::Tensor>>> of_ranks;
@@ -163,7 +164,7 @@ inline std::vector<std::vector<at::Tensor>> mean_gradients(
   return means;
 }
 
-// The units' sharded gradients that this makes, as "PREFIXblocks0 RANK".
+// Observes the sharded gradients of the units that `means` lead to, as "PREFIXblocks0 RANK".
 inline void observe_means(TestRank& rank, ToyModel& model,
                           const std::vector<std::vector<at::Tensor>>& means, int world_size,
                           const std::string& prefix = "") {
@@ -190,7 +191,7 @@ inline void expect_gradients(const RankRun& run, const RankRun& expected,
     expect_shards(run, expected, prefix + unit);
 }
 
-// The same for observe_gradients_of_blocks().
+// Compares the gradients that observe_gradients_of_blocks() observed with those of one process.
 inline void expect_gradients_of_blocks(const RankRun& run, const Loss& loss,
                                        const MakeToy& make = kThreeBlocks) {
   const RankRun expected = oracle(run.world_size(), loss, make);
@@ -210,7 +211,7 @@ inline constexpr const char* kBackward =
     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ";
 
-// The units that one operation served, in order: "blocks2; root; ".
+// Returns the units that one operation served, in order: "blocks2; root; ".
 inline std::string units_of(const std::string& operation, const std::string& calls) {
   std::string result;
   for (size_t at = 0; at < calls.size();) {
@@ -221,7 +222,7 @@ inline std::string units_of(const std::string& operation, const std::string& cal
   }
   return result;
 }
-// What the end of the pass adds for the root is left out.
+// Returns `calls` without those of the root, which the end of the pass adds.
 inline std::string without_root(const std::string& calls) {
   return std::regex_replace(calls, std::regex("(reduce_scatter )?root; "), "");
 }
@@ -244,8 +245,8 @@ inline const Loss kOutputDropped = [](ToyModel& model, int rank) {
   return plain_loss(model, rank);
 };
 
-// One pass in which the gradient of `place`, which is a parameter of the model or "loss", throws
-// when it arrives. Observes what the pass throws, for expect_broken_off().
+// Runs a pass in which the gradient of `place` (a parameter of the model, or "loss") throws when it
+// arrives. Observes what the pass throws, for expect_broken_off().
 inline void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank,
                          at::Tensor loss = {}) {
   if (!loss.defined()) loss = plain_loss(*sharded.model, rank.rank());

@@ -41,7 +41,7 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_
   expect_on_all_ranks(run, "units reduced in the next pass", "");
 }
 
-// A unit that notes what is called, and is whole.
+// A unit that notes which functions are called, and is never sharded.
 struct NotingUnit : FlatParameter {
   NotingUnit(std::vector<NamedParameter> parameters, std::string& notes) : notes(notes) {
     parameters_ = std::move(parameters);
@@ -101,7 +101,8 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-// A gradient that comes after its module's is no error: its unit is not reduced.
+// A gradient that comes after its module's call came back is not an error here, because its unit is
+// not reduced in the pass.
 MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
   const Loss both = [](ToyModel& model, int rank) {
     model.blocks[0]->use_spare = false;

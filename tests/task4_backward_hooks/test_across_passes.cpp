@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_2_across_passes);
 
-// The first pass reaches no block, so all that it leaves is the call that did not come back.
+// The first pass reaches no block, so it leaves only the call that did not come back.
 MULTI_RANK_TEST(T4_2_across_passes, a_pass_forgets_the_calls_that_did_not_come_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);

@@ -7,7 +7,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
-// The gradients of a sum are there without the values of its parts, one after the other.
+// A sum of its input and two parameters. The gradients arrive one after the other, and do not need
+// the values of the parameters.
 struct Sum : Module {
   torch::Tensor forward(torch::Tensor x) override { return x + first + second; }
   at::Tensor first = register_parameter("first", at::ones({7}));    // [7]
@@ -52,7 +53,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, units_are_unsharded_in_reverse_order) {
 
 MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3, /*frozen_block=*/1);  // the gradient goes through a frozen unit, too
+    Sharded sharded(rank, 3, /*frozen_block=*/1);  // the gradient passes through a frozen unit too
     std::string seen;
     for (size_t i = sharded.units.size() - 1; i > 0; --i) {
       sharded.modules[i]->register_full_backward_pre_hook([&, i](Module&) {
@@ -95,8 +96,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_whose_backward_reads_no_parameter_is_n
   expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks0; ");
 }
 
-// Prefetch issues units ahead of their use. Nobody may read such a unit before its values have
-// come.
+// Prefetch issues units ahead of their use. Backward must not read such a unit before its values
+// have arrived.
 MULTI_RANK_TEST(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -136,7 +137,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, an_evaluation_between_forward_and_backward_ch
   expect_on_all_ranks(run, kHoldNan, "");
 }
 
-// Its output is a view, which loses its own hooks when it is changed in place.
+// A block whose output is a view. A view loses its own hooks when it is changed in place.
 struct ViewedBlock : ToyBlock {
   using ToyBlock::ToyBlock;
   torch::Tensor forward(torch::Tensor x) override { return ToyBlock::forward(x).view({-1}); }
@@ -155,7 +156,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_cha
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded sharded(rank, make());
-    // The root's forward is not called: what it does for its parameters is done by hand.
+    // The root's forward is not called, so its unit is unsharded by hand.
     sharded.units[0]->unshard();
     loss(*sharded.model, rank.rank()).backward();
     sharded.observe_units_whose_gradient_holds_nan(rank);
@@ -163,7 +164,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_cha
   expect_on_all_ranks(run, kHoldNan, "");
 }
 
-// Nobody but the modules' hooks may be needed to keep the object alive.
+// The modules' hooks alone must keep the object alive.
 MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -180,8 +181,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
   expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
 }
 
-// After a whole pass and a forward whose loss is dropped. (Of a pass that broke off LibTorch's
-// engine keeps what it had not run yet.)
+// Checks this after a whole pass and a forward whose loss is dropped. (If a pass breaks off,
+// LibTorch's engine keeps what it had not run yet.)
 MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -250,7 +251,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_
   }
 }
 
-// So that the computation of one more block hides it.
+// The wait comes this late so that the computation of one more block hides the reduction.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -273,7 +274,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_unit_does_not_end_the_reduction_be
                       "| | | blocks3 | ");
 }
 
-// A module whose weight gets the gradient that is sent into its output, in each element.
+// A module whose weight gets, in each element, the gradient of its output.
 struct Sender : Module {
   Sender() { weight = register_parameter("weight", at::zeros({48})); }
   torch::Tensor forward(torch::Tensor x) override { return x + weight; }
@@ -312,8 +313,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bi
   }
 }
 
-// Of three parameters first the one in the middle is frozen, then the other two. When the hooks are
-// added, it is the other way round.
+// Each block has three parameters. First the middle one is frozen, then the other two. When the
+// hooks are added, the others are frozen instead.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
   const auto freeze = [](ToyModel& model, bool middle) {
     for (const auto& block : model.blocks)
@@ -367,7 +368,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the
                                  << block << " bytes each, are alive at a time. A reduction is "
                                  << "waited for before the next flat gradient is made";
     EXPECT_LE(all, root + 2 * block) << "peak of all full gradients' bytes on rank " << r;
-    EXPECT_GE(all, root) << "rank " << r;  // else nothing was counted
+    EXPECT_GE(all, root) << "rank " << r;  // otherwise nothing was counted
   }
 }
 

@@ -11,7 +11,7 @@
 
 #include "checkpointed_layers.h"
 
-// What a call of a checkpointed module keeps, and when and how forward() runs again.
+// Tests of what a call of a checkpointed module keeps, and of when and how forward() runs again.
 namespace fsdp {
 namespace {
 
@@ -63,8 +63,8 @@ TEST(T4_6_checkpoint_activations, a_call_keeps_its_input_and_nothing_that_is_mad
       << "bytes are kept besides input and output; an activation has " << kActivation;
 }
 
-// [bytes] Observes the most that a pass through these layers has alive in backward, besides the
-// model, and what is left.
+// Observes the peak of live bytes in backward of a model of `layers` layers, and the bytes that are
+// left afterwards, both without the model.
 void observe_peak_of_backward(TestRank& rank, int layers) {
   const auto model = chain_of_layers(layers);
   for (const auto& part : model->parts)
@@ -82,7 +82,8 @@ void observe_peak_of_backward(TestRank& rank, int layers) {
                live_bytes::peak(Phase::backward)[MemoryClass::other] - before);
 }
 
-// At the peak, a layer has its input, if its turn is still to come, or else two gradients.
+// At the peak, each layer holds its input if backward has not reached it, and otherwise two
+// gradients.
 TEST(T4_6_checkpoint_activations, what_a_second_run_makes_is_freed_before_the_next_one) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     observe_peak_of_backward(rank, 4);
@@ -104,7 +105,7 @@ TEST(T4_6_checkpoint_activations, the_second_run_draws_what_the_first_drew) {
     block->begin = [&] { drawn.push_back(at::rand({3})); };
     checkpoint_activations(*block);
     const at::Tensor loss = (*block)(random_input()).sum();
-    at::rand({1});  // what the rest of the model draws
+    at::rand({1});  // as other modules of a model draw
     loss.backward();
     rank.observe("runs of forward()", drawn.size());
     rank.observe("drawn in the call", drawn.front());
@@ -128,7 +129,7 @@ TEST(T4_6_checkpoint_activations, the_generator_is_after_backward_what_it_was_be
   expect_on_all_ranks(run, {{"runs of forward()", 2}, {kGenerator, run.at(0, "generator before")}});
 }
 
-// Of the CPU.
+// Describes the autocast settings of the CPU.
 std::string autocast_settings() {
   return std::string(at::autocast::is_autocast_enabled(c10::kCPU) ? "on, " : "off, ") +
          c10::toString(at::autocast::get_autocast_dtype(c10::kCPU)) +
@@ -166,7 +167,7 @@ TEST(T4_6_checkpoint_activations, the_second_run_is_under_the_autocast_of_the_fi
   expect_on_rank(run, 0, "autocast after backward, off", "on, BFloat16, keeps casts");
 }
 
-// What a product under autocast gives after the weight has changed.
+// Returns a product under autocast after the weight has changed.
 at::Tensor product_after_a_change(bool checkpointed) {
   torch::manual_seed(1);
   const auto block = layer();
@@ -193,7 +194,8 @@ TEST(T4_6_checkpoint_activations, the_second_run_leaves_no_cast_to_the_next_forw
   expect_on_rank(run, 0, "checkpointed", run.at(0, "without"));
 }
 
-// Adds rows, whose backward needs the indices alone. FSDP gathers no such unit for backward.
+// Looks up rows: its backward needs only the indices, so FSDP does not gather its unit for
+// backward.
 struct RowsBlock : Module {
   at::Tensor forward(at::Tensor ids) override {
     ++runs;
@@ -277,7 +279,7 @@ TEST(T4_6_checkpoint_activations, hooks_on_the_input_run_once) {
     const auto block = layer();
     checkpoint_activations(*block);
     int runs = 0;
-    at::Tensor x = random_input() * 1;  // no leaf
+    at::Tensor x = random_input() * 1;  // not a leaf
     x.register_hook([&](const at::Tensor&) { ++runs; });
     (*block)(x).sum().backward();
     rank.observe("runs of a hook on the input's gradient", runs);
@@ -321,7 +323,8 @@ TEST(T4_6_checkpoint_activations, a_call_without_gradients_just_runs_forward) {
                             {"runs of forward(), with those of a call with gradients", 3}});
 }
 
-// Goes back over a call whose second run throws, and keeps the graph. Returns what backward throws.
+// Runs backward over a call whose second run throws, and keeps the graph. Returns what backward
+// throws.
 std::string break_off_in(LayerBlock& block, const at::Tensor& loss) {
   block.begin = [] { throw std::runtime_error("no more"); };
   const auto thrown = thrown_by([&] { loss.backward({}, /*retain_graph=*/true); });
@@ -373,7 +376,7 @@ TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error)
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
-    at::Tensor x = random_input() * 1;  // no leaf
+    at::Tensor x = random_input() * 1;  // not a leaf
     (*block)(x).sum().backward();
     rank.observe("runs of forward() with an input that stays", block->runs);
     x = random_input() * 1;

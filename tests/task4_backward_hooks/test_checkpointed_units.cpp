@@ -2,7 +2,7 @@
 
 #include "sharded_model.h"
 
-// Checkpointed activations and units of FSDP.
+// Tests of checkpointed activations together with units of FSDP.
 namespace fsdp {
 namespace {
 
@@ -58,14 +58,14 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, have_the_gradients_of_one_process) {
   expect_gradients_of_one_process(run, loss);
 }
 
-// Its unit holds the parameters of the block inside.
+// A module whose unit holds the parameters of the block inside.
 struct Around : Module {
   Around() : block(register_module("block", std::make_shared<ToyBlock>(7, 3))) {}
   at::Tensor forward(at::Tensor x) override { return (*block)(x); }
   std::shared_ptr<ToyBlock> block;
 };
 
-// The collectives of a pass through an Around, and its sharded gradient.
+// Observes the collectives of a forward and backward pass of an Around, and its sharded gradient.
 void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix) {
   Around module;
   auto unit = make_flat_parameter("around", distinct_parameters(module), rank.communicator());

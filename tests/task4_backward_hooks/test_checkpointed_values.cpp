@@ -3,13 +3,13 @@
 
 #include "checkpointed_layers.h"
 
-// Output, gradients and random numbers with and without checkpointed activations.
+// Tests of output, gradients and random numbers, with and without checkpointed activations.
 namespace fsdp {
 namespace {
 
 using Build = std::function<std::shared_ptr<Chain>()>;
 
-// Checkpoints the parts of the chain.
+// Compares the results of a chain of modules with those after each module is checkpointed.
 void expect_same_results(const Build& build, bool input_requires_grad = true) {
   const auto of_model = [&](bool checkpointed) {
     return [=](TestRank& rank) {
@@ -37,7 +37,7 @@ TEST(T4_6_checkpointed_values, are_those_without_in_a_module_that_is_called_twic
   });
 }
 
-// Both names lie inside one checkpointed module.
+// Here both names lie inside one checkpointed module.
 TEST(T4_6_checkpointed_values, are_those_without_if_a_parameter_has_two_names) {
   expect_same_results([] {
     const auto twice = layer();

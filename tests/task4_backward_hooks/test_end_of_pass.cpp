@@ -24,7 +24,7 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
   });
   expect_on_all_ranks(run, "gathered bytes that are left", 0);
   expect_on_all_ranks(run, "bytes of full gradients left", 0);
-  // Shards of parameters and of gradients.
+  // What is left are the shards of parameters and of gradients.
   expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
   expect_on_all_ranks(run, "calls of on_end()", 1);
   expect_on_all_ranks(run, "parameters that have .grad", 0);
@@ -67,7 +67,7 @@ MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharde
   expect_on_all_ranks(run, "units reduced at each on_end()", "root blocks0 blocks1 blocks2 | ");
 }
 
-// Prefetch may issue a unit that has been reduced, since it expects one more use of it.
+// Prefetch may issue a unit that has been reduced, because it expects one more use of the unit.
 MULTI_RANK_TEST(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -95,7 +95,7 @@ MULTI_RANK_TEST(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
     rank.observe("calls of on_end()", ends);
     rank.observe("units still gathered", sharded.gathered());
     rank.observe("the input's gradient", x.grad());
-    (*sharded.model->blocks[0])(x).sum().backward();  // without the root
+    (*sharded.model->blocks[0])(x).sum().backward();  // not through the root
     rank.observe("calls of on_end() after a pass through one block", ends);
   });
   expect_on_all_ranks(run, "units still gathered", "");
@@ -179,7 +179,7 @@ MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
     const auto value = [&](int r) { return loss(*one, *two, r); };
     observe_means(rank, *one, mean_gradients(*one, w, value), w, "first model's ");
     for (auto& parameter : two->parameters())
-      parameter.mutable_grad().reset();  // what the passes before left
+      parameter.mutable_grad().reset();  // the earlier passes left gradients here
     observe_means(rank, *two, mean_gradients(*two, w, value), w, "second model's ");
   });
   expect_gradients(run, expected, "first model's ");
@@ -197,7 +197,8 @@ MULTI_RANK_TEST(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
   expect_gradients_of_one_process(run, twice);
 }
 
-// Dropped outputs, then unused units: a pass must not take over what the one before it noted.
+// A pass must not use notes of the pass before it: first that one has a dropped output, then an
+// unused unit.
 MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -222,13 +223,13 @@ MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_
 }
 
 constexpr int kSteps = 5;
-constexpr double kRate = 0.125;  // a power of two: it rounds nothing
+constexpr double kRate = 0.125;  // a power of two, so that products do not round
 
 at::Tensor loss_of_step(ToyModel& model, int rank, int step) {
   return model(toy_tokens(rank + 3 * step)).square().sum();
 }
 
-// A few steps of gradient descent, with an evaluation after each.
+// Runs a few steps of gradient descent, with an evaluation after each.
 void train(TestRank& rank) {
   Sharded sharded(rank);
   Communicator& comm = *rank.communicator();
@@ -288,7 +289,8 @@ MULTI_RANK_TEST(T4_4_finish, every_step_is_like_the_first) {
   expect_gradients(run, train_in_one_process(world_size()));
 }
 
-// Before anything was collected, before anything was reduced, in the middle and at the end.
+// The passes break off before anything was collected, before anything was reduced, in the middle,
+// and at the end.
 MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
   for (const std::string place :
        {"loss", "head", "blocks2.weight", "blocks1.bias", "blocks0.weight", "embedding"}) {
@@ -311,8 +313,8 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
       sharded.observe_gradients(rank);
     });
     expect_broken_off(run);
-    // If the loss itself throws, no unit has noticed a pass: its forward counts as one whose loss
-    // was dropped, after which units may wait for the end of the next pass.
+    // If the gradient of the loss throws, no unit has noticed a pass. Then the forward counts as
+    // one whose loss was dropped, and units may wait for the end of the next pass.
     const bool began = place != "loss";
     expect_on_all_ranks(run, "calls of on_end() by the end of the forward after the broken pass",
                         began ? 1 : 0);
@@ -324,7 +326,7 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
   }
 }
 
-// Nothing was reduced when it broke off, so there is nothing to drop.
+// Nothing was reduced when the pass broke off, so the test need not drop sharded gradients.
 MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -336,8 +338,8 @@ MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// An evaluation is the first sign of what comes next. By then blocks2's reduction has been waited
-// for, and that of blocks1 is under way.
+// An evaluation is the first sign of what comes next. By then the reduction of blocks2 has been
+// waited for, and the reduction of blocks1 is under way.
 MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -364,7 +366,8 @@ MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   expect_shards(run, oracle(world_size(), plain_loss), "blocks2");
 }
 
-// Both forwards are over when the first pass breaks off, so the second pass is the first sign.
+// Both forwards are over when the first pass breaks off, so the second pass is the first sign of
+// what comes next.
 MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

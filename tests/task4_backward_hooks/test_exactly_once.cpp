@@ -18,7 +18,7 @@ const Loss kTwoForwards = [](ToyModel& model, int rank) {
   return one + plain_loss(model, rank + 3);
 };
 
-// Each unit but the root, which is reduced at the end of the pass.
+// Expects one reduction of each unit except the root, which is reduced at the end of the pass.
 void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
                                int frozen_block = -1) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -53,7 +53,8 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
 }
 
 // The collectives of a backward pass in which the blocks were called in some order. A unit is
-// gathered when it first comes back, and reduced when its first call has come back.
+// gathered when a call of it first comes back, and reduced when the call that ran first has come
+// back.
 struct OrderOfCalls {
   std::vector<int> forward;
   std::string backward;
@@ -104,7 +105,7 @@ struct SkippedBlock : ToyBlock {
   bool skip{};
 };
 
-// A rank decides by its own random numbers which blocks it skips (stochastic depth).
+// With stochastic depth, each rank decides by its own random numbers which blocks it skips.
 MULTI_RANK_TEST(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
   const MakeToy make = [] {
     auto model = toy_model(3);
@@ -138,7 +139,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_co
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-// A call that threw never comes back: who counts it waits for it until the end of the pass.
+// A call that threw never comes back. Hooks that count it wait for it until the end of the pass.
 MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -173,8 +174,9 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
   expect_on_all_ranks(run, "calls", without_root(kBackward));
 }
 
-// The weight is also used before its module is called, so its gradient comes after the module's:
-// while its unit's reduction is under way, and when that has been waited for.
+// The weight is also used before its module is called, so its gradient arrives after the module's
+// call has come back: while the reduction of its unit is under way, and when it has been waited
+// for.
 MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   for (const size_t block : {size_t{0}, size_t{2}}) {
     const std::string name = "blocks" + std::to_string(block), late = name + "'s comes late: ";

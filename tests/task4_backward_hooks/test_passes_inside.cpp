@@ -1,13 +1,13 @@
 #include "inner_passes.h"
 #include "sharded_model.h"
 
-// Backward passes inside a backward pass.
+// Tests of backward passes inside a backward pass.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(T4_4_passes_inside);
 
-// The loss of `body`, which runs in place of the model's forward() on embedded tokens.
+// Returns a loss for which `body` replaces the model's blocks: it runs on the embedded tokens.
 Loss loss_of(std::function<at::Tensor(ToyModel& model, at::Tensor x)> body) {
   return [body = std::move(body)](ToyModel& model, int rank) {
     model.set_forward([&model, body](Module&, const at::Tensor& tokens) {
@@ -57,7 +57,7 @@ const Loss kImplicitLayer = loss_of([](ToyModel& model, at::Tensor x) {
   return (*model.blocks[2])(x);
 });
 
-// The hook goes over the call whose backward comes next.
+// A hook runs autograd::grad() over the call whose backward comes next.
 const Loss kGradientOfTheSameCall = loss_of([](ToyModel& model, at::Tensor x) {
   x = (*model.blocks[0])(x);
   const at::Tensor y = (*model.blocks[1])(x);
@@ -69,7 +69,7 @@ const Loss kGradientOfTheSameCall = loss_of([](ToyModel& model, at::Tensor x) {
   return (*model.blocks[2])(z);
 });
 
-// backward() in a hook over calls that the outer pass has still before it.
+// A hook runs backward() over calls that the outer pass has not reached yet.
 const Loss kSecondLossInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   x = (*model.blocks[1])((*model.blocks[0])(x));
   const at::Tensor second = x.square().mean();
@@ -78,7 +78,7 @@ const Loss kSecondLossInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   return y;
 });
 
-// The pass still needs the units that the call reshards.
+// A hook calls the blocks in forward: the pass still needs the units that these calls reshard.
 const Loss kForwardInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   for (const auto& block : model.blocks) {
     const at::Tensor before = x;
@@ -155,7 +155,7 @@ MULTI_RANK_TEST(T4_4_passes_inside, a_forward_in_a_hook_leaves_the_pass_what_it_
   expect_right(world_size(), kForwardInAHook);
 }
 
-// The gradients that it had added stay, as they do in one process.
+// The gradients that the inner pass had added stay, as they do in one process.
 MULTI_RANK_TEST(T4_4_passes_inside,
                 the_outer_pass_goes_on_if_a_hook_catches_what_an_inner_one_throws) {
   const Loss loss = loss_of([](ToyModel& model, at::Tensor x) {

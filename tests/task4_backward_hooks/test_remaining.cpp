@@ -5,7 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_remaining);
 
-// Each unit once, the root too: those that give no sign at the end of the pass.
+// Expects one reduction of each unit, also of the root. Units whose calls do not all come back are
+// reduced at the end of the pass.
 void expect_reduced_by_the_end(int world_size, const Loss& loss, const std::string& expected,
                                const std::string& or_this = "") {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -26,7 +27,8 @@ MULTI_RANK_TEST(T4_4_remaining, an_unused_unit_is_reduced_once) {
 }
 
 MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
-  // Whether a call that can no longer come back is waited for until the end of the pass is open.
+  // The contract leaves open whether a call that can no longer come back is waited for until the
+  // end of the pass.
   expect_reduced_by_the_end(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ",
                             "blocks2; blocks1; blocks0; root; ");
 }
@@ -60,7 +62,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_new_forward_is_like_the_fir
   expect_on_all_ranks(run, "calls of the second pass", kBackward);
 }
 
-// Where backward runs several times over one graph, all passes see the same calls come back.
+// If backward runs several times over one graph, all passes see the same calls come back.
 MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -82,12 +84,13 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each
   for (const std::string pass : {"second", "third"}) {
     expect_on_all_ranks(run, "units reduced in the " + pass + " pass",
                         "blocks2; blocks1; blocks0; root; ");
-    // blocks0 stays from its second use to its first.
+    // blocks0 stays gathered from its second use to its first.
     expect_on_all_ranks(run,
                         "units gathered as each block's gradient arrives in the " + pass + " pass",
                         "root blocks2 | root blocks0 | root blocks0 blocks1 | root blocks0 | ");
   }
-  // The first two add up exactly to twice the gradient; the third rounds like twice plus once.
+  // The first two passes add up exactly to twice the gradient. The third sum rounds like twice plus
+  // once.
   const auto expected = run_oracle([&](TestRank& rank) {
     const auto model = toy_model(3);
     auto means =
@@ -101,7 +104,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each
   expect_gradients(run, expected);
 }
 
-// The calls of a graph that is kept come back beside those of the next forward.
+// The calls of a graph that is kept come back together with those of the next forward.
 MULTI_RANK_TEST(T4_4_remaining, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

@@ -6,7 +6,8 @@
 
 namespace fsdp {
 
-// What locate() has to find, one item for each element. Throws if an element is not there once.
+// Returns what locate() must find, as one item for each element. Throws if an element is missing or
+// is there twice.
 inline std::vector<ReadItem> each_element(const ElementRange& range,
                                           const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;

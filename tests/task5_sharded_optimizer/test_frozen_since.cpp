@@ -1,12 +1,12 @@
 #include "training_on_shards.h"
 
-// Parameters that are frozen, or made trainable, after the optimizer was made.
+// Tests of parameters that are frozen, or made trainable, after the optimizer was made.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(T5_1_frozen_since);
 
-// Of those whose name begins with `prefix`.
+// Freezes or unfreezes the parameters whose name begins with `prefix`.
 void set_trainable(const Units& units, const std::string& prefix, bool trainable) {
   for (const auto& unit : units) {
     for (const auto& [name, tensor] : unit->parameters()) {
@@ -21,8 +21,8 @@ void step(const TrainedUnits& trained) {
   trained.optimizer->zero_grad();
 }
 
-// Three steps with gradients of ones in one process. In the second one, the parameters whose name
-// begins with `prefix` get zeros or, if `left_out`, are not updated.
+// Makes three steps with gradients of ones in one process. In the second step, the parameters whose
+// name begins with `prefix` get zeros or, if `left_out`, are not updated.
 RankRun three_steps(const OptimizerOptions& options, const std::string& prefix, bool left_out) {
   return run_oracle([&](TestRank& rank) {
     const at::NoGradGuard no_grad;
@@ -41,7 +41,8 @@ RankRun three_steps(const OptimizerOptions& options, const std::string& prefix, 
   });
 }
 
-// The same on the ranks, where these parameters are frozen during the second step.
+// Makes three steps on the ranks. In the second step, the parameters whose name begins with
+// `prefix` are frozen.
 RankRun three_steps_on_ranks(int world_size, const OptimizerOptions& options,
                              const std::string& prefix) {
   return run_ranks(world_size, [&](TestRank& rank) {

@@ -10,8 +10,8 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
-// Also if gradients are zero, or an element of b.bias's is not finite, and without a limit.
-// Infinity makes the factor 0; NaN is not below 1.
+// The cases include zero gradients, a gradient of b.bias that is not finite, and no limit. An
+// infinite norm makes the factor 0; a NaN factor is not below 1.
 MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
   struct Case {
     std::string name;
@@ -53,7 +53,7 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
     expect_on_rank(run, 0, std::string("gradients of unit a at most, with ") + name, most);
 }
 
-// Every element of every gradient is this small, so that 1e-6 counts beside the norm, and a power
+// Every element of every gradient. It is small, so that 1e-6 counts beside the norm. It is a power
 // of two, so that norm and factor can be computed by hand, and no sum rounds.
 constexpr double kElement = 1.0 / (1 << 20);
 
@@ -92,7 +92,7 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
     expect_on_all_ranks(run, "norm, where max_norm is " + limit, norm);
     const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
     const std::string name = "factor, where max_norm is " + limit;
-    for (int r = 0; r < world_size(); ++r)  // one that owns padding alone has none
+    for (int r = 0; r < world_size(); ++r)  // a rank that owns only padding has no factor
       if (r == 0 || run.observed(r, name)) expect_on_rank(run, r, name, {double{factor}});
   }
 }
@@ -170,7 +170,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
     expect_on_all_ranks(run, "the gradient of unit " + kUnits[u] + " is as before", true);
 }
 
-// The root hides every second wrong bit, so one sample would not be enough.
+// The square root hides every second wrong bit, so one sample would not be enough.
 constexpr int64_t kSamples = 16;
 
 MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {

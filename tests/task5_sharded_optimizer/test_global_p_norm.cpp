@@ -22,7 +22,7 @@ std::string named(double norm_type) {
   return text.str();
 }
 
-// What the gradients are, and the first element of that of b.bias.
+// A description of the gradients, and the first element of the gradient of b.bias.
 const std::vector<std::pair<std::string, float>> kGradients{
     {"no gradient", 0.F}, {"zeros", 0.F}, {"ones", 1.F}, {"an infinity", INFINITY}, {"a NaN", NAN}};
 
@@ -35,7 +35,8 @@ void reduce_in_case(const Units& units, const std::string& gradients, float of_b
   });
 }
 
-// In fp64, where it hardly rounds. It refuses an empty gradient if norm_type is infinite.
+// Returns PyTorch's norm in fp64, where it hardly rounds. PyTorch rejects an empty gradient if
+// norm_type is infinite.
 double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type) {
   std::vector<at::Tensor> parameters;
   for (const at::Tensor& gradient : gradients) {
@@ -103,8 +104,8 @@ MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), trainings);
 }
 
-// Whatever the gradients and the limit are: a rank that left out a call would leave the others
-// waiting.
+// The collectives depend neither on the gradients nor on the limit: a rank that left out a call
+// would leave the others waiting.
 MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_in_any_case) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);

@@ -15,7 +15,8 @@ namespace {
 
 using Ranges = std::vector<ElementRange>;
 
-// "saved[1] from 5: 11 to 0; " is 11 elements, from the sixth of saved[1] on, to the beginning.
+// Returns for example "saved[1] from 5: 11 to 0; ": read 11 elements, from the sixth of saved[1]
+// on, to the beginning of the range.
 std::string text_of(const std::vector<ReadItem>& items) {
   std::ostringstream text;
   for (const ReadItem& item : items)
@@ -28,19 +29,19 @@ std::string text_of(const ElementRange& range) {
   return range.parameter + ':' + std::to_string(range.begin) + '-' + std::to_string(range.end);
 }
 
-// A range, what is saved, and what locate() has to return or has to refuse.
+// A range, what is saved, and what locate() must return, or the element for which it must throw.
 struct Case {
   ElementRange range;
   Ranges saved;
   std::string items;                 // as text_of() writes them
-  std::optional<int64_t> refused{};  // the element that an error has to name
+  std::optional<int64_t> refused{};  // the element that the error must name
 };
 
 Case refused(const ElementRange& range, const Ranges& saved, int64_t element) {
   return {range, saved, "", element};
 }
 
-// As each element by itself is found. Neighbours in one saved range are one item.
+// Finds each element by itself. Neighbours in one saved range are one item.
 Case by_elements(const ElementRange& range, const Ranges& saved) {
   std::vector<ReadItem> items;
   try {
@@ -167,7 +168,8 @@ TEST(T5_6_locate, elements_are_counted_in_64_bits) {
         "saved[0] from 3: 4999999997 to 0; saved[1] from 0: 5000000000 to 4999999997; "}});
 }
 
-// Five parameters of one unit, cut as W equal shards of the flat parameter cut them.
+// Returns the ranges of five parameters of one unit whose flat parameter is cut into W equal
+// shards.
 Ranges saved_by(int world_size) {
   const std::vector<int64_t> numels{40, 7, 1, 64, 129};
   int64_t total = 0;
@@ -196,7 +198,8 @@ TEST(T5_6_locate, any_number_of_ranks_finds_what_any_other_has_saved) {
   expect_located(cases);
 }
 
-// A few saved ranges of a few elements: often some are missing, and often some are there twice.
+// A case has a few saved ranges of a few elements. Often elements are missing, and often elements
+// are there twice.
 TEST(T5_6_locate, random_ranges_are_found_as_each_element_by_itself) {
   std::mt19937 random(1);  // NOLINT: the same ranges in every run
   const auto range = [&] {

@@ -9,8 +9,8 @@ namespace {
 
 MULTI_RANK_SUITE(T5_1_state);
 
-// The bytes of state that a rank should have with one group: at least and at most, since neighbours
-// may be one piece or every parameter may be one.
+// The least and the most bytes of state that a rank should have with one group. The two differ
+// because neighbours may share a piece, or every parameter may have its own.
 struct ExpectedState {
   ExpectedState(int rank, int world_size) {
     int64_t pieces_joined = 0, pieces = 0, elements = 0;
@@ -135,7 +135,7 @@ MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
       optimizer->step();
       observe_old_values(rank, units);
     }
-    comm->wait_for_readers();  // the communicator holds shards until the others have read them
+    comm->wait_for_readers();  // the communicator holds shards until all others have read them
     for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
                                   MemoryClass::sharded_gradients, MemoryClass::gathered})
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));

@@ -26,7 +26,7 @@ std::string named(const StateRange& range) {
   return text.str();
 }
 
-// The ranges that a rank should have: W equal shards of each unit, in which every parameter begins
+// Returns the ranges that a rank should have: a unit has W equal shards, and every parameter begins
 // at a multiple of 16 elements.
 std::string expected_ranges(int rank, int world_size) {
   std::string ranges;
@@ -47,7 +47,7 @@ std::string expected_ranges(int rank, int world_size) {
   return ranges;
 }
 
-// What state() returns, of which it observes the ranges: of none, nothing can be wrong.
+// Returns what state() returns. Observes the ranges, because an empty list would pass other checks.
 std::vector<StateRange> observe_ranges(TestRank& rank, TrainedUnits& model) {
   std::string ranges;
   auto state = model.optimizer->state();
@@ -98,7 +98,8 @@ MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
   expect_on_all_ranks(run, "ranges with the values of other elements", "");
 }
 
-// The parameter's tensor of one kind, with the ranges of all ranks in their places.
+// Returns the parameter's whole tensor of one kind (value or a moment) from the ranges of all
+// ranks.
 at::Tensor assembled(TestRank& rank, const std::vector<StateRange>& ranges, size_t parameter,
                      at::Tensor StateRange::*kind) {
   const at::Tensor whole = at::zeros({numel(kParameters[parameter])});
@@ -162,7 +163,7 @@ void expect_moments_of_one_process(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "ranges with another count of steps", "");
 }
 
-// Of one group, neighbours may share a piece.
+// If there is only one group, neighbours may share a piece.
 MULTI_RANK_TEST(T5_5_state, moments_and_counts_are_those_of_one_process) {
   expect_moments_of_one_process(world_size(), {{"", adamw()}});
   expect_moments_of_one_process(world_size(), groups_that_differ());
@@ -267,8 +268,8 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
   expect_on_all_ranks(run, "parameters with the values from before the write", "");
 }
 
-// Rank 0 writes as soon as it can. The others read its shard as late as they can: when rank 0 has
-// told that it has written, which it must not while they have not read.
+// Rank 0 writes as soon as it can. The other ranks read its shard as late as they can: they wait
+// for the sign that rank 0 has written. It must not write before they have read.
 MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

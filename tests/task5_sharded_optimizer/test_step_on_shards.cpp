@@ -9,7 +9,7 @@ namespace {
 
 MULTI_RANK_SUITE(T5_1_step_on_shards);
 
-// Every element is 0 at first, parameter number i has the gradient i + 1, and a step subtracts it.
+// Every element is 0 at first. Parameter i has the gradient i + 1, and a step subtracts it.
 // With a group for biases, more pieces begin in the middle of a shard.
 MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
   const auto moved = [](size_t i) {
@@ -44,8 +44,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
     expect_on_all_ranks(run, moved(i), expected.at(0, moved(i)));
 }
 
-// Where each parameter lies was chosen so that a piece which goes on too far, by another piece's
-// place or length, ends where a parameter begins. All of a unit's gradients are ones.
+// The places of the parameters are chosen so that a piece which is too long, by the place or length
+// of another piece, ends where a parameter begins. All gradients of a unit are ones.
 MULTI_RANK_TEST(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
   struct Part {
     std::string name;
@@ -111,7 +111,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
-// Its gradient would count in every later norm.
+// Otherwise the gradient of this unit would count in every later norm.
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_drops_the_gradient_of_a_unit_frozen_since_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -177,7 +177,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) 
                         expected.at(0, parameter.name));
 }
 
-// Groups that differ in one option alone: a failure names it.
+// Two groups differ in only one option, so that a failure names it.
 MULTI_RANK_TEST(T5_1_step_on_shards, groups_have_their_own_options) {
   using Options = OptimizerOptions;
   const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
@@ -251,7 +251,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   expect_no_old_values(run);
 }
 
-// No rank has waited for what it gathers: if all of them wait for the others first, none comes.
+// No rank has waited for its all-gather. If all ranks waited for the others' reads first, none
+// would ever read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -267,9 +268,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
   expect_no_old_values(run);
 }
 
-// Rank 0 steps as soon as it can, when it has resharded the unit itself. The others read its shard
-// as late as they can: when rank 0 has told that its step is done, which it must not while they
-// have not read.
+// Rank 0 steps as soon as it can, when it has resharded the unit itself. The other ranks read its
+// shard as late as they can: they wait for the sign that the step of rank 0 is done. It must not be
+// done before they have read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -333,7 +334,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
     rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
   });
   expect_error(run, "what step() throws",
-               {"std::logic_error", "decoder"});  // the first without a gradient
+               {"std::logic_error", "decoder"});  // the first unit without a gradient
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {

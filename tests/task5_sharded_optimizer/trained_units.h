@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// What the tests of the optimizer train: units a, b and c, and a frozen unit d.
+// The units that the tests of the optimizer train: a, b and c, and a frozen unit d.
 namespace fsdp {
 
 using Sizes = std::vector<int64_t>;
@@ -19,8 +19,8 @@ struct Trained {
   bool trainable{true};
 };
 
-// In unit c, parameters that may share a group lie on both sides of a frozen one and of a bias. One
-// is stored transposed, one is empty, and one is smaller than W.
+// In unit c, parameters that may share a group lie on both sides of a frozen parameter and of a
+// bias. One parameter is stored transposed, one is empty, and one is smaller than W.
 inline const std::vector<Trained> kParameters{
     {"a.weight", test_choice<Sizes>("shape of a.weight", {{5, 7}, {6, 7}, {5, 9}, {4, 11}})},
     {"a.bias", test_choice<Sizes>("shape of a.bias", {{3}, {5}, {7}, {11}})},
@@ -72,19 +72,20 @@ inline Units make_units(TestRank& rank, const std::vector<NamedParameter>& param
   return units;
 }
 
-// Every fifth trainable parameter gets no gradient, in every step other ones.
+// Returns whether the parameter gets a gradient. Every fifth one gets none, different ones in each
+// step.
 inline bool gets_gradient(size_t parameter, int step) {
   return kParameters[parameter].trainable && (parameter + static_cast<size_t>(step)) % 5 != 4;
 }
 
-// The gradient of step `step`, the same on every rank; zero where a parameter gets none.
+// Returns the gradient of step `step`, the same on every rank; zeros if the parameter gets none.
 inline at::Tensor gradient(size_t parameter, int step) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(1000 * parameter + step + 1));
   const at::Tensor values = at::randn(kParameters[parameter].sizes, generator);
   return gets_gradient(parameter, step) ? values : at::zeros_like(values);
 }
 
-// As backward does it, which leaves frozen units alone.
+// Collects and reduces gradients as backward does, which does not reduce frozen units.
 template <class Gradient>
 void reduce_gradients(const Units& units, const Gradient& gradient_of) {
   size_t parameter = 0;  // index into kParameters
@@ -108,7 +109,7 @@ inline void reduce_gradients(const Units& units, int step) {
   });
 }
 
-// Every trainable parameter gets a gradient of ones.
+// Gives every trainable parameter a gradient of ones.
 inline void reduce_all_gradients(const Units& units) {
   reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
 }
@@ -153,7 +154,7 @@ inline OptimizerOptions sgd(double weight_decay = 0.01) {
   return options;
 }
 
-// Groups that differ in every option. One of them is empty.
+// Returns groups that differ in every option. One group has no parameter.
 inline std::vector<ParameterGroup> groups_that_differ() {
   using Kind = OptimizerOptions::Kind;
   return {{"nobody", sgd()},

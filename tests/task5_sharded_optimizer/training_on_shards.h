@@ -19,7 +19,7 @@ struct Training {
   std::string prefix{};  // of the observations' names
   int steps{8};
   double norm_type{2};
-  int compared_from{};  // this step; an early one may differ by a rounding alone
+  int compared_from{};  // first step to compare; an earlier one may differ by rounding
 };
 
 inline std::string norm_of_step(int step) {
@@ -30,13 +30,13 @@ inline std::string after(int step) {
   return " after step " + std::to_string(step);
 }
 
-// Every rank contributes the same gradient, so that the mean is exact where W is a power of two;
-// for others the sum of W equal numbers and its division may round, on the oracle too.
+// Returns the mean of W equal gradients. It is exact if W is a power of two. For other W, the sum
+// and the division may round, and do so in the oracle too.
 inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
 
-// The norm of these gradients. It knows nothing of ranks, units and shards.
+// Returns the norm of whole gradients, without ranks, units and shards.
 inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type = 2) {
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
@@ -44,8 +44,8 @@ inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type
   return p_norm({at::cat(flat)}, norm_type);
 }
 
-// Numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W here,
-// but any sum of their powers in fp64 rounds.
+// Returns numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W
+// of these tests, but any sum of their powers in fp64 rounds.
 inline at::Tensor gradient_of_many_sizes(size_t i, int64_t sample) {
   const at::Tensor gradient = at::empty(kParameters[i].sizes);
   for (int64_t k = 0; k < gradient.numel(); ++k) {
@@ -57,7 +57,7 @@ inline at::Tensor gradient_of_many_sizes(size_t i, int64_t sample) {
   return gradient;
 }
 
-// Of all trainable parameters.
+// Returns such gradients of all trainable parameters.
 inline std::vector<at::Tensor> gradients_of_many_sizes(int64_t sample) {
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < kParameters.size(); ++i)
@@ -65,8 +65,8 @@ inline std::vector<at::Tensor> gradients_of_many_sizes(int64_t sample) {
   return gradients;
 }
 
-// Each parameter in storage of a multiple of 16 elements, as the header of update_rule.h asks, and
-// one group after the other.
+// The training in one process. Each parameter has storage of a multiple of 16 elements, as
+// update_rule.h requires. Groups are updated one after the other.
 struct OneProcess {
   explicit OneProcess(const std::vector<ParameterGroup>& groups) : pieces(groups.size()) {
     for (const auto& [name, tensor] : make_parameters()) {
@@ -140,7 +140,7 @@ struct OnShards : TrainedUnits {
 };
 
 // Trains on the ranks and in one process, and compares first the norms, then the parameters after
-// each step. On the ranks all trainings go on at the same time, step by step.
+// each step. On the ranks, all trainings run at the same time, step by step.
 inline void expect_as_one_process(int world_size, const std::vector<Training>& trainings) {
   const RankRun expected = run_oracle([&](TestRank& rank) {
     for (const Training& training : trainings)

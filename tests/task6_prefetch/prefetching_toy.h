@@ -24,7 +24,7 @@ struct PrefetchingToy : Sharded {
     prefetcher->add_root(*model);
   }
 
-  // The calls of one forward and one backward, in the order of issue.
+  // Runs one forward and one backward. Returns their calls in the order of issue.
   std::pair<std::string, std::string> step(TestRank& rank) {
     rank.communicator()->take_log();
     live_bytes::enter(Phase::forward);
@@ -36,14 +36,14 @@ struct PrefetchingToy : Sharded {
     return {forward, take_calls(*rank.communicator())};
   }
 
-  // A forward alone, without gradients.
+  // Runs only a forward, without gradients.
   void evaluate() const {
     const at::NoGradGuard no_grad;
     (*model)(toy_tokens(0));
   }
 
-  // From now on, the units whose all-gather is under way as each part of a pass begins to compute:
-  // "blocks0 blocks1 | blocks1 blocks2 | ".
+  // Collects, from now on, the units whose all-gather is under way when each unit begins to
+  // compute, in forward and in backward: "blocks0 blocks1 | blocks1 blocks2 | ".
   std::shared_ptr<std::string> look_at_what_is_under_way() const {
     auto seen = std::make_shared<std::string>();
     const auto look = [seen, this] {
@@ -64,23 +64,23 @@ struct PrefetchingToy : Sharded {
   std::shared_ptr<Prefetcher> prefetcher;
 };
 
-// Whether `calls`, as of take_calls(), have `first` in front of every `second`.
+// Returns whether `calls`, from take_calls(), have `first` before every `second`.
 inline bool comes_before(const std::string& calls, const std::string& first,
                          const std::string& second) {
   return calls.find(first + ";") < calls.find(second + ";");
 }
 
-// Whether a backward gathers blocks2 while blocks3, the last one, computes.
+// Returns whether a backward gathers blocks2 while blocks3, the last block, computes.
 inline bool gathers_ahead(const std::string& backward) {
   return comes_before(backward, "all_gather blocks2", "reduce_scatter blocks3");
 }
 
-// What a rank issues before each part of a pass begins to compute. A part is the forward or the
-// backward of one unit.
+// Logs what a rank issues before each part of a step begins to compute. A part is the forward or
+// the backward of one unit.
 class IssueLog {
  public:
-  // From now on. Hooks of one kind run in the order of their registration, so these see what those
-  // of the toy have issued.
+  // Logs from now on. Hooks of one kind run in the order of their registration, so the hooks of
+  // this object see what the hooks of `toy` have issued.
   IssueLog(TestRank& rank, const PrefetchingToy& toy) : rank_(rank) {
     rank.communicator()->take_log();
     for (size_t i = 0; i < toy.units.size(); ++i) {
@@ -108,8 +108,8 @@ class IssueLog {
   std::map<std::string, int> times_;
 };
 
-// Parts, each with what should be issued after the part before it and before it computes itself:
-// "all_gather blocks0; all_gather blocks1; ".
+// Parts, each with the calls that should be issued after the previous part begins to compute and
+// before this part does: "all_gather blocks0; all_gather blocks1; ".
 using Issues = std::vector<std::pair<std::string, std::string>>;
 
 inline void expect_issued(const RankRun& run, const Issues& expected,

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(T6_3_backward);
 
-// Of four blocks in the order of their numbers, with limit 2.
+// What backward issues for four blocks that are called in the order of their numbers, with limit 2.
 const Issues kBackwardAhead{
     {"backward of root", ""},
     {"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},
@@ -16,7 +16,7 @@ const Issues kBackwardAhead{
     {"backward of blocks0", "reduce_scatter blocks1; "},
     {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}};
 
-// A backward of `loss`, as the log sees it.
+// Runs backward of `loss` and logs it.
 void backward(TestRank& rank, const PrefetchingToy& toy, IssueLog& log, const at::Tensor& loss) {
   rank.communicator()->take_log();
   loss.backward();
@@ -38,7 +38,7 @@ MULTI_RANK_TEST(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_s
         {"backward of blocks0", "reduce_scatter blocks1; "},
         {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}}},
       {2, kBackwardAhead},
-      {100,  // more than there are
+      {100,  // more than there are units
        {{"backward of root", ""},
         {"backward of blocks3",
          "all_gather blocks3; all_gather blocks2; all_gather blocks1; all_gather blocks0; "},
@@ -100,7 +100,7 @@ MULTI_RANK_TEST(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_thi
     IssueLog log(rank, toy);
     step(rank, toy, log);
   });
-  // blocks0 stays gathered from its second use to its first: it reduces once, after both.
+  // blocks0 stays gathered from its second use to its first, and is reduced once, after both.
   expect_issued(run, {{"backward of blocks2", "all_gather blocks2; all_gather blocks0; "},
                       {"backward of blocks0", "reduce_scatter blocks2; all_gather blocks1; "},
                       {"backward of blocks1", ""},
@@ -125,7 +125,7 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
     IssueLog log(rank, toy);
     step(rank, toy, log);
   });
-  // It begins before them, and it ends after them.
+  // The backward of blocks0 begins before that of blocks1, which it calls, and ends after it.
   expect_issued(run, {{"backward of blocks2", "all_gather blocks2; all_gather blocks0; "},
                       {"backward of blocks0", "reduce_scatter blocks2; all_gather blocks1; "},
                       {"backward of blocks1", ""}});
@@ -164,7 +164,7 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_backward_reads_no_parameter_is_passe
 MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);
-    model->embedding.set_requires_grad(false);  // so nothing asks for blocks0's gradients
+    model->embedding.set_requires_grad(false);  // so blocks0 needs no gradients
     PrefetchingToy toy(rank, 2, model);
     IssueLog log(rank, toy);
     step(rank, toy, log);
@@ -180,7 +180,7 @@ MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
     IssueLog log(rank, toy);
     step(rank, toy, log);
   });
-  // It has no reduce-scatter, but the gradients of blocks0 come through it.
+  // The frozen blocks1 has no reduce-scatter, but the gradients of blocks0 come through it.
   expect_issued(run, {{"backward of blocks2", "reduce_scatter blocks3; all_gather blocks1; "},
                       {"backward of blocks1", "reduce_scatter blocks2; all_gather blocks0; "},
                       {"backward of blocks0", ""}});
@@ -222,7 +222,7 @@ MULTI_RANK_TEST(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) 
   expect_issued(run, kBackwardAhead);
 }
 
-// A forward of the blocks `order`, of which the last one throws.
+// Runs a forward of the blocks `order`, of which the last one throws.
 void forward_that_throws(TestRank& rank, const PrefetchingToy& toy, const std::vector<int>& order) {
   ToyBlock& last = *toy.model->blocks[static_cast<size_t>(order.back())];
   last.fails = true;
@@ -258,7 +258,8 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_what_an_earlier_one_
                       {"backward of blocks0", "reduce_scatter blocks1; "}});
 }
 
-// The forward after a broken backward begins over what that backward has left, and throws too.
+// After a broken backward, the next forward starts with what that backward has left, and throws
+// too.
 MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_after_a_broken_pass_leaves_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
@@ -291,7 +292,7 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_backward_is_expected_until_the_
                       {"backward of blocks2", "reduce_scatter blocks3; "}});
 }
 
-// With limit 1 and with more, the same two steps over a graph that is kept for a second backward.
+// Trains two steps with `limit`, over a graph that is kept for a second backward.
 RankRun trained(int world_size, int limit) {
   return run_ranks(world_size, [limit](TestRank& rank) {
     PrefetchingToy toy(rank, limit);
@@ -355,7 +356,7 @@ MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
       toy.step(rank);
       rank.observe("gathers the next unit before it reduces", gathers_ahead(toy.step(rank).second));
     }
-    comm->wait_for_readers();  // the communicator holds shards until the others have read them
+    comm->wait_for_readers();  // the communicator holds shards until all others have read them
     rank.observe("a Prefetcher is left", !prefetcher.expired());
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));

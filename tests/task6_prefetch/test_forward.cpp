@@ -92,7 +92,7 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
         {"forward of blocks1", "all_gather blocks2; "},
         {"forward of blocks2", "all_gather blocks3; "},
         {"forward of blocks3", ""}}},
-      {100,  // more than there are
+      {100,  // more than there are units
        {{"forward of root",
          "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; "
          "all_gather blocks3; "},
@@ -103,7 +103,7 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
   for (const auto& [limit, issues] : expected) {
     const std::string prefix = "evaluation with limit " + std::to_string(limit) + ": ";
     const RankRun run = run_ranks(world_size(), [&, limit = limit](TestRank& rank) {
-      PrefetchingToy toy(rank, limit, toy_model(4, /*frozen=*/1));  // which forward uses, too
+      PrefetchingToy toy(rank, limit, toy_model(4, /*frozen=*/1));  // forward uses frozen units too
       toy.evaluate();
       IssueLog log(rank, toy);
       log.prefix = prefix;
@@ -113,7 +113,7 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
   }
 }
 
-// The second of two forwards that use the blocks in this order.
+// Runs two forwards that use the blocks in this order, and observes the second one.
 RankRun second_forward(int world_size, int limit, const std::vector<int>& order) {
   return run_ranks(world_size, [&](TestRank& rank) {
     PrefetchingToy toy(rank, limit);
@@ -124,7 +124,7 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
   });
 }
 
-// When blocks1 begins, both are sharded: blocks0 comes next, blocks2 after it.
+// When blocks1 begins, blocks0 and blocks2 are sharded: blocks0 comes next, blocks2 after it.
 MULTI_RANK_TEST(T6_2_forward, of_the_units_ahead_the_one_needed_first_is_issued_first) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
                 {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});

@@ -82,7 +82,7 @@ MULTI_RANK_TEST(T6_4_limit, a_limit_of_one_prefetches_nothing) {
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-// What a step issues with `limit`, if the step before used the same four blocks.
+// Returns what a step issues with `limit`, if the step before used the same four blocks.
 Issues issues_of_a_step(int limit) {
   const auto call = [](const std::string& name, int block) {
     return block < 0 || block > 3 ? "" : name + " blocks" + std::to_string(block) + "; ";
@@ -126,8 +126,8 @@ MULTI_RANK_TEST(T6_4_limit, a_new_limit_holds_in_the_next_forward_and_backward) 
     expect_issued(run, issues_of_a_step(limits[i]), prefix(i));
 }
 
-// A step that begins with limit `from`. The limit is `in_forward` as soon as blocks0 runs, and
-// `in_backward` as soon as blocks3 comes back.
+// Runs a step that begins with limit `from`. The limit is `in_forward` from the forward of blocks0
+// on, and `in_backward` from the backward of blocks3 on.
 RankRun changes_within_a_step(int world_size, int from, int in_forward, int in_backward) {
   return run_ranks(world_size, [=](TestRank& rank) {
     PrefetchingToy toy(rank, from);

@@ -47,7 +47,7 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
       rank.observe(step, std::exchange(*seen, ""));
     }
   });
-  // In both directions: the root, then the blocks. Only the root issues by the order of last time.
+  // In both directions: the root, then the blocks. Only the root issues by the last order.
   expect_on_all_ranks(run, "first", "| | | | | | ");
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }

@@ -6,12 +6,12 @@
 namespace fsdp {
 namespace {
 
-// Time is counted, not measured: the root and the blocks compute for the times given, a collective
-// takes the link one hop to each other rank, and nothing else takes any time.
+// Time is counted, not measured: the root and the blocks compute for the given times, a collective
+// occupies the link for one hop to each other rank, and nothing else takes time.
 constexpr int64_t kHop = 1'000;
 constexpr int kLayers = 4;
 
-// [ns] of a collective
+// Returns the time of a collective, in ns.
 int64_t collective(int world_size) {
   return (world_size - 1) * kHop;
 }
@@ -22,7 +22,7 @@ struct Times {
   int64_t root{};            // [ns] that the root computes in forward, before the blocks
 };
 
-// The places where a rank may wait in a step, in order.
+// Returns the places where a rank may wait in a step, in order.
 std::vector<std::string> places() {
   std::vector<std::string> names{"before the forward of root"};
   for (int i = 0; i < kLayers; ++i)
@@ -38,8 +38,8 @@ std::string wait_at(const std::string& place) {
   return "ns that a rank waits " + place;
 }
 
-// Observes, after `prefix`, how long the rank waits at each of these places in the second step; the
-// first knows no order.
+// Observes, after `prefix`, how long the rank waits at each place in the second step. In the first
+// step there is no last forward.
 void observe_waits(TestRank& rank, CountedClock& clock, int limit, Times times,
                    bool reshard_after_forward = true, const std::string& prefix = "") {
   PrefetchingToy toy(rank, limit, kLayers, reshard_after_forward);
@@ -82,7 +82,8 @@ RankRun timed_step(int world_size, int limit, Times times) {
       with_link(clock));
 }
 
-// Each place with the number of collectives that the rank waits for there; elsewhere for none.
+// Expects that the rank waits for this number of collectives at these places, and for none
+// elsewhere.
 void expect_waits(const RankRun& run, const std::map<std::string, int>& expected, size_t begin,
                   size_t end) {
   const auto names = places();
@@ -93,32 +94,32 @@ void expect_waits(const RankRun& run, const std::map<std::string, int>& expected
   }
 }
 
-constexpr size_t kBackward = 1 + kLayers;  // where the places of backward begin
+constexpr size_t kBackward = 1 + kLayers;  // index of the first place of backward
 
-MULTI_RANK_SUITE_ON(T6_5_overlap, 2, 3, 4);  // one rank waits for nobody
+MULTI_RANK_SUITE_ON(T6_5_overlap, 2, 3, 4);  // a single rank never waits
 
 MULTI_RANK_TEST(T6_5_overlap, the_first_all_gather_overlaps_with_what_the_root_computes) {
   const RankRun run = timed_step(world_size(), 2, {20'000, 40'000, 30'000});
-  // Only the root's own has nothing to hide behind.
+  // Only the root's own all-gather has no computation to hide behind.
   expect_waits(run, {{"before the forward of root", 1}}, 0, kBackward);
 }
 
 MULTI_RANK_TEST(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
   const RankRun run = timed_step(world_size(), 2, {});
-  // The root's and the first unit's have nothing to hide behind.
+  // The all-gathers of the root and of the first unit have no computation to hide behind.
   expect_waits(run, {{"before the forward of root", 1}, {"before the forward of blocks0", 1}}, 0,
                kBackward);
 }
 
 MULTI_RANK_TEST(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backward) {
   const RankRun run = timed_step(world_size(), 2, {});
-  // The last unit's all-gather comes before all computing; the first's and the root's
-  // reduce-scatters after it.
+  // The last unit's all-gather comes before all computation, and the reduce-scatters of the first
+  // unit and of the root come after it.
   expect_waits(run, {{"before the backward of blocks3", 1}, {"at the end of backward", 2}},
                kBackward, places().size());
 }
 
-// What a rank and its link do in a step, as the headers of tasks 3, 4 and 6 say it. [ns]
+// A model of what a rank and its link do in a step by the headers of tasks 3, 4 and 6; times in ns.
 class ExpectedStep {
  public:
   ExpectedStep(int world_size, int limit, Times times, bool reshard_after_forward)
@@ -170,14 +171,14 @@ class ExpectedStep {
   int64_t each_;
   size_t window_;
   int64_t now_{}, since_{}, link_free_{}, reduced_{};
-  std::map<int, int64_t> done_;  // unit -> when its all-gather has ended
+  std::map<int, int64_t> done_;  // unit -> time when its all-gather has ended
   std::vector<int64_t> waits_;
 };
 
 struct Case {
   int limit;
   bool reshard;
-  int64_t computing;  // [ns] that a block computes in forward, and half of what it does in backward
+  int64_t computing;  // [ns] that a block computes in forward; in backward twice as long
   std::string text() const {
     return "limit " + std::to_string(limit) + ", reshard_after_forward " +
            (reshard ? "on" : "off") + ", a block computes " + std::to_string(computing) + " ns: ";
@@ -211,7 +212,7 @@ MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
     const auto expected =
         ExpectedStep(world_size(), c.limit, {c.computing, 2 * c.computing}, c.reshard).waits();
     const auto names = places();
-    int64_t step = 3 * kLayers * c.computing;  // of rank 0, in ns
+    int64_t step = 3 * kLayers * c.computing;  // [ns] of rank 0
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string wait = c.text() + wait_at(names[i]);
       expect_on_all_ranks(run, wait, expected.at(i));

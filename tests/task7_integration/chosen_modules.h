@@ -12,13 +12,13 @@
 
 namespace fsdp {
 
-// Its name contains "Block", but does not end in it.
+// A class whose name contains "Block", but does not end in it.
 class Blocks : public HolderBlock {
   using HolderBlock::HolderBlock;
 };
 
-// The classes of the modules that the policy chooses, sorted. The root is a block, too, and one of
-// the blocks inside has two names.
+// Returns the classes of the modules that the policy chooses, sorted. The root is a block too, and
+// one of the blocks inside has two names.
 inline std::string chosen_by(const std::function<WrapPolicy()>& make_policy) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto shared = std::make_shared<ToyBlock>(4, 1);

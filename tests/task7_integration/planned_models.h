@@ -39,7 +39,7 @@ class Nested : public Module {
   std::shared_ptr<OuterBlock> a, b;
 };
 
-// A block with two blocks inside. They are one after the other, and their weights may be tied.
+// A block that calls two blocks inside, one after the other. Their weights may be tied.
 class PairBlock : public Module {
  public:
   explicit PairBlock(bool tie = false) {
@@ -51,7 +51,8 @@ class PairBlock : public Module {
   std::shared_ptr<ToyBlock> one, two;
 };
 
-// Modules of any kind under the names a, b, c, ..., one after the other. The root has no parameter.
+// Calls modules of any kind one after the other. Their names are a, b, c, .... The root has no
+// parameter.
 class Row : public Module {
  public:
   explicit Row(const std::vector<std::shared_ptr<Module>>& modules) {
@@ -66,7 +67,7 @@ class Row : public Module {
   std::vector<std::shared_ptr<Module>> row;
 };
 
-// Three numbers that multiply the input. No policy for blocks chooses it.
+// A module whose three numbers multiply the input. No policy for blocks chooses it.
 class Scale : public Module {
  public:
   Scale() : factors(register_parameter("factors", at::ones({3}))) {}
@@ -84,7 +85,7 @@ class HolderBlock : public Module {
   at::Tensor own;
 };
 
-// Its parameters lie in a module that cannot be hooked.
+// A module whose parameters lie in a module that cannot be hooked.
 class Projection : public Module {
  public:
   Projection() : linear_(register_module("linear", std::make_shared<Parameters>())) {}
@@ -100,7 +101,7 @@ class Projection : public Module {
   std::shared_ptr<Parameters> linear_;
 };
 
-// "root: embedding head; blocks0: weight bias spare; "
+// Returns for example "root: embedding head; blocks0: weight bias spare; ".
 inline std::string text(const std::vector<UnitPlan>& plan) {
   std::string result;
   for (const UnitPlan& unit : plan) {
@@ -112,7 +113,7 @@ inline std::string text(const std::vector<UnitPlan>& plan) {
   return result;
 }
 
-// The same plan with units and parameters sorted by name: who holds what, whatever the order.
+// Returns `plan` with units and parameters sorted by name, to compare it without its order.
 inline std::vector<UnitPlan> sorted(std::vector<UnitPlan> plan) {
   const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
   std::sort(plan.begin(), plan.end(), by_name);
@@ -121,14 +122,14 @@ inline std::vector<UnitPlan> sorted(std::vector<UnitPlan> plan) {
   return plan;
 }
 
-// The text of what `plan` returns, which runs on one rank.
+// Returns the text of the plan that `plan` returns when it runs on one rank.
 inline std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
       .at(0, "plan")
       .get<std::string>();
 }
 
-// "blocks0, 128 elements, trainable" of each unit, and then a line for each parameter.
+// Returns "blocks0, 128 elements, trainable" for each unit, and then a line for each parameter.
 inline std::vector<std::string> lines(const ShardLayout& layout) {
   std::vector<std::string> result{"on " + std::to_string(layout.world_size) + " ranks"};
   for (const auto& [name, padded_numel, root, trainable] : layout.units) {

@@ -9,10 +9,10 @@
 #include <functional>
 #include <string>
 
-// Whether the peaks of live bytes in a step are the predicted ones.
+// Checks whether the peaks of live bytes in a step are the predicted ones.
 namespace fsdp {
 
-// [bytes] what a peak may be
+// [bytes] the allowed values of a peak
 struct Allowed {
   int64_t least, most;
 };
@@ -22,7 +22,8 @@ inline Allowed exactly(Phase, MemoryClass, int64_t predicted) {
   return {predicted, predicted};
 }
 
-// A later step of `rank`, in the order in which the workload's model runs, without activations.
+// Returns the schedule of a later step of `rank`, in the order in which the workload's model runs,
+// without activations.
 inline Schedule traced_step(const TrainConfig& config, const Workload& workload,
                             const ShardLayout& layout, int rank) {
   ModelTraces traces = trace_on_meta(config, workload, layout, construct_on_meta);
@@ -30,9 +31,9 @@ inline Schedule traced_step(const TrainConfig& config, const Workload& workload,
   return schedule(config, layout, rank, /*first=*/false, traces);
 }
 
-// On a rank: compares the peaks since live_bytes::reset(), in each phase of a step and of each
-// class that is predicted, but for communication: the trainer, which is not here, averages the
-// loss.
+// Compares, on a rank, the peaks since live_bytes::reset() with the predicted ones, in each phase
+// of a step and for each predicted class. It leaves out `communication`, which the trainer, absent
+// here, uses to average the loss.
 inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
                           const AllowedPeak& allowed = exactly) {
   std::string wrong;
@@ -56,7 +57,7 @@ inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
 
 inline void expect_predicted_peaks(const RankRun& run) {
   expect_on_all_ranks(run, "wrong", "");
-  expect_on_all_ranks(run, "compared", 15);  // 3 phases, every class but rest and communication
+  expect_on_all_ranks(run, "compared", 15);  // 3 phases, all classes except rest and communication
 }
 
 }  // namespace fsdp

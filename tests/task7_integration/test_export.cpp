@@ -12,7 +12,7 @@ namespace {
 
 MULTI_RANK_SUITE(T7_4_export);
 
-// A ToyModel with parameters of odd shapes in its last block.
+// Returns a ToyModel with parameters of odd shapes in its last block.
 std::shared_ptr<ToyModel> odd_model() {
   auto model = std::make_shared<ToyModel>(2);
   ToyBlock& last = *model->blocks[1];
@@ -69,7 +69,7 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
   expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 
-// What a rank has unsharded before the export: all that forward leaves, or a unit issued ahead.
+// Before the export, a rank has unsharded all that forward leaves, or has issued a unit ahead.
 MULTI_RANK_TEST(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
@@ -87,7 +87,7 @@ MULTI_RANK_TEST(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unshar
       for (const auto& unit : sharded->units())
         names += unit->state() == UnitState::sharded ? "" : unit->unit() + ' ';
       rank.observe("units that are not sharded after " + before + " and an export", names);
-      if (output.defined()) output.sum().backward();  // gathers again what it needs
+      if (output.defined()) output.sum().backward();  // gathers what it needs again
     }
   });
   for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {
@@ -114,7 +114,7 @@ MULTI_RANK_TEST(T7_4_export,
   }
 }
 
-// Its last layer norm belongs to the root, which so comes twice in the order.
+// The model's last layer norm belongs to the root, so the root comes twice in the order.
 MULTI_RANK_TEST(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     at::manual_seed(test_seed(3));
@@ -141,7 +141,7 @@ MULTI_RANK_TEST(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters)
     expect_on_rank(run, 0, name, oracle.at(0, name));
 }
 
-// Its factors are buffers.
+// A module whose factors are buffers.
 class WithoutParameters : public Module {
  public:
   WithoutParameters() : factors_(register_buffer("factors", at::full({3}, 2.0F))) {}

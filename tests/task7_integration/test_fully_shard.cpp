@@ -45,7 +45,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   expect_on_all_ranks(run, "fully_shard() returns nothing", false);
   expect_part_of(run, "what the rank holds", large_toy_bytes());
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
-  // A copy may also be made later. What fails there in another way is for other tests.
+  // A copy may also be made later. Other failures there are caught by other tests.
   const RankRun later = try_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -142,7 +142,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
   });
   const auto expected = [&](const std::string& name) { return eager.at(0, name).get<int64_t>(); };
   const int64_t shard = expected("all") / world_size();
-  // One state of the generator for each random operation, and one to put back.
+  // The states of the generator: one for each random operation, and one to put back.
   const int64_t states = (expected("draws") + 1) * 5056;
   const int64_t rest = 20 * 1024;  // padding, copies of small operands, buffers
   for (int r = 0; r < world_size(); ++r) {
@@ -200,7 +200,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_un
                       "root blocks1 ");
 }
 
-// The ways in which fully_shard() refuses a ToyModel: what is changed in it or in the options.
+// Changes of a ToyModel or of the options for which fully_shard() throws.
 const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> kRefused{
     {"a limit of 0", [](ToyModel&, FullyShardOptions& options) { options.limit = 0; }},
     {"a policy that throws",

@@ -11,7 +11,7 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T7_7_hybrid, 2, 4, 6);
 
-// Replicas of every size below the number of ranks, down to one rank each.
+// Returns configurations with replicas of every size below the number of ranks, down to 1 rank.
 std::vector<TrainConfig> hybrid_configs(int world_size) {
   std::vector<TrainConfig> configs;
   for (int shards = 1; shards < world_size; ++shards) {
@@ -29,7 +29,7 @@ std::string name_of(const TrainConfig& config) {
          std::to_string(config.shards());
 }
 
-// Two steps; the norm of the second, and the hash of the parameters.
+// Trains two steps. Observes the norm of the second step, and the hash of the parameters.
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   for (int64_t step = 0; step < 2; ++step) {
     strategy.forward_backward(step);

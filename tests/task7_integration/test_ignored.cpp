@@ -82,7 +82,7 @@ TEST(T7_8_ignored, the_layout_leaves_out_what_no_unit_holds) {
 
 MULTI_RANK_SUITE(T7_8_ignored_ranks);
 
-// The forward, and what backward leaves in .grad of the parameters, with and without shards.
+// Compares forward, and what backward leaves in .grad of the parameters, with and without shards.
 MULTI_RANK_TEST(T7_8_ignored_ranks,
                 an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -161,7 +161,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_left_is_materialized_with_the_module
 struct Refused {
   std::string what;
   Module* (*module)(ToyModel& model, Module& other);
-  std::string named;  // what the error says
+  std::string named;  // words in the error message
 };
 
 MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_not_below_the_root_is_refused_and_changes_nothing) {

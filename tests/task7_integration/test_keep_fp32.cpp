@@ -13,7 +13,8 @@ ParameterFilter ends_with(const std::string& end) {
   return [end](const std::string& parameter) { return parameter.ends_with(end); };
 }
 
-// The plan of `model`, with blocks as units, when parameters with this end stay fp32.
+// Returns the plan of a model with blocks as units, if parameters whose names end in `end` stay
+// fp32.
 template <typename Model>
 std::string plan_that_keeps(const std::string& end, const std::function<Model()>& build) {
   return plan_text([&] {
@@ -85,7 +86,7 @@ TEST(T7_9_keep_fp32, both_units_of_the_root_count_as_the_root_in_the_layout) {
 
 MULTI_RANK_SUITE(T7_9_keep_fp32_ranks);
 
-// The collectives of a step: one more all-gather, and one more reduce-scatter.
+// The collectives of a step include one more all-gather and one more reduce-scatter.
 MULTI_RANK_TEST(T7_9_keep_fp32_ranks, its_unit_is_unsharded_from_forward_to_the_end_of_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(2);
@@ -120,7 +121,7 @@ MULTI_RANK_TEST(T7_9_keep_fp32_ranks, its_unit_is_unsharded_from_forward_to_the_
                       "reduce_scatter blocks0; reduce_scatter root.fp32; reduce_scatter root; ");
 }
 
-// The parameters after three steps, on rank 0.
+// Returns the parameters after three steps, on rank 0.
 std::vector<at::Tensor> trained(TestRank& rank, const ParameterFilter& keep) {
   ToyModel model(2);
   FullyShardOptions options;

@@ -8,7 +8,7 @@
 
 #include "planned_models.h"
 
-// What fully_shard() makes of its options, as a step shows it.
+// Tests of the options of fully_shard(), by what a step does.
 namespace fsdp {
 namespace {
 
@@ -40,7 +40,7 @@ struct BlocksInARoot {
   ToyModel model{4};
 };
 
-// The units but the root that are unsharded or being gathered, by their numbers: "0 1 ".
+// Returns the numbers of the units, without the root, that are unsharded or being gathered: "0 1 ".
 std::string gathered(const FullySharded& sharded) {
   std::string numbers;
   for (const auto& unit : sharded.units()) {
@@ -51,7 +51,7 @@ std::string gathered(const FullySharded& sharded) {
   return numbers;
 }
 
-// Two steps with this limit. Observes which units are gathered as each block begins.
+// Runs two steps with this limit. Observes which units are gathered when each block begins.
 template <typename Model>
 void watch_two_steps(TestRank& rank, int limit) {
   Model blocks;
@@ -80,8 +80,8 @@ void watch_two_steps(TestRank& rank, int limit) {
   }
 }
 
-// "0: 0 1 | 1: 1 2 | 2: 2 3 | 3: 3 | ": `count` blocks from each one on; in `backward` from it
-// down.
+// Returns for example "0: 0 1 | 1: 1 2 | 2: 2 3 | 3: 3 | ": `count` blocks from each block on,
+// upwards or, if `backward`, downwards.
 std::string windows(int count, bool backward) {
   std::string text;
   for (int step = 0; step < 4; ++step) {
@@ -176,12 +176,12 @@ MULTI_RANK_TEST(T7_1_options,
 MULTI_RANK_TEST(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Nested model(kShared);
-    model.a->inner->spare.set_requires_grad(false);  // the last of its unit
+    model.a->inner->spare.set_requires_grad(false);  // the last parameter of its unit
     for (const at::Tensor& p : model.b->parameters(/*recurse=*/false))
       p.set_requires_grad(false);
     const auto sharded = fully_shard(model, rank.communicator());
     rank.observe("calls", take_calls(*rank.communicator()));
-    ShardLayout units;  // as the units themselves are
+    ShardLayout units;  // built from the units themselves
     units.world_size = rank.world_size();
     for (const auto& unit : sharded->units()) {
       for (size_t i = 0; i < unit->parameters().size(); ++i) {
@@ -199,7 +199,7 @@ MULTI_RANK_TEST(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_
   expect_on_each_rank(run, "layout", [&](int r) { return run.at(r, "units"); });
 }
 
-// Two models of other sizes and other options. Their sharded gradients after two steps, which add
+// The two models differ in sizes and options. Their sharded gradients after two steps, which add
 // up, are those of each model alone.
 MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
   const auto gradients = [&](bool first, bool second) {
@@ -240,7 +240,7 @@ MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) 
 
 MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(1, 40);  // of which every rank owns a part
+    ToyModel model(1, 40);  // so large that every rank owns a part
     FullyShardOptions options;
     options.materialize = [](const at::Tensor&) -> at::Tensor {
       throw std::out_of_range("no values for this parameter");
@@ -251,7 +251,8 @@ MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
   expect_error(run, "what fully_shard() throws", {"std::out_of_range"});
 }
 
-// A second model in the process finds all memory free, whichever of the two went first.
+// A second model in the process finds all memory free, whether the model or its FullySharded is
+// freed first.
 MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -270,7 +271,7 @@ MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_mode
       model.reset();
       rank.observe("the FullySharded is alive when both are gone, the " + first + " first",
                    !left.expired());
-      // The communicator holds what other ranks may still read.
+      // Until then, the communicator holds what other ranks may still read.
       rank.communicator()->wait_for_readers();
       rank.observe("bytes that are left if the " + first + " goes first",
                    live_bytes::now().total - before);

@@ -23,7 +23,7 @@ TEST(T7_3_policy, each_chooses_a_module_once_and_never_the_root) {
   EXPECT_EQ(chosen_by([] { return wrap_by_type("ToyBlock"); }), "ToyBlock; ");
 }
 
-// What a policy for modules of this type throws on a rank.
+// Observes what a policy for modules of this type throws on a rank.
 RankRun refused(const std::string& type) {
   return run_ranks(1, [&](TestRank& rank) {
     Nested model;
@@ -32,7 +32,7 @@ RankRun refused(const std::string& type) {
   });
 }
 
-// Only the root is a Nested, and no module below it.
+// The root is a Nested, and no module below it is one.
 TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
   for (const std::string type : {"Block", "Toy", "ToyBloc", "oyBlock", "toyblock", "Nested"})
     expect_error(refused(type), "type " + type, {"std::invalid_argument"});

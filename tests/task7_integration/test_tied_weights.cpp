@@ -24,7 +24,7 @@ TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
             }),
             "a: a.one.weight; a.one: a.one.bias a.one.spare; a.two: a.two.bias a.two.spare; "
             "b: b.weight b.bias b.spare; ");
-  // A unit and the one inside it.
+  // The weight is tied between a unit and the unit inside it.
   EXPECT_EQ(plan_text([] {
               const auto outer = std::make_shared<OuterBlock>();
               outer->register_parameter("again", outer->inner->weight);
@@ -56,7 +56,7 @@ TEST(T7_2_tied_weights, a_shared_module_that_is_no_unit_belongs_to_the_unit_arou
       "root: a.inside.factors; a: a.own; b: b.own; ");
 }
 
-// The pair is around both uses of its weight, at whichever of its two places it runs.
+// The pair is around both uses of its weight, whichever of its two places it runs at.
 TEST(T7_2_tied_weights, a_unit_with_two_names_keeps_what_is_tied_inside_it) {
   EXPECT_EQ(plan_text([] {
               const auto pair = std::make_shared<PairBlock>(kTied);
@@ -80,8 +80,8 @@ TEST(T7_2_tied_weights, a_unit_whose_only_parameter_is_used_elsewhere_is_left_ou
 
 MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 
-// Of a pair whose weights are tied: the gradient, once with the weight in the root and once in a
-// unit below it.
+// Compares the gradient of a pair whose weights are tied, once with the weight in the root and once
+// in a unit below it.
 MULTI_RANK_TEST(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     PairBlock model(kTied);

@@ -8,7 +8,7 @@ namespace fsdp {
 namespace {
 
 TEST(T7_6_wrap_by_size, wraps_modules_from_the_leaves_up) {
-  // An inner block has 16 + 4 + 3 elements of 4 bytes; with the scale the outer one has 4 more.
+  // An inner block has 16 + 4 + 3 elements of 4 bytes. The outer block has 4 more, its scale.
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_by_size(92));
@@ -26,7 +26,7 @@ TEST(T7_6_wrap_by_size, wraps_modules_from_the_leaves_up) {
 }
 
 TEST(T7_6_wrap_by_size, a_size_counts_a_tied_tensor_once) {
-  // One pair has 16 elements under two names, and in each block 4 + 3 others: 120 bytes.
+  // A pair has 16 elements under two names, and 4 + 3 other elements in each block: 120 bytes.
   const auto plan_of = [](int64_t bytes) {
     return plan_text([bytes] {
       Row model({std::make_shared<PairBlock>(kTied)});

@@ -9,7 +9,7 @@
 #include <strategies/workload.h>
 #include <testing/judge/cases.h>
 
-// What the tests of the whole train: two layers, rows that every number of parts divides.
+// A training with all tasks: two layers, and rows that every number of microbatches divides.
 namespace fsdp {
 
 inline TrainConfig tiny_config(int world_size) {

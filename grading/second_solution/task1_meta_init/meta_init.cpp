@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
-// The tape is a graph. Of every storage it knows the step that wrote it last, and of every step the
-// steps that had last written what it was given; what a tensor needs is what can be reached from
-// there.
+// The tape is a graph. For every storage it has the step that wrote the storage last. For every
+// step it has the steps that had last written the step's arguments. A tensor needs the steps that
+// can be reached from the last step that wrote its storage.
 namespace fsdp {
 namespace {
 
@@ -24,8 +24,8 @@ struct Step {
   Values arguments;                 // recorded tensors: meta, as they were; others: copies
   std::vector<size_t> needs;        // earlier steps
   std::vector<c10::Storage> makes;  // meta storages of its results, in order
-  at::Generator generator;          // undefined: it draws nothing
-  at::Tensor generator_state;       // [5056] bytes, from before it drew
+  at::Generator generator;          // undefined: the step draws nothing
+  at::Tensor generator_state;       // [5056] bytes, from before the step drew
 };
 
 at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
@@ -116,12 +116,12 @@ Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
 
   const auto is_sparse = [](const at::Tensor& tensor) { return !tensor.has_storage(); };
   if (std::ranges::any_of(tensors_in(*results), is_sparse))
-    return *results;  // made by now, and nothing to come back to
+    return *results;  // made already, so a replay need not make it
   for (const at::Tensor& tensor : tensors_in(*results)) {
     step.makes.push_back(tensor.storage());
     if (tensor.is_meta() && !recorded(tensor)) written.push_back(storage_of(tensor));
   }
-  if (written.empty()) return *results;  // a view, or a question
+  if (written.empty()) return *results;  // the step made a view or read sizes
   for (const c10::StorageImpl* storage : written)
     last_writer[storage] = steps.size();
   steps.push_back(std::move(step));
@@ -143,11 +143,11 @@ std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& argu
   }
 }
 
-// For what the meta device cannot tell, and for tensors from outside that change. What it makes is
-// deferred all the same.
+// Performs a call on values: one that the meta device cannot perform, or one that changes a tensor
+// from outside the construction. The tensors that the call makes are deferred nevertheless.
 Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
-  Storages given;  // the storage of a value -> that which it stands for
+  Storages given;  // the storage of a value -> the storage it stands for
   const Values values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     at::Tensor value = value_of(tensor);
     if (value.has_storage()) given.emplace(storage_of(value), tensor.storage());
@@ -172,7 +172,8 @@ void Tape::on_scratch(const Step& step) const {
           }));
 }
 
-// Performs these steps and all that they need. Returns the real storage of each meta storage.
+// Performs `last_steps` and all steps that they need. Returns the real storage of each meta
+// storage.
 Storages Tape::replay(std::vector<size_t> last_steps) const {
   std::set<size_t> chosen;
   while (!last_steps.empty()) {

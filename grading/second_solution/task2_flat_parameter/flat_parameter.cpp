@@ -10,9 +10,9 @@
 namespace fsdp {
 namespace {
 
-// The flat gradient exists from the first gradient that is collected, and each .grad is a view of
-// it from then until reduce_gradient(). Gradients are collected in the parameters' dtype, or in the
-// one that widen_gradients() has given to the flat gradient, which is rounded when it is reduced.
+// The flat gradient exists from the first collected gradient on. From then until reduce_gradient(),
+// each .grad is a view of it. Gradients are collected in the parameters' dtype, or in the dtype
+// that widen_gradients() has given to the flat gradient, which is rounded when it is reduced.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -38,12 +38,12 @@ class FlatParameterImpl final : public FlatParameter {
   void set_memory(size_t bytes);
   void wait_for_all() noexcept;
   void begin_gradient();
-  void take_gradients();  // out of every .grad
+  void take_gradients();  // drops every .grad and gradient_
 
   at::Tensor flat_;          // [padded_numel], owned; without memory while sharded
   at::Tensor lent_shard_;    // shard_, or a rounded copy of it that the other ranks read
   at::Tensor gradient_;      // [padded_numel], owned; being collected
-  at::Tensor in_reduction_;  // [padded_numel], owned; was gradient_, or is rounded from it
+  at::Tensor in_reduction_;  // [padded_numel], owned; the former gradient_, or rounded from it
   at::Tensor mean_;          // [padded_numel / W], owned; of the reduction under way
   Handle gather_;
   Handle reduction_;
@@ -70,7 +70,7 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   }
 }
 
-// Errors are those of a communicator that has failed, and throws them again.
+// Drops errors: they are those of a communicator that has failed, which throws them again.
 void FlatParameterImpl::wait_for_all() noexcept {
   for (Handle* handle : {&reduction_, &gather_}) {
     try {
@@ -85,7 +85,8 @@ at::Tensor FlatParameterImpl::part(const at::Tensor& flat, size_t index) const {
   return flat.narrow(0, layout_.offsets[index], parameter.numel()).view(parameter.sizes());
 }
 
-// A view is cut only from a tensor whose storage is large enough: while they are cut, it says so.
+// A view is cut only from a tensor whose storage is large enough. So the storage reports its full
+// size while the views are cut.
 std::vector<at::Tensor> FlatParameterImpl::views_without_memory(at::ScalarType dtype) {
   flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()).dtype(dtype));
   c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
@@ -127,7 +128,7 @@ void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   if (precision_.rounds_parameters()) lent_shard_.copy_(shard_);
   set_memory(flat_.nbytes());
-  // To autograd this is no change of the parameters: variable_data() has a version of its own.
+  // To autograd this does not change the parameters: variable_data() has a version of its own.
   gather_ = comm_->all_gather_into(flat_.variable_data(), lent_shard_, unit_);
   state_ = UnitState::gathering;
 }
@@ -154,7 +155,7 @@ void FlatParameterImpl::mark_gradient_ready(size_t index) {
   at::NoGradGuard no_grad;
   if (!gradient_.defined()) begin_gradient();
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-  if (gradient.is_alias_of(gradient_)) return;  // collected before, and added to since
+  if (gradient.is_alias_of(gradient_)) return;  // autograd has added to a collected gradient
   const at::Tensor view = part(gradient_, index);
   view.copy_(gradient);
   gradient = view;
@@ -217,7 +218,7 @@ void FlatParameterImpl::wait_for_reduction() {
   }
 }
 
-// A new flat tensor, in which the parameters get new places.
+// Makes a new flat tensor, in which the parameters get new places.
 void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) {
   check_mixed_precision(policy);
   if (state_ != UnitState::sharded) throw std::logic_error(unit_ + " is not sharded");

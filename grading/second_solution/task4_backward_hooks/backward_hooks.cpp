@@ -24,20 +24,20 @@ class BackwardHooksImpl final : public BackwardHooks,
   struct Call {
     uint64_t first_node;   // the number of the graph's next node when the call began
     const void* inside{};  // the view of its input that the module works on, to compare with
-    bool recorded{};       // with gradients
-    bool begun{};          // in this pass: the gradient of its output came
-    bool back{};           // in this pass: all of it is over
+    bool recorded{};       // whether the call ran with gradients recorded
+    bool begun{};          // whether the gradient of its output has arrived in this pass
+    bool back{};           // whether all of the call has come back in this pass
   };
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    std::vector<std::shared_ptr<Call>> in_forward;  // not ended; the innermost last
-    std::vector<std::weak_ptr<Call>> calls;         // ended, and their graph may be there
+    std::vector<std::shared_ptr<Call>> in_forward;  // calls under way; the innermost last
+    std::vector<std::weak_ptr<Call>> calls;         // ended calls whose graph may still exist
     int to_record{};  // calls without gradients, which backward may run again and record
-    int hidden{};     // of these, those inside a call with gradients
-    bool reduced{};   // in this backward pass
+    int hidden{};     // `to_record` calls inside a call with gradients
+    bool reduced{};   // whether this pass has reduced the unit
     bool read_in_backward{};
 
-    bool is_needed() const;  // by a call that is on its way back
+    bool is_needed() const;  // whether a call has begun to come back and still needs the unit
     void forget_calls(bool graph_is_kept);
   };
   void begin_forward();
@@ -56,9 +56,9 @@ class BackwardHooksImpl final : public BackwardHooks,
 
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
-  std::weak_ptr<bool> pass_;                 // held by the engine while a backward pass lasts
-  int outermost_{};                          // its number; passes inside it have others
-  bool ended_{true};                         // the latest one reached its end
+  std::weak_ptr<bool> pass_;                 // held by the engine while the outermost pass lasts
+  int outermost_{};                          // the outermost pass's number
+  bool ended_{true};                         // whether the latest pass has reached its end
   bool sync_{true};
 };
 
@@ -74,7 +74,7 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
       [self, unit](Module&, const at::Tensor& output) { return self->leave_forward(unit, output); },
       /*always_call=*/true);
 
-  // Weak, for the unit holds the parameters.
+  // The pointers are weak, because the unit holds the parameters.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
     const auto ready = [hooks = weak_from_this(), owner = std::weak_ptr(unit), i] {
       const auto alive = hooks.lock();
@@ -85,7 +85,7 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
-// Backward will not run again the calls of an evaluation before this forward.
+// Forgets the calls of an evaluation before this forward: backward will not run them again.
 void BackwardHooksImpl::begin_forward() {
   if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
       is_recording())
@@ -101,8 +101,8 @@ bool BackwardHooksImpl::is_recording() const {
   });
 }
 
-// The module works on a view of its input: the gradient of that view is complete when all that was
-// made inside has come back, whoever else uses the input.
+// The module works on a view of its input. The gradient of that view is complete when all that was
+// made inside has come back, whatever else uses the input.
 at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
                                             const at::Tensor& input) {
   begin_forward();
@@ -140,15 +140,15 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
     self->enter_backward(*unit, *call);
   };
-  // The hook would stay with a leaf for ever; and of a module that returns its input it would be
-  // called after the one that ends the call.
+  // On a leaf, the hook would stay for ever. On a returned input, it would be called after the hook
+  // that ends the call.
   if (output.is_leaf() || output.unsafeGetTensorImpl() == call->inside) {
     at::Tensor other = output.view_as(output);
     other.register_hook(hook);
     return other;
   }
-  // A view that is changed in place loses its hooks; what it is a view of keeps its own, but was
-  // perhaps there before the call.
+  // A view that is changed in place loses its hooks. Its base keeps its own hooks, but may be older
+  // than the call.
   if (output.is_view()) {
     const at::Tensor base(output._base());
     if (base.grad_fn() && base.grad_fn()->sequence_nr() >= call->first_node) {
@@ -175,7 +175,7 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   unit.flat->mark_gradient_ready(index);
 }
 
-// A call whose input needs no gradient is never over before the pass is.
+// A call whose input needs no gradient is not over before the pass has ended.
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
@@ -189,8 +189,8 @@ void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   if (all && !unit.reduced) post_backward(unit);
 }
 
-// At every sign of a backward pass. The engine drops its callbacks with the pass, also when that
-// ends by an exception.
+// Called at every sign of a backward pass. The engine drops its callbacks with the pass, also when
+// the pass ends by an exception.
 void BackwardHooksImpl::begin_backward() {
   if (!pass_.expired()) return;
   drop_broken_pass();
@@ -222,7 +222,7 @@ bool BackwardHooksImpl::Unit::is_needed() const {
   });
 }
 
-// Those that have come back cannot do so again, unless the graph is kept.
+// Calls that have come back cannot come back again, unless the graph is kept.
 void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
   std::erase_if(calls, [&](const auto& other) {
     const auto call = other.lock();
@@ -232,7 +232,7 @@ void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
   });
 }
 
-// Parameters first: their memory is free before the gradient of the next unit needs some.
+// Frees the parameters first, before the gradient of the next unit needs memory.
 void BackwardHooksImpl::post_backward(Unit& unit) {
   unit.flat->reshard();
   if (sync_) {

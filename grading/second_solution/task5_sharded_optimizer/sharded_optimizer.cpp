@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// Every parameter that this rank owns a part of is a piece.
+// There is one piece for each parameter of which this rank owns a part.
 class ShardedOptimizerImpl final : public ShardedOptimizer {
  public:
   ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
@@ -26,8 +26,8 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   struct Group {
     OptimizerOptions options;
     std::vector<Piece> pieces;
-    std::vector<const FlatParameter*> units;  // of each piece
-    std::vector<size_t> indices;              // of each piece's parameter in its unit
+    std::vector<const FlatParameter*> units;  // the unit of each piece
+    std::vector<size_t> indices;              // the index of each piece's parameter in its unit
   };
   std::vector<at::Tensor> gradients() const;  // of the trainable units that have one
 
@@ -49,7 +49,7 @@ ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParam
       const auto& [name, parameter] = unit->parameters()[i];
       if (!parameter.requires_grad()) continue;
       Group& group = groups_[group_of(name, groups)];
-      // With the padding up to the next parameter, as pieces have to be.
+      // A piece must include the padding up to the next parameter.
       const int64_t offset = unit->layout().offsets[i];
       const int64_t first = std::max(offset, begin);
       const int64_t last = std::min(offset + round_up(parameter.numel(), kAlignment), end);
@@ -76,7 +76,7 @@ void ShardedOptimizerImpl::step() {
     for (size_t i = 0; i < pieces.size(); ++i) {
       const at::Tensor& gradient = units[i]->sharded_gradient();
       if (!gradient.defined()) continue;                  // frozen since the constructor
-      const at::Tensor& parameter = pieces[i].parameter;  // where in the shard, so in the gradient
+      const at::Tensor& parameter = pieces[i].parameter;  // at this place in the gradient too
       const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
       std::vector<Piece> one{pieces[i]};
       allocate_state(options, one);
@@ -107,7 +107,7 @@ double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = this->gradients();
   const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
-  const auto total = [&](const auto& of_gradient) {  // over the ranks too
+  const auto total = [&](const auto& of_gradient) {  // over all units and ranks
     std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
     std::transform(gradients.begin(), gradients.end(), std::back_inserter(sums), of_gradient);
     at::Tensor sum = at::stack(sums).sum(0);
@@ -148,7 +148,7 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   for (const auto& unit : units_) {
     const int64_t shard = unit->shard_offset();
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      const int64_t offset = unit->layout().offsets[i];  // in the unit, as is what follows
+      const int64_t offset = unit->layout().offsets[i];  // in the unit's coordinates, as all below
       const int64_t numel = unit->parameters()[i].tensor.numel();
       const int64_t begin = std::clamp(shard, offset, offset + numel);
       const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// Frees what was issued and is not used.
+// Frees units that were issued and are not used.
 template <class Iterator>
 void pass_over(Iterator begin, Iterator end) {
   std::for_each(begin, end, [](const std::shared_ptr<FlatParameter>& unit) {
@@ -17,8 +17,8 @@ void pass_over(Iterator begin, Iterator end) {
   });
 }
 
-// Each direction has a queue of the units that should come; when one comes, those before it are
-// passed over and the next ones issued.
+// Each direction has a queue of the units that should come. When a unit comes, the units before it
+// are passed over and the next ones are issued.
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
  public:
@@ -44,7 +44,7 @@ class PrefetcherImpl final : public Prefetcher,
   using Queue = std::deque<std::shared_ptr<FlatParameter>>;
   struct Direction {
     Queue coming;
-    std::map<FlatParameter*, Queue> lists;  // in place of what comes, by the running unit
+    std::map<FlatParameter*, Queue> lists;  // by the running unit, in place of `coming`
   };
   void issue_ahead(const Queue& coming) const;
   void advance(Direction& direction, const std::shared_ptr<FlatParameter>& unit) const;
@@ -53,9 +53,9 @@ class PrefetcherImpl final : public Prefetcher,
   int limit_{};
   std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
   std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
-  Direction forward_;                                  // as the last forward went on
-  Direction backward_;                                 // ended in forward, the latest first
-  size_t earlier_{};  // of those, as many had ended before the forward under way
+  Direction forward_;                                  // the rest of the last forward
+  Direction backward_;  // units that have ended in forward, the latest first
+  size_t earlier_{};    // how many of those had ended before the forward under way
 };
 
 void PrefetcherImpl::set_limit(int limit) {
@@ -77,7 +77,7 @@ void PrefetcherImpl::advance(Direction& direction,
                   [](const auto& other) { other->unshard_async(); });
   Queue& coming = direction.coming;
   const auto found = std::find(coming.begin(), coming.end(), unit);
-  if (found == coming.end()) return;  // a detour
+  if (found == coming.end()) return;  // another path than expected
   pass_over(coming.begin(), found);
   coming.erase(coming.begin(), found + 1);
   if (!listed) issue_ahead(coming);
@@ -94,7 +94,7 @@ void PrefetcherImpl::add_root(Module& root) {
   });
   root.register_forward_hook(
       [self](Module&, const at::Tensor& output) {
-        // Undefined after an exception: then nothing of this forward comes back.
+        // The output is undefined after an exception. Then nothing of this forward comes back.
         Queue& back = self->backward_.coming;
         while (!output.defined() && back.size() > self->earlier_)
           back.pop_front();

@@ -12,7 +12,7 @@ namespace {
 // The modules around a place in the tree, from the root down.
 using Path = std::vector<const torch::nn::Module*>;
 
-// Every place of every parameter, and the name of each module's first place.
+// All places of all parameters, and the name of each module's first place.
 struct Tree {
   explicit Tree(const torch::nn::Module& root) { add(root, {}, ""); }
 
@@ -39,7 +39,7 @@ bool holds(const Path& path, const torch::nn::Module* module) {
   return std::find(path.begin(), path.end(), module) != path.end();
 }
 
-// The innermost of the units that are around every place.
+// Returns the innermost of the units that are around every place.
 const torch::nn::Module* owner_of(const std::vector<Path>& places,
                                   const std::set<const torch::nn::Module*>& units) {
   const auto around_all = [&](const torch::nn::Module* module) {

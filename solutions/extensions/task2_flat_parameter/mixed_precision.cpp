@@ -16,7 +16,7 @@ void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) 
   full_ = view_of_storage(storage, 0, full_.sizes(), policy.param_dtype);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i].tensor;
-    // Not assign_data(), which keeps the dtype.
+    // assign_data() would keep the dtype.
     parameter.set_data(
         view_of_storage(storage, layout_.offsets[i], parameter.sizes(), policy.param_dtype));
   }
@@ -26,7 +26,7 @@ void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) 
   precision_ = policy;
 }
 
-// One gradient at a time has both dtypes.
+// At any time, at most one gradient exists in both dtypes.
 void FlatParameterImpl::widen_gradients() {
   const at::ScalarType dtype = precision_.accumulate_dtype();
   if (dtype == precision_.param_dtype) return;

@@ -6,7 +6,7 @@ void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
   requires_gradient_sync_ = sync;
 }
 
-// Like the end of a pass that has reduced no unit.
+// Does what the end of a pass does that has reduced no unit.
 void BackwardHooksImpl::sync_gradients() {
   drop_broken_passes();
   const bool sync = requires_gradient_sync_;

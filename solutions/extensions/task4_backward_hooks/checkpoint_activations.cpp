@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a forward() computes with, besides its input and parameters: as it is now, on this thread.
+// What a forward() computes with besides its input and parameters, as it is now on this thread.
 struct Surroundings {
   explicit Surroundings(c10::Device device) : generators(device) {}
   void restore() const {
@@ -26,8 +26,8 @@ struct Surroundings {
   ThreadSettings settings;
 };
 
-// While it lives, this thread runs a forward() for the second time, in the surroundings of the
-// first. Then all is as it was before.
+// While this object lives, this thread runs a forward() for the second time, in the surroundings of
+// the first run. Its destructor restores the surroundings from before.
 class SecondRun {
  public:
   SecondRun(const Surroundings& first, c10::Device device)
@@ -36,7 +36,7 @@ class SecondRun {
   }
   SecondRun(const SecondRun&) = delete;
   ~SecondRun() {
-    // Else a later forward under autocast would get casts of values from before a step.
+    // Otherwise a later forward under autocast would get casts of values from before a step.
     if (first_.settings.autocast()) at::autocast::clear_cache();
     before_.restore();
     alive = outer_;
@@ -50,7 +50,7 @@ class SecondRun {
   bool outer_;
 };
 
-// What it takes to run a call's forward() again. The graph owns it.
+// What is needed to run the forward() of a call again. The graph owns it.
 struct Call : torch::CustomClassHolder {
   Call(Module& called, Surroundings first)
       : owner(called.shared_from_this()), module(called), first(std::move(first)) {}
@@ -60,7 +60,8 @@ struct Call : torch::CustomClassHolder {
   Surroundings first;  // when the call began
 };
 
-// Backward gathers no unit whose module says that it reads no parameters there.
+// Throws if a parameter is sharded in backward, which does not gather a unit if its module's
+// reads_parameters_in_backward() is false.
 void check_gathered(const Module& module) {
   for (const auto& [name, parameter] : distinct_parameters(module))
     if (is_freed(parameter))
@@ -70,8 +71,8 @@ void check_gathered(const Module& module) {
                              "module return true");
 }
 
-// The parameters are inputs too. So the engine takes their gradients on from here, like those of
-// any node: in the pass that runs, and when all uses have been added up.
+// The parameters are inputs too. So the engine handles the gradients that backward() returns for
+// them as those of any node: in the pass that runs, and when all uses have been added up.
 struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
   static at::Tensor forward(AutogradContext* context, at::TensorList parameters,
                             const at::Tensor& input, Module& module, const Surroundings& now) {
@@ -100,12 +101,12 @@ struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
     variable_list found =
         torch::autograd::grad({output}, saved, gradients, /*retain_graph=*/std::nullopt,
                               /*create_graph=*/false, /*allow_unused=*/true);
-    found.resize(inputs + 2);  // those of the module and its surroundings are undefined
+    found.resize(inputs + 2);  // module and surroundings get undefined gradients
     return found;
   }
 };
 
-// The distinct ones. Throws if a unit inside the module holds one.
+// Returns the distinct trainable parameters. Throws if a unit inside the module holds one.
 variable_list trainable_parameters(const Module& module) {
   variable_list trainable;
   for (const auto& [name, parameter] : distinct_parameters(module)) {
@@ -122,7 +123,7 @@ variable_list trainable_parameters(const Module& module) {
 
 void checkpoint_activations(Module& module) {
   module.set_forward([](Module& called, const at::Tensor& input) {
-    // A module whose backward reads no parameters keeps its input alone, as a row lookup does.
+    // A module whose backward reads no parameters keeps only its input, as a row lookup does.
     const bool keeps_its_input_alone = !called.reads_parameters_in_backward();
     if (!at::GradMode::is_enabled() || SecondRun::under_way() || keeps_its_input_alone)
       return called.forward(input);

@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-// The items of all saved ranges that have elements of `range`, in the order of the elements.
+// Returns the items of all saved ranges that have elements of `range`, in the order of the
+// elements.
 std::vector<ReadItem> overlaps(const ElementRange& range, const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;
   for (size_t i = 0; i < saved.size(); ++i) {
@@ -24,7 +25,7 @@ std::vector<ReadItem> overlaps(const ElementRange& range, const std::vector<Elem
 
 std::vector<ReadItem> locate(const ElementRange& range, const std::vector<ElementRange>& saved) {
   auto items = overlaps(range, saved);
-  int64_t found = 0;  // so many elements from the beginning of the range
+  int64_t found = 0;  // elements found so far, from the beginning of the range
   const auto check_begin = [&](int64_t next) {
     if (next == found) return;
     throw std::invalid_argument(

@@ -12,7 +12,7 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   for (const auto& unit : units_) {
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
       const auto& [name, parameter] = unit->parameters()[i];
-      // In the parameter: where this rank's shard begins.
+      // The beginning of this rank's shard, in the coordinates of the parameter.
       const int64_t shard = unit->shard_offset() - unit->layout().offsets[i];
       const int64_t begin = std::max<int64_t>(shard, 0);
       const int64_t end = std::min(shard + unit->shard_numel(), parameter.numel());
@@ -25,10 +25,10 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   return ranges;
 }
 
-// `begin`: of the range, in the unit's shard.
+// Adds the moments and the step count of `range`, which begins at `begin` in the unit's shard.
 void ShardedOptimizerImpl::add_moments(StateRange& range, const FlatParameter& unit,
                                        int64_t begin) const {
-  // Of all groups: a frozen parameter need not have one.
+  // Searches all groups, because a frozen parameter need not have a group.
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {
       const Run& run = runs_[group][i];

@@ -32,7 +32,7 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy,
   }
   Parameters kept;
   keep_outside(ignored, root, kept);
-  // Ignored places count when a parameter's unit is chosen: the module uses it there, too.
+  // Ignored places count when a parameter's unit is chosen, because the model uses it there too.
   std::vector<UnitPlan> plan = plan_units(root, policy);
   for (UnitPlan& unit : plan) {
     std::erase_if(unit.parameters, [&](const NamedParameter& parameter) {

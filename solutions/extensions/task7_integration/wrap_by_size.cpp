@@ -8,8 +8,8 @@ namespace {
 
 using Parameters = std::set<at::TensorImpl*>;  // each once, whatever names it has
 
-// Adds to `chosen` the modules of the tree under `module` that wrap_by_size takes, and to
-// `parameters` those that no chosen one holds.
+// Adds to `chosen` the modules of the tree under `module` that wrap_by_size() chooses, and to
+// `parameters` the parameters that no chosen module holds.
 void choose_by_size(torch::nn::Module& module, int64_t bytes, bool root,
                     std::vector<Module*>& chosen, Parameters& parameters) {
   Parameters left;
