@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// How a process ends.
+// Waits for `process`, a child, and returns its status as waitpid() reports it.
 namespace fsdp {
 
 inline int status_of(pid_t process) {

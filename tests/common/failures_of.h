@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// What `test` adds to the result of its test, which stays as it is. An assertion may end it.
+// Runs `test` and returns the results of its assertions, which are not added to the result of the
+// running test. An assertion may end `test` by an AssertionException.
 template <class Test>
 std::vector<testing::TestPartResult> result_of(Test test) {
   testing::TestPartResultArray parts;
@@ -26,7 +27,8 @@ std::vector<testing::TestPartResult> result_of(Test test) {
   return result;
 }
 
-// The text of the one failure in `test`, which names a line of the file of the running test.
+// Returns the text of the only failure in `test`. Expects exactly one result, a failure that names
+// a line in the file of the running test.
 template <class Test>
 std::string failure_of(Test test) {
   const auto result = result_of(test);
@@ -38,7 +40,7 @@ std::string failure_of(Test test) {
   return result[0].message();
 }
 
-// The text of all of it.
+// Returns the messages of all assertions of `test` that did not succeed, one after another.
 template <class Test>
 std::string failures_of(Test test) {
   std::string text;

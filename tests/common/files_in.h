@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string>
 
-// Counts the files of a folder.
+// Counts the files and folders directly inside `folder`.
 namespace fsdp {
 
 inline auto files_in(const std::string& folder) {

@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// Runs `body` in a process of its own, on one thread, and expects it to end without a failure
-// there. A process that has run torch operators has threads and must not fork; other tests of this
-// program do.
+// Runs `body` in a forked process, on one thread of torch, and expects that it ends there without a
+// failure. A process that has run torch operators has threads and must not fork. Other tests of
+// this program fork, so a test that runs operators runs them in a process of its own.
 template <class Body>
 void in_a_process(Body body) {
   std::fflush(nullptr);

@@ -7,10 +7,10 @@
 
 namespace fsdp {
 
-// From now on this process can make no file larger than that, as on a disk that is full. To be
-// called in a process of its own.
+// From now on, a write of this process that would make a file larger than `bytes` fails, as on a
+// full disk. The limit stays, so call it in a process of its own.
 inline void limit_file_size(rlim_t bytes) {
-  std::signal(SIGXFSZ, SIG_IGN);  // so that the write fails
+  std::signal(SIGXFSZ, SIG_IGN);  // so that the write fails with EFBIG
   const rlimit limit{bytes, bytes};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }

@@ -3,7 +3,8 @@
 #include <base/torch.h>
 #include <testing/multi_rank.h>
 
-// What a run that failed leaves to the next one.
+// Expects that ranks can be run in this process, which shows that a failed run left nothing behind
+// that disturbs the next one.
 namespace fsdp {
 
 inline void expect_next_run_works() {

@@ -9,10 +9,12 @@
 
 namespace fsdp {
 
-// Counts the operators of ATen that run on this thread while it lives, one at a time. What an
-// operator calls inside is not counted, since on a GPU it is a part of the same work for the CPU;
-// but those that only choose what to call are looked into. Views and memory without values are left
-// out: what is counted is what a GPU would launch kernels for.
+// Counts the operators of ATen that run on this thread while this object lives. Only one such
+// object may live at a time. The count approximates the operators for which a GPU launches kernels:
+// - An operator that another one calls is not counted, because for the CPU it is a part of the
+//   outer operator's work. Operators that only choose what to call (kLookedInto) are transparent:
+//   the operators that they call are counted instead.
+// - Views, and operators that allocate memory without values, are not counted.
 class OperatorCalls {
  public:
   OperatorCalls()
@@ -24,11 +26,11 @@ class OperatorCalls {
   ~OperatorCalls() { at::removeCallback(handle_); }
   OperatorCalls(const OperatorCalls&) = delete;
 
-  // Name ("add_", without "aten::") -> calls.
+  // Returns for each name ("add_", without "aten::") the number of calls so far.
   static std::map<std::string, int> so_far() { return counts(); }
 
  private:
-  // A callback is a plain function.
+  // The counts are static, because a callback of at::RecordFunction is a plain function.
   static std::map<std::string, int>& counts() {
     thread_local std::map<std::string, int> counts;
     return counts;
@@ -38,7 +40,8 @@ class OperatorCalls {
     return depth;
   }
 
-  // The name of an operator that counts as one; empty for all else.
+  // Returns the name of an operator that counts; empty for a transparent operator and for a
+  // function that is not an operator of ATen.
   static std::string name_of(const at::RecordFunction& function) {
     static const std::string kSpace = "aten::";
     static const std::set<std::string> kLookedInto{

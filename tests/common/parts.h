@@ -6,7 +6,8 @@
 
 namespace fsdp {
 
-// Sums of these differ in their last bits with the order.
+// Returns part `number`, [numel]. Its values are such that the last bits of a sum of parts depend
+// on the order of the additions.
 inline at::Tensor part(int number, int64_t numel = 100) {
   constexpr double scales[] = {1.1, 3.0, -0.7, 0.3, -2.9};
   return at::arange(numel, at::kFloat)
@@ -23,7 +24,7 @@ inline std::vector<at::Tensor> parts(int count, int64_t numel = 100) {
   return all;
 }
 
-// ((0+1)+(2+3))+4, written out.
+// Returns the tree sum of 1 to 8 parts, written out: ((0 + 1) + (2 + 3)) + 4 for five of them.
 inline at::Tensor sum_by_hand(const std::vector<at::Tensor>& p) {
   switch (p.size()) {
     case 1:

@@ -10,9 +10,11 @@
 
 namespace fsdp {
 
-// In the place of NCCL: a process group of one rank on the CPU, which notes what it is asked for.
-// "gather 640" and "reduce 640" are calls that it was given, with the elements of the whole; "wait
-// gather 640" is a wait of the current stream; what would stop the CPU is "stop".
+// Stands in for NCCL in tests: a process group of one rank on the CPU, which notes its calls:
+// - "gather 640", "reduce 640", "all-reduce 640": a collective, with the elements of its input;
+// - "wait gather 640": the current stream waits for that collective;
+// - "stop": a call that would make the CPU wait;
+// - "shutdown".
 class ProcessGroupOfOne : public c10d::Backend {
  public:
   using Notes = std::vector<std::string>;

@@ -10,21 +10,22 @@
 #include <stdexcept>
 #include <string>
 
-// How ranks that a test launches tell it what is wrong: a rank throws, and the test reads why it
-// ended.
+// For tests that launch ranks themselves: a rank reports a fault by an exception, and the test
+// reads from the LaunchResult how the rank ended.
 namespace fsdp {
 
-// Called on a rank: ends it with `what` unless `condition` holds.
+// Called on a rank. Throws std::runtime_error(what) unless `condition` holds.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-// Why the rank that failed first ended, in words; empty if no rank failed.
+// Returns a sentence on how the rank that failed first ended; empty if no rank failed.
 inline std::string failure(const LaunchResult& result) {
   return result.ok() ? "" : result.ranks[static_cast<size_t>(result.first_failure)].text();
 }
 
-// The same of ranks that run `body`, each with a communicator of these options.
+// Launches `world_size` ranks that run `body`, each with a communicator of these options, and
+// returns how the rank that failed first ended; empty if no rank failed.
 inline std::string failure(int world_size, const CommunicatorOptions& options,
                            const std::function<void(Communicator&)>& body) {
   return failure(launch(world_size, [&](const RankContext& context) {

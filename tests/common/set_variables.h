@@ -8,8 +8,9 @@ namespace fsdp {
 
 using Variables = std::map<std::string, std::string>;
 
-// While it lives, the environment has these variables, and no others of torchrun's; an empty one is
-// not set.
+// While this object lives, the environment has `variables`, and torchrun's variables are unset
+// unless they are among them. A variable with an empty value is unset. The destructor restores the
+// former values.
 class SetVariables {
  public:
   explicit SetVariables(Variables variables) {

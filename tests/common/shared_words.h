@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-// Words in memory that ranks and the test share.
+// An array of words in memory that is shared with processes forked later: ranks and the test. All
+// words start at 0.
 class SharedWords {
  public:
   SharedWords()
@@ -29,7 +30,7 @@ inline void wait_until(const std::atomic<int>& word, int wanted) {
     sched_yield();
 }
 
-// Until none of the first `count` words is 0.
+// Waits until none of the first `count` words is 0.
 inline void wait_until_set(SharedWords& words, int count) {
   for (int i = 0; i < count; ++i) {
     while (words[i] == 0)

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// A new folder, removed with this object.
+// A new folder, which the destructor removes with all that is in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -20,7 +20,8 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  // Writes a file of this name, which may name folders, and returns its path.
+  // Writes the file `name`, a path inside this folder, creates the folders on the way to it, and
+  // returns its whole path.
   std::string write(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());

@@ -11,7 +11,7 @@ using From = AddressRanges::From;
 
 char memory[1000];
 
-// "10-30 50-90", as offsets into `memory`.
+// Returns the ranges as offsets into `memory`: "10-30 50-90".
 std::string text(const AddressRanges& ranges) {
   std::string text;
   for (const auto& [begin, bytes] : ranges.all()) {
@@ -29,13 +29,13 @@ AddressRanges ranges_of(const std::vector<std::pair<int, int>>& ends) {
   return ranges;
 }
 
-TEST(AddressRanges, neighbours_become_one_range) {
+TEST(AddressRanges, adjacent_ranges_become_one_range) {
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 30}})), "10-40");
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {25, 30}})), "10-20 25-40");
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 25}})), "10-25 30-40");
 }
 
-TEST(AddressRanges, take_comes_from_the_first_range_that_is_long_enough) {
+TEST(AddressRanges, take_uses_the_first_long_enough_range_from_the_requested_end) {
   AddressRanges ranges = ranges_of({{0, 10}, {20, 50}, {60, 100}, {110, 115}});
   EXPECT_EQ(ranges.take(20, From::begin), memory + 20);
   EXPECT_EQ(ranges.take(20, From::end), memory + 80);
@@ -44,7 +44,7 @@ TEST(AddressRanges, take_comes_from_the_first_range_that_is_long_enough) {
   EXPECT_EQ(text(ranges), "40-50 60-80 110-115");
 }
 
-TEST(AddressRanges, remove_takes_what_is_there_and_counts_it) {
+TEST(AddressRanges, remove_returns_how_many_bytes_were_in_the_ranges) {
   AddressRanges ranges = ranges_of({{0, 30}, {40, 60}, {70, 100}});
   EXPECT_EQ(ranges.remove(memory + 10, 10), 10U);
   EXPECT_EQ(text(ranges), "0-10 20-30 40-60 70-100");

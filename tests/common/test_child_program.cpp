@@ -10,7 +10,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(ChildProgram, ends_with_the_process_that_started_it) {
+TEST(ChildProgram, a_child_program_ends_with_the_process_that_started_it) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t parent = fork();

@@ -8,14 +8,14 @@
 namespace fsdp {
 namespace {
 
-TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
+TEST(ChromeTimeline, each_rank_is_a_process_with_threads_and_counters) {
   const auto whole = nlohmann::json::parse(chrome_timeline(two_ranks()));
   EXPECT_EQ(whole["otherData"]["failure"], "rank 0 was killed");
   std::map<std::string, std::vector<nlohmann::json>> phases;
   for (const auto& line : whole["traceEvents"])
     phases[line["ph"]].push_back(line);
 
-  EXPECT_EQ(phases["M"].size(), 2 * 3);  // a process, compute and communication
+  EXPECT_EQ(phases["M"].size(), 2 * 3);  // for each rank: process, compute and communication
   ASSERT_EQ(phases["X"].size(), 2);
   EXPECT_EQ(phases["X"][0]["name"], "forward layers.3");
   EXPECT_EQ(phases["X"][0]["tid"], 0);
@@ -27,13 +27,13 @@ TEST(ChromeTimeline, has_a_process_per_rank_with_threads_and_counters) {
   ASSERT_EQ(phases["B"].size(), 1) << "the wait that did not end";
   EXPECT_EQ(phases["B"][0]["pid"], 1);
 
-  ASSERT_EQ(phases["C"].size(), 4);  // two events whose live bytes were taken
+  ASSERT_EQ(phases["C"].size(), 4);  // two for each of the two events with live bytes
   EXPECT_EQ(phases["C"][0]["ts"], 1.0);
   EXPECT_EQ(phases["C"][0]["args"]["gathered"], 192);
   EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
 }
 
-TEST(ChromeTimeline, puts_overlapping_flights_into_separate_threads) {
+TEST(ChromeTimeline, overlapping_flights_are_in_separate_threads) {
   const std::vector<Event> events{
       event(EventKind::flight, "a", 0, 100), event(EventKind::wait, "a", 0, 100),
       event(EventKind::flight, "b", 50, 150), event(EventKind::flight, "c", 100, 0),

@@ -16,7 +16,7 @@ at::Tensor three_and_four() {
   return at::tensor({3.0F, -4.0F});
 }
 
-TEST(ScaleToMaxNorm, scales_every_gradient_in_place_by_the_factor_of_pytorch) {
+TEST(ScaleToMaxNorm, every_gradient_is_scaled_in_place_by_pytorchs_factor) {
   in_a_process([] {
     const at::Tensor one = three_and_four(), other = at::ones({2, 2});
     scale_to_max_norm({one, other}, 2, 5);
@@ -25,7 +25,7 @@ TEST(ScaleToMaxNorm, scales_every_gradient_in_place_by_the_factor_of_pytorch) {
   });
 }
 
-TEST(ScaleToMaxNorm, never_makes_a_gradient_larger) {
+TEST(ScaleToMaxNorm, no_gradient_becomes_larger) {
   in_a_process([] {
     const at::Tensor gradient = three_and_four();
     scale_to_max_norm({gradient}, 5 + 1e-6, 5);
@@ -35,7 +35,7 @@ TEST(ScaleToMaxNorm, never_makes_a_gradient_larger) {
   });
 }
 
-TEST(ClipGradNorm, returns_the_norm_before_and_clips_by_it) {
+TEST(ClipGradNorm, clip_grad_norm_scales_by_the_norm_that_it_returns) {
   in_a_process([] {
     for (const auto& [norm_type, norm] : {std::pair{1.0, 7.0}, {2.0, 5.0}, {kInfinity, 4.0}}) {
       const at::Tensor gradient = three_and_four();
@@ -45,7 +45,7 @@ TEST(ClipGradNorm, returns_the_norm_before_and_clips_by_it) {
   });
 }
 
-TEST(ClipGradNorm, refuses_a_norm_type_that_is_not_above_0_and_changes_nothing) {
+TEST(ClipGradNorm, a_norm_type_of_0_throws_and_changes_nothing) {
   in_a_process([] {
     const at::Tensor gradient = three_and_four();
     EXPECT_THROW(clip_grad_norm({gradient}, 1, 0), std::invalid_argument);

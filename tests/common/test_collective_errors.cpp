@@ -23,17 +23,18 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<void(Communicator&)>;
 
-class CollectiveErrors : public testing::TestWithParam<std::string> {
+class CollectiveFailure : public testing::TestWithParam<std::string> {
  protected:
   static std::string failed(int world_size, const Body& body) {
     return failure(world_size, {GetParam(), 5000ms, {}}, body);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, CollectiveErrors, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Transports, CollectiveFailure, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_on_both_sides) {
+TEST_P(CollectiveFailure,
+       a_difference_in_operation_unit_size_dtype_or_root_is_reported_with_both_calls) {
   struct Difference {
     Body second_call;
     const char *of_rank_0, *of_rank_1;
@@ -66,8 +67,8 @@ TEST_P(CollectiveErrors, a_different_operation_unit_size_dtype_or_root_is_named_
   }
 }
 
-// The limit is so long that a test which waits for it fails.
-TEST_P(CollectiveErrors, a_rank_that_leaves_early_is_named_at_once) {
+// The time limit of a wait is so long that the alarm ends a rank that waits for it.
+TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
   for (const bool exits : {false, true}) {
     const auto leave = [&](Communicator& comm) {
       all_gather(comm, "layers.4");
@@ -84,7 +85,7 @@ TEST_P(CollectiveErrors, a_rank_that_leaves_early_is_named_at_once) {
   }
 }
 
-TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
+TEST_P(CollectiveFailure, a_call_that_is_never_waited_for_is_named) {
   const auto text = failed(2, [](Communicator& comm) {
     { const Handle dropped = comm.barrier("layers.0"); }
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
@@ -93,7 +94,7 @@ TEST_P(CollectiveErrors, a_call_that_is_never_waited_for_is_named) {
   EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-// Lets another thread call while the first one does.
+// Makes the second thread call `comm` during a call of the first thread, which reads the clock.
 struct SecondThread final : Clock {
   int64_t now() override {
     std::async(std::launch::async, [this] { comm->barrier("b").wait(); }).get();
@@ -103,7 +104,7 @@ struct SecondThread final : Clock {
   Communicator* comm{};
 };
 
-TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
+TEST_P(CollectiveFailure, concurrent_calls_of_two_threads_throw) {
   const auto second = std::make_shared<SecondThread>();
   const CommunicatorOptions options{.backend = GetParam(), .clock = second};
   const auto call = [&](Communicator& comm) { (second->comm = &comm)->barrier("a").wait(); };
@@ -111,7 +112,7 @@ TEST_P(CollectiveErrors, two_threads_at_the_same_time_are_refused) {
                   "rank 0: two threads use one Communicator at the same time; create one for");
 }
 
-TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
+TEST_P(CollectiveFailure, alternating_calls_of_two_threads_are_named_as_the_cause) {
   const auto text = failed(2, [](Communicator& comm) {
     comm.barrier("a").wait();
     if (comm.rank() == 0) comm.barrier("c").wait();
@@ -122,9 +123,10 @@ TEST_P(CollectiveErrors, two_threads_in_turn_are_named_as_the_cause) {
                   "differs between ranks");
 }
 
-// Rank 1 comes after rank 0 has failed, so what rank 0 waits for a second time would succeed.
-TEST_P(CollectiveErrors, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
-  SharedWords words;  // whether rank 0 has failed, and whether rank 1 has called
+// Rank 1 makes both calls after rank 0's first wait has failed. So a second wait of rank 0 would
+// succeed if the communicator did not remember the failure.
+TEST_P(CollectiveFailure, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
+  SharedWords words;  // 0: rank 0 has failed; 1: rank 1 has made both calls
   const auto body = [&](Communicator& comm) {
     if (comm.rank() == 1) wait_until(words[0], 1);
     Handle first = comm.barrier("first"), second = comm.barrier("second");
@@ -145,12 +147,12 @@ TEST_P(CollectiveErrors, after_a_failure_every_call_and_every_wait_throws_the_sa
                   "barrier first (collective #0) timed out after 0.5 s: rank 1 has not called it");
 }
 
-// Of two dtypes only a reduce-scatter may be, and only fp32 of 16 bits.
-TEST_P(CollectiveErrors, tensors_of_wrong_sizes_or_dtypes_or_without_memory_are_refused) {
+// Only a reduce-scatter may have two dtypes: a 16-bit input and an fp32 output.
+TEST_P(CollectiveFailure, tensors_of_a_wrong_size_or_dtype_or_without_memory_throw) {
   const auto refusal = [](int64_t outputs, at::ScalarType output_dtype, at::ScalarType input_dtype,
                           bool gathers, int64_t bytes = 0) {
     return failed(2, [=](Communicator& comm) {
-      // A rank that leaves closes its connections.
+      // A rank that ends closes its connections, which fails a rank that is still connecting.
       comm.barrier("all ranks are connected").wait();
       const at::Tensor output = at::zeros({outputs}, output_dtype);
       const at::Tensor input = at::zeros({8}, input_dtype);

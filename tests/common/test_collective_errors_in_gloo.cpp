@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
+TEST(GlooTransport, an_error_names_the_rank_that_was_stopped_during_a_call) {
   const auto result = launch(2, [](const RankContext& context) {
     const std::chrono::milliseconds timeout(context.rank == 0 ? 500 : 60'000);
     auto comm = Communicator::create(context, {"gloo", timeout, {}});
@@ -35,7 +35,7 @@ TEST(CollectiveErrorsInGloo, name_the_rank_that_was_stopped_in_a_call) {
                   "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
 }
 
-TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
+TEST(GlooTransport, an_error_states_how_many_open_files_are_needed) {
   const auto with_limit = [](rlim_t files) {
     return failure(launch(4, [&](const RankContext& context) {
       const rlimit limit{files, files};
@@ -48,15 +48,15 @@ TEST(CollectiveErrorsInGloo, say_how_many_files_must_be_open) {
   EXPECT_CONTAINS(text, ": backend gloo needs ");
   EXPECT_CONTAINS(text,
                   " open files to connect 4 ranks, and this process may have 12; raise the limit");
-  // Nothing lies between: with what it asks for it connects.
+  // The stated number is enough.
   const rlim_t needed = std::stoul(text.substr(text.find("needs ") + 6));
   EXPECT_EQ(with_limit(needed), "");
 }
 
-TEST_IN_A_PROCESS(CollectiveErrorsInGloo, say_at_once_that_there_is_no_proc) {
+TEST_IN_A_PROCESS(GlooTransport, the_rendezvous_fails_at_once_without_proc) {
   const auto shared = SharedRegion::create_for_started(2);
   const std::string path = shared->rendezvous_path();
-  close(std::stoi(path.substr(path.rfind('/') + 1)));  // as if there were none
+  close(std::stoi(path.substr(path.rfind('/') + 1)));  // so that the path leads nowhere
   EXPECT_EQ(error_of([&] {
               rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
             }),

@@ -24,7 +24,8 @@ at::Tensor sum_of(Communicator& comm, int64_t numel) {
   return sum_by_hand(parts(comm.world_size(), numel));
 }
 
-// This rank's part of the sum of whole gradients.
+// Returns this rank's part, [numel], of the sum over ranks of their microbatches(), [world_size
+// numel].
 at::Tensor reduced_of(Communicator& comm, int64_t numel) {
   return sum_of(comm, comm.world_size() * numel).narrow(0, comm.rank() * numel, numel);
 }
@@ -33,11 +34,11 @@ void require_equal(const at::Tensor& tensor, const at::Tensor& expected) {
   require(at::equal(tensor, expected), "other values than expected");
 }
 
-class Collectives : public testing::TestWithParam<std::tuple<std::string, int>> {
+class CollectiveCall : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   using Create = std::function<std::shared_ptr<Communicator>()>;
 
-  // Runs `body` on each rank, which may throw.
+  // Runs `body` on each rank, where it may throw: then the test fails.
   static void on_ranks(const std::function<void(const RankContext&, const Create&)>& body) {
     const auto& [backend, world_size] = GetParam();
     const CommunicatorOptions options{.backend = backend, .keep_log = true};
@@ -52,15 +53,15 @@ class Collectives : public testing::TestWithParam<std::tuple<std::string, int>> 
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
+INSTANTIATE_TEST_SUITE_P(Transports, CollectiveCall,
                          testing::Combine(testing::Values("shm", "gloo"), testing::Range(1, 5)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last: more than one chunk of a sum
+constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last one is more than a sum's chunk
 
-TEST_P(Collectives, all_gather_puts_the_inputs_in_rank_order_of_which_one_may_lie_in_the_output) {
+TEST_P(CollectiveCall, all_gather_into_concatenates_inputs_in_rank_order_even_in_place) {
   on_ranks([](Communicator& comm) {
     for (const int64_t n : kSizes) {
       const int64_t numel = comm.world_size() * n;
@@ -75,7 +76,7 @@ TEST_P(Collectives, all_gather_puts_the_inputs_in_rank_order_of_which_one_may_li
   });
 }
 
-TEST_P(Collectives, reduce_scatter_and_all_reduce_sum_as_a_tree) {
+TEST_P(CollectiveCall, reduce_scatter_into_and_all_reduce_sum_as_a_tree) {
   on_ranks([](Communicator& comm) {
     for (const int64_t n : kSizes) {
       const int64_t numel = comm.world_size() * n;
@@ -91,7 +92,7 @@ TEST_P(Collectives, reduce_scatter_and_all_reduce_sum_as_a_tree) {
   });
 }
 
-TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
+TEST_P(CollectiveCall, broadcast_delivers_the_tensor_of_the_root) {
   on_ranks([](Communicator& comm) {
     for (int root = 0; root < comm.world_size(); ++root) {
       for (const int64_t n : kSizes) {
@@ -103,7 +104,7 @@ TEST_P(Collectives, broadcast_delivers_the_tensor_of_the_root) {
   });
 }
 
-TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
+TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
   on_ranks([](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
     at::Tensor sum = at::zeros({5});  // exact: the numbers have few bits
@@ -116,8 +117,9 @@ TEST_P(Collectives, sums_of_a_narrow_dtype_are_taken_in_fp32_and_rounded_once) {
   });
 }
 
-// Of another model on this communicator, say, whose backward has thrown.
-TEST_P(Collectives, that_gather_are_completed_before_their_readers_are_waited_for) {
+// An all-gather can be pending in wait_for_readers(), for example one of another model on this
+// communicator whose backward pass has thrown.
+TEST_P(CollectiveCall, wait_for_readers_first_completes_pending_all_gathers) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 100, world = comm.world_size();
     const at::Tensor gathered = at::zeros({world * n});
@@ -130,7 +132,7 @@ TEST_P(Collectives, that_gather_are_completed_before_their_readers_are_waited_fo
   });
 }
 
-TEST_P(Collectives, any_number_of_calls_may_be_in_flight_and_be_waited_for_in_any_order) {
+TEST_P(CollectiveCall, many_calls_can_be_issued_first_and_waited_for_in_any_order) {
   on_ranks([](Communicator& comm) {
     const int64_t world = comm.world_size();
     for (const bool backwards : {false, true}) {
@@ -145,7 +147,7 @@ TEST_P(Collectives, any_number_of_calls_may_be_in_flight_and_be_waited_for_in_an
         handles.push_back(comm.reduce_scatter_into(reduced[i], part(comm.rank(), world * n), "b"));
         handles.push_back(comm.all_reduce(summed[i], "c"));
       }
-      require(handles.back().pending(), "nobody has waited for it");
+      require(handles.back().pending(), "the last call is not pending before its wait()");
       if (backwards) std::reverse(handles.begin(), handles.end());
       for (Handle& handle : handles) {
         handle.wait();
@@ -162,7 +164,7 @@ TEST_P(Collectives, any_number_of_calls_may_be_in_flight_and_be_waited_for_in_an
   });
 }
 
-TEST_P(Collectives, the_log_has_the_textbook_bytes) {
+TEST_P(CollectiveCall, take_log_returns_the_textbook_bytes_of_each_call) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 7, world = comm.world_size();
     const at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
@@ -189,14 +191,14 @@ TEST_P(Collectives, the_log_has_the_textbook_bytes) {
   });
 }
 
-// Each rank gives `value`.
+// Requires that an all-reduce in which each rank's input is `value` gives the right sum.
 void require_sum(const std::shared_ptr<Communicator>& comm, int value) {
   const at::Tensor tensor = at::full({3}, static_cast<float>(value));
   comm->all_reduce(tensor, "x").wait();
   require(tensor.eq(value * comm->world_size()).all().item<bool>(), "another sum");
 }
 
-TEST_P(Collectives, of_several_communicators_do_not_meet) {
+TEST_P(CollectiveCall, calls_of_several_communicators_do_not_mix) {
   on_ranks([](const RankContext& context, const Create& create) {
     const int world = context.world_size, shards = world % 2 == 0 ? 2 : 1;
     const auto first = create(), second = create();
@@ -212,7 +214,7 @@ TEST_P(Collectives, of_several_communicators_do_not_meet) {
   });
 }
 
-TEST_P(Collectives, of_eight_communicators_may_go_on_when_others_were_destroyed) {
+TEST_P(CollectiveCall, eight_communicators_can_coexist_after_others_were_destroyed) {
   on_ranks([](const RankContext&, const Create& create) {
     std::vector<std::shared_ptr<Communicator>> all{create()};
     for (int i = 0; i < 20; ++i) {
@@ -231,7 +233,7 @@ TEST_P(Collectives, of_eight_communicators_may_go_on_when_others_were_destroyed)
   });
 }
 
-TEST_P(Collectives, leave_version_counters_unchanged) {
+TEST_P(CollectiveCall, collectives_do_not_change_version_counters) {
   on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();

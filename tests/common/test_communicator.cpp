@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Communicator, refuses_an_unknown_backend_and_nccl_without_cuda) {
+TEST(Communicator, an_unknown_backend_and_nccl_without_cuda_throw) {
   const auto refusal = [](const std::string& backend) {
     return failure(1, {backend, 1000ms, {}}, [](Communicator&) {});
   };
@@ -20,7 +20,7 @@ TEST(Communicator, refuses_an_unknown_backend_and_nccl_without_cuda) {
   EXPECT_CONTAINS(refusal("nccl"), "backend nccl needs a CUDA build");
 }
 
-TEST(LogOfCalls, is_kept_if_the_options_ask_for_it) {
+TEST(Communicator, take_log_throws_unless_keep_log_is_on) {
   EXPECT_EQ(failure(1, {}, [](Communicator& comm) { comm.take_log(); }),
             "rank 0 failed: take_log(): no log is kept; set CommunicatorOptions::keep_log");
 }

@@ -16,7 +16,7 @@ CommunicatorOptions over_gloo(std::optional<Compare> compare, std::optional<Faul
       .backend = "gloo", .timeout = std::chrono::seconds(5), .fault = fault, .compare = compare};
 }
 
-// Calls that move the same bytes for units of different names.
+// Gathers the same number of bytes on both ranks, but for units of different names.
 void call_for_different_units(Communicator& comm) {
   const std::string unit = comm.rank() == 0 ? "layers.0" : "layers.1";
   comm.all_gather_into(at::empty({4}), at::ones({2}), unit).wait();
@@ -35,18 +35,18 @@ void call_for_different_units_in_the_second_iteration(Communicator& comm) {
 
 const char* const kDifference = "differs between ranks";
 
-TEST(CallComparison, compares_every_call_of_a_cpu_transport_by_default) {
+TEST(CallComparison, every_call_of_a_cpu_transport_is_compared_by_default) {
   EXPECT_CONTAINS(failure(2, over_gloo({}), call_for_different_units_in_the_second_iteration),
                   kDifference);
 }
 
-TEST(CallComparison, first_iteration_compares_the_first_iteration_alone) {
+TEST(CallComparison, first_iteration_compares_only_calls_of_the_first_iteration) {
   const auto options = over_gloo(Compare::first_iteration);
   EXPECT_CONTAINS(failure(2, options, call_for_different_units), kDifference);
   EXPECT_EQ(failure(2, options, call_for_different_units_in_the_second_iteration), "");
 }
 
-TEST(CallComparison, never_compares_any_of_more_calls_than_the_ledger_holds) {
+TEST(CallComparison, never_compares_no_call_even_if_more_differ_than_the_ledger_holds) {
   const auto body = [](Communicator& comm) {
     for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
       call_for_different_units(comm);
@@ -55,7 +55,7 @@ TEST(CallComparison, never_compares_any_of_more_calls_than_the_ledger_holds) {
   EXPECT_EQ(failure(2, over_gloo(Compare::never), body), "");
 }
 
-TEST(CallComparison, a_barrier_always_compares) {
+TEST(CallComparison, a_barrier_is_compared_even_with_never) {
   const auto body = [](Communicator& comm) {
     comm.barrier("start").wait();
     comm.barrier("end").wait();
@@ -74,7 +74,7 @@ TEST(CallComparison, the_last_call_is_known_even_if_calls_are_not_compared) {
                   "after collective #0 all_gather layers.0");
 }
 
-TEST(CallComparison, shm_requires_that_every_call_is_compared) {
+TEST(CallComparison, shm_throws_unless_every_call_is_compared) {
   EXPECT_CONTAINS(failure(2, {.compare = Compare::never}, call_for_one_unit),
                   "calls over backend shm must always be compared");
 }

@@ -11,7 +11,8 @@ const void* address(int64_t number) {
   return reinterpret_cast<const void*>(number * 512);
 }
 
-TEST_IN_A_PROCESS(DeviceBlocks, are_live_bytes_of_a_class_and_may_move_to_another) {
+TEST_IN_A_PROCESS(DeviceBlocks,
+                  a_block_counts_as_live_bytes_of_a_class_and_can_move_to_another_one) {
   {
     const MemoryScope scope(MemoryClass::shards);
     device_blocks::allocated(address(1), 100);
@@ -28,7 +29,7 @@ TEST_IN_A_PROCESS(DeviceBlocks, are_live_bytes_of_a_class_and_may_move_to_anothe
   EXPECT_EQ(live_bytes::peak_total(), 130) << "a move raises no peak";
 }
 
-TEST_IN_A_PROCESS(DeviceBlocks, of_negative_sizes_or_without_a_report_are_not_counted) {
+TEST_IN_A_PROCESS(DeviceBlocks, a_negative_size_throws_and_an_unknown_block_is_ignored) {
   EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
   device_blocks::freed(address(1));
   device_blocks::reclassify(address(2), MemoryClass::gradients);

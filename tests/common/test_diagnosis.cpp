@@ -27,7 +27,7 @@ Call reduce(const std::string& unit) {
   return call(Operation::reduce_scatter, unit);
 }
 
-// Numbered from 0.
+// Returns `calls` as a history in which they are numbered from 0.
 CallHistory history(std::vector<Call> calls) {
   for (size_t i = 0; i < calls.size(); ++i)
     calls[i].sequence = i;
@@ -50,12 +50,12 @@ std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory
   return line_with(describe_mismatch(sequence, all(ranks), ranks), "likely cause: ").substr(14);
 }
 
-// Of two ranks that begin with these calls.
+// Returns the likely cause if `one` is the first call of rank 0 and `other` that of rank 1.
 std::string cause_of_first(const Call& one, const Call& other) {
   return cause_of_difference(0, {history({one}), history({other})});
 }
 
-TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
+TEST(Diagnosis, the_message_shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
   const std::vector<Call> common{gather("root"), gather("layers.0"), gather("layers.1"),
                                  gather("layers.2"), reduce("layers.2")};
   auto usual = common, odd = common;
@@ -76,7 +76,7 @@ TEST(Diagnosis, shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank
             "  #6        reduce_scatter layers.1      -");
 }
 
-TEST(Diagnosis, names_the_rank_that_is_not_as_the_others_and_what_it_did) {
+TEST(Diagnosis, the_message_names_the_rank_that_differs_from_the_majority) {
   const Call a = gather("a"), b = gather("b"), c = gather("c");
   const auto cause = [](const std::vector<Call>& usual, const std::vector<Call>& odd) {
     const uint64_t last = usual.size() - 1;
@@ -90,7 +90,7 @@ TEST(Diagnosis, names_the_rank_that_is_not_as_the_others_and_what_it_did) {
             "rank 2 left out reduce_scatter a, or called all_reduce a out of turn");
 }
 
-TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
+TEST(Diagnosis, no_rank_is_blamed_if_two_ranks_disagree_without_further_evidence) {
   EXPECT_EQ(cause_of_first(gather("a"), gather("b")),
             "one side left out or added a call, or runs its units in a different order");
   EXPECT_EQ(cause_of_first(gather("a"), reduce("a")),
@@ -102,7 +102,7 @@ TEST(Diagnosis, blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
 }
 
-TEST(Diagnosis, names_of_two_ranks_the_one_whose_calls_are_not_those_of_earlier_steps) {
+TEST(Diagnosis, the_rank_that_deviates_from_its_earlier_steps_is_blamed) {
   const std::vector<Call> step{gather("a"), gather("b"), reduce("b"), reduce("a")};
   std::vector<Call> trains = step;
   trains.insert(trains.end(), step.begin(), step.end());
@@ -118,7 +118,7 @@ TEST(Diagnosis, names_of_two_ranks_the_one_whose_calls_are_not_those_of_earlier_
   }
 }
 
-TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
+TEST(Diagnosis, the_message_names_the_function_that_only_some_ranks_called) {
   Call saves = gather("a"), sums = call(Operation::all_reduce, kState);
   saves.caller = UnitName("state_dict()");
   sums.caller = UnitName("average_buffers()");
@@ -131,7 +131,7 @@ TEST(Diagnosis, names_the_function_that_some_ranks_did_not_call) {
   EXPECT_EQ(sums.text(), "all_reduce average_buffers() (262144 x float, 1.0 MB)");
 }
 
-TEST(Diagnosis, says_where_a_missing_rank_was_last) {
+TEST(Diagnosis, the_message_shows_the_last_call_of_a_missing_rank) {
   const auto ahead = history({gather("a"), gather("b")});
   EXPECT_EQ(describe_missing_rank(1, 1, Group::world(2), {ahead, history({gather("a")})}),
             "likely cause: rank 1 computes for longer than the time limit "
@@ -147,7 +147,7 @@ TEST(Diagnosis, says_where_a_missing_rank_was_last) {
             "likely cause: a handle that rank 1 never waits for, or waits for in another order");
 }
 
-TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
+TEST(Diagnosis, the_message_says_how_a_missing_rank_stopped_or_ended) {
   const auto cause = [](RankStatus status) {
     auto missing = history({gather("a"), gather("b")});
     missing.status = status;
@@ -164,7 +164,7 @@ TEST(Diagnosis, says_what_has_become_of_a_missing_rank) {
             "make: do all");
 }
 
-TEST(UnitName, keeps_the_end_of_a_long_name) {
+TEST(UnitName, a_long_name_keeps_its_end) {
   EXPECT_EQ(gather(std::string(100, 'x').append(".layers.17")).unit,
             std::string(53, 'x').append(".layers.17"));
 }

@@ -8,13 +8,13 @@
 #include "expect_text.h"
 #include "in_a_process.h"
 
-// These tests show what a failure says of an exception or a crash of a rank.
+// What a failure prints about an exception in a rank.
 
 using namespace fsdp;
 
 namespace {
 
-// torch's error for an undefined tensor, with and without the stack that it adds.
+// Returns torch's error for an undefined tensor, with or without the stack that torch adds.
 std::string error_of_torch(bool with_stack) {
   try {
     at::Tensor().storage();
@@ -24,7 +24,7 @@ std::string error_of_torch(bool with_stack) {
   return "nothing was thrown";
 }
 
-TEST(ErrorText, has_no_stack_of_torch) {
+TEST(ErrorText, torchs_stack_is_removed_from_an_error) {
   in_a_process([] {
     const std::string whole = error_of_torch(true), said = error_of_torch(false);
     EXPECT_CONTAINS(whole, "frame #1");
@@ -35,7 +35,7 @@ TEST(ErrorText, has_no_stack_of_torch) {
   EXPECT_EQ(without_stacks("frame #0: of a picture\n"), "frame #0: of a picture\n");
 }
 
-TEST(ErrorText, in_a_rank_has_no_stack_either_and_says_what_it_means) {
+TEST(ErrorText, an_error_of_a_rank_has_an_explanation_and_no_stack) {
   const auto failure = [](const std::function<void()>& body) {
     return try_ranks(1, [&](TestRank&) { body(); }).failure();
   };
@@ -48,7 +48,7 @@ TEST(ErrorText, in_a_rank_has_no_stack_either_and_says_what_it_means) {
                   "called with a key that is not in the map");
 }
 
-TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_of_torch) {
+TEST(ErrorText, a_use_of_freed_memory_is_explained_without_torchs_advice) {
   const RankRun run = try_ranks(1, [](TestRank&) {
     const at::Tensor tensor = at::empty({4});
     tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
@@ -62,7 +62,7 @@ TEST(ErrorText, says_of_memory_that_was_freed_what_it_means_and_gives_no_advice_
   EXPECT_LACKS(run.failure(), "Caffe2");
 }
 
-TEST(ErrorText, says_what_bad_weak_ptr_means) {
+TEST(ErrorText, bad_weak_ptr_is_explained) {
   struct Object : std::enable_shared_from_this<Object> {};
   const RankRun run = try_ranks(1, [](TestRank&) { Object().shared_from_this(); });
   EXPECT_CONTAINS(run.failure(), "shared_from_this() was called on an object that no shared_ptr ");

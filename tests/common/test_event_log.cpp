@@ -13,7 +13,7 @@ Event event_of(EventKind kind, const std::string& name) {
   return event;
 }
 
-TEST(EventLog, keeps_the_last_events_and_counts_the_dropped_ones) {
+TEST(EventLog, the_log_keeps_the_last_events_and_counts_the_dropped_ones) {
   const auto log = EventLog::create(2, 10);
   for (int i = 0; i < 25; ++i)
     log->add(1, event_of(EventKind::free, std::to_string(i)));
@@ -26,7 +26,7 @@ TEST(EventLog, keeps_the_last_events_and_counts_the_dropped_ones) {
 
   Event late = event_of(EventKind::wait, "late");
   late.end = 1;
-  log->finish(1, 14, late);  // no longer kept: its place is another's
+  log->finish(1, 14, late);  // event 14 was dropped, so this changes nothing
   log->finish(1, 15, late);
   EXPECT_EQ(log->events(1).front().name(), "late");
   EXPECT_EQ(log->events(1).back().name(), "24");

@@ -16,7 +16,8 @@ constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// A whole number of 2^-298 in binary. It is added to bit by bit and rounded as one learns it.
+// A sum of squares as a binary integer in units of 2^-298. It adds bit by bit and rounds to the
+// nearest number, a half to even, in the way that textbooks show.
 class Oracle {
  public:
   explicit Oracle(const at::Tensor& elements) {
@@ -58,7 +59,7 @@ class Oracle {
   std::bitset<kBits> bits_;
 };
 
-// Finite numbers of every exponent and both signs, also denormal ones.
+// Returns finite numbers of every exponent and both signs, denormal ones too.
 at::Tensor numbers_of_all_exponents(int64_t numel) {
   const at::Tensor bits = torch::randint(std::numeric_limits<int32_t>::min(),
                                          std::numeric_limits<int32_t>::max(), {numel}, torch::kInt);
@@ -72,17 +73,17 @@ std::vector<at::Tensor> samples() {
   return {torch::zeros({0}), torch::tensor({0.0F, -0.0F}), torch::tensor({kTiny}),
           torch::tensor({-kTiny, kTiny, std::numeric_limits<float>::min()}),
           torch::full({70'000}, kHuge), torch::tensor({kHuge, kTiny}),
-          // All bits of the mantissa: 64 bits hold the sum of 65,536 such squares, and of no more.
+          // All bits of the mantissa are set: 64 bits hold the sum of at most 65,536 such squares.
           torch::full({300'000}, std::nextafter(2.0F, 0.0F)), torch::randn({200'003}) * 1e-3,
           torch::randn({77, 33}).t(), below_one, below_one * 1e-30, all};
 }
 
-TEST_IN_A_PROCESS(ExactSum, is_the_sum_of_squares_rounded_once) {
+TEST_IN_A_PROCESS(ExactSum, the_value_is_the_sum_of_squares_rounded_once) {
   for (const at::Tensor& sample : samples())
     EXPECT_EQ(value_of_sum(sum_of_squares(sample)), Oracle(sample).value()) << sample.sizes();
 }
 
-TEST_IN_A_PROCESS(ExactSum, rounds_a_half_to_the_even_neighbour) {
+TEST_IN_A_PROCESS(ExactSum, a_half_is_rounded_to_the_even_neighbour) {
   const auto value = [](std::vector<float> elements) {
     return value_of_sum(sum_of_squares(torch::tensor(elements)));
   };
@@ -93,15 +94,15 @@ TEST_IN_A_PROCESS(ExactSum, rounds_a_half_to_the_even_neighbour) {
   EXPECT_EQ(value({1, small, small, small, small, small, small}), std::nextafter(above, 2.0));
 }
 
-// 2^exponent, as an exact sum.
+// Returns 2^exponent as an exact sum.
 at::Tensor power_of_two(int exponent) {
   return exact_sum_of(1, exponent);
 }
 
-// A sum whose first bit is 2^top. Below its last bit lies exactly half of that bit, or half and a
-// bit more, or a bit less than half. All places of the first bit in a digit are tried, and all
-// places of the bit that decides.
-TEST_IN_A_PROCESS(ExactSum, decides_at_half_of_the_last_bit_by_every_lower_bit) {
+// The first bit of the sum is 2^top. What lies below its last bit is exactly half of that bit, or
+// half and one lower bit, or a little less than half. The test tries first bits at many places in a
+// digit, and every place of the lower bit that decides.
+TEST_IN_A_PROCESS(ExactSum, every_bit_below_half_of_the_last_one_counts_in_rounding) {
   constexpr int kLowest = -298, kFractionBits = 52;
   for (const int top : {-120, -30, -1, 0, 1, 2, 31, 32, 33, 40, 52, 63, 64, 100, 200}) {
     const double one = std::ldexp(1.0, top), next = std::nextafter(one, 2 * one);
@@ -117,7 +118,7 @@ TEST_IN_A_PROCESS(ExactSum, decides_at_half_of_the_last_bit_by_every_lower_bit) 
       ASSERT_EQ(value_of_sum(even + half + little), next) << "2^" << top << ", and 2^" << lower;
       ASSERT_EQ(value_of_sum(odd + little), next) << "after 2^" << top << ", and 2^" << lower;
     }
-    // Every bit below half: the largest number that is rounded down.
+    // All bits below half are set: the largest number that is rounded down.
     at::Tensor below = even.clone();
     for (int bit = std::max(kLowest, half_bit - 200); bit < half_bit; ++bit)
       below += power_of_two(bit);
@@ -125,19 +126,19 @@ TEST_IN_A_PROCESS(ExactSum, decides_at_half_of_the_last_bit_by_every_lower_bit) 
   }
 }
 
-TEST_IN_A_PROCESS(ExactSum, stays_exact_when_a_million_are_added) {
+TEST_IN_A_PROCESS(ExactSum, the_sum_of_a_million_sums_is_exact) {
   at::Tensor sum = sum_of_squares(numbers_of_all_exponents(100'000));
   const double value = value_of_sum(sum);
   EXPECT_LT(sum.max().item<double>(), std::ldexp(1.0, 32));
   for (int i = 0; i < 20; ++i)
     sum = sum + sum;
   EXPECT_EQ(value_of_sum(sum), std::ldexp(value, 20));
-  sum += sum_of_squares(torch::tensor({kHuge}));  // beside so much, it counts by a rounding
+  sum += sum_of_squares(torch::tensor({kHuge}));  // so small beside `sum` that rounding decides
   const double squares = std::ldexp(value, 20) + double{kHuge} * kHuge;
   EXPECT_EQ(value_of_sum(sum), squares);
 }
 
-TEST_IN_A_PROCESS(ExactSum, tells_infinity_and_nan) {
+TEST_IN_A_PROCESS(ExactSum, an_infinite_or_nan_element_makes_the_value_infinite_or_nan) {
   const at::Tensor numbers = torch::ones({100'000});
   const auto with = [&](int64_t i, float value) {
     const at::Tensor changed = numbers.clone();
@@ -152,7 +153,7 @@ TEST_IN_A_PROCESS(ExactSum, tells_infinity_and_nan) {
   EXPECT_TRUE(std::isnan(value_of_sum(with(1, kInfinity) + with(2, kNaN))));
 }
 
-TEST_IN_A_PROCESS(ExactSum, is_computed_alike_on_a_gpu) {
+TEST_IN_A_PROCESS(ExactSum, the_algorithm_of_the_gpu_gives_the_same_sum) {
   for (const at::Tensor& sample : samples())
     EXPECT_TRUE(sum_of_squares_on_gpu(sample).equal(sum_of_squares(sample))) << sample.sizes();
   for (const float value : {kInfinity, -kInfinity, kNaN}) {

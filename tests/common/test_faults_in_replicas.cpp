@@ -9,11 +9,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Faults in 2 replicas of 2 ranks.
-class FaultsInReplicas : public testing::TestWithParam<std::string> {
+// Runs 2 replicas of 2 ranks with a fault on one of the ranks.
+class HybridCommunicatorFailure : public testing::TestWithParam<std::string> {
  protected:
-  // Three units: of each an all-gather, a reduce-scatter and the sum over replicas. So call 3 u + 2
-  // is the sum of unit u.
+  // Returns the failure of a run in which each of three units is all-gathered and reduce-scattered,
+  // and its sum is all-reduced between the replicas. So call 3 u + 2 of a rank is the all-reduce of
+  // unit u. `before` runs before the calls of each unit.
   static std::string failure(const Fault& fault,
                              const std::function<void(TestRank&)>& before = nullptr) {
     const auto body = [&](TestRank& rank) {
@@ -30,10 +31,10 @@ class FaultsInReplicas : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(, FaultsInReplicas, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(, HybridCommunicatorFailure, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(FaultsInReplicas, a_call_that_a_rank_skips_is_told_with_the_ranks_of_its_group) {
+TEST_P(HybridCommunicatorFailure, a_skipped_call_is_reported_with_the_ranks_of_its_group) {
   EXPECT_CONTAINS(failure({Fault::Kind::skip, 3, 3}),
                   "collective #2 of shard group 1 (ranks 2, 3) differs between ranks:\n"
                   "  rank 2  all_gather layers.1 (8 x float, 32 B)\n"
@@ -44,7 +45,7 @@ TEST_P(FaultsInReplicas, a_call_that_a_rank_skips_is_told_with_the_ranks_of_its_
                   "  rank 3  all_reduce layers.2 (4 x float, 16 B)\n");
 }
 
-TEST_P(FaultsInReplicas, a_killed_rank_is_named_with_its_last_call_in_any_group) {
+TEST_P(HybridCommunicatorFailure, a_killed_rank_is_reported_with_its_last_call_in_any_group) {
   EXPECT_CONTAINS(failure({Fault::Kind::kill, 3, 5}),
                   "rank 3 was killed by signal 9 (Killed); last collective #3 reduce_scatter "
                   "layers.1 of its shard group");
@@ -52,14 +53,14 @@ TEST_P(FaultsInReplicas, a_killed_rank_is_named_with_its_last_call_in_any_group)
                   "last collective #1 all_reduce layers.1 of its replicas");
 }
 
-TEST_P(FaultsInReplicas, calls_are_counted_over_all_communicators_of_a_rank) {
+TEST_P(HybridCommunicatorFailure, a_fault_counts_the_calls_of_all_communicators_of_a_rank) {
   const std::string text = failure({Fault::Kind::kill, 2, 5}, [](TestRank& rank) {
     rank.communicator()->barrier("world").wait();
   });
   EXPECT_CONTAINS(text, "rank 2 was killed by signal 9 (Killed); last collective #1 barrier world");
 }
 
-TEST_P(FaultsInReplicas, a_rank_that_does_not_come_is_named_with_its_last_call_in_any_group) {
+TEST_P(HybridCommunicatorFailure, a_missing_rank_is_reported_with_its_last_call_in_any_group) {
   const auto body = [](TestRank& rank) {
     const at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
     const auto& comm = rank.hybrid(2);

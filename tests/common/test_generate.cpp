@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// The logit of what follows token t is `logit` for t + 1, and 0 for the others.
+// A model in which token t is followed by t + 1 with this logit, and by each other token with logit
+// 0.
 class Successor : public Module {
  public:
   Successor(int64_t vocabulary, double logit) : vocabulary_(vocabulary), logit_(logit) {}
@@ -16,7 +17,7 @@ class Successor : public Module {
     longest_ = std::max(longest_, tokens.size(1));
     return at::one_hot((tokens + 1) % vocabulary_, vocabulary_).to(at::kFloat) * logit_;
   }
-  int64_t longest() const { return longest_; }  // sequence that it was called with
+  int64_t longest() const { return longest_; }  // length of the longest sequence so far
 
  private:
   int64_t vocabulary_;
@@ -34,20 +35,20 @@ std::vector<int64_t> generated(Module& model, std::vector<int64_t> tokens, int64
 
 using Tokens = std::vector<int64_t>;
 
-TEST(Generate, takes_the_most_likely_token_without_a_temperature) {
+TEST(Generate, the_most_likely_token_is_chosen_without_a_temperature) {
   Successor model(5, 3.0);
   EXPECT_EQ(generated(model, {0, 3}, 4, {.context = 8, .ids = 5}), (Tokens{4, 0, 1, 2}));
   EXPECT_EQ(generated(model, {0, 3}, 0, {.context = 8, .ids = 5}), Tokens{});
 }
 
-TEST(Generate, gives_the_model_no_more_than_its_context) {
+TEST(Generate, the_model_gets_no_more_tokens_than_its_context) {
   Successor model(5, 3.0);
   EXPECT_EQ(generated(model, {0, 0, 0, 1}, 5, {.context = 3, .ids = 5}), (Tokens{2, 3, 4, 0, 1}));
   EXPECT_EQ(model.longest(), 3);
   EXPECT_EQ(logits_of(model, {0, 0, 0, 1}, 3).sizes(), (at::IntArrayRef{3, 5}));
 }
 
-TEST(Generate, draws_no_id_that_is_no_text) {
+TEST(Generate, an_id_that_stands_for_no_text_is_never_chosen) {
   Successor model(5, 3.0);
   const Tokens greedy = generated(model, {1}, 20, {.context = 8, .ids = 3});
   const Tokens drawn = generated(model, {1}, 200, {.context = 8, .ids = 3, .temperature = 10});
@@ -55,7 +56,7 @@ TEST(Generate, draws_no_id_that_is_no_text) {
     EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), 3);
 }
 
-TEST(Generate, draws_the_same_with_the_same_seed_and_leaves_the_default_generator) {
+TEST(Generate, a_seed_fixes_the_tokens_and_leaves_the_default_generator_unchanged) {
   Successor model(50, 1.0);
   const auto with_seed = [&](uint64_t seed) {
     return generated(model, {1}, 30, {.context = 8, .ids = 50, .temperature = 1, .seed = seed});
@@ -69,8 +70,9 @@ TEST(Generate, draws_the_same_with_the_same_seed_and_leaves_the_default_generato
   EXPECT_NE(with_seed(8), first);
 }
 
-// Two tokens, of which one has e^logit times the other's probability.
-TEST(Generate, draws_by_the_temperature) {
+// There are two tokens. The successor has e^(logit / temperature) = 3^(1 / temperature) times the
+// probability of the other one.
+TEST(Generate, the_temperature_sets_the_probabilities) {
   Successor model(2, std::log(3.0));
   const auto followers = [&](double temperature) {
     const Tokens tokens =

@@ -6,8 +6,8 @@ namespace {
 
 using Numels = std::vector<int64_t>;
 
-// Gradients are computed from the last parameter to the first.
-TEST(GradientBuckets, are_filled_from_the_last_parameter_to_the_first) {
+// A backward pass computes gradients from the last parameter to the first.
+TEST(GradientBuckets, buckets_are_filled_from_the_last_parameter_to_the_first) {
   const auto buckets = gradient_buckets({32, 16, 48, 16}, {4 * 64, 4 * 48});
   EXPECT_EQ(buckets.numels, (Numels{64, 48}));
   ASSERT_EQ(buckets.places.size(), 4U);
@@ -19,7 +19,7 @@ TEST(GradientBuckets, are_filled_from_the_last_parameter_to_the_first) {
   }
 }
 
-TEST(GradientBuckets, hold_a_gradient_that_is_larger_than_a_bucket_and_one_each_without_a_size) {
+TEST(GradientBuckets, a_gradient_has_its_own_bucket_if_it_is_large_or_if_no_size_is_set) {
   EXPECT_EQ(gradient_buckets({16, 160, 16}, {4 * 32, 4 * 32}).numels, (Numels{16, 160, 16}));
   EXPECT_EQ(gradient_buckets({16, 32, 48}, kBucketOfEach).numels, (Numels{48, 32, 16}));
   EXPECT_TRUE(gradient_buckets({}, kBucketOfEach).numels.empty());

@@ -13,7 +13,7 @@ at::Tensor leaf() {
   return at::ones({2}).requires_grad_();
 }
 
-TEST_IN_A_PROCESS(GradientHook, a_hook_of_a_frozen_parameter_runs_once_it_is_trainable) {
+TEST_IN_A_PROCESS(GradientHook, a_hook_of_a_frozen_parameter_runs_after_the_parameter_is_unfrozen) {
   Events events;
   const at::Tensor parameter = at::ones({2});
   register_post_accumulate_grad_hook(parameter, [&] { events.push_back("hook"); });
@@ -22,8 +22,7 @@ TEST_IN_A_PROCESS(GradientHook, a_hook_of_a_frozen_parameter_runs_once_it_is_tra
   EXPECT_EQ(events, (Events{"hook"}));
 }
 
-TEST_IN_A_PROCESS(GradientHook,
-                  all_run_in_the_order_of_their_registration_but_those_that_were_removed) {
+TEST_IN_A_PROCESS(GradientHook, hooks_run_in_the_order_of_registration_unless_they_were_removed) {
   Events events;
   const at::Tensor parameter = leaf();
   const auto note = [&](const char* name) {
@@ -41,14 +40,14 @@ TEST_IN_A_PROCESS(GradientHook,
   EXPECT_EQ(events, (Events{"first", "fourth", "first", "fourth"}));
 }
 
-TEST_IN_A_PROCESS(GradientHook, ends_with_its_parameter_and_may_be_removed_after_it) {
+TEST_IN_A_PROCESS(GradientHook, a_hook_is_freed_with_its_parameter_and_can_be_removed_afterwards) {
   const auto held = std::make_shared<int>();
   const auto remove = register_post_accumulate_grad_hook(leaf(), [held] {});
-  EXPECT_EQ(held.use_count(), 1) << "what the hook of a parameter that is gone holds";
+  EXPECT_EQ(held.use_count(), 1) << "the hook outlives its parameter";
   remove();
 }
 
-TEST_IN_A_PROCESS(GradientHook, none_runs_after_one_that_has_taken_the_gradient) {
+TEST_IN_A_PROCESS(GradientHook, no_hook_runs_after_one_that_resets_the_gradient) {
   Events events;
   const at::Tensor parameter = leaf();
   register_post_accumulate_grad_hook(parameter, [&] {

@@ -4,20 +4,21 @@
 #include "expect_text.h"
 #include "failures_of.h"
 
-// Expectations on what ranks hold: a part of the whole, and no copy of what others own.
+// Expectations on the memory of ranks: each holds a part of the whole, and no copy of what other
+// ranks own.
 
 using namespace fsdp;
 
 namespace {
 
-// Each rank reports that it has taken so many bytes.
+// Runs ranks that report that each holds this many bytes.
 RankRun taken_by(int world_size, int64_t tensors, int64_t besides) {
   return run_ranks(world_size, [=](TestRank& rank) {
     rank.observe("held", nlohmann::json{{"tensors", tensors}, {"besides", besides}});
   });
 }
 
-TEST(HeldPart, of_the_whole_is_less_than_it_on_two_ranks_and_nearly_all_of_it_on_all_together) {
+TEST(ExpectPartOf, each_rank_must_hold_less_than_the_whole_and_all_ranks_together_nearly_all) {
   const auto told = [](int world_size, int64_t tensors, int64_t besides, int64_t whole) {
     const RankRun run = taken_by(world_size, tensors, besides);
     return failures_of([&] { expect_part_of(run, "held", whole); });
@@ -34,7 +35,7 @@ TEST(HeldPart, of_the_whole_is_less_than_it_on_two_ranks_and_nearly_all_of_it_on
                   "expected at least 56: together the ranks hold the whole");
 }
 
-TEST(HeldPart, that_others_own_is_held_nowhere_on_two_ranks) {
+TEST(ExpectNoCopies, a_rank_that_copies_what_others_own_fails) {
   const auto told = [](int world_size, int64_t besides) {
     const RankRun run = taken_by(world_size, 1000, besides);
     return failures_of([&] {

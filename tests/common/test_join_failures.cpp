@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-// For ranks that something else has to end; if nothing does, the limit of torchrun() does.
+// Blocks a rank until a signal ends it; after 30 s this is the alarm of torchrun().
 void wait_for_the_end() {
   for (;;)
     pause();
@@ -40,7 +40,7 @@ int nothing(const RankContext&) {
   return 0;
 }
 
-TEST(JoinFailures, one_process_reports_a_call_that_differs) {
+TEST(LaunchedRunFailure, only_one_process_reports_a_call_that_differs) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
   EXPECT_EQ(ended.said.find("program: rank "), ended.said.rfind("program: rank ")) << ended.said;
@@ -51,7 +51,7 @@ TEST(JoinFailures, one_process_reports_a_call_that_differs) {
     EXPECT_NE(status, 0);
 }
 
-TEST(JoinFailures, a_killed_rank_is_named_with_its_last_call) {
+TEST(LaunchedRunFailure, a_killed_rank_is_named_with_its_last_call) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}),
                                {}, OfFailure::left_to_notice);
@@ -62,7 +62,7 @@ TEST(JoinFailures, a_killed_rank_is_named_with_its_last_call) {
   EXPECT_EQ(WEXITSTATUS(ended.statuses[1]), 1);
 }
 
-TEST(JoinFailures, an_exception_is_one_line_without_a_backtrace) {
+TEST(LaunchedRunFailure, an_exception_is_reported_in_one_line_without_a_backtrace) {
   HostedStore store;
   const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
     if (context.rank == 1) TORCH_CHECK(false, "no such unit: layers.9");
@@ -72,7 +72,7 @@ TEST(JoinFailures, an_exception_is_one_line_without_a_backtrace) {
   EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
 }
 
-TEST(JoinFailures, no_rank_outlives_its_process) {
+TEST(LaunchedRunFailure, no_rank_outlives_its_process) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
     SharedWords pids;
@@ -92,7 +92,7 @@ TEST(JoinFailures, no_rank_outlives_its_process) {
   }
 }
 
-TEST(JoinFailures, more_ranks_than_were_started_are_refused) {
+TEST(LaunchedRunFailure, a_program_for_more_ranks_than_were_launched_fails) {
   const SetVariables set(torchrun_variables(0, 1, 29500));
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(2, nothing, "program"), 2);
@@ -100,8 +100,8 @@ TEST(JoinFailures, more_ranks_than_were_started_are_refused) {
             "program: torchrun has started 1 rank, but this program needs 2\n");
 }
 
-// Where ulimit -f allows no memory to share.
-TEST_IN_A_PROCESS(JoinFailures, without_long_files_there_is_gloo) {
+// A limit of file sizes (ulimit -f) also limits the files in memory that ranks share.
+TEST_IN_A_PROCESS(LaunchedRunFailure, gloo_is_used_if_the_file_size_limit_is_too_small_for_shm) {
   limit_file_size(size_t{100} << 20);
   const HostedStore store;
   const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
@@ -110,13 +110,14 @@ TEST_IN_A_PROCESS(JoinFailures, without_long_files_there_is_gloo) {
   EXPECT_EQ(ended.statuses, (std::vector<int>{0, 0})) << ended.said;
 }
 
-// Why `self` can't join.
+// Returns the error with which join(self) fails.
 std::string refusal(const LaunchedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
-// The same once it has reached the store. LibTorch looks up the name of the address when it
-// connects, which takes longer than the timeout where a name server is slow.
+// Returns the error of a join() that has reached the store. LibTorch looks up the name of the
+// store's address when it connects. If a name server is slow, this takes longer than the timeout,
+// and another join() is tried.
 std::string refusal_of_the_store(const LaunchedRank& self) {
   std::string text = refusal(self);
   for (int i = 0; i < 5 && text.find("can't reach the store") != std::string::npos; ++i)
@@ -124,7 +125,7 @@ std::string refusal_of_the_store(const LaunchedRank& self) {
   return text;
 }
 
-TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
+TEST(LaunchedRunFailure, a_rank_that_does_not_join_is_named) {
   HostedStore store;
   EXPECT_CONTAINS(
       refusal_of_the_store({0, 3, "127.0.0.1", store.port(), true, "a", 200ms}),
@@ -134,7 +135,7 @@ TEST(JoinFailures, a_rank_that_does_not_join_is_named) {
       "rank 2: can't join the others: ranks 0 and 1 have not come (store at 127.0.0.1:");
 }
 
-TEST(JoinFailures, all_ranks_that_do_not_join_are_named_and_no_key_of_the_store) {
+TEST(LaunchedRunFailure, all_ranks_that_do_not_join_are_named_without_keys_of_the_store) {
   HostedStore store;
   const std::string text =
       refusal_of_the_store({2, 9, "127.0.0.1", store.port(), true, "c", 200ms});
@@ -144,11 +145,11 @@ TEST(JoinFailures, all_ranks_that_do_not_join_are_named_and_no_key_of_the_store)
   EXPECT_EQ(text.find("identity"), std::string::npos) << text;
 }
 
-TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
+TEST(LaunchedRunFailure, a_long_wait_for_ranks_is_announced_once) {
   HostedStore store;
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
-  // As in refusal_of_the_store().
+  // Tries again if the store was not reached, for the reason in refusal_of_the_store().
   for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
        ++i) {
     told.clear();
@@ -160,8 +161,8 @@ TEST(JoinFailures, a_wait_for_another_rank_is_told_once) {
   EXPECT_CONTAINS(told[0], "unset RANK and WORLD_SIZE to start all ranks here");
 }
 
-// What a rank waits for is looked at once a second.
-TEST(JoinFailures, a_long_wait_for_several_ranks_is_told_too) {
+// join() looks once a second for the ranks that it waits for, so it looks several times here.
+TEST(LaunchedRunFailure, a_wait_of_several_seconds_is_announced_once_too) {
   HostedStore store;
   std::vector<std::string> told;
   const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
@@ -170,7 +171,7 @@ TEST(JoinFailures, a_long_wait_for_several_ranks_is_told_too) {
   ASSERT_EQ(told.size(), 1U);
 }
 
-TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
+TEST(LaunchedRunFailure, start_waits_for_other_ranks_up_to_its_timeout) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
   testing::internal::CaptureStderr();
@@ -179,7 +180,7 @@ TEST(JoinFailures, start_waits_for_others_as_long_as_it_is_told) {
                   "program: rank 0: can't join the others: ");
 }
 
-TEST(JoinFailures, a_rank_that_leaves_early_is_named_to_the_others) {
+TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_that_ends_early) {
   HostedStore store;
   const auto body = [](const RankContext& context) {
     auto comm = Communicator::create(context, {.timeout = 600s});
@@ -195,7 +196,7 @@ TEST(JoinFailures, a_rank_that_leaves_early_is_named_to_the_others) {
   EXPECT_EQ(ended.statuses[1], 0);
 }
 
-TEST(JoinFailures, a_rank_whose_process_is_killed_is_named_to_the_others) {
+TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_whose_process_is_killed) {
   HostedStore store;
   const auto body = [](const RankContext& context) {
     auto comm = Communicator::create(context, {.timeout = 600s});
@@ -212,7 +213,7 @@ TEST(JoinFailures, a_rank_whose_process_is_killed_is_named_to_the_others) {
   EXPECT_EQ(ended.said.find("program: "), ended.said.rfind("program: ")) << ended.said;
 }
 
-TEST(JoinFailures, a_store_whose_address_nobody_knows_is_named) {
+TEST(LaunchedRunFailure, a_store_that_cannot_be_reached_is_named) {
   EXPECT_CONTAINS(refusal({1, 2, "nobody.invalid", 29500, true, "a", 200ms}),
                   "rank 1: can't join the others: can't reach the store (store at nobody.invalid:");
   const ReservedPort silent;

@@ -24,10 +24,10 @@ Body collectives(std::vector<Channel>& channels, const std::string& backend = "a
   };
 }
 
-MULTI_RANK_SUITE_ON(JoinedRanks, 1, 2, 3);
+MULTI_RANK_SUITE_ON(LaunchedRun, 1, 2, 3);
 
-// In a store that torchrun hosts, and in one that rank 0 does.
-MULTI_RANK_TEST(JoinedRanks, compute_the_same_bits_as_forked_ranks) {
+// The ranks meet once in a store that torchrun hosts, and once in one that rank 0 hosts.
+MULTI_RANK_TEST(LaunchedRun, launched_ranks_compute_the_bits_of_forked_ranks) {
   std::vector<Channel> forked(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked)).ok());
   const HostedStore store;

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(KeptTimeline, is_that_of_the_first_failure_whose_result_says_so) {
+TEST(KeptTimeline, only_the_first_failed_test_keeps_its_timeline_and_notes_it_in_the_result) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/t.txt";
   setenv("FSDP_TRACE", file.c_str(), 1);

@@ -19,7 +19,7 @@
 namespace fsdp {
 namespace {
 
-// For ranks that something else has to end. If nothing does, the alarm does, and the test fails.
+// Blocks a rank until a signal ends it. After 10 s this is the alarm, and the test fails.
 [[noreturn]] void wait_for_the_alarm() {
   alarm(10);
   for (;;)
@@ -30,7 +30,7 @@ bool exists(pid_t pid) {
   return kill(pid, 0) == 0;
 }
 
-TEST(Launcher, runs_every_rank_in_its_own_process) {
+TEST(Launcher, every_rank_runs_in_its_own_process) {
   SharedWords pids;
   const auto result = launch(3, [&](const RankContext& context) {
     pids[context.rank] = getpid();
@@ -43,7 +43,7 @@ TEST(Launcher, runs_every_rank_in_its_own_process) {
     EXPECT_FALSE(exists(pids[rank]));
 }
 
-TEST(Launcher, reports_how_the_rank_that_failed_ended) {
+TEST(Launcher, the_result_states_how_the_failed_rank_ended) {
   const auto ended = [](const std::function<int()>& end) {
     const auto result =
         launch(2, [&](const RankContext& context) { return context.rank == 1 ? end() : 0; });
@@ -65,14 +65,15 @@ TEST(Launcher, reports_how_the_rank_that_failed_ended) {
   EXPECT_NE(ended([] { return 256; }), "") << "exit() would make it 0";
 }
 
-// Runs launch() in a child whose ranks wait for ever, and does `end` to that child once all have
-// started. How the child ended; the ranks' processes are in `pids`, and after them whether the
-// function for interrupts ran when they had ended.
+// Forks a child that calls launch() with ranks that wait for ever, and calls `end` with the child's
+// process id when all ranks have started. Returns the status of the child. Writes the ranks'
+// process ids to `pids`, and to pids[world_size] whether on_interrupt ran after the last rank had
+// ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   std::fflush(nullptr);
   pid_t child = fork();
   if (child == 0) {
-    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // by a shell, for what it runs in the background
+    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // by a process that a shell ran in background
       signal(ignored, SIG_DFL);
     const rlimit no_core_files{};
     setrlimit(RLIMIT_CORE, &no_core_files);
@@ -90,7 +91,7 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
   return status;
 }
 
-TEST(Launcher, refuses_a_process_that_has_threads) {
+TEST(Launcher, a_process_that_has_other_threads_cannot_launch_ranks) {
   std::promise<void> end;
   std::thread other([&] { end.get_future().wait(); });
   pthread_setname_np(other.native_handle(), "of_an_allocator");
@@ -121,7 +122,7 @@ TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
 }
 
 TEST(Launcher, a_killed_caller_leaves_no_rank_behind) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that its ranks become this process's children
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // the ranks of the killed caller become this one's children
   SharedWords pids;
   end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });
   for (int rank = 0; rank < 3; ++rank) {

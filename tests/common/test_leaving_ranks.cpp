@@ -20,7 +20,7 @@ struct AtEnd {
   ~AtEnd() { act(); }
 };
 
-TEST(LeavingRanks, destroy_the_objects_that_they_have_made_and_none_that_they_inherit) {
+TEST(RankExit, a_rank_destroys_its_own_static_objects_only) {
   for (const bool exits : {false, true}) {
     const TemporaryFolder folder;
     static SharedWords inherited;
@@ -45,7 +45,7 @@ TEST(LeavingRanks, destroy_the_objects_that_they_have_made_and_none_that_they_in
   }
 }
 
-TEST(LeavingRanks, that_crash_or_hang_then_are_told_with_what_had_failed_before) {
+TEST(RankExit, a_destructor_that_crashes_or_hangs_does_not_hide_an_earlier_failure) {
   const auto told = [](bool fails, const std::function<void()>& act) {
     return failure(launch(1, [&](const RankContext& context) -> int {
       context.shared->wait_at_most(std::chrono::milliseconds(200));

@@ -3,10 +3,11 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(LentInputs);
+MULTI_RANK_SUITE(InputReadInPlace);
 
-// Each rank frees its input at once, which poisons it, and only then tells the next to read.
-MULTI_RANK_TEST(LentInputs, are_read_by_all_ranks_before_their_memory_is_freed) {
+// Each rank frees its input, which poisons it once no rank reads it. Only rank 0 has waited for the
+// all-gather before; the others read the inputs after the barrier.
+MULTI_RANK_TEST(InputReadInPlace, an_input_freed_early_lives_until_all_ranks_have_read_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Communicator& comm = *rank.communicator();
     const auto total = static_cast<int64_t>(rank.world_size()) * 8;

@@ -13,10 +13,11 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kMicrosecond = 1000;
 
-MULTI_RANK_SUITE(LinkedCollectives);
+MULTI_RANK_SUITE(LinkedCollective);
 
-// Rank r comes r x 100 us late, and issues three all-gathers of 4,000 bytes from each rank.
-MULTI_RANK_TEST(LinkedCollectives, are_done_in_the_order_of_issue_once_the_last_rank_has_come) {
+// Rank r starts r x 100 us late and issues three all-gathers of 4,000 bytes from each rank.
+MULTI_RANK_TEST(LinkedCollective,
+                calls_complete_in_the_order_of_issue_after_the_last_rank_issued_them) {
   const auto clock = std::make_shared<CountedClock>();  // each rank has a copy
   const auto body = [&](TestRank& rank) {
     clock->pass(100 * kMicrosecond * rank.rank());
@@ -39,7 +40,7 @@ MULTI_RANK_TEST(LinkedCollectives, are_done_in_the_order_of_issue_once_the_last_
 }
 
 // Each rank computes for 50 us while the link moves its bytes.
-MULTI_RANK_TEST(LinkedCollectives, move_the_values_while_the_ranks_compute) {
+MULTI_RANK_TEST(LinkedCollective, values_are_sent_while_the_ranks_compute) {
   const auto clock = std::make_shared<CountedClock>();
   const auto body = [&](TestRank& rank) {
     const auto& comm = rank.communicator();
@@ -58,9 +59,9 @@ MULTI_RANK_TEST(LinkedCollectives, move_the_values_while_the_ranks_compute) {
   expect_on_all_ranks(run, "time", std::max(50 * kMicrosecond, gather));
 }
 
-MULTI_RANK_SUITE_ON(LinkedCollectivesThatDiffer, 2, 3);
+MULTI_RANK_SUITE_ON(LinkedMismatch, 2, 3);
 
-MULTI_RANK_TEST(LinkedCollectivesThatDiffer, are_named_before_they_are_timed) {
+MULTI_RANK_TEST(LinkedMismatch, a_mismatch_is_reported_before_the_call_is_timed) {
   const auto body = [](TestRank& rank) {
     const char* const unit = rank.rank() == 0 ? "this" : "that";
     rank.communicator()

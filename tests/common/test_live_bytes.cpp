@@ -15,7 +15,8 @@
 namespace fsdp {
 namespace {
 
-// In a process of its own: the allocator stays in place until the process ends.
+// Runs `body` over the counting allocator, in a process of its own because the allocator cannot be
+// removed.
 template <class Body>
 void counted(Body body) {
   in_a_process([&] {
@@ -28,7 +29,8 @@ int64_t total() {
   return live_bytes::now().total;
 }
 
-TEST_IN_A_PROCESS(LiveBytes, include_allocations_of_other_threads) {
+TEST_IN_A_PROCESS(CountingAllocator,
+                  blocks_that_other_threads_allocate_and_free_leave_no_live_bytes) {
   counting_allocator::install();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -52,8 +54,8 @@ at::Tensor made(MemoryClass cls, int64_t numel) {
   return at::empty({numel});
 }
 
-TEST_IN_A_PROCESS(LiveBytes,
-                  count_a_block_in_the_class_of_its_allocation_until_its_last_view_goes) {
+TEST_IN_A_PROCESS(CountingAllocator,
+                  a_block_counts_in_the_class_of_its_allocation_until_its_last_view_is_freed) {
   counting_allocator::install();
   at::Tensor rest = at::empty({3}), gathered = made(MemoryClass::gathered, 5);
   at::Tensor view = gathered.narrow(0, 4, 1);
@@ -78,7 +80,7 @@ TEST_IN_A_PROCESS(LiveBytes,
   EXPECT_EQ(total(), 0);
 }
 
-TEST_IN_A_PROCESS(LiveBytes, have_a_peak_of_each_class_in_each_phase) {
+TEST_IN_A_PROCESS(CountingAllocator, each_class_has_a_peak_in_each_phase) {
   counting_allocator::install();
   const at::Tensor shard = made(MemoryClass::shards, 10);
   live_bytes::enter(Phase::forward);
@@ -105,10 +107,10 @@ TEST_IN_A_PROCESS(LiveBytes, have_a_peak_of_each_class_in_each_phase) {
   live_bytes::reset(Phase::backward);
   EXPECT_EQ(live_bytes::peak(Phase::backward).total, 0) << "forgotten";
   EXPECT_EQ(live_bytes::peak(Phase::forward).total, 440) << "not forgotten";
-  EXPECT_EQ(live_bytes::peak_total(), 440) << "a rehearsal is no part of the run";
+  EXPECT_EQ(live_bytes::peak_total(), 440) << "a rehearsal is not a part of the run";
 }
 
-// [bytes] of memory that this process has touched and not given back.
+// Returns the [bytes] of memory that this process has touched and not returned to the kernel.
 int64_t resident() {
   std::ifstream statm("/proc/self/statm");
   int64_t addresses = 0, pages = 0;
@@ -116,13 +118,15 @@ int64_t resident() {
   return pages * getpagesize();
 }
 
-// Fills a tensor of `big` bytes, whose memory is kept, and then many that are too small for it.
+// Fills and frees a tensor of `big` bytes, whose memory the allocator keeps, and then fills small
+// tensors that cannot use that memory. Expects that the process never has more than `most` bytes
+// more than before.
 void expect_taken_at_most(int64_t big, int64_t most) {
   counted([&] {
     constexpr int64_t kSmall = 100 << 10;
-    constexpr int64_t kBesides = 8 << 20;  // what the process takes for other things
+    constexpr int64_t kBesides = 8 << 20;  // memory that the process needs for other things
     counting_allocator::keep_at_most(64 << 20);
-    at::zeros({1 << 20}, at::kByte);  // loads what fills
+    at::zeros({1 << 20}, at::kByte);  // loads the code that fills a tensor
     const int64_t before = resident();
     at::zeros({big}, at::kByte);
     std::vector<at::Tensor> small;
@@ -133,12 +137,12 @@ void expect_taken_at_most(int64_t big, int64_t most) {
   });
 }
 
-TEST(LiveBytes, little_is_kept_beyond_a_large_peak_and_released_when_small_ones_need_the_room) {
+TEST(CountingAllocator, memory_kept_for_reuse_is_bounded_and_released_for_small_tensors) {
   expect_taken_at_most(64 << 20, (64 << 20) / 4 * 5);
   expect_taken_at_most(512 << 20, (512 + 64) << 20);
 }
 
-TEST_IN_A_PROCESS(LiveBytes, the_same_tensors_again_touch_no_new_memory) {
+TEST_IN_A_PROCESS(CountingAllocator, allocating_the_same_tensors_again_touches_no_new_memory) {
   counting_allocator::install();
   const auto faults = [] {
     rusage usage{};
@@ -160,7 +164,7 @@ TEST_IN_A_PROCESS(LiveBytes, the_same_tensors_again_touch_no_new_memory) {
   EXPECT_LE(faults() - before, 300) << "pages";
 }
 
-TEST_IN_A_PROCESS(LiveBytes, large_tensors_need_no_reserved_addresses) {
+TEST_IN_A_PROCESS(CountingAllocator, a_large_tensor_needs_no_reserved_address_space) {
   counting_allocator::install();
   std::ifstream statm("/proc/self/statm");
   rlim_t addresses = 0;  // [pages] of this process
@@ -173,7 +177,7 @@ TEST_IN_A_PROCESS(LiveBytes, large_tensors_need_no_reserved_addresses) {
   EXPECT_EQ(large[-1].item<float>(), 1);
 }
 
-TEST_IN_A_PROCESS(LiveBytes, an_allocation_that_fails_is_not_counted) {
+TEST_IN_A_PROCESS(CountingAllocator, a_failed_allocation_is_not_counted) {
   counting_allocator::install();
   EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kByte), c10::Error);
   EXPECT_EQ(total(), 0);

@@ -6,8 +6,8 @@
 namespace fsdp {
 namespace {
 
-TEST(LossScaler, halves_after_an_overflow_and_doubles_after_enough_finite_steps_in_a_row) {
-  LossScaler scaler(64, 3, 1);  // goes on from one finite step
+TEST(LossScaler, the_scale_halves_after_an_overflow_and_doubles_after_enough_finite_steps) {
+  LossScaler scaler(64, 3, 1);  // resumes after one finite step
   const auto scale_after = [&](bool finite) {
     scaler.update(finite);
     return scaler.scale();
@@ -21,7 +21,7 @@ TEST(LossScaler, halves_after_an_overflow_and_doubles_after_enough_finite_steps_
   EXPECT_EQ(scaler.finite_steps(), 0);
 }
 
-TEST(LossScaler, stays_within_its_range) {
+TEST(LossScaler, the_scale_stays_within_its_range) {
   LossScaler least(1);
   least.update(false);
   EXPECT_EQ(least.scale(), 1);
@@ -30,7 +30,7 @@ TEST(LossScaler, stays_within_its_range) {
   EXPECT_EQ(most.scale(), LossScaler::kLargest);
 }
 
-TEST(LossScaler, refuses_what_is_no_power_of_two_and_an_interval_of_no_steps) {
+TEST(LossScaler, an_invalid_scale_or_interval_throws) {
   for (const int64_t scale : {int64_t{0}, int64_t{-2}, int64_t{3}, 2 * LossScaler::kLargest})
     EXPECT_THROW(LossScaler{scale}, std::invalid_argument) << scale;
   EXPECT_THROW(LossScaler(2, 0), std::invalid_argument);

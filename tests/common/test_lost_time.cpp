@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(LostTime, the_suites_of_a_problem_count_together_and_other_problems_are_run) {
+TEST(LostTime, the_suites_of_a_problem_share_one_limit_and_other_problems_run) {
   LostTime lost(seconds(1000));
   lost.add("T4_4_finish", seconds(40));
   EXPECT_EQ(lost.refusal("T4_4_finish"), "");
@@ -21,7 +21,7 @@ TEST(LostTime, the_suites_of_a_problem_count_together_and_other_problems_are_run
   EXPECT_EQ(lost.refusal("T4_40_x"), "");
 }
 
-TEST(LostTime, nothing_is_run_after_the_limit_of_all_problems) {
+TEST(LostTime, nothing_runs_after_the_limit_of_all_problems) {
   LostTime lost(seconds(20));
   EXPECT_EQ(lost.refusal("T1_1_redirect"), "");
   lost.add("T1_1_redirect", seconds(20));
@@ -29,7 +29,7 @@ TEST(LostTime, nothing_is_run_after_the_limit_of_all_problems) {
             "not run: earlier runs of this task did not end, and took 20 s");
 }
 
-TEST(LostTime, a_suite_without_a_problem_counts_by_itself) {
+TEST(LostTime, a_suite_without_a_problem_has_its_own_limit) {
   LostTime lost(seconds(1000));
   lost.add("Judged", seconds(60));
   EXPECT_CONTAINS(lost.refusal("Judged"), "did not end");
@@ -43,7 +43,7 @@ RankReport ended(int signal, const std::string& message) {
   return report;
 }
 
-TEST(LostTime, a_run_loses_its_limit_or_a_wait_in_vain_or_nothing) {
+TEST(LostTime, a_run_loses_its_time_limit_one_wait_or_nothing) {
   const std::string vain = "longer than the time limit (CommunicatorOptions::timeout), is stuck";
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGALRM, "")}, seconds(20)), seconds(20));
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGKILL, "")}, seconds(20)), kWait);

@@ -28,7 +28,7 @@ int64_t numel_of(const Module& module) {
   return numel;
 }
 
-TEST_IN_A_PROCESS(Models, backward_holds_two_gradients_of_a_tied_weight_and_not_their_sum_besides) {
+TEST_IN_A_PROCESS(Model, backward_holds_two_gradients_of_a_tied_weight_but_not_also_their_sum) {
   counting_allocator::install();
   Embedding embedding(torch::randn({4000, 64}));
   Linear head(embedding.weight());
@@ -42,7 +42,7 @@ TEST_IN_A_PROCESS(Models, backward_holds_two_gradients_of_a_tied_weight_and_not_
   EXPECT_LT(2 * most, 5 * bytes);
 }
 
-TEST_IN_A_PROCESS(Models, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) {
+TEST_IN_A_PROCESS(Model, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) {
   const auto x = torch::randn({2, 3, 5}).requires_grad_();
   Linear layer(torch::randn({7, 5}));
   layer(x.detach()).sum().backward();
@@ -54,7 +54,7 @@ TEST_IN_A_PROCESS(Models, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) 
   EXPECT_FALSE(layer.parameters().front().grad().defined());
 }
 
-TEST_IN_A_PROCESS(Models, do_not_see_later_tokens) {
+TEST_IN_A_PROCESS(Model, attention_does_not_see_later_tokens) {
   for (const std::string name : {"small", "gpt2-tiny"}) {
     torch::NoGradGuard no_grad;
     auto model = make_model(name);
@@ -67,7 +67,7 @@ TEST_IN_A_PROCESS(Models, do_not_see_later_tokens) {
   }
 }
 
-// The slope of the loss along its gradient g is |g|.
+// Checks each gradient g numerically: the slope of the loss in the direction of g is |g|.
 void expect_gradients_to_be_slopes(Module& model) {
   const auto tokens = torch::randint(0, 61, {3, 13}, torch::kLong);
   const auto loss = [&] {
@@ -91,7 +91,7 @@ void expect_gradients_to_be_slopes(Module& model) {
   }
 }
 
-TEST_IN_A_PROCESS(Models, gradients_are_the_slopes_of_the_loss) {
+TEST_IN_A_PROCESS(Model, gradients_are_the_slopes_of_the_loss) {
   torch::manual_seed(3);
   TransformerLM lm(kTinyLM);
   expect_gradients_to_be_slopes(lm);
@@ -99,7 +99,7 @@ TEST_IN_A_PROCESS(Models, gradients_are_the_slopes_of_the_loss) {
   expect_gradients_to_be_slopes(gpt2);
 }
 
-TEST_IN_A_PROCESS(Models, heads_share_keys_and_values_as_if_each_had_its_own_copy) {
+TEST_IN_A_PROCESS(Model, heads_share_keys_and_values_as_if_each_had_its_own_copy) {
   const auto shared = make_model(kTinyLlama), copied = make_model(kSizes + kOthers);
   const auto named = shared->named_parameters();
   for (const auto& [name, parameter] : distinct_parameters(*copied)) {
@@ -122,7 +122,7 @@ TEST_IN_A_PROCESS(Models, heads_share_keys_and_values_as_if_each_had_its_own_cop
   }
 }
 
-TEST(Models, may_be_named_by_their_sizes) {
+TEST(Model, a_model_can_be_named_by_its_sizes) {
   EXPECT_EQ(model_name(model_shape(kTinyLlama)), kTinyLlama);
   EXPECT_EQ(model_name(model_shape("gpt2:context=19,vocabulary=61,d_model=35,layers=3,heads=5,"
                                    "d_ff=121")),
@@ -145,7 +145,7 @@ TEST(Models, may_be_named_by_their_sizes) {
               "model '" + text + "': " + reason);
 }
 
-TEST(Models, have_the_names_of_hugging_face_too) {
+TEST(Model, names_of_hugging_face_are_known) {
   EXPECT_EQ(model_name(model_shape("gpt2")), "gpt2-124m");
   EXPECT_EQ(model_name(model_shape("gpt2-medium")), "gpt2-355m");
   EXPECT_EQ(model_name(model_shape("gpt2-large")), "gpt2-774m");
@@ -153,7 +153,7 @@ TEST(Models, have_the_names_of_hugging_face_too) {
   EXPECT_EQ(model_info("gpt2-xl").name, "gpt2-1558m");
 }
 
-TEST_IN_A_PROCESS(Models, initialize_residual_projections_with_smaller_values) {
+TEST_IN_A_PROCESS(Model, residual_projections_start_with_smaller_values) {
   GPT2 model({101, 33, 128, 8, 4, 512});
   const auto named = model.named_parameters();
   const auto std_of = [&](const char* name) { return named[name].std().item<double>(); };
@@ -163,7 +163,7 @@ TEST_IN_A_PROCESS(Models, initialize_residual_projections_with_smaller_values) {
   EXPECT_NEAR(std_of("h.3.attn.c_proj.weight"), 0.005, 0.0003);
 }
 
-TEST_IN_A_PROCESS(Models, can_compute_in_reduced_precision) {
+TEST_IN_A_PROCESS(Model, a_model_computes_in_bf16) {
   torch::manual_seed(5);
   TransformerLM model(kTinyLM);
   const auto tokens = torch::randint(0, 61, {2, 9}, torch::kLong);
@@ -177,7 +177,7 @@ TEST_IN_A_PROCESS(Models, can_compute_in_reduced_precision) {
   EXPECT_EQ(language_model_loss(model, tokens, tokens).scalar_type(), torch::kFloat);
 }
 
-TEST_IN_A_PROCESS(Models, refuse_sequences_that_are_too_long_and_unknown_names) {
+TEST_IN_A_PROCESS(Model, a_sequence_that_is_too_long_and_an_unknown_name_throw) {
   TransformerLM model(kTinyLM);
   EXPECT_THROW(model(torch::zeros({1, 20}, torch::kLong)), std::invalid_argument);
   const std::string error = error_of<std::invalid_argument>([] { make_model("gpt5"); });
@@ -185,7 +185,7 @@ TEST_IN_A_PROCESS(Models, refuse_sequences_that_are_too_long_and_unknown_names) 
     EXPECT_CONTAINS(error, name);
 }
 
-TEST(Models, have_the_published_sizes_and_settings) {
+TEST(Model, models_have_the_published_sizes_and_settings) {
   in_a_process([] {
     EXPECT_EQ(numel_of(*make_model("gpt2-124m")), 124'439'808);
     EXPECT_NEAR(static_cast<double>(numel_of(*make_model("gpt2-36m"))), 36e6, 0.1e6);

@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-// y = f(w x) with a record of when w's gradient is accumulated.
+// y = f(x w^T). Appends to `events` when forward() runs and when the gradient of w is computed.
 class Probe : public Module {
  public:
   using Function = std::function<torch::Tensor(torch::Tensor)>;
@@ -90,7 +90,7 @@ TEST_IN_A_PROCESS(Module, a_view_of_the_input_runs_the_hook_only_if_it_is_part_o
   EXPECT_EQ(events, Events{"opens"});
 }
 
-TEST_IN_A_PROCESS(Module, an_input_of_a_hooked_module_must_not_be_changed_in_place) {
+TEST_IN_A_PROCESS(Module, changing_the_input_of_a_hooked_module_in_place_throws) {
   class InPlace : public Module {
    public:
     torch::Tensor forward(torch::Tensor x) override { return x.mul_(2); }
@@ -118,7 +118,7 @@ TEST(Module, a_removed_hook_does_not_run_even_in_an_existing_graph_or_if_it_remo
   });
 }
 
-TEST_IN_A_PROCESS(Module, the_graph_and_the_handles_may_outlive_the_module) {
+TEST_IN_A_PROCESS(Module, the_graph_and_the_handles_can_outlive_the_module) {
   Events events;
   torch::Tensor loss;
   Module::HookHandle handle;
@@ -143,7 +143,7 @@ TEST(Module, a_copy_has_no_hooks) {
   });
 }
 
-TEST_IN_A_PROCESS(Module, if_a_hook_throws_the_always_called_hooks_run_that_have_not_begun) {
+TEST_IN_A_PROCESS(Module, after_a_hook_throws_the_remaining_always_called_hooks_run) {
   const auto events_of = [](bool before_forward) {
     Events events;
     Probe module(events);

@@ -9,7 +9,7 @@
 
 using namespace fsdp;
 
-TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
+TEST(MultiRankExpectation, a_failure_shows_the_values_of_all_ranks_and_equal_ones_once) {
   const RankRun run =
       run_ranks(3, [](TestRank& rank) { rank.observe("live bytes", rank.rank() == 1 ? 4096 : 0); });
   const std::string table = "\"live bytes\"\n  ranks 0, 2: 0\n  rank 1: is 4096, expected 0";
@@ -19,7 +19,7 @@ TEST(MultiRankExpectation, shows_all_ranks_and_equal_ones_once) {
   EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
 }
 
-TEST(MultiRankExpectation, looks_for_types_and_words_in_what_was_thrown) {
+TEST(MultiRankExpectation, expect_error_checks_the_types_and_words_of_an_exception) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     rank.observe("nothing", thrown_by([] {}));
     rank.observe("error", thrown_by([] { throw std::invalid_argument("no unit 7"); }));
@@ -34,7 +34,7 @@ TEST(MultiRankExpectation, looks_for_types_and_words_in_what_was_thrown) {
                   "ranks 0, 1: nothing was thrown, expected an error with \"7\"");
 }
 
-TEST(MultiRankExpectation, compares_each_rank_with_its_own_value_and_objects_by_members) {
+TEST(MultiRankExpectation, each_rank_is_compared_with_its_own_value_and_an_object_by_its_members) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     rank.observe("number", rank.rank());
     rank.observe("tensor", nlohmann::json{{"sizes", {2, 3}}, {"dtype", "Float"}});
@@ -50,7 +50,7 @@ TEST(MultiRankExpectation, compares_each_rank_with_its_own_value_and_objects_by_
                   "ranks 0, 1: sizes: is [2,3], expected [2,4]");
 }
 
-TEST(MultiRankExpectation, compares_tensors_bit_by_bit_and_says_how_they_differ) {
+TEST(MultiRankExpectation, tensors_are_compared_bit_by_bit_and_their_difference_is_described) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto t = torch::arange(6, torch::kFloat).view({2, 3});
     rank.observe("t", t);

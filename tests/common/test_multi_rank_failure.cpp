@@ -15,8 +15,8 @@ using namespace fsdp;
 
 namespace {
 
-// What the test's process learns of a run in which rank 1 ends by `leave`, the others wait for it,
-// and every rank has observed something before.
+// Runs three ranks, each of which observes a value. Then rank 1 ends by `leave`, while the others
+// wait for ever. Returns the failure that the test's process reports.
 std::string failure_when_rank_1(const std::function<void()>& leave) {
   SharedWords observed;
   const RankRun run = try_ranks(3, [&](TestRank& rank) {
@@ -37,7 +37,7 @@ std::string failure_when_rank_1(const std::function<void()>& leave) {
 
 }  // namespace
 
-TEST(MultiRankFailure, names_the_signal_or_exception_that_ended_a_rank) {
+TEST(MultiRankFailure, the_failure_names_the_signal_or_exception_that_ended_a_rank) {
   const std::string text = failure_when_rank_1([] { *static_cast<volatile int*>(nullptr) = 1; });
   EXPECT_CONTAINS(
       text,
@@ -49,7 +49,7 @@ TEST(MultiRankFailure, names_the_signal_or_exception_that_ended_a_rank) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, reports_a_rank_that_exits_as_a_failure) {
+TEST(MultiRankFailure, a_rank_that_exits_is_a_failure) {
   EXPECT_CONTAINS(failure_when_rank_1([] { exit(3); }), "rank 1 left by exit(3) before the end");
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     if (rank.rank() == 1) _exit(0);
@@ -57,7 +57,7 @@ TEST(MultiRankFailure, reports_a_rank_that_exits_as_a_failure) {
   EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
 }
 
-TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
+TEST(MultiRankFailure, a_run_ends_at_its_time_limit) {
   const auto body = [](TestRank& rank) {
     for (volatile bool forever = true; forever && rank.rank() == 1;) {
     }
@@ -68,12 +68,12 @@ TEST(MultiRankFailure, ends_a_run_at_its_time_limit) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, ends_every_process_that_a_rank_started) {
+TEST(MultiRankFailure, every_process_that_a_rank_started_ends_with_the_run) {
   int life[2];
   ASSERT_EQ(pipe(life), 0);
   const RankRun run = try_ranks(2, [&](TestRank& rank) {
     if (fork() == 0) {
-      alarm(20);  // the end of it if this test fails
+      alarm(20);  // ends this process even if the test fails
       pause();
     }
     if (rank.rank() == 1) abort();
@@ -86,7 +86,7 @@ TEST(MultiRankFailure, ends_every_process_that_a_rank_started) {
   close(life[0]);
 }
 
-TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {
+TEST(MultiRankFailure, the_first_value_is_kept_if_a_rank_observes_a_name_twice) {
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     rank.observe("loss", 1);
     rank.observe("loss", 2);
@@ -95,8 +95,8 @@ TEST(MultiRankFailure, keeps_the_first_value_if_a_rank_observes_a_name_twice) {
   EXPECT_EQ(run.at(0, "loss"), 1);
 }
 
-// What no rank does, but code that has found the channel's file could.
-TEST(MultiRankFailure, is_what_is_reported_twice_or_after_the_end) {
+// TestRank never sends such reports, but code that finds the file of the channel could.
+TEST(MultiRankFailure, a_value_reported_twice_or_after_the_end_is_a_failure) {
   const auto told = [](const std::vector<nlohmann::json>& frames) {
     Channel channel;
     for (const nlohmann::json& frame : frames)
@@ -109,7 +109,7 @@ TEST(MultiRankFailure, is_what_is_reported_twice_or_after_the_end) {
   EXPECT_CONTAINS(told({loss, finished_frame(), other}), "reported after the end of the test");
 }
 
-TEST(MultiRankFailure, a_failed_assertion_ends_the_run) {
+TEST(MultiRankFailure, a_failed_assertion_in_a_rank_ends_the_run) {
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     EXPECT_NE(rank.rank(), 1) << "an odd rank";
     for (;;)

@@ -18,14 +18,14 @@ TEST(MultiRankVerdict, a_rank_that_reaches_a_todo_makes_the_test_not_started) {
       []() noexcept { todo("unshard", "2.3"); },
   };
   for (const auto& consequence : consequences) {
-    bool went_on = false;
+    bool continued = false;
     const auto result = result_of([&] {
       run_ranks(2, [&](TestRank& rank) {
         if (rank.rank() == 1) consequence();
       });
-      went_on = true;
+      continued = true;
     });
-    EXPECT_FALSE(went_on);
+    EXPECT_FALSE(continued);
     ASSERT_EQ(result.size(), 1U);
     EXPECT_TRUE(result[0].skipped());
     EXPECT_CONTAINS(std::string(result[0].message()), "not started: unshard (problem 2.3)");

@@ -19,13 +19,13 @@ void expect_no_tensor(const nlohmann::json& value) {
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { to_tensor(value); }), "it is not a tensor");
 }
 
-TEST(ObservedTensor, holds_the_bytes_of_all_its_elements) {
+TEST(ObservedTensor, a_tensor_has_the_bytes_of_all_its_elements) {
   EXPECT_EQ(to_tensor(observation(kFloat, {2, 3}, 24)).numel(), 6);
   EXPECT_EQ(to_tensor(observation(kFloat, {}, 4)).numel(), 1);
   EXPECT_EQ(to_tensor(observation(kFloat, {0, 3}, 0)).numel(), 0);
 }
 
-TEST(ObservedTensor, is_refused_with_other_bytes_sizes_or_types_than_a_tensor_has) {
+TEST(ObservedTensor, bytes_sizes_or_dtypes_that_no_tensor_has_throw) {
   for (const size_t bytes : {0, 20, 23, 25, 48})
     expect_no_tensor(observation(kFloat, {2, 3}, bytes));
   expect_no_tensor(observation(kFloat, {-2, -3}, 24));
@@ -34,7 +34,7 @@ TEST(ObservedTensor, is_refused_with_other_bytes_sizes_or_types_than_a_tensor_ha
     expect_no_tensor(observation(dtype, {0}, 0));
 }
 
-TEST(ObservedTensor, without_bytes_is_equal_to_no_tensor) {
+TEST(ObservedTensor, comparing_an_observation_without_bytes_throws) {
   const nlohmann::json three = observation(kFloat, {3}, 12);
   EXPECT_EQ(difference(three, three), "");
   EXPECT_THROW(difference(observation(kFloat, {3}, 0), three), std::invalid_argument);

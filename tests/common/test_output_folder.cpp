@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(OutputFolder, that_can_not_be_written_is_reported_before) {
+TEST(OutputFolder, an_unwritable_folder_is_reported_before_anything_is_written) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x"), link = folder.path() + "/link";
   fs::create_symlink("nowhere", link);
@@ -25,7 +25,7 @@ TEST(OutputFolder, that_can_not_be_written_is_reported_before) {
            {"/proc/run", "No such file or directory"},
            {folder.path() + '/' + std::string(300, 'x') + "/run", "File name too long"}})
     EXPECT_EQ(reason_not_to_fill(path), reason) << path;
-  EXPECT_EQ(files_in(folder.path()), 2) << "nothing is left behind";
+  EXPECT_EQ(files_in(folder.path()), 2) << "reason_not_to_fill() left something behind";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(PlainText, has_nothing_of_the_library_that_threw) {
+TEST(PlainText, the_text_names_nothing_of_the_library_that_threw) {
   const auto text = [](const std::function<void()>& action) {
     try {
       action();
@@ -31,7 +31,7 @@ TEST(PlainText, has_nothing_of_the_library_that_threw) {
             "what");
 }
 
-TEST(PlainText, of_a_giant_error_is_its_beginning) {
+TEST(PlainText, a_giant_error_is_cut_to_its_beginning) {
   const std::string giant(8'000'000, '\n');
   const std::string beginning = giant.substr(0, kMostOfError);
   EXPECT_EQ(plain_text(std::runtime_error(giant)), beginning);

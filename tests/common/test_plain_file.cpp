@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PlainFile, holds_something_unless_it_is_empty_or_open_in_a_process) {
+TEST(PlainFile, only_a_plain_file_that_is_not_empty_holds_something) {
   const TemporaryFolder folder;
   EXPECT_TRUE(holds_something(folder.write("file", "x")));
   for (const std::string& path : {folder.write("empty", ""), folder.path() + "/none", folder.path(),

@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// Ranks of tests are poisoned from the start.
-TEST(Poison, fills_memory_that_nobody_has_written) {
+// In the ranks of tests, poison is on from the start.
+TEST(Poison, unwritten_memory_is_poisoned) {
   run_ranks(1, [](TestRank& rank) {
     for (const at::Tensor& tensor :
          {at::empty({100}), at::empty({1 << 20}), rank.communicator()->empty(100)})
@@ -14,9 +14,10 @@ TEST(Poison, fills_memory_that_nobody_has_written) {
   });
 }
 
-TEST(Poison, fills_storage_that_is_freed) {
+TEST(Poison, freed_storage_is_poisoned) {
   run_ranks(1, [](TestRank& rank) {
-    constexpr int64_t kNumel = 1 << 20;  // blocks as large as that are kept, so reading is no fault
+    // Blocks of this size stay mapped after they were freed, so they can be read.
+    constexpr int64_t kNumel = 1 << 20;
     for (const at::Tensor& tensor :
          {at::ones({kNumel}), rank.communicator()->empty(kNumel).fill_(1)}) {
       const auto* data = tensor.const_data_ptr<float>();
@@ -26,11 +27,12 @@ TEST(Poison, fills_storage_that_is_freed) {
   });
 }
 
-TEST(Poison, writes_nothing_and_is_no_padding_while_it_is_off) {
+TEST(Poison, freed_memory_keeps_its_values_and_padding_is_zero_while_poison_is_off) {
   run_ranks(1, [](TestRank&) {
     EXPECT_TRUE(std::isnan(poison::padding()));
     poison::enable(false);
-    constexpr int64_t kNumel = 1 << 20;  // blocks as large as that are kept, so reading is no fault
+    // Blocks of this size stay mapped after they were freed, so they can be read.
+    constexpr int64_t kNumel = 1 << 20;
     const at::Tensor tensor = at::ones({kNumel});
     const auto* data = tensor.const_data_ptr<float>();
     at::native::resize_bytes_nocuda(tensor.storage(), 0);

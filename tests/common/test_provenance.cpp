@@ -5,19 +5,20 @@
 #include "expect_text.h"
 #include "failures_of.h"
 
-// How a failure says which element of a flat tensor is wrong, and whose gradients are in it.
+// A failure names the element of a flat tensor that is wrong, and the ranks whose gradients are in
+// it.
 
 using namespace fsdp;
 
 namespace {
 
-// Weight [3, 5], an empty parameter, and bias [2] in a flat tensor of 48, of which each of three
-// ranks owns 16.
+// A flat tensor of 48 elements with weight [3, 5], an empty parameter and bias [2]. Each of three
+// ranks owns 16 elements.
 Places places_of_rank(int rank) {
   return {{{"weight", {3, 5}, 0}, {"none", {0, 4}, 32}, {"bias", {2}, 32}}, 16, 16L * rank};
 }
 
-TEST(Places, name_the_parameter_and_the_owner_of_an_element) {
+TEST(Places, the_text_names_the_parameter_and_the_owner_of_an_element) {
   EXPECT_EQ(places_of_rank(0).text(7), "weight[1, 2], which rank 0 owns");
   EXPECT_EQ(places_of_rank(0).text(15), "padding after weight, which rank 0 owns");
   EXPECT_EQ(places_of_rank(1).text(0), "padding after weight, which rank 1 owns");
@@ -25,7 +26,7 @@ TEST(Places, name_the_parameter_and_the_owner_of_an_element) {
   EXPECT_EQ(places_of_rank(2).text(2), "padding after bias, which rank 2 owns");
 }
 
-TEST(Places, are_printed_with_the_first_wrong_element) {
+TEST(Places, a_failure_names_the_place_of_the_first_wrong_element) {
   const RankRun run = run_ranks(3, [](TestRank& rank) {
     at::Tensor shard = at::zeros({16});
     rank.observe("expected", shard);
@@ -36,7 +37,7 @@ TEST(Places, are_printed_with_the_first_wrong_element) {
                   "the first at [1] (bias[1], which rank 2 owns): is 7, expected 0");
 }
 
-TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
+TEST(Provenance, decode_names_the_ranks_that_are_missing_or_counted_twice) {
   const auto mean_of = [](const std::vector<int>& ranks, int world_size) {
     double sum = 0;
     for (const int rank : ranks)
@@ -59,7 +60,7 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   EXPECT_EQ(provenance::decode(4 * mean_of({2}, 4), 4),
             "rank 0's gradient is missing, rank 1's gradient is missing, rank 3's gradient is "
             "missing, and it is the sum, not the mean");
-  // A gradient is a float, so the mean is decoded from one too.
+  // The gradients of a training are floats, so decode() must accept a mean that was rounded to one.
   EXPECT_EQ(provenance::decode(static_cast<float>(mean(7)) * 7 / 6, 7),
             "every rank is counted once, but the sum is divided by 6, not by W = 7");
   EXPECT_CONTAINS(provenance::decode(0, 3), "no rank's gradient is in it: none was collected ");
@@ -67,7 +68,7 @@ TEST(Provenance, says_which_ranks_a_mean_is_made_of) {
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
 }
 
-TEST(Provenance, is_checked_in_all_elements_of_the_shard_and_padding_must_be_zero) {
+TEST(Provenance, every_element_of_the_shard_is_checked_and_padding_must_be_zero) {
   const auto mean = static_cast<double>(provenance::mean(3));
   const auto observe = [](TestRank& rank, const std::string& name, double weight, double padding) {
     const Places places = places_of_rank(rank.rank());

@@ -20,7 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What `run` prints on a terminal on which background processes may not write (stty tostop).
+// Runs `run` in a session of its own on a new terminal, on which background processes must not
+// write (stty tostop). Returns what was printed there.
 std::string said_on_a_terminal(const std::function<void()>& run) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
@@ -30,7 +31,7 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
   if (process == 0) {
     alarm(20);
     setsid();
-    const int slave = open(name.c_str(), O_RDWR);  // becomes the terminal of the session
+    const int slave = open(name.c_str(), O_RDWR);  // becomes the session's controlling terminal
     termios settings{};
     tcgetattr(slave, &settings);
     settings.c_lflag |= TOSTOP;
@@ -48,7 +49,7 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
   return text;
 }
 
-TEST(RanksOnATerminal, may_write_to_it_though_they_are_in_groups_of_their_own) {
+TEST(RankOnATerminal, a_rank_can_write_to_the_terminal) {
   EXPECT_EQ(said_on_a_terminal([] {
               launch(1, [](const RankContext& context) {
                 Communicator::create(context, {.timeout = 200ms});
@@ -58,8 +59,9 @@ TEST(RanksOnATerminal, may_write_to_it_though_they_are_in_groups_of_their_own) {
             "a line\r\n");
 }
 
-// The limit is so long that a test which waits for it fails.
-TEST(RanksOnATerminal, that_read_from_it_end_the_run_at_once) {
+// There is no Communicator here, so the time limit is the default one. If the run waited for it,
+// the alarm would end it, and the test would fail.
+TEST(RankOnATerminal, a_rank_that_reads_from_the_terminal_ends_the_run) {
   const std::string said = said_on_a_terminal([] {
     std::puts(failure(launch(2, [](const RankContext& context) {
                 if (context.rank == 1) std::getchar();

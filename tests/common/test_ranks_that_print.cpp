@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
+TEST(RankOutput, a_rank_fails_if_its_output_cannot_be_written) {
   const auto print_to = [](const char* path) {
     return failure(launch(2, [&](const RankContext& context) {
       if (context.rank == 1) return 0;
@@ -21,14 +21,14 @@ TEST(RanksThatPrint, fail_if_that_can_not_be_written) {
   EXPECT_EQ(print_to("/dev/full"), "rank 0 failed: standard output: No space left on device");
   EXPECT_EQ(print_to("/dev/null"), "");
   const auto close_and_print = [](const RankContext&) {
-    close(STDOUT_FILENO);  // nobody wants it
+    close(STDOUT_FILENO);  // then output has nowhere to go, which is not an error
     std::puts("a line");
     return 0;
   };
   EXPECT_EQ(failure(launch(1, close_and_print)), "");
 }
 
-TEST(RanksThatPrint, end_by_the_signal_if_the_reader_has_gone) {
+TEST(RankOutput, a_rank_ends_by_sigpipe_if_its_output_has_no_reader) {
   const auto print = [](Communicator&) {
     int ends[2];
     require(pipe(ends) == 0, "pipe");

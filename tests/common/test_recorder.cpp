@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Each look at it is a nanosecond later.
+// A clock on which each call of now() is one nanosecond later than the last one.
 class CountingClock final : public Clock {
  public:
   int64_t now() override { return ++now_; }
@@ -17,7 +17,7 @@ class CountingClock final : public Clock {
   int64_t now_{};
 };
 
-// Runs `body` as one rank with a recorder, and reads the log afterwards.
+// Runs `body` in one rank with a recorder, and returns the events of its log.
 template <class Body>
 std::vector<Event> recorded(Body body) {
   const auto log = EventLog::create(1);
@@ -60,7 +60,7 @@ TEST(Recorder, a_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
   EXPECT_EQ(events[0].end, 4);
 }
 
-TEST(Recorder, records_once_per_watch_that_the_storage_of_a_unit_is_freed) {
+TEST(Recorder, a_free_of_the_gathered_storage_of_a_unit_is_recorded_once) {
   const auto events = recorded([] {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
@@ -78,7 +78,7 @@ TEST(Recorder, records_once_per_watch_that_the_storage_of_a_unit_is_freed) {
   EXPECT_EQ(events[4].live.total, 0);
 }
 
-TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
+TEST(Recorder, a_flight_has_the_times_of_the_transport_if_they_are_known) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");
@@ -99,8 +99,8 @@ TEST(Recorder, uses_the_times_of_a_flight_if_they_are_known) {
   EXPECT_GT(events[5].end, events[3].end);
 }
 
-// Of an iteration before it was recorded, say.
-TEST(Recorder, records_the_wait_for_a_call_that_was_issued_before_it) {
+// Such a call can belong to an iteration that was not recorded.
+TEST(Recorder, the_wait_for_a_call_that_was_issued_before_the_recorder_is_recorded) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");
     const Call earlier = call_of(Operation::broadcast, 7, "layers.0");

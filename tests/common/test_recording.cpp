@@ -13,12 +13,13 @@
 namespace fsdp {
 namespace {
 
-const char* first = "a";  // the unit of the first call
-int added = 0;            // to what a rank gives
+const char* first = "a";  // unit of the first call
+int added = 0;            // number added to the inputs of all ranks
 
 class Recording : public testing::Test {
  protected:
-  // Two ranks gather; or rank 0 alone, which fails.
+  // Records a run in which two ranks gather twice. If `both` is false, only rank 0 gathers, and
+  // fails.
   void record(bool both) {
     both_ = both;
     setenv("FSDP_RECORD", (folder_.path() + "/new").c_str(), 1);
@@ -28,7 +29,7 @@ class Recording : public testing::Test {
 
   std::string file(int rank) { return folder_.path() + "/new/0/rank-" + std::to_string(rank); }
 
-  // What a replay in another process prints.
+  // Replays the recording of `rank` in another process. Returns what it prints.
   std::string replay(int rank) {
     testing::internal::CaptureStderr();
     const pid_t child = fork();
@@ -58,7 +59,7 @@ class Recording : public testing::Test {
   bool both_{};
 };
 
-TEST_F(Recording, names_a_call_and_a_tensor_that_are_not_the_recorded_ones) {
+TEST_F(Recording, a_replay_names_a_call_or_a_tensor_that_differs_from_the_recorded_one) {
   record(/*both=*/true);
   EXPECT_EQ(replay(1),
             "fsdp replay: rank 1 has made 2 of 2 recorded calls, and given the recorded "
@@ -73,14 +74,14 @@ TEST_F(Recording, names_a_call_and_a_tensor_that_are_not_the_recorded_ones) {
   first = "a";
 }
 
-TEST_F(Recording, of_a_rank_that_failed_ends_at_the_call_that_never_came) {
+TEST_F(Recording, a_recording_of_a_failed_rank_ends_at_the_missing_call) {
   record(/*both=*/false);
   const std::string said = replay(0);
   EXPECT_CONTAINS(said, "rank 0 waits here for all_gather a (8 x float, 32 B), which never came\n");
   EXPECT_CONTAINS(said, "was recorded to its end: it failed: rank 0: all_gather a");
 }
 
-TEST_F(Recording, that_is_cut_is_good_up_to_there) {
+TEST_F(Recording, a_truncated_recording_replays_up_to_the_cut) {
   record(/*both=*/true);
   const auto bytes = std::filesystem::file_size(file(0));
   std::filesystem::resize_file(file(0), bytes - 1);
@@ -91,7 +92,7 @@ TEST_F(Recording, that_is_cut_is_good_up_to_there) {
   EXPECT_CONTAINS(replay(1), "rank-1: not a recording of this build (from byte 0 on)");
 }
 
-TEST_F(Recording, has_the_words_of_its_command_as_they_are) {
+TEST_F(Recording, the_command_line_is_recorded_unchanged) {
   using namespace std::string_literals;
   const SetVariables set({{"FSDP_RECORD_AS", "--gtest_filter='*'"}, {"OMP_X", "$(a)\n;b"}});
   record(/*both=*/true);
@@ -102,7 +103,7 @@ TEST_F(Recording, has_the_words_of_its_command_as_they_are) {
   EXPECT_TRUE(words.ends_with("\0\0--gtest_filter='*'\0"s));
 }
 
-TEST_F(Recording, begins_in_a_new_folder_only) {
+TEST_F(Recording, recording_into_an_existing_folder_throws) {
   folder_.write("new/kept", "kept");
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { record(/*both=*/true); }),
                   "new is there already");

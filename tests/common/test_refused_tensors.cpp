@@ -11,8 +11,8 @@
 #include "expect_text.h"
 #include "rank_failure.h"
 
-// Tensors that no collective takes: each is refused before the call, with its cause, and the
-// Communicator can still be used.
+// Arguments with which a collective throws std::invalid_argument, which names the cause, before
+// anything is called. So the Communicator can still be used.
 namespace fsdp {
 namespace {
 
@@ -21,7 +21,7 @@ struct RefusedCall {
   std::function<void(Communicator&)> call;
 };
 
-class RefusedTensors : public testing::TestWithParam<std::string> {
+class CollectiveArgument : public testing::TestWithParam<std::string> {
  protected:
   void expect_refused(const std::vector<RefusedCall>& calls) {
     const auto body = [&](Communicator& comm) {
@@ -39,18 +39,18 @@ class RefusedTensors : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, RefusedTensors, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Transports, CollectiveArgument, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-// [numel] from element `offset` on of storage that has memory for `of_storage` elements, which the
-// process counts, or which other ranks read.
+// Returns a tensor [numel] that begins at element `offset` of a storage with memory for
+// `of_storage` elements. `shared`: Communicator::empty() makes the storage, else at::empty().
 at::Tensor view(Communicator& comm, bool shared, int64_t of_storage, int64_t offset,
                 int64_t numel) {
   const at::Tensor whole = shared ? comm.empty(of_storage) : at::empty({of_storage});
   return view_of_storage(whole.storage(), whole.storage_offset() + offset, {numel});
 }
 
-TEST_P(RefusedTensors, a_view_that_ends_beyond_its_storage_has_no_memory) {
+TEST_P(CollectiveArgument, a_view_that_ends_beyond_its_storage_throws) {
   const std::string says = "needs tensors with memory";
   std::vector<RefusedCall> calls;
   for (const bool shared : {false, true}) {
@@ -76,7 +76,7 @@ TEST_P(RefusedTensors, a_view_that_ends_beyond_its_storage_has_no_memory) {
   expect_refused(calls);
 }
 
-TEST_P(RefusedTensors, a_view_that_ends_with_its_storage_has_memory) {
+TEST_P(CollectiveArgument, a_view_that_ends_with_its_storage_is_accepted) {
   for (const bool shared : {false, true}) {
     const auto body = [=](Communicator& comm) {
       counting_allocator::install();
@@ -88,7 +88,7 @@ TEST_P(RefusedTensors, a_view_that_ends_with_its_storage_has_memory) {
   }
 }
 
-TEST_P(RefusedTensors, each_other_fault_is_named) {
+TEST_P(CollectiveArgument, each_other_invalid_argument_is_named) {
   expect_refused(
       {{"all_reduce unit needs defined tensors",
         [](Communicator& comm) { comm.all_reduce(at::Tensor(), "unit").wait(); }},

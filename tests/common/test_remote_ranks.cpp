@@ -20,16 +20,16 @@
 namespace fsdp {
 namespace {
 
-constexpr int kResults = 9;  // the judge's file of results
+constexpr int kResults = 9;  // file descriptor to which the judge writes results
 
-// Not run by themselves: a test below runs one of them in another process, as a judge of this very
-// program.
+// These tests are disabled. A test below runs one of them in another process, where a judge runs
+// this program as the program of the ranks.
 class Judged : public testing::Test {
  protected:
   static bool in_program_of_ranks() { return remote_ranks::reporting(); }
 };
 
-TEST_F(Judged, DISABLED_passes) {
+TEST_F(Judged, DISABLED_right_ranks_pass) {
   const RankRun oracle =
       run_oracle([](TestRank& rank) { rank.observe("sum", at::arange(5).sum().item<int64_t>()); });
   for (int i = 0; i < 2; ++i) {
@@ -44,25 +44,25 @@ TEST_F(Judged, DISABLED_passes) {
   }
 }
 
-TEST_F(Judged, DISABLED_says_what_ranks_found_wrong) {
+TEST_F(Judged, DISABLED_a_rank_finds_a_fault) {
   run_ranks(2, [](TestRank& rank) { EXPECT_EQ(rank.rank(), 0) << "it is another"; });
 }
 
-TEST_F(Judged, DISABLED_is_not_decided_by_the_program_of_the_ranks) {
+TEST_F(Judged, DISABLED_the_ranks_print_that_the_test_passed) {
   const RankRun run = run_ranks(1, [](TestRank& rank) { rank.observe("value", 2); });
   if (in_program_of_ranks()) {
-    std::puts("[       OK ] Judged.is_not_decided_by_the_program_of_the_ranks (0 ms)");
+    std::puts("[       OK ] Judged.the_ranks_print_that_the_test_passed (0 ms)");
     _exit(0);
   }
   expect_on_all_ranks(run, "value", 1);
 }
 
-TEST_F(Judged, DISABLED_fails_when_the_program_of_the_ranks_leaves) {
+TEST_F(Judged, DISABLED_the_program_of_the_ranks_exits) {
   if (in_program_of_ranks()) _exit(0);
   run_ranks(1, [](TestRank&) {});
 }
 
-TEST_F(Judged, DISABLED_starts_a_program_that_leaves) {
+TEST_F(Judged, DISABLED_the_program_of_the_ranks_exits_at_every_start) {
   if (in_program_of_ranks()) {
     std::ofstream(std::getenv("FSDP_STARTS"), std::ios::app) << 'x';
     _exit(0);
@@ -71,7 +71,7 @@ TEST_F(Judged, DISABLED_starts_a_program_that_leaves) {
     EXPECT_THROW(remote_ranks::receive(1), std::runtime_error);
 }
 
-TEST_F(Judged, DISABLED_loses_time) {
+TEST_F(Judged, DISABLED_five_runs_lose_time) {
   for (int i = 0; i < 5; ++i) {
     try_ranks(1, [](TestRank&) {
       throw std::runtime_error("the time limit (CommunicatorOptions::timeout)");
@@ -79,7 +79,7 @@ TEST_F(Judged, DISABLED_loses_time) {
   }
 }
 
-TEST_F(Judged, DISABLED_finds_no_seed_but_runs_hidden_cases) {
+TEST_F(Judged, DISABLED_the_ranks_get_hidden_cases_and_no_seed) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const char* seed = std::getenv("FSDP_TEST_SEED");
     rank.observe("seed", seed == nullptr ? "none" : seed);
@@ -92,7 +92,7 @@ TEST_F(Judged, DISABLED_finds_no_seed_but_runs_hidden_cases) {
   EXPECT_EQ(std::getenv("FSDP_TEST_SEED") != nullptr, hidden_cases());
 }
 
-TEST_F(Judged, DISABLED_throws_a_giant_text) {
+TEST_F(Judged, DISABLED_a_rank_throws_a_giant_text) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const std::string giant(8'000'000, '\n');
     rank.observe("thrown", thrown_by([&] { throw std::runtime_error(giant); }));
@@ -103,27 +103,28 @@ TEST_F(Judged, DISABLED_throws_a_giant_text) {
   EXPECT_CONTAINS(run.at(0, "text").get<std::string>(), "(of 8000000 bytes)");
 }
 
-TEST_F(Judged, DISABLED_calls_what_is_refused) {
+TEST_F(Judged, DISABLED_a_rank_makes_a_forbidden_call) {
   run_ranks(2, [](TestRank& rank) {
     if (rank.rank() == 1) fsdp_refused_call("write");
   });
 }
 
-TEST_F(Judged, DISABLED_fails_when_a_run_is_left_out) {
+TEST_F(Judged, DISABLED_the_ranks_leave_out_a_run) {
   if (!in_program_of_ranks()) run_ranks(1, [](TestRank&) {});
   run_ranks(2, [](TestRank&) {});
 }
 
-TEST_F(Judged, DISABLED_is_not_started_where_ranks_are_not) {
+TEST_F(Judged, DISABLED_a_rank_reaches_a_todo) {
   run_ranks(1, [](TestRank&) { todo("a function", "1.1"); });
 }
 
-TEST_F(Judged, DISABLED_catches_a_todo) {
+TEST_F(Judged, DISABLED_the_test_catches_a_todo) {
   EXPECT_ANY_THROW(todo("a function", "1.1"));
 }
 
-// Not in the program of the ranks, which never has the file of the results.
-TEST_F(Judged, DISABLED_writes_a_result) {
+// The ranks of run_oracle() run in the judge. The program of the ranks never has the file of the
+// results.
+TEST_F(Judged, DISABLED_an_oracle_writes_a_result) {
   run_oracle([](TestRank& rank) {
     const std::string record = R"({"event":"end","suite":"Judged","name":"","outcome":"passed",)"
                                R"("text":"","milliseconds":0,"printed":0})";
@@ -132,7 +133,7 @@ TEST_F(Judged, DISABLED_writes_a_result) {
   });
 }
 
-// The record of the end of a test that a judge has run.
+// Runs Judged.DISABLED_`test` under a judge. Returns the record of the test's end.
 nlohmann::json judged(const std::string& test) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string disabled = " --gtest_also_run_disabled_tests ";
@@ -154,72 +155,72 @@ nlohmann::json judged(const std::string& test) {
   return records.back();
 }
 
-TEST(RemoteRanks, are_compared_in_the_judge) {
-  EXPECT_EQ(judged("passes")["outcome"], "passed");
-  const nlohmann::json record = judged("says_what_ranks_found_wrong");
+TEST(Judge, observations_are_compared_in_the_judge) {
+  EXPECT_EQ(judged("right_ranks_pass")["outcome"], "passed");
+  const nlohmann::json record = judged("a_rank_finds_a_fault");
   EXPECT_EQ(record["outcome"], "failed");
   EXPECT_CONTAINS(std::string(record["text"]), "rank 1 threw an exception");
   EXPECT_CONTAINS(std::string(record["text"]), "it is another");
 }
 
-TEST(RemoteRanks, decide_nothing_by_what_their_program_prints_or_returns_or_writes) {
-  EXPECT_EQ(judged("is_not_decided_by_the_program_of_the_ranks")["outcome"], "failed");
-  EXPECT_EQ(judged("writes_a_result")["outcome"], "failed");
+TEST(Judge, graded_code_cannot_decide_a_result_by_output_exit_status_or_files) {
+  EXPECT_EQ(judged("the_ranks_print_that_the_test_passed")["outcome"], "failed");
+  EXPECT_EQ(judged("an_oracle_writes_a_result")["outcome"], "failed");
 }
 
-TEST(RemoteRanks, fail_the_test_if_they_do_not_report) {
-  EXPECT_CONTAINS(std::string(judged("fails_when_the_program_of_the_ranks_leaves")["text"]),
+TEST(Judge, a_test_fails_if_its_ranks_send_no_report) {
+  EXPECT_CONTAINS(std::string(judged("the_program_of_the_ranks_exits")["text"]),
                   "the program of the ranks left by exit(0) before a run of 1 ranks was over");
-  EXPECT_CONTAINS(std::string(judged("fails_when_a_run_is_left_out")["text"]),
+  EXPECT_CONTAINS(std::string(judged("the_ranks_leave_out_a_run")["text"]),
                   "reported 2 ranks of 1");
 }
 
-TEST(RemoteRanks, are_given_up_after_three_starts_without_a_report) {
+TEST(Judge, the_judge_gives_up_after_three_starts_without_a_report) {
   const TemporaryFolder folder;
   const std::string starts = folder.path() + "/starts";
   setenv("FSDP_STARTS", starts.c_str(), 1);
-  EXPECT_EQ(judged("starts_a_program_that_leaves")["outcome"], "passed");
+  EXPECT_EQ(judged("the_program_of_the_ranks_exits_at_every_start")["outcome"], "passed");
   std::string counted;
   std::ifstream(starts) >> counted;
   EXPECT_EQ(counted, "xxx");
 }
 
-TEST(RemoteRanks, are_given_up_when_a_task_has_lost_its_time) {
+TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_that_has_lost_its_time) {
   setenv("FSDP_MOST_LOST_SECONDS", "4", 1);
-  const nlohmann::json record = judged("loses_time");
+  const nlohmann::json record = judged("five_runs_lose_time");
   unsetenv("FSDP_MOST_LOST_SECONDS");
   EXPECT_EQ(record["outcome"], "failed");
   EXPECT_CONTAINS(std::string(record["text"]), "not run: earlier runs of this task did not end");
 }
 
-TEST(RemoteRanks, have_the_seed_of_hidden_cases_and_their_environment_has_not) {
-  EXPECT_EQ(judged("finds_no_seed_but_runs_hidden_cases")["outcome"], "passed");
+TEST(Judge, ranks_run_hidden_cases_and_their_environment_has_no_seed) {
+  EXPECT_EQ(judged("the_ranks_get_hidden_cases_and_no_seed")["outcome"], "passed");
   setenv("FSDP_TEST_SEED", "5eed", 1);
-  EXPECT_EQ(judged("finds_no_seed_but_runs_hidden_cases")["outcome"], "passed");
+  EXPECT_EQ(judged("the_ranks_get_hidden_cases_and_no_seed")["outcome"], "passed");
   unsetenv("FSDP_TEST_SEED");
 }
 
-TEST(RemoteRanks, a_giant_text_is_shortened_before_it_is_compared) {
-  EXPECT_EQ(judged("throws_a_giant_text")["outcome"], "passed");
+TEST(Judge, a_giant_text_is_shortened_before_it_is_compared) {
+  EXPECT_EQ(judged("a_rank_throws_a_giant_text")["outcome"], "passed");
 }
 
-TEST(RemoteRanks, the_call_that_is_refused_is_named) {
-  EXPECT_CONTAINS(std::string(judged("calls_what_is_refused")["text"]),
+TEST(Judge, a_forbidden_call_is_named) {
+  EXPECT_CONTAINS(std::string(judged("a_rank_makes_a_forbidden_call")["text"]),
                   "it called write, which a task's code may not call; remove the call");
 }
 
-TEST(Results, are_not_started_if_a_test_passed_because_it_reached_a_todo) {
-  EXPECT_EQ(judged("catches_a_todo")["outcome"], "not started");
+TEST(Judge, a_caught_todo_still_counts_as_not_started) {
+  EXPECT_EQ(judged("the_test_catches_a_todo")["outcome"], "not started");
 }
 
-TEST(RemoteRanks, are_not_started_if_they_are_not_written_yet) {
-  const nlohmann::json record = judged("is_not_started_where_ranks_are_not");
+TEST(Judge, a_test_that_reaches_a_todo_is_not_started) {
+  const nlohmann::json record = judged("a_rank_reaches_a_todo");
   EXPECT_EQ(record["outcome"], "not started");
   EXPECT_EQ(record["text"], "a function (problem 1.1)");
 }
 
-// The judge in this very process, with programs of ranks that send given bytes.
-TEST(RemoteRanks, send_no_report_in_bytes_of_odd_lengths_and_depths) {
+// Here this process is the judge, and the program of the ranks is a script that sends given bytes.
+TEST(Judge, a_malformed_report_throws) {
   const TemporaryFolder folder;
   const std::string script = folder.write("ranks.sh",
                                           "for argument; do case $argument in --report_to=*)\n"
@@ -232,7 +233,7 @@ TEST(RemoteRanks, send_no_report_in_bytes_of_odd_lengths_and_depths) {
   const auto with_length = [](uint64_t length, const std::string& bytes) {
     return std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes;
   };
-  const std::string deep(8'000'000, '\x81');  // an array in an array in ...
+  const std::string deep(8'000'000, '\x81');  // nested arrays of one element
   const std::string huge_array = "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff\x01";
   const std::string huge_text = "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff\x61";
   for (const std::string& stream :

@@ -9,15 +9,16 @@
 #include "expect_text.h"
 #include "parts.h"
 
-// Replicas: each collective runs between the ranks of its group, and the sum over all ranks is
-// taken in two steps.
+// A communicator for replicas of a model: each collective runs between the ranks of one group, and
+// a reduce-scatter sums over all ranks in two steps.
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
 
-// R replicas of G ranks over a backend.
-class Replicas : public testing::TestWithParam<std::tuple<std::string, std::pair<int, int>>> {
+// The parameter is a backend and the sizes {R, G}: R replicas of G ranks each.
+class HybridCommunicator
+    : public testing::TestWithParam<std::tuple<std::string, std::pair<int, int>>> {
  protected:
   static int shards() { return std::get<1>(GetParam()).second; }
   static int world_size() { return std::get<1>(GetParam()).first * shards(); }
@@ -27,7 +28,7 @@ class Replicas : public testing::TestWithParam<std::tuple<std::string, std::pair
 };
 
 using Sizes = std::pair<int, int>;
-INSTANTIATE_TEST_SUITE_P(, Replicas,
+INSTANTIATE_TEST_SUITE_P(, HybridCommunicator,
                          testing::Combine(testing::Values("shm", "gloo"),
                                           testing::Values(Sizes(2, 2), Sizes(2, 3), Sizes(4, 2),
                                                           Sizes(3, 1), Sizes(1, 3))),
@@ -37,14 +38,14 @@ INSTANTIATE_TEST_SUITE_P(, Replicas,
                                   std::to_string(sizes.second);
                          });
 
-// A rank that leaves closes its connections. When this returns, all ranks of its groups have
-// theirs.
+// Waits until all ranks of this rank's groups are connected. A rank that ends before closes its
+// connections, which fails a rank that is still connecting.
 void meet(Communicator& comm) {
   comm.reduce_scatter_into(at::zeros({1}), at::zeros({comm.world_size()}), "all are connected")
       .wait();
 }
 
-TEST_P(Replicas, are_rows_of_ranks_with_collectives_of_their_own_and_between_the_ranks_of_a_shard) {
+TEST_P(HybridCommunicator, collectives_run_within_a_replica_and_between_the_ranks_of_a_shard) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
     const auto replicas = comm->replicas();
@@ -76,7 +77,7 @@ TEST_P(Replicas, are_rows_of_ranks_with_collectives_of_their_own_and_between_the
   expect_on_all_ranks(run, "of all", nlohmann::json{world * (world - 1) / 2.F, shards - 1.F});
 }
 
-// Rank `rank`'s part of the sum over replicas of their sums.
+// Returns this rank's part, [numel], of the sum of parts: within each replica, then over replicas.
 at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
   std::vector<at::Tensor> rows;
   for (int first = 0; first < rank.world_size(); first += shards) {
@@ -88,7 +89,7 @@ at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
   return sum_as_tree(rows);
 }
 
-TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
+TEST_P(HybridCommunicator, reduce_scatter_sums_within_a_replica_then_over_replicas) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
     constexpr int64_t kNumel = 100;
@@ -108,7 +109,8 @@ TEST_P(Replicas, sum_a_reduce_scatter_over_their_ranks_and_then_over_replicas) {
   });
 }
 
-TEST(ReplicasOfAWrongSize, are_refused) {
+TEST(HybridCommunicatorSize,
+     a_shard_size_that_does_not_divide_the_world_or_a_link_between_replicas_throws) {
   EXPECT_CONTAINS(try_ranks(3, [](TestRank& rank) { rank.hybrid(2); }).failure(),
                   "create_hybrid(): shard_size 2 does not divide 3 ranks");
   EXPECT_CONTAINS(

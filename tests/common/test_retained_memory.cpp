@@ -17,13 +17,13 @@ namespace {
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 constexpr int64_t kModel = 14 * kMegabyte;
-constexpr int64_t kNoise = kModel / 8;  // a third of what the tests of tasks allow
+constexpr int64_t kNoise = kModel / 8;  // a third of the tolerance in the tests of the tasks
 
 at::Tensor tensor_of(int64_t bytes) {
   return at::ones({bytes / 4});
 }
 
-// What a rank has taken after `take`, which keeps what it takes in the vector.
+// Returns what a rank holds after `take`. `take` stores in the vector what it wants to keep.
 nlohmann::json taken(
     const std::function<void(TestRank&, std::vector<std::shared_ptr<void>>&)>& take) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -46,9 +46,9 @@ std::shared_ptr<void> keep(T value) {
   return std::make_shared<T>(std::move(value));
 }
 
-std::array<float, kModel / 4> page_of_everybody{};
+std::array<float, kModel / 4> inherited_pages{};
 
-TEST(RetainedMemory, counts_tensors_and_what_is_none_apart) {
+TEST(RetainedMemory, tensors_and_other_memory_are_counted_separately) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  kept.push_back(keep(tensor_of(kModel)));
                  kept.push_back(keep(std::vector<float>(kModel / 4, 1)));
@@ -56,7 +56,7 @@ TEST(RetainedMemory, counts_tensors_and_what_is_none_apart) {
                kModel, kModel);
 }
 
-TEST(RetainedMemory, does_not_count_what_is_freed) {
+TEST(RetainedMemory, freed_memory_is_not_counted) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  for (int i = 0; i < 16; ++i) {
                    tensor_of(kModel);
@@ -69,7 +69,7 @@ TEST(RetainedMemory, does_not_count_what_is_freed) {
                0, 0);
 }
 
-TEST(RetainedMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
+TEST(RetainedMemory, memory_that_a_tensor_only_borrows_counts_as_other_memory) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  auto memory = std::make_shared<std::vector<float>>(kModel / 4, 1);
                  kept.push_back(keep(at::from_blob(memory->data(), {kModel / 4})));
@@ -78,13 +78,14 @@ TEST(RetainedMemory, counts_the_memory_under_a_tensor_that_has_no_allocator) {
                0, kModel);
 }
 
-TEST(RetainedMemory, counts_pages_that_the_test_had_before_the_rank_changed_them) {
-  page_of_everybody.fill(1);
-  expect_taken(taken([](TestRank&, auto&) { page_of_everybody.fill(2); }), 0, kModel);
+TEST(RetainedMemory, a_page_inherited_from_the_test_counts_after_the_rank_writes_to_it) {
+  inherited_pages.fill(1);
+  expect_taken(taken([](TestRank&, auto&) { inherited_pages.fill(2); }), 0, kModel);
 }
 
-// The other ranks map what they have read: it is no longer this rank's alone.
-TEST(RetainedMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
+// When other ranks have read a tensor in shared memory, its pages are mapped by several processes
+// and no longer private to this rank. That must not hide the copy.
+TEST(RetainedMemory, a_copy_counts_in_full_if_tensors_lie_in_shared_memory) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     const auto comm = rank.communicator();
     const RetainedMemory memory;
@@ -100,8 +101,8 @@ TEST(RetainedMemory, counts_no_copy_less_because_tensors_lie_in_shared_memory) {
     expect_taken(run.at(rank, "taken"), kModel, kModel);
 }
 
-TEST(RetainedMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocated) {
-  if (kSanitized) GTEST_SKIP() << "nothing but tensors is counted under a sanitizer";
+TEST(RetainedMemory, the_test_ends_if_fewer_bytes_are_counted_than_were_allocated) {
+  if (kSanitized) GTEST_SKIP() << "only tensors are counted under a sanitizer";
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     const RetainedMemory memory;
     const at::Tensor kept = tensor_of(kModel);
@@ -111,7 +112,7 @@ TEST(RetainedMemory, ends_the_test_if_fewer_bytes_are_counted_than_were_allocate
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(RetainedMemory, an_unwritten_function_ends_a_part_and_not_the_test) {
+TEST(RetainedMemory, a_todo_ends_its_part_and_not_the_test) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

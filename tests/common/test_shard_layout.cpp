@@ -28,7 +28,7 @@ struct Outer : torch::nn::Module {
   torch::Tensor first, last;
 };
 
-TEST_IN_A_PROCESS(DistinctParameters, are_listed_once_under_their_first_name) {
+TEST_IN_A_PROCESS(DistinctParameters, a_parameter_is_listed_once_under_its_first_name) {
   const Outer module;
   std::vector<std::string> names;
   for (const auto& parameter : distinct_parameters(module))
@@ -45,7 +45,8 @@ TEST_IN_A_PROCESS(DistinctParameters, variables_that_share_memory_are_distinct) 
   EXPECT_EQ(distinct_parameters(module).size(), 2u);
 }
 
-// Of Outer's parameters on two ranks: the root holds first and last, a unit holds inner.own.
+// Returns a layout of Outer's parameters on two ranks: the root holds `first` and `last`, and a
+// unit holds `inner.own`.
 ShardLayout layout() {
   ShardLayout layout;
   layout.world_size = 2;
@@ -55,13 +56,13 @@ ShardLayout layout() {
   return layout;
 }
 
-TEST(ShardLayout, adds_up_its_elements) {
+TEST(ShardLayout, numel_adds_up_parameters_and_padded_numel_adds_up_units) {
   EXPECT_EQ(layout().padded_numel(), 96);
   EXPECT_EQ(layout().numel(), 28);
 }
 
-TEST_IN_A_PROCESS(ShardLayout, faults_are_found_and_named) {
-  layout().check(distinct_parameters(Outer()));  // is complete
+TEST_IN_A_PROCESS(ShardLayout, check_finds_and_names_each_fault) {
+  layout().check(distinct_parameters(Outer()));  // does not throw: the layout is right
   using Change = std::function<void(ShardLayout&)>;
   const std::vector<std::pair<Change, std::string>> faults{
       {[](auto& l) { l.parameters.pop_back(); }, "'inner.own'"},

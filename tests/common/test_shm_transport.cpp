@@ -24,7 +24,7 @@ int64_t staged() {
   return live_bytes::peak()[MemoryClass::communication];
 }
 
-TEST(ShmTransport, reads_tensors_made_by_empty_without_a_copy) {
+TEST(ShmTransport, tensors_made_by_empty_are_read_without_a_copy) {
   expect_no_failure(2, [](Communicator& comm) {
     const int64_t n = 1000;
     const at::Tensor small = comm.empty(n).zero_(), large = comm.empty(2 * n).zero_();
@@ -38,7 +38,7 @@ TEST(ShmTransport, reads_tensors_made_by_empty_without_a_copy) {
   });
 }
 
-TEST(ShmTransport, an_input_may_be_changed_after_the_wait) {
+TEST(ShmTransport, an_input_can_be_changed_after_the_wait) {
   expect_no_failure(4, [](Communicator& comm) {
     const int64_t n = 5000, world = comm.world_size();
     at::Tensor staged = at::zeros({n}), gathered = at::zeros({world * n});
@@ -58,7 +58,7 @@ TEST(ShmTransport, an_input_may_be_changed_after_the_wait) {
   });
 }
 
-// [bytes] of memory files that this process has touched.
+// Returns the [bytes] of shared memory that this process has touched.
 int64_t touched() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -67,12 +67,12 @@ int64_t touched() {
   return 0;
 }
 
-TEST(ShmTransport, a_step_touches_hardly_more_of_the_arena_than_is_alive_at_once) {
+TEST(ShmTransport, a_step_touches_little_more_of_the_arena_than_is_alive_at_once) {
   expect_no_failure(1, [](Communicator& comm) {
     constexpr int64_t kTable = 6'000'000, kBlock = 2'500'000, kRanks = 8;
     constexpr int64_t kPage = int64_t{1} << 21;
     const int64_t before = touched();
-    at::Tensor last;  // the shard that is reduced last is alive until the next one is
+    at::Tensor last;  // the last reduced shard, which lives until the next one is reduced
     const auto reduce = [&](int64_t numel) {
       const MemoryScope whole(MemoryClass::gradients);
       const at::Tensor gradient = comm.empty(numel).zero_();
@@ -88,12 +88,12 @@ TEST(ShmTransport, a_step_touches_hardly_more_of_the_arena_than_is_alive_at_once
   });
 }
 
-TEST(ShmTransport, says_that_the_arena_is_full) {
+TEST(ShmTransport, an_allocation_beyond_the_arena_throws) {
   EXPECT_CONTAINS(failure(1, {}, [](Communicator& comm) { comm.empty(int64_t{1} << 50); }),
                   "has no room for 4503599627370496 bytes");
 }
 
-TEST(ShmTransport, names_a_rank_that_called_but_does_not_wait) {
+TEST(ShmTransport, a_rank_that_called_but_does_not_wait_is_named) {
   const auto body = [](Communicator& comm) {
     Handle handle = comm.reduce_scatter_into(at::zeros({8}), comm.empty(16).zero_(), "layers.0");
     if (comm.rank() == 1) pause();

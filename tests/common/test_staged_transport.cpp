@@ -13,14 +13,15 @@
 
 #include "rank_failure.h"
 
-// On the CPU too, a staged call moves copies of its tensors: what is tested here is all of it but
-// the copies between host and GPU.
+// A staged call moves copies of its tensors, also in these tests, where all tensors are on the CPU.
+// So they test all of the transport except the copies between host and GPU.
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
 
-// The calls of one rank over the transport for tensors of a GPU, in the order of a Communicator.
+// Issues calls of one rank over the transport for tensors of a GPU, and takes the steps of a call
+// in the order in which a Communicator takes them.
 class Calls {
  public:
   Calls(const RankContext& context, const std::string& backend)
@@ -68,12 +69,12 @@ std::string failure_over(const std::string& backend, int world_size,
   }));
 }
 
-class StagedCollectives : public testing::TestWithParam<std::string> {};
+class StagedCollective : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Over, StagedCollectives, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Over, StagedCollective, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(StagedCollectives, have_the_same_results_as_the_inner_transport) {
+TEST_P(StagedCollective, every_operation_gives_the_right_result) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({2}, rank + 1.0), all = at::zeros({6}), part = at::zeros({2});
     calls.call(Operation::all_gather, all, own);
@@ -90,7 +91,7 @@ TEST_P(StagedCollectives, have_the_same_results_as_the_inner_transport) {
   EXPECT_EQ(failure_over(GetParam(), 3, body), "");
 }
 
-TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
+TEST_P(StagedCollective, the_input_is_read_when_the_call_is_issued) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({4}, rank + 1.0), all = at::zeros({8});
     const auto transfer = calls.issue(Operation::all_gather, all, own);
@@ -102,8 +103,9 @@ TEST_P(StagedCollectives, read_their_input_when_the_call_is_issued) {
   EXPECT_EQ(failure_over(GetParam(), 2, body), "");
 }
 
-// What is compared with predictions, and with the GPU's own allocator, is the GPU's memory.
-TEST(StagedOverShm, counts_no_memory_of_the_host_as_live) {
+// Live bytes are compared with predictions and with the GPU's own allocator, so they must count
+// only memory of the GPU.
+TEST(StagedTransport, host_copies_do_not_count_as_live_bytes) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({1000}, rank + 1.0), all = at::zeros({2000});
     const int64_t before = live_bytes::now().total;

@@ -10,13 +10,14 @@
 namespace fsdp {
 namespace {
 
-// launched_rank() where these variables alone are set.
+// Returns launched_rank() in an environment where, of torchrun's variables, only those in
+// `variables` are set.
 std::optional<LaunchedRank> started_by(const Variables& variables) {
   const SetVariables set(variables);
   return launched_rank();
 }
 
-// The same in torchrun's environment for rank 1 of 2, with these changes.
+// Returns launched_rank() in torchrun's environment for rank 1 of 2 with `changes`.
 LaunchedRank changed(const Variables& changes) {
   Variables variables = torchrun_variables(1, 2, 29500);
   for (const auto& [name, value] : changes)
@@ -36,7 +37,7 @@ void expect_rank(const LaunchedRank& self, int rank, int world_size, bool hosted
   EXPECT_EQ(self.launcher_hosts_store, hosted);
 }
 
-TEST(LaunchedRank, is_read_from_the_environment) {
+TEST(LaunchedRank, variables_of_torchrun_are_read) {
   expect_rank(changed({}), 1, 2, true);
   EXPECT_FALSE(started_by({}));
 }
@@ -55,7 +56,7 @@ TEST(LaunchedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_valu
             "LOCAL_WORLD_SIZE=3 is not a number from 1 to 2");
 }
 
-TEST(LaunchedRank, is_what_mpirun_and_srun_say) {
+TEST(LaunchedRank, variables_of_mpirun_and_srun_are_read) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -67,13 +68,13 @@ TEST(LaunchedRank, is_what_mpirun_and_srun_say) {
     expect_rank(started_by(variables).value(), 2, 4, false);
 }
 
-TEST(LaunchedRank, is_nothing_where_a_launcher_has_started_one_process_or_a_batch_script) {
+TEST(LaunchedRank, a_single_process_and_a_batch_script_are_not_ranks) {
   EXPECT_FALSE(started_by({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-TEST(LaunchedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
+TEST(LaunchedRank, a_missing_address_throws_if_ranks_may_be_on_other_hosts) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -84,7 +85,8 @@ TEST(LaunchedRank, guesses_no_address_where_ranks_may_be_on_other_hosts) {
                     "MASTER_ADDR is not set: the 4 ranks that");
 }
 
-// A RANK that was exported by hand is the same in every process that mpirun starts.
+// A RANK that a user has exported is the same in every process that mpirun starts, so it differs
+// from the rank that mpirun gave.
 TEST(LaunchedRank, contradictions_of_two_launchers_are_named) {
   Variables variables{{"RANK", "0"},
                       {"WORLD_SIZE", "4"},
@@ -97,11 +99,11 @@ TEST(LaunchedRank, contradictions_of_two_launchers_are_named) {
   variables["RANK"] = "2";
   EXPECT_EQ(started_by(variables)->rank, 2);
   variables["RANK"] = "0";
-  variables["TORCHELASTIC_RUN_ID"] = "inside";  // torchrun, which mpirun has started on each host
+  variables["TORCHELASTIC_RUN_ID"] = "inside";  // mpirun has started a torchrun on each host
   EXPECT_EQ(started_by(variables)->rank, 0);
 }
 
-TEST(LaunchedRank, belongs_to_another_group_after_a_restart) {
+TEST(LaunchedRank, a_restart_changes_the_group_name) {
   const std::string group = changed({}).group;
   EXPECT_NE(group, changed({{"TORCHELASTIC_RESTART_COUNT", "1"}}).group);
   EXPECT_NE(group, changed({{"TORCHELASTIC_RUN_ID", "another"}}).group);

@@ -16,13 +16,13 @@
 #include "rank_failure.h"
 #include "shared_words.h"
 
-// Ranks that are stopped and continued.
+// Ranks that SIGSTOP or Ctrl-Z stops and SIGCONT continues.
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
 
-// The state of a process as the kernel names it: R, S, T, Z; 0 if it is not there.
+// Returns the kernel's letter for the state of a process: R, S, T or Z; 0 if it does not exist.
 char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
@@ -35,7 +35,8 @@ void wait_for_state(pid_t process, const std::string& wanted) {
     sched_yield();
 }
 
-// Runs `run` in a process group of its own, as a shell does; if it does not end, an alarm ends it.
+// Forks a process that runs `run` in a process group of its own, as a shell does. After 20 s an
+// alarm ends it.
 pid_t in_a_group(const std::function<int()>& run) {
   std::fflush(nullptr);
   const pid_t process = fork();
@@ -49,7 +50,7 @@ pid_t in_a_group(const std::function<int()>& run) {
   return process;
 }
 
-// As Ctrl-Z does.
+// Stops `process`, a child, by the signal that Ctrl-Z sends, and waits until it has stopped.
 void stop(pid_t process) {
   kill(process, SIGTSTP);
   int status = 0;
@@ -58,8 +59,8 @@ void stop(pid_t process) {
   EXPECT_EQ(WSTOPSIG(status), SIGTSTP);
 }
 
-TEST(StoppedRanks, stop_and_go_on_with_the_process_that_waits_for_them) {
-  SharedWords words;  // the ranks' processes, then whether they may end
+TEST(StoppedRank, ranks_stop_and_continue_with_the_launcher) {
+  SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when the ranks may end
   const pid_t launcher = in_a_group([&] {
     const auto wait = [&](const RankContext& context) {
       words[context.rank] = getpid();
@@ -81,8 +82,8 @@ TEST(StoppedRanks, stop_and_go_on_with_the_process_that_waits_for_them) {
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRanks, a_time_limit_does_not_count_while_they_are_stopped) {
-  SharedWords words;  // the processes, then whether rank 1 may come
+TEST(StoppedRank, time_limits_do_not_run_while_ranks_are_stopped) {
+  SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when rank 1 may call barrier()
   const pid_t launcher = in_a_group([&] {
     const auto meet = [&](const RankContext& context) {
       auto comm = Communicator::create(context, {.timeout = 1000ms});
@@ -96,13 +97,13 @@ TEST(StoppedRanks, a_time_limit_does_not_count_while_they_are_stopped) {
   wait_until_set(words, 2);
   stop(launcher);
   const auto clock = monotonic_clock();
-  clock->sleep_until(clock->now() + 1'500'000'000);  // [ns] longer than the limit
+  clock->sleep_until(clock->now() + 1'500'000'000);  // [ns], longer than the time limit
   words[2] = 1;
   kill(launcher, SIGCONT);
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRanks, that_nobody_continues_within_the_limit_are_a_failure) {
+TEST(StoppedRank, a_rank_stopped_past_the_time_limit_fails_the_run) {
   const pid_t launcher = in_a_group([] {
     const auto body = [](Communicator& comm) {
       comm.barrier("last").wait();
@@ -117,7 +118,7 @@ TEST(StoppedRanks, that_nobody_continues_within_the_limit_are_a_failure) {
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRanks, are_named_by_those_that_wait_for_them) {
+TEST(StoppedRank, a_waiting_rank_names_the_stopped_rank) {
   const auto result = launch(2, [](const RankContext& context) {
     auto comm = Communicator::create(
         context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 200 : 60'000)});
@@ -131,7 +132,7 @@ TEST(StoppedRanks, are_named_by_those_that_wait_for_them) {
                   "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
 }
 
-TEST(StoppedRanks, are_named_before_ranks_that_may_be_waiting_for_them) {
+TEST(StoppedRank, the_stopped_rank_is_blamed_before_another_missing_rank) {
   const auto result = launch(3, [](const RankContext& context) {
     auto comm = Communicator::create(
         context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 300 : 60'000)});

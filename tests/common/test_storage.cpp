@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST_IN_A_PROCESS(Storage, is_regrown_under_its_existing_views) {
+TEST_IN_A_PROCESS(Storage, views_stay_valid_when_their_storage_is_freed_and_regrown) {
   counting_allocator::install();
   const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
   const at::Tensor whole = view_of_storage(storage, 0, {6});

@@ -14,8 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As one on a host whose cable was cut.
-TEST(StoreRequests, ends_when_the_store_has_not_answered_for_the_time_limit) {
+// The process of the store is stopped, so it does not answer, like one on a host whose cable was
+// cut.
+TEST(StoreRequests, a_request_fails_if_the_store_does_not_answer_within_the_time_limit) {
   const ReservedPort port;
   const LaunchedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
   const pid_t host = fork();

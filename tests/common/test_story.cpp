@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Story, has_one_line_per_rank_if_ranks_differ) {
+TEST(Story, a_step_has_one_line_per_rank_if_ranks_differ) {
   EXPECT_EQ(story({{"a", "b", "d"}, {"a", "c"}}),
             "   1  all     a\n"
             "   2  rank 0  b\n"
@@ -16,7 +16,7 @@ TEST(Story, has_one_line_per_rank_if_ranks_differ) {
             "   3  rank 0  d\n");
 }
 
-TEST(Story, shows_the_steps_around_the_place_where_it_goes_wrong_and_the_last_one) {
+TEST(Story, the_steps_around_the_fault_and_the_last_step_are_shown) {
   EXPECT_EQ(story({{"a", "b", "c", "d", "e", "f", "g"}}, StoryPlace{2, "expected here: x"}, 2),
             "  ...  1 step before these\n"
             "   2  rank 0  b\n"
@@ -26,7 +26,7 @@ TEST(Story, shows_the_steps_around_the_place_where_it_goes_wrong_and_the_last_on
             "   7  rank 0  g\n");
 }
 
-TEST(Story, shows_where_ranks_first_do_something_else) {
+TEST(Story, the_first_step_that_differs_between_ranks_is_shown) {
   const std::vector<std::string> one{"a", "observes \"x\"", "b", "c", "d", "e"};
   EXPECT_EQ(story({one, {"a", "c", "d", "e", "f", "g"}}, {}, 2),
             "   1  all     a\n"
@@ -37,7 +37,7 @@ TEST(Story, shows_where_ranks_first_do_something_else) {
             "   6  rank 1  g\n");
 }
 
-TEST(Story, finds_the_first_call_that_is_not_the_expected_one) {
+TEST(Story, place_of_call_finds_the_first_unexpected_call) {
   const std::vector<std::string> steps{"issues all_gather a, 4 bytes",
                                        "issues all_gather a, 4 bytes", "waits for all_gather a",
                                        "issues reduce_scatter b, 4 bytes", "frees a, 4 bytes"};
@@ -56,7 +56,7 @@ TEST(Story, finds_the_first_call_that_is_not_the_expected_one) {
   EXPECT_EQ(place("a; b; ", "a; b; "), "none");
 }
 
-TEST(Story, of_a_list_of_calls_shows_the_call_that_differs) {
+TEST(Story, an_unexpected_list_of_calls_is_shown_at_the_call_that_differs) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     for (int layer = 0; layer < 30; ++layer)
       rank.communicator()->barrier("layers." + std::to_string(layer)).wait();
@@ -76,7 +76,7 @@ TEST(Story, of_a_list_of_calls_shows_the_call_that_differs) {
                   "part 4 is \"barrier layers.3\", expected \"barrier layers.4\"; the whole is ");
 }
 
-TEST(Story, ends_at_the_violated_expectation_and_is_printed_once) {
+TEST(Story, the_story_ends_at_the_violated_expectation_and_is_printed_once) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     at::Tensor whole = at::empty({2});
     rank.communicator()->all_gather_into(whole, at::zeros({1}), "layers.0").wait();

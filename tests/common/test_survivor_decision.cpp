@@ -7,7 +7,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of three hosts of two ranks, of which pairs can go on.
+// Returns the decision of a run on three hosts of two ranks, which any even number of ranks can
+// continue. `said` has the answers of the ranks, `since` is the time since a rank failed.
 std::optional<Decision> given(const std::string& said, std::chrono::milliseconds since) {
   Hosts hosts;
   hosts.of_rank = {0, 0, 1, 1, 2, 2};
@@ -17,7 +18,7 @@ std::optional<Decision> given(const std::string& said, std::chrono::milliseconds
 
 const std::string kOfA = "0 left 7 7\n1 left 7 8\n", kOfB = "2 left 8 8\n3 left 7 8\n";
 
-TEST(SurvivorDecision, goes_on_after_the_update_that_one_rank_has_made) {
+TEST(SurvivorDecision, the_run_continues_after_an_update_that_only_one_rank_made) {
   const auto found = given("0 left 7 8\n1 left 7 8\n" + kOfB, 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->kind, Decision::Kind::resume);
@@ -26,29 +27,31 @@ TEST(SurvivorDecision, goes_on_after_the_update_that_one_rank_has_made) {
   EXPECT_EQ(Decision::of(found->text()).ranks, found->ranks);
 }
 
-TEST(SurvivorDecision, goes_on_after_no_update_that_only_ranks_of_a_lost_host_have_made) {
+TEST(SurvivorDecision, an_update_that_only_ranks_of_a_lost_host_made_is_repeated) {
   const auto found = given(kOfA + "2 left 8 8\n3 out\n", 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->steps, 7);
   EXPECT_EQ(found->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, waits_for_a_host_that_is_here_and_not_for_one_that_is_silent) {
+TEST(SurvivorDecision, the_decision_waits_for_a_host_that_answered_and_not_for_a_silent_one) {
   EXPECT_FALSE(given(kOfA + kOfB, 1s));
   EXPECT_FALSE(given(kOfA + "2 here\n3 left 7 7\n", 60s));
   EXPECT_EQ(given(kOfA + "2 here\n3 left 7 7\n", 100s)->ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(given(kOfA + "2 here\n", 3s)->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, ends_if_rank_0_or_no_host_is_lost_or_a_state_is_missing) {
+TEST(SurvivorDecision, the_run_ends_if_rank_0_or_no_host_is_lost_or_a_state_is_missing) {
   EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
-  EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);  // rank 0 has not left 8
+  // Rank 0 has saved only the state after step 7, rank 2 only the state after step 8.
+  EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);
+  // Every rank has answered, so no host is lost and the failure has another cause.
   EXPECT_EQ(
       given("0 left 7 7\n1 left 7 7\n2 left 7 7\n3 left 7 7\n4 left 7 7\n5 left 7 7\n", 3s)->kind,
       Decision::Kind::fail);
 }
 
-TEST(SurvivorDecision, is_done_if_a_rank_is) {
+TEST(SurvivorDecision, the_run_is_done_if_one_rank_is_done) {
   EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Decision::Kind::done);
 }
 

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST_IN_A_PROCESS(TensorBits, are_those_of_all_elements_in_row_major_order) {
+TEST_IN_A_PROCESS(TensorBits, all_elements_are_read_in_row_major_order) {
   const at::Tensor matrix = at::arange(6.0F).view({2, 3});
   using Floats = std::vector<float>;
   EXPECT_EQ(values_of<float>(matrix), (Floats{0, 1, 2, 3, 4, 5}));
@@ -23,7 +23,7 @@ TEST_IN_A_PROCESS(TensorBits, are_those_of_all_elements_in_row_major_order) {
   EXPECT_THROW(values_of<float>(at::arange(3)), std::logic_error);
 }
 
-TEST_IN_A_PROCESS(TensorBits, of_two_tensors_are_the_same_with_dtype_sizes_and_every_bit) {
+TEST_IN_A_PROCESS(TensorBits, tensors_are_equal_if_dtype_sizes_and_all_bits_are) {
   const at::Tensor zeros = at::zeros({2, 3});
   EXPECT_TRUE(same_bits(zeros, at::zeros({3, 2}).t()));
   EXPECT_FALSE(same_bits(zeros, -zeros));
@@ -36,7 +36,7 @@ std::string refusal(const at::Tensor& tensor) {
   return error_of([&] { bytes_of(tensor); });
 }
 
-TEST_IN_A_PROCESS(TensorBits, are_not_read_while_a_fallback_answers) {
+TEST_IN_A_PROCESS(TensorBits, reading_throws_while_a_fallback_is_active) {
   const at::Tensor tensor = at::ones({2});
   const c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   EXPECT_CONTAINS(refusal(tensor), "operators of this thread go to dispatch key DeferredInit");
@@ -52,7 +52,7 @@ struct OwnImpl : c10::TensorImpl {
   using TensorImpl::TensorImpl;
 };
 
-TEST_IN_A_PROCESS(TensorBits, are_not_read_of_a_tensor_that_answers_itself) {
+TEST_IN_A_PROCESS(TensorBits, reading_throws_if_the_tensor_handles_its_operators_itself) {
   const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
   EXPECT_NO_THROW(bytes_of(tensor_with<c10::TensorImpl>(cpu)));
   EXPECT_CONTAINS(refusal(tensor_with<c10::TensorImpl>(cpu.add(c10::DispatchKey::DeferredInit))),
@@ -61,7 +61,7 @@ TEST_IN_A_PROCESS(TensorBits, are_not_read_of_a_tensor_that_answers_itself) {
   EXPECT_CONTAINS(refusal(at::ones({2}, at::kMeta)), "a tensor on meta has no bytes");
 }
 
-TEST(TensorBits, of_a_rank_that_starts_with_a_fallback_are_not_asked_for) {
+TEST(TensorBits, a_rank_that_starts_with_a_fallback_fails) {
   const c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   const RankRun run = try_ranks(1, [](TestRank&) {});
   EXPECT_CONTAINS(run.failure(), "operators of this thread go to dispatch key DeferredInit");

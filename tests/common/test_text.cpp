@@ -4,27 +4,27 @@
 namespace fsdp {
 namespace {
 
-TEST(Wrap, breaks_a_long_line_at_the_last_space_that_fits) {
+TEST(Wrap, a_long_line_breaks_at_the_last_space_that_fits) {
   EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
   EXPECT_EQ(wrap("one two three", 6), "one\ntwo\nthree");
   EXPECT_EQ(wrap("one two", 7), "one two");
   EXPECT_EQ(wrap("", 7), "");
 }
 
-TEST(Wrap, indents_the_lines_that_it_begins) {
+TEST(Wrap, new_lines_are_indented) {
   EXPECT_EQ(wrap("one two three four", 10, 2), "one two\n  three\n  four");
 }
 
-TEST(Wrap, keeps_line_feeds_and_the_blanks_at_the_start_of_a_line) {
+TEST(Wrap, line_feeds_and_leading_blanks_are_kept) {
   EXPECT_EQ(wrap("  one two\n\n  three", 7), "  one\ntwo\n\n  three");
 }
 
-TEST(Wrap, cuts_a_word_that_is_longer_than_a_line) {
+TEST(Wrap, a_word_that_is_longer_than_a_line_is_cut) {
   EXPECT_EQ(wrap("abcdefgh", 3), "abc\ndef\ngh");
   EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
 }
 
-TEST(InARow, joins_words_by_commas_and_the_last_one_by_a_word) {
+TEST(InARow, words_are_joined_by_commas_and_the_last_one_by_a_conjunction) {
   EXPECT_EQ(in_a_row({}, "and"), "");
   EXPECT_EQ(in_a_row({"a"}, "and"), "a");
   EXPECT_EQ(in_a_row({"a", "b"}, "or"), "a or b");

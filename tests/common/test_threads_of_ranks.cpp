@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(ThreadsOfRanks, are_one_unless_the_environment_says_more) {
+TEST(RankThreads, a_rank_has_one_thread_if_omp_num_threads_is_not_set) {
   const SetVariables set(Variables{{"OMP_NUM_THREADS", ""}});
   SharedWords words;
   launch(1, [&](const RankContext&) {

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Timelines, are_written_even_without_events) {
+TEST(Timeline, a_timeline_is_written_even_without_events) {
   const Timeline nothing{"fsdp of small, 2 ranks", "rank 0 was killed", {{}, {}}};
   for (const std::string& text :
        {text_timeline(nothing), chrome_timeline(nothing), html_timeline(nothing)})
@@ -16,7 +16,7 @@ TEST(Timelines, are_written_even_without_events) {
   EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
 }
 
-TEST(Timelines, have_the_format_that_the_name_of_the_file_says) {
+TEST(Timeline, the_extension_of_the_file_name_selects_the_format) {
   EXPECT_EQ(timeline_writer("a/b.txt"), text_timeline);
   EXPECT_EQ(timeline_writer("a/b.json"), chrome_timeline);
   EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);

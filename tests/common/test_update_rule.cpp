@@ -22,7 +22,7 @@ OptimizerOptions options_of(OptimizerOptions::Kind kind) {
   return options;
 }
 
-// [n] tensors in two pieces, of which the second has 16 elements.
+// Cuts a parameter [n] and its gradient [n] into two pieces. The second one has 16 elements.
 std::vector<Piece> in_pieces(const at::Tensor& parameter, const at::Tensor& gradient) {
   std::vector<Piece> pieces(2);
   const std::vector<int64_t> sizes{parameter.numel() - 16, 16};
@@ -48,7 +48,7 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of_torch(const OptimizerOptio
       all, torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
 }
 
-TEST_IN_A_PROCESS(UpdateRule, agrees_with_the_optimizer_of_torch) {
+TEST_IN_A_PROCESS(UpdateRule, updates_agree_with_torchs_optimizers) {
   for (const Kind kind : {Kind::adamw, Kind::sgd}) {
     const OptimizerOptions options = options_of(kind);
     const at::Tensor theirs = torch::randn({64}).set_requires_grad(true);
@@ -66,12 +66,12 @@ TEST_IN_A_PROCESS(UpdateRule, agrees_with_the_optimizer_of_torch) {
   }
 }
 
-TEST_IN_A_PROCESS(UpdateRule, refuses_pieces_that_are_not_padded) {
+TEST_IN_A_PROCESS(UpdateRule, pieces_that_are_not_padded_throw) {
   auto pieces = in_pieces(torch::zeros({33}), torch::zeros({33}));
   EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
 }
 
-// Lends memory, and notes which elements of it were used.
+// A store that hands out parts of `memory` and notes which elements of it were used.
 struct NotingStore : MomentStore {
   explicit NotingStore(int64_t numel) : memory(at::zeros({numel})) {}
   at::Tensor zeros(int64_t numel) override {
@@ -88,8 +88,9 @@ struct NotingStore : MomentStore {
   std::vector<std::pair<int64_t, int64_t>> uses{};  // begin and end, in `memory`
 };
 
-// The second piece has more elements than are updated at a time, 2^22.
-TEST_IN_A_PROCESS(UpdateRule, uses_each_part_of_a_store_once_a_step_and_gives_the_bits_of_memory) {
+// The second piece is longer than 2^22 elements, the most that are updated at a time.
+TEST_IN_A_PROCESS(UpdateRule,
+                  each_part_of_a_store_is_used_once_a_step_and_gives_the_bits_of_memory) {
   const int64_t most = int64_t{1} << 22;
   const std::vector<int64_t> sizes{32, 2 * most + 48, 16};
   const int64_t numel = 32 + 2 * most + 48 + 16;
@@ -122,10 +123,10 @@ TEST_IN_A_PROCESS(UpdateRule, uses_each_part_of_a_store_once_a_step_and_gives_th
     end = next;
   }
   EXPECT_EQ(end, 2 * numel);
-  EXPECT_EQ(store->uses.size(), 2 * 5U);  // of each moment: 32, 2^22, 2^22, 48, 16
+  EXPECT_EQ(store->uses.size(), 2 * 5U);  // each moment in parts of 32, 2^22, 2^22, 48, 16
 }
 
-TEST_IN_A_PROCESS(UpdateRule, gives_the_same_bits_however_the_elements_are_cut) {
+TEST_IN_A_PROCESS(UpdateRule, the_bits_do_not_depend_on_how_the_elements_are_cut) {
   const int64_t n = int64_t{16} * 401;
   const at::Tensor start = torch::randn({n});
   for (const Kind kind : {Kind::adamw, Kind::sgd}) {

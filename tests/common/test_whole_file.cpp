@@ -30,7 +30,7 @@ std::string refusal(const std::string& path, const std::string& content = "text"
   return error_of<std::runtime_error>([&] { write_whole_file(path, content); });
 }
 
-TEST(WholeFile, appears_with_its_content_or_not_at_all) {
+TEST(WholeFile, a_file_appears_with_its_content_or_not_at_all) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   EXPECT_EQ(reason_not_to_write(path), "");
@@ -45,7 +45,7 @@ TEST(WholeFile, appears_with_its_content_or_not_at_all) {
   EXPECT_EQ(files_in(folder.path()), 1) << "no half-written file is left";
 }
 
-TEST(WholeFile, a_limit_of_file_size_is_an_error_and_not_the_end_of_the_process) {
+TEST(WholeFile, a_file_size_limit_causes_an_error_and_does_not_end_the_process) {
   const TemporaryFolder folder;
   in_a_process([&] {
     limit_file_size(8);
@@ -54,7 +54,7 @@ TEST(WholeFile, a_limit_of_file_size_is_an_error_and_not_the_end_of_the_process)
   });
 }
 
-TEST(WholeFile, that_can_not_be_written_is_reported_before_and_at_the_write) {
+TEST(WholeFile, an_unwritable_file_is_reported_before_and_during_the_write) {
   const TemporaryFolder folder;
   const std::string taken = folder.path() + "/taken", link = folder.path() + "/link";
   fs::create_directory(taken);
@@ -72,7 +72,7 @@ TEST(WholeFile, that_can_not_be_written_is_reported_before_and_at_the_write) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
-TEST(WholeFile, comes_in_pieces_too) {
+TEST(WholeFile, a_file_can_be_written_in_pieces) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   write_whole_file(path, [](const WritePiece& write) {
@@ -86,7 +86,7 @@ TEST(WholeFile, comes_in_pieces_too) {
   EXPECT_EQ(files_in(folder.path()), 1);
 }
 
-TEST(WholeFile, keeps_the_mode_that_it_had) {
+TEST(WholeFile, a_rewritten_file_keeps_its_mode) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old");
   for (const mode_t mode : {0600, 0640, 0755}) {
@@ -100,7 +100,7 @@ TEST(WholeFile, keeps_the_mode_that_it_had) {
   EXPECT_EQ(mode_of(folder.path() + "/another") & 07777, 0640U);
 }
 
-TEST(WholeFile, is_written_where_a_link_leads) {
+TEST(WholeFile, a_file_is_written_where_its_link_leads) {
   const TemporaryFolder folder;
   const std::string file = folder.write("real/file", "old"), link = folder.path() + "/link";
   fs::create_symlink("real/second", link);
@@ -109,12 +109,12 @@ TEST(WholeFile, is_written_where_a_link_leads) {
   EXPECT_TRUE(S_ISLNK(mode_of(link)));
   EXPECT_EQ(content_of(file), "new");
   fs::remove(file);
-  write_whole_file(link, "newer");  // a link that leads nowhere yet
+  write_whole_file(link, "newer");  // now the link leads to a file that does not exist
   EXPECT_TRUE(S_ISLNK(mode_of(link)));
   EXPECT_EQ(content_of(file), "newer");
 }
 
-TEST(WholeFile, no_file_of_somebody_else_is_deleted) {
+TEST(WholeFile, foreign_files_are_not_deleted) {
   const TemporaryFolder folder;
   const std::string own = ".fsdp-" + std::to_string(getpid()) + '-';
   folder.write("file.partial", "mine");
@@ -128,7 +128,7 @@ TEST(WholeFile, no_file_of_somebody_else_is_deleted) {
     EXPECT_EQ(content_of(folder.path() + '/' + own + std::to_string(i)), "mine");
 }
 
-TEST(WholeFile, what_is_no_plain_file_is_written_to_and_stays) {
+TEST(WholeFile, a_special_file_is_written_in_place) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path() + "/fifo", null = folder.path() + "/null";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -147,7 +147,7 @@ TEST(WholeFile, what_is_no_plain_file_is_written_to_and_stays) {
   EXPECT_EQ(refusal("/dev/full"), "/dev/full: can't be written: No space left on device");
 }
 
-TEST(WholeFile, standard_output_is_added_to_wherever_it_leads) {
+TEST(WholeFile, standard_output_is_appended_to_wherever_it_leads) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old ");
   in_a_process([&] {
@@ -159,7 +159,7 @@ TEST(WholeFile, standard_output_is_added_to_wherever_it_leads) {
   EXPECT_EQ(content_of(path), "old new new new ");
 }
 
-TEST(WholeFile, two_paths_may_name_one_file) {
+TEST(WholeFile, same_file_recognizes_two_paths_to_one_file) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file", other = folder.path() + "/other";
   EXPECT_TRUE(same_file(path, folder.path() + "/./file"));

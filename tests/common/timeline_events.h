@@ -2,7 +2,8 @@
 
 #include <trace/timeline.h>
 
-// Events of ranks for a test of timelines.
+// Events of ranks for tests of timelines. `begin` and `end`: [ns] since kStart; end = 0: the event
+// has not ended.
 namespace fsdp {
 
 inline constexpr int64_t kStart = 5'000'000'000;  // [ns]
@@ -26,7 +27,7 @@ inline Event event(EventKind kind, const std::string& name, int64_t begin, int64
   return event;
 }
 
-// Rank 1 never came back from its wait.
+// Returns a timeline of two ranks in which rank 1's wait has not ended.
 inline Timeline two_ranks() {
   return {"fsdp of small, 2 ranks",
           "rank 0 was killed",

@@ -38,7 +38,8 @@ Variables torchrun_variables(int rank, int world_size, uint16_t port) {
           {"TORCHELASTIC_RESTART_COUNT", "0"}};
 }
 
-// The caller's process must not run torch, which starts threads.
+// The store lives in a process of its own, because torch starts threads for it, and then the caller
+// could not fork ranks any more.
 HostedStore::HostedStore() {
   int ends[2];
   require(pipe(ends) == 0, "pipe");
@@ -69,7 +70,7 @@ HostedStore::~HostedStore() {
 
 ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   require(socket_ >= 0, "socket");
-  const int yes = 1;  // two may have it, as long as one of them does not listen
+  const int yes = 1;  // a second socket may use the port as long as this one does not listen
   setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -88,11 +89,11 @@ namespace {
 
 using Body = std::function<int(const RankContext&)>;
 
-// What a rank's process does; stderr goes to `said`.
+// Runs in the process of a rank: calls start() in `environment`, with stderr redirected to `said`.
 [[noreturn]] void run_rank(const Variables& environment, int world_size, const Body& body,
                            int said) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGINT, SIG_DFL);  // a shell ignores it for what it runs in the background
+  signal(SIGINT, SIG_DFL);  // a process that a shell runs in the background ignores it
   alarm(30);
   dup2(said, STDERR_FILENO);
   const SetVariables set(environment);

@@ -9,13 +9,13 @@
 
 #include "set_variables.h"
 
-// What torchrun does, for tests, which need no Python and no port of their own.
+// Does for tests what torchrun does, without Python and without a fixed port.
 namespace fsdp {
 
-// The environment that torchrun gives a rank on one machine.
+// Returns the environment that torchrun sets for a rank if all ranks are on one machine.
 Variables torchrun_variables(int rank, int world_size, uint16_t port);
 
-// A c10d::TCPStore in a process of its own, which ends with this object.
+// A c10d::TCPStore that listens in a process of its own. The destructor ends the process.
 class HostedStore {
  public:
   HostedStore();
@@ -30,8 +30,8 @@ class HostedStore {
   uint16_t port_{};
 };
 
-// A port of this machine on which nobody listens and which nobody else is given; a store can be
-// hosted there.
+// A port of this machine on which no process listens, and which the kernel assigns to no other
+// socket while this object lives. A store can be hosted on it.
 class ReservedPort {
  public:
   ReservedPort();
@@ -47,17 +47,18 @@ class ReservedPort {
 };
 
 struct Ended {
-  std::vector<int> statuses;  // by rank, as waitpid() gives them
-  // On stderr, by all processes together; but not that a rank waits for others to come, which it
-  // says where LibTorch looks up names and the name server is slow.
+  std::vector<int> statuses;  // by rank, as waitpid() reports them
+  // What all processes together printed on stderr, without the lines that announce a wait for other
+  // ranks to join: such a line depends on how fast a name server answers LibTorch.
   std::string said;
 };
 
-// Starts `world_size` processes that call start(world_size, body, "program") with torchrun's
-// environment, in which `changes` come last. When one ends with a failure, sends SIGTERM to the
-// others, unless they are to notice by themselves. A process that is still there after 30 s is
-// ended by SIGALRM.
+// What torchrun() does when a process ends with a failure: sends SIGTERM to the other ones, or lets
+// them notice the failure themselves.
 enum class OfFailure { told, left_to_notice };
+
+// Starts `world_size` processes that call start(world_size, body, "program") in torchrun's
+// environment with `changes`, and waits for all of them. SIGALRM ends a process after 30 s.
 Ended torchrun(int world_size, uint16_t port, const std::function<int(const RankContext&)>& body,
                const Variables& changes = {}, OfFailure others = OfFailure::told);
 

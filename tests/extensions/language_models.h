@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-// Small language models, with an embedding and a head of any size.
+// Small language models whose embedding and head have any size.
 namespace fsdp {
 
 constexpr int64_t kWidth = 8, kContext = 12;
-constexpr int64_t kRowsOfABlock = 70;  // of kWidth elements: a TransformerBlock has 560
+constexpr int64_t kRowsOfABlock = 70;  // a TransformerBlock has as many elements as 70 rows, 560
 
 inline std::shared_ptr<Module> untied_model(int64_t vocabulary) {
   return std::make_shared<TransformerLM>(
@@ -38,7 +38,8 @@ inline std::vector<NamedModel> language_models() {
           {"tied, large vocabulary", [] { return tied_model(200); }}};
 }
 
-// The model on 12 rows of random tokens a step, which 1, 2, 3, 4 and 6 parts divide.
+// Returns a workload that trains the model on 12 rows of random tokens in each step. The rows can
+// be divided into 1, 2, 3, 4, 6 or 12 microbatches.
 inline Workload workload_of(const NamedModel& model) {
   const auto build = [model] {
     torch::manual_seed(5);

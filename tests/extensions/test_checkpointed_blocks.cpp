@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(CheckpointedBlocks, are_every_kth_one_counted_once_each) {
+TEST(CheckpointBlocks, every_kth_block_is_checkpointed_and_a_repeated_one_counts_once) {
   for (const int every : {1, 2, 3}) {
     const RankRun run = run_ranks(1, [&](TestRank& rank) {
       std::vector<std::shared_ptr<LayerBlock>> blocks;
@@ -21,7 +21,7 @@ TEST(CheckpointedBlocks, are_every_kth_one_counted_once_each) {
         runs.push_back(block->runs);
       rank.observe("runs of each block, every " + std::to_string(every), runs);
     });
-    std::vector<int> expected{2, 1, 1, 1, 1, 1};  // calls
+    std::vector<int> expected{2, 1, 1, 1, 1, 1};  // calls in forward, doubled if recomputed
     for (int i = every - 1; i < 6; i += every)
       expected[static_cast<size_t>(i)] *= 2;
     expect_on_all_ranks(run, "runs of each block, every " + std::to_string(every), expected);

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// Every `every`-th block is checkpointed; 0: none.
+// Returns the workload of `model` in which each `every`-th block is checkpointed; 0: none.
 Workload checkpointed(const NamedModel& model, int every) {
   Workload workload = workload_of(model);
   workload.build = [build = workload.build, every] {
@@ -22,8 +22,9 @@ Workload checkpointed(const NamedModel& model, int every) {
 
 MULTI_RANK_SUITE(CheckpointedTraining);
 
-MULTI_RANK_TEST(CheckpointedTraining, equals_one_process_without_and_costs_what_is_predicted) {
-  int every = 1;  // and 2 in turn
+MULTI_RANK_TEST(CheckpointedTraining,
+                training_matches_one_process_without_checkpoints_and_the_prediction) {
+  int every = 1;  // alternates between 1 and 2
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name + ", every " + std::to_string(every));
     const TrainConfig config = extension_config("fsdp", world_size());
@@ -33,7 +34,7 @@ MULTI_RANK_TEST(CheckpointedTraining, equals_one_process_without_and_costs_what_
   }
 }
 
-// The collectives of two steps with all options at their defaults, in order.
+// Trains two steps. Returns their collectives in the order of issue.
 std::string calls_of(TestRank& rank, TrainConfig config, int every) {
   const auto strategy =
       make_fsdp_strategy(config, checkpointed(language_models()[1], every), rank.communicator());
@@ -46,7 +47,8 @@ std::string calls_of(TestRank& rank, TrainConfig config, int every) {
   return calls;
 }
 
-MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_order) {
+MULTI_RANK_TEST(CheckpointedTraining,
+                checkpointing_does_not_change_the_collectives_or_their_order) {
   for (const bool reshard : {true, false}) {
     for (const int limit : {1, 2, 3}) {
       TrainConfig config = extension_config("fsdp", world_size());
@@ -59,14 +61,15 @@ MULTI_RANK_TEST(CheckpointedTraining, makes_the_same_collectives_in_the_same_ord
         rank.observe("calls", std::count(without.begin(), without.end(), '\n'));
       });
       expect_on_all_ranks(run, "as without", true);
-      // Of the root and five units, and of four units again: neither the root nor the embedding.
+      // In forward, the root and five units are gathered. If units are resharded after forward,
+      // backward gathers four of them again: all except the root and the embedding.
       const int gathers = 6 + (reshard ? 4 : 0);
       expect_on_all_ranks(run, "calls", 2 * (gathers + 6));
     }
   }
 }
 
-MULTI_RANK_TEST(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
+MULTI_RANK_TEST(CheckpointedTraining, a_checkpointed_block_with_a_unit_inside_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(5);
     const auto model = untied_model(60);
@@ -80,8 +83,9 @@ MULTI_RANK_TEST(CheckpointedTraining, refuses_a_block_with_a_unit_inside) {
                {"std::logic_error", "TransformerBlock", "a unit inside it holds parameter attn."});
 }
 
-// [bytes] of activations, at the end of forward: what a step keeps for backward.
-MULTI_RANK_TEST(CheckpointedTraining, keeps_less_from_forward_to_backward) {
+// Compares the peaks in forward of the bytes that are neither parameters nor gradients. Most of
+// them are activations that are kept for backward.
+MULTI_RANK_TEST(CheckpointedTraining, checkpointing_more_blocks_keeps_fewer_bytes_for_backward) {
   const auto kept = [&](const char* mode, int every) {
     const RankRun run =
         run_ranks(std::string(mode) == "single" ? 1 : world_size(), [&](TestRank& rank) {

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(GradientSync);
 
-MULTI_RANK_TEST(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
+MULTI_RANK_TEST(GradientSync, the_optimizer_throws_if_gradients_were_not_reduced) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto optimizer = make_sharded_optimizer(sharded.units, {{"", {}}}, rank.communicator());
@@ -18,13 +18,14 @@ MULTI_RANK_TEST(GradientSync, that_was_forgotten_is_refused_by_the_optimizer) {
   expect_error(run, "what step() throws", {"std::logic_error", "root"});
 }
 
-// The loss of one pass of a ToyModel in `dtype`.
+// Returns the loss of one forward pass on a batch of its own for each rank and pass.
 at::Tensor loss_in(ToyModel& model, int rank, int pass) {
   return model(toy_tokens(rank + 10 * pass)).to(at::kFloat).square().mean();
 }
 
-// The gradients of all passes of all ranks, by unit and parameter: of each rank their sum in the
-// wider dtype, the sum over ranks as a tree, one division.
+// Returns the expected gradients by unit and parameter: each rank adds the gradients of its
+// backward passes in the wider dtype, the sums of the ranks are added as a tree, and the total is
+// divided once.
 std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& policy, int ranks,
                                                     int passes) {
   const auto model = toy_model(3);
@@ -62,7 +63,7 @@ std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& 
   return means;
 }
 
-MULTI_RANK_TEST(GradientSync, passes_of_16_bits_are_added_in_the_wider_dtype) {
+MULTI_RANK_TEST(GradientSync, gradients_of_several_passes_are_added_in_the_wider_dtype) {
   std::vector<MixedPrecisionPolicy> policies;
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
@@ -90,8 +91,8 @@ MULTI_RANK_TEST(GradientSync, passes_of_16_bits_are_added_in_the_wider_dtype) {
   }
 }
 
-// Whole gradients, as they wait for a reduction.
-MULTI_RANK_TEST(GradientSync, waiting_gradients_have_the_bytes_of_the_wider_dtype) {
+// Counts the bytes of an element in the whole gradients that are kept until they are reduced.
+MULTI_RANK_TEST(GradientSync, unreduced_gradients_have_the_bytes_of_the_wider_dtype) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto reduce_dtype : {at::kBFloat16, at::kFloat}) {
       Sharded sharded(rank);

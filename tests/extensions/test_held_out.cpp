@@ -8,8 +8,8 @@
 
 #include "two_steps.h"
 
-// Evaluation of what is held out, while a model learns addition modulo 7. Of the 49 pairs, 9 are
-// held out, which no number of parts here divides.
+// Evaluates held-out rows while a model learns addition modulo 7. Of the 49 pairs, 9 are held out,
+// a number that cannot be divided evenly by the numbers of microbatches used here, 4 and 6.
 namespace fsdp {
 namespace {
 
@@ -32,7 +32,7 @@ Workload workload_of(const TrainConfig& config) {
   return language_modeling(config, dataset_of(config));
 }
 
-// Two steps, each followed by an evaluation if `evaluates`.
+// Trains two steps on this rank. If `evaluates`, evaluates after each of them.
 void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
   const auto strategy = strategy_of(rank, config, workload_of(config));
   const Validation held_out(config, *dataset_of(config));
@@ -55,14 +55,15 @@ RankRun trained(const TrainConfig& config, bool evaluates) {
   return run_ranks(processes, [&](TestRank& rank) { train(rank, config, evaluates); });
 }
 
-// One process that plays all ranks; or a single one, if the number of parts alone decides the bits.
+// Returns the run with which the others are compared. If the bits depend only on the number of
+// microbatches, it has one rank; otherwise one process computes the batches of three ranks.
 RankRun expected_run(bool evaluates, int world_size) {
   TrainConfig config = addition_config("single", world_size == 3 ? 3 : 1);
   config.training.microbatches = world_size == 3 ? 6 : 4;
   return trained(config, evaluates);
 }
 
-// Every way to share out the work.
+// Returns configurations that divide the work of a step among ranks in different ways.
 std::vector<TrainConfig> arrangements(int world_size) {
   std::vector<TrainConfig> all;
   for (const char* mode : {"single", "ddp", "fsdp"}) {
@@ -79,9 +80,9 @@ std::vector<TrainConfig> arrangements(int world_size) {
   return all;
 }
 
-MULTI_RANK_SUITE(HeldOutRows);
+MULTI_RANK_SUITE(HeldOutEvaluation);
 
-MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangement) {
+MULTI_RANK_TEST(HeldOutEvaluation, loss_and_accuracy_are_the_same_in_every_arrangement) {
   const RankRun expected = expected_run(true, world_size());
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
@@ -95,7 +96,7 @@ MULTI_RANK_TEST(HeldOutRows, have_the_same_loss_and_accuracy_in_every_arrangemen
   }
 }
 
-MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) {
+MULTI_RANK_TEST(HeldOutEvaluation, evaluation_does_not_change_the_trained_parameters) {
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
                  ", " + to_string(config.training.reduce_gradients));
@@ -103,7 +104,7 @@ MULTI_RANK_TEST(HeldOutRows, are_evaluated_without_a_change_of_what_is_trained) 
   }
 }
 
-TEST(Validation, is_the_mean_over_the_tokens_that_are_asked_for) {
+TEST(Validation, loss_and_accuracy_are_means_over_the_answer_tokens) {
   const TrainConfig config = addition_config("single", 1);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload_of(config));

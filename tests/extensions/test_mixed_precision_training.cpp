@@ -8,7 +8,7 @@
 #include "language_models.h"
 #include "two_steps.h"
 
-// Training in 16 bits.
+// Training with parameters or gradients in 16 bits.
 namespace fsdp {
 namespace {
 
@@ -17,7 +17,7 @@ std::vector<MixedPrecisionPolicy> mixed_policies() {
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
       policies.push_back({param_dtype, reduce_dtype});
-  policies.erase(policies.begin());  // fp32 alone
+  policies.erase(policies.begin());  // the policy with fp32 only
   return policies;
 }
 
@@ -32,7 +32,7 @@ NamedModel tied() {
 
 MULTI_RANK_SUITE(MixedPrecisionTraining);
 
-MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_predicted) {
+MULTI_RANK_TEST(MixedPrecisionTraining, mixed_precision_matches_one_process_and_the_prediction) {
   TrainConfig config = extension_config("fsdp", world_size());
   const auto in_fp32 = hash_of_single(config, workload_of(tied()));
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
@@ -44,7 +44,7 @@ MULTI_RANK_TEST(MixedPrecisionTraining, equals_one_process_and_costs_what_is_pre
   }
 }
 
-TEST(MixedPrecisionEvaluation, sees_the_last_step) {
+TEST(MixedPrecisionEvaluation, evaluation_uses_the_parameters_of_the_last_step) {
   TrainConfig config = extension_config("single", 1);
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
   config.training.microbatches = 1;
@@ -63,7 +63,8 @@ TEST(MixedPrecisionEvaluation, sees_the_last_step) {
   EXPECT_EQ(run.at(0, "single"), run.at(0, "fsdp"));
 }
 
-MULTI_RANK_TEST(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traffics) {
+MULTI_RANK_TEST(MixedPrecisionTraining,
+                sixteen_bits_halve_the_predicted_gathered_bytes_and_traffic) {
   TrainConfig config = extension_config("fsdp", world_size());
   const ShardLayout layout = shard_layout(config, workload_of(tied()));
   const Schedule in_fp32 = schedule(config, layout);
@@ -81,8 +82,9 @@ MULTI_RANK_TEST(MixedPrecisionTraining, halves_the_gathered_bytes_and_both_traff
     EXPECT_EQ(gathered(in_16_bits, phase) * 2, gathered(in_fp32, phase));
 }
 
-// Trains three steps in fp16. In the second one the loss of the last part is so large that its
-// gradients overflow: with several ranks, on one of them alone. `steps`: whether each was made.
+// Trains three steps. In the second one, the loss of the last microbatch is so large that its
+// gradients overflow; with several ranks, this happens on one of them only. Writes to `steps`
+// whether each step was made. Returns the hash of the parameters.
 std::string hash_with_an_overflow(Strategy& strategy, std::vector<bool>& steps) {
   for (int64_t step = 0; step < 3; ++step) {
     strategy.set_loss_scale(step == 0 ? 4 : 8);
@@ -108,7 +110,7 @@ Workload with_an_overflow(const NamedModel& model) {
   return workload;
 }
 
-MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all) {
+MULTI_RANK_TEST(MixedPrecisionTraining, an_overflow_on_one_rank_skips_the_step_on_all_ranks) {
   TrainConfig config = extension_config("single", world_size());
   config.training.microbatches = world_size();
   config.precision.policy = {at::kHalf, at::kHalf};

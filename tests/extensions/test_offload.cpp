@@ -15,7 +15,7 @@ TrainConfig config_of(const std::string& folder, int64_t pinned) {
   return config;
 }
 
-// [bytes] of gradients, at most, of one process.
+// Returns the peak [bytes] of gradients in the backward passes of one process.
 int64_t most_gradients(const std::string& folder) {
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -29,17 +29,18 @@ int64_t most_gradients(const std::string& folder) {
   return run.at(0, "bytes");
 }
 
-TEST(OffloadOfSums, leaves_one_of_them_in_memory) {
+TEST(GradientSumOffload, only_one_sum_of_gradients_stays_in_memory) {
   const TemporaryFolder folder;
-  const int64_t all = most_gradients("");  // at the seventh part: of 4, of 2 and its own
+  // The peak is at the seventh microbatch: the sums of four and of two, and its own gradient.
+  const int64_t all = most_gradients("");
   EXPECT_EQ(most_gradients(folder.path()), all / 3);
 }
 
-TEST(OffloadOfSums, says_at_once_that_they_do_not_fit) {
+TEST(GradientSumOffload, sums_that_do_not_fit_into_the_file_throw_before_training) {
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const TrainConfig config = config_of(folder.path(), 1 << 30);  // no moments in it
+    const TrainConfig config = config_of(folder.path(), 1 << 30);  // all moments stay in memory
     limit_file_size(20000);
     rank.observe("error",
                  error_of<std::runtime_error>([&] { strategy_of(rank, config, workload); }));

@@ -14,14 +14,15 @@
 namespace fsdp {
 namespace {
 
-// The second one's embedding is so large that the peak is that of its gradient and of the bucket.
+// The second model has so large an embedding that the peak in backward is the embedding's gradient
+// and its bucket.
 const std::vector<std::string> kFamilies{
     "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=72,layers=2,heads=6,d_ff=50,kv_heads=2"};
 
 struct Setting {
   std::string model;
-  int64_t rows;  // of each rank
-  int every;     // block whose activations are recomputed
+  int64_t rows;  // rows of each rank
+  int every;     // the activations of each `every`-th block are recomputed; 0: of none
   at::ScalarType dtype;
 
   std::string text() const {
@@ -30,8 +31,9 @@ struct Setting {
   }
 };
 
-// Of a test on so many ranks. Each model, block and dtype comes with all numbers of rows in the
-// tests on 1, 2, 3 and 4 ranks together: what a rank makes of its rows does not depend on others.
+// Returns the settings of the test on `world` ranks. The tests on 1, 2, 3 and 4 ranks together
+// combine each model, `every` and dtype with all numbers of rows. This is enough because the
+// activations of a rank depend only on its own rows.
 std::vector<Setting> settings(int world) {
   constexpr int64_t rows[] = {1, 2, 5, 16};
   std::vector<Setting> all;
@@ -56,7 +58,8 @@ TrainConfig config_of(const Setting& setting, const std::string& mode, int world
   return config;
 }
 
-// On a rank: the peaks of the second step that are not as predicted.
+// Trains two steps on this rank. Returns the peaks of the second one that differ from the
+// prediction.
 std::string differences(TestRank& rank, const TrainConfig& config) {
   const std::shared_ptr<const Dataset> dataset = make_pattern_dataset(61, config.training.seed);
   Workload workload = language_modeling(config, dataset);
@@ -97,9 +100,9 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
   return text;
 }
 
-MULTI_RANK_SUITE(PlannedActivations);
+MULTI_RANK_SUITE(ActivationPlan);
 
-MULTI_RANK_TEST(PlannedActivations, are_those_of_a_step_to_the_byte) {
+MULTI_RANK_TEST(ActivationPlan, planned_activations_equal_those_of_a_step_to_the_byte) {
   for (const char* mode : {"fsdp", "ddp", "single"}) {
     const int ranks = std::string(mode) == "single" ? 1 : world_size();
     const RankRun run = run_ranks(

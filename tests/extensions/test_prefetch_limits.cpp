@@ -4,10 +4,11 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(PrefetchLimits);
+MULTI_RANK_SUITE(PrefetchLimit);
 
-// One unit, as many as --limit says, and all of them at a time.
-MULTI_RANK_TEST(PrefetchLimits, of_forward_and_backward_cost_what_is_predicted_and_change_no_bit) {
+// Each pair is a limit of units in forward and one in backward: 1, the default 2, 3, or all units.
+MULTI_RANK_TEST(PrefetchLimit,
+                limits_of_forward_and_backward_match_the_prediction_and_change_no_bit) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
   const auto expected = hash_of_single(config, workload);

@@ -24,20 +24,21 @@ at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes) / 8;
 }
 
-// x * weight. It is no unit.
+// x * weight. This module is not a unit, so its weight belongs to the root.
 struct Gain : Module {
   at::Tensor forward(at::Tensor x) override { return x * weight; }
   at::Tensor weight = register_parameter("weight", drawn({kWidth}));  // [kWidth]
 };
 
-// A unit.
+// tanh(x weight^T). This module is a unit, because its name ends in "Block".
 struct TanhBlock : Module {
   at::Tensor forward(at::Tensor x) override { return at::linear(x, weight).tanh(); }
   at::Tensor weight = register_parameter("weight", drawn({kWidth, kWidth}));
 };
 
-// Rows -> embedding -> block -> gain -> block -> norm -> head. The embedding and the head are tied.
-// The root's parameters are theirs and those of the gain and of the norm.
+// Rows -> embedding -> block -> gain -> block -> norm -> head. The embedding and the head share a
+// weight. The root unit has this weight and the weights of the gain and the norm. So the gain, the
+// norm and the head are the root's readers; an embedding does not read its weight in backward.
 struct Ladder : Module {
   Ladder() {
     embedding = register_module("embedding", std::make_shared<Embedding>(drawn({10, kWidth})));
@@ -57,7 +58,7 @@ struct Ladder : Module {
 
 struct PromisingLadder : Ladder, ReadsInCalls {};
 
-// The head is read by a function, before every reader.
+// In this model a function reads the weight of the head too, before the blocks run.
 struct LadderWithFunction : Ladder {
   at::Tensor forward(at::Tensor rows) override {
     const at::Tensor x = (*embedding)(rows);
@@ -74,7 +75,8 @@ ShardLayout layout_of(Module& model, const WrapPolicy& wrap = wrap_blocks()) {
   return plan_layout(model, plan_units(model, wrap), /*world_size=*/1);
 }
 
-// The modules of a model in the order in which they come back, and "unread".
+// Lists the children of a model in the order in which their backward hooks run, and "unread" at the
+// moment when the last reader of the root has run its backward.
 class Backward {
  public:
   explicit Backward(const std::shared_ptr<Module>& model, const WrapPolicy& wrap = wrap_blocks())
@@ -98,9 +100,9 @@ class Backward {
 };
 
 constexpr const char* kWhole = "head norm second gain unread first";
-constexpr const char* kToTheEnd = "head norm second gain first";
+constexpr const char* kToTheEnd = "head norm second gain first";  // "unread" was not reported
 
-TEST_IN_A_PROCESS(RootReaders, have_read_the_root_when_the_last_of_them_has_come_back) {
+TEST_IN_A_PROCESS(RootReader, the_root_is_unread_after_the_backward_of_its_last_reader) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   for (int step = 0; step < 2; ++step)
@@ -108,7 +110,7 @@ TEST_IN_A_PROCESS(RootReaders, have_read_the_root_when_the_last_of_them_has_come
   EXPECT_EQ(units_before_root_readers(*model, layout_of(*model)), 1U);
 }
 
-TEST_IN_A_PROCESS(RootReaders, of_a_language_model_are_its_norm_and_its_head_also_if_that_is_tied) {
+TEST_IN_A_PROCESS(RootReader, readers_of_a_language_model_are_its_norm_and_its_head_even_if_tied) {
   for (const auto& model : {tied_model(200), untied_model(20)}) {
     Backward backward(model);
     const at::Tensor tokens = at::ones({1, 4}, at::kLong);
@@ -120,7 +122,7 @@ TEST_IN_A_PROCESS(RootReaders, of_a_language_model_are_its_norm_and_its_head_als
   }
 }
 
-TEST_IN_A_PROCESS(RootReaders, that_run_twice_have_to_come_back_twice) {
+TEST_IN_A_PROCESS(RootReader, a_reader_that_ran_twice_must_run_its_backward_twice) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor one = (*model)(rows()).sum();
@@ -128,8 +130,8 @@ TEST_IN_A_PROCESS(RootReaders, that_run_twice_have_to_come_back_twice) {
   EXPECT_EQ(backward.of(one + other), std::string(kToTheEnd) + " " + kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReaders,
-                  that_are_not_part_of_the_loss_leave_the_root_to_the_end_of_this_pass_alone) {
+TEST_IN_A_PROCESS(RootReader,
+                  a_reader_outside_the_loss_keeps_the_root_to_the_end_of_this_pass_only) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   (*model->head)(at::ones({kWidth}).requires_grad_());
@@ -137,14 +139,14 @@ TEST_IN_A_PROCESS(RootReaders,
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReaders, whose_input_needs_no_gradient_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader, a_reader_whose_input_needs_no_gradient_keeps_the_root_to_the_end) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor beside = (*model->norm)(at::ones({kWidth})).sum();
   EXPECT_EQ(backward.of((*model)(rows()).sum() + beside), kToTheEnd);
 }
 
-TEST_IN_A_PROCESS(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept) {
+TEST_IN_A_PROCESS(RootReader, the_root_is_unread_at_the_same_point_in_each_pass_over_a_kept_graph) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -152,7 +154,7 @@ TEST_IN_A_PROCESS(RootReaders, come_back_in_each_pass_over_a_graph_that_is_kept)
   EXPECT_EQ(backward.of(loss), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_of_the_next_one) {
+TEST_IN_A_PROCESS(RootReader, a_pass_that_threw_keeps_the_root_to_the_end_of_the_next_pass_only) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -164,7 +166,7 @@ TEST_IN_A_PROCESS(RootReaders, of_a_pass_that_broke_off_are_not_taken_for_those_
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReaders, that_an_evaluation_calls_do_not_count) {
+TEST_IN_A_PROCESS(RootReader, calls_in_an_evaluation_do_not_count) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -175,7 +177,7 @@ TEST_IN_A_PROCESS(RootReaders, that_an_evaluation_calls_do_not_count) {
   EXPECT_EQ(backward.of(loss), kWhole);
 }
 
-// Holds a Gain, whose weight is the root's.
+// A module around a Gain, whose weight belongs to the root.
 struct Around : Module {
   at::Tensor forward(at::Tensor x) override { return (*gain)(x); }
   std::shared_ptr<Gain> gain = register_module("gain", std::make_shared<Gain>());
@@ -191,14 +193,14 @@ struct LadderAround : Module, ReadsInCalls {
   std::shared_ptr<TanhBlock> block = register_module("block", std::make_shared<TanhBlock>());
 };
 
-TEST_IN_A_PROCESS(RootReaders, that_are_checkpointed_are_read_again_before_they_come_back) {
+TEST_IN_A_PROCESS(RootReader, checkpointing_a_reader_does_not_change_when_the_root_is_unread) {
   const auto model = std::make_shared<PromisingLadder>();
   checkpoint_activations(*model->gain);
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-// Runs its module without gradients, and in backward again.
+// A checkpoint as users write it: runs its module without gradients, and again in backward.
 struct OwnCheckpoint : torch::autograd::Function<OwnCheckpoint> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             Module* module) {
@@ -223,14 +225,13 @@ struct LadderWithOwnCheckpoint : PromisingLadder {
   }
 };
 
-TEST_IN_A_PROCESS(RootReaders,
-                  that_a_checkpoint_of_the_users_runs_again_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader, a_reader_inside_a_users_checkpoint_keeps_the_root_to_the_end) {
   const auto model = std::make_shared<LadderWithOwnCheckpoint>();
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
 }
 
-TEST_IN_A_PROCESS(RootReaders, that_come_back_in_a_pass_inside_leave_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader, a_reader_in_an_inner_pass_keeps_the_root_to_the_end) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor x = at::ones({kWidth}).requires_grad_();
@@ -246,8 +247,8 @@ struct LadderWithOwnParameter : PromisingLadder {
   at::Tensor scale = register_parameter("scale", drawn({1}));
 };
 
-TEST_IN_A_PROCESS(RootReaders,
-                  are_known_of_a_model_that_promises_and_whose_own_children_have_hooks) {
+TEST_IN_A_PROCESS(RootReader,
+                  readers_are_known_only_if_the_model_promises_and_its_children_have_hooks) {
   const auto is_known = [](const std::shared_ptr<Module>& model) {
     return when_root_is_unread(*model, layout_of(*model), [] {});
   };
@@ -276,8 +277,9 @@ Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make
 
 MULTI_RANK_SUITE(RootInBackward);
 
-// Whether it is freed in between or stays, also with units that stay.
-MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
+// Covers models whose root is freed during backward and models whose root stays until the end, with
+// and without units that stay gathered after forward.
+MULTI_RANK_TEST(RootInBackward, freeing_the_root_matches_the_prediction_and_changes_no_bit) {
   const std::vector<std::function<std::shared_ptr<Module>()>> models{
       [] { return std::make_shared<PromisingLadder>(); },
       [] { return std::make_shared<Ladder>(); },
@@ -309,9 +311,10 @@ MULTI_RANK_TEST(RootInBackward, costs_what_is_predicted_and_changes_no_bit) {
   }
 }
 
-// The root of gpt2-36m takes 43.1 MB, which is all that W ranks have less than with a root that
-// stays: 404.0 MB on two ranks and 270.8 MB on four.
-TEST_IN_A_PROCESS(RootOfALanguageModel, is_not_alive_at_the_peak_of_a_step) {
+// If the root of gpt2-36m, 43.1 MB, stayed until the end of backward, the peak would be 404.0 MB on
+// two ranks and 270.8 MB on four. The expected peaks are lower by the size of the root.
+TEST_IN_A_PROCESS(RootInPrediction,
+                  the_root_of_a_language_model_is_not_alive_at_the_peak_of_a_step) {
   const auto peak = [](int world) {
     TrainConfig config;
     config.ranks.mode = Mode::fsdp;

@@ -8,14 +8,14 @@
 namespace fsdp {
 namespace {
 
-// A block whose parameters all lie in one module inside, 20 of them.
+// A block whose 20 elements of parameters all belong to a module inside it.
 struct WrapperBlock : Module {
   WrapperBlock() : inside(register_module("inside", std::make_shared<Linear>(at::ones({5, 4})))) {}
   at::Tensor forward(at::Tensor x) override { return (*inside)(x); }
   std::shared_ptr<Module> inside;
 };
 
-// x W' + b. `weight` may be another's, too.
+// x W^T + b. Another module may have the same `weight`.
 struct Biased : Linear {
   explicit Biased(const at::Tensor& weight) : Linear(weight, at::zeros({weight.size(0)})) {}
 };
@@ -47,7 +47,7 @@ std::shared_ptr<Module> linear(int64_t out) {
   return std::make_shared<Linear>(at::ones({out, 4}));
 }
 
-TEST(WrapAuto, makes_a_module_a_unit_if_it_is_as_large_as_the_largest_block) {
+TEST(WrapAuto, a_module_as_large_as_the_largest_block_becomes_a_unit) {
   const std::string blocks = "layers.0 layers.1 layers.2 ";
   EXPECT_EQ(units_of([] { return untied_model(kRowsOfABlock); }),
             "root token_embeddings " + blocks + "lm_head ");
@@ -57,19 +57,19 @@ TEST(WrapAuto, makes_a_module_a_unit_if_it_is_as_large_as_the_largest_block) {
 using Modules = std::vector<std::shared_ptr<Module>>;
 
 std::shared_ptr<Module> block(int64_t rows = 4) {
-  return std::make_shared<ToyBlock>(rows, 1);  // of 4: 92 bytes
+  return std::make_shared<ToyBlock>(rows, 1);  // 92 bytes if it has 4 rows
 }
 std::shared_ptr<Module> row(const Modules& modules) {
   return std::make_shared<Row>(modules);
 }
 
-TEST(WrapAuto, compares_with_the_largest_of_unequal_blocks) {
+TEST(WrapAuto, modules_are_compared_with_the_largest_of_unequal_blocks) {
   const auto modules = [] { return Modules{block(), block(5), block(), linear(8), linear(9)}; };
   EXPECT_EQ(units_of_row(modules), "root a b c e ")
       << "the blocks take 92 and 132 bytes, the two others 128 and 144";
 }
 
-TEST(WrapAuto, leaves_a_tied_weight_with_the_module_around_all_its_places) {
+TEST(WrapAuto, a_tied_weight_stays_with_the_module_around_all_its_uses) {
   EXPECT_EQ(units_of([] { return tied_model(200); }), "root h.0 h.1 h.2 ");
   EXPECT_EQ(units_of_row([] {
               const at::Tensor weight = at::ones({9, 4});
@@ -79,7 +79,7 @@ TEST(WrapAuto, leaves_a_tied_weight_with_the_module_around_all_its_places) {
             "a b ");
 }
 
-TEST(WrapAuto, does_not_count_what_is_tied_to_another_module) {
+TEST(WrapAuto, parameters_tied_to_another_module_do_not_count) {
   const auto modules = [](int64_t tied_rows) {
     const at::Tensor weight = at::ones({tied_rows, 4});
     return Modules{std::make_shared<Biased>(weight), block(), std::make_shared<Biased>(weight)};
@@ -88,7 +88,7 @@ TEST(WrapAuto, does_not_count_what_is_tied_to_another_module) {
   EXPECT_EQ(units_of_row([&] { return modules(23); }), "root a b c ") << "a block is 92 bytes";
 }
 
-TEST(WrapAuto, chooses_the_innermost_module_that_is_large_enough) {
+TEST(WrapAuto, the_innermost_module_that_is_large_enough_is_chosen) {
   EXPECT_EQ(units_of_row([] {
               return Modules{block(), row({linear(6), linear(3), linear(3)})};
             }),
@@ -96,7 +96,7 @@ TEST(WrapAuto, chooses_the_innermost_module_that_is_large_enough) {
   EXPECT_EQ(units_of_row([] { return Modules{block(), row({linear(3), linear(3)})}; }), "a b ");
 }
 
-TEST(WrapAuto, chooses_nothing_inside_or_around_a_block) {
+TEST(WrapAuto, nothing_inside_or_around_a_block_is_chosen) {
   EXPECT_EQ(
       units_of_row([] {
         return Modules{row({linear(4), std::make_shared<WrapperBlock>(), linear(4)}), linear(6)};
@@ -104,7 +104,7 @@ TEST(WrapAuto, chooses_nothing_inside_or_around_a_block) {
       "root a.b b ");
 }
 
-TEST(WrapAuto, without_blocks_the_root_is_the_only_unit) {
+TEST(WrapAuto, the_root_is_the_only_unit_if_there_are_no_blocks) {
   EXPECT_EQ(units_of_row([] { return Modules{linear(50), linear(5)}; }), "root ");
 }
 

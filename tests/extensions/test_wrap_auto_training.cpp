@@ -6,10 +6,10 @@ namespace {
 
 MULTI_RANK_SUITE(WrapAutoTraining);
 
-MULTI_RANK_TEST(WrapAutoTraining, gathers_an_embedding_for_forward_alone) {
+MULTI_RANK_TEST(WrapAutoTraining, the_embedding_is_gathered_for_forward_only) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
-  config.training.microbatches = world_size();  // one part of each rank
+  config.training.microbatches = world_size();  // one microbatch for each rank
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload);
     rank.communicator()->take_log();
@@ -24,7 +24,7 @@ MULTI_RANK_TEST(WrapAutoTraining, gathers_an_embedding_for_forward_alone) {
   expect_on_all_ranks(run, "all-gathers of the head", 2);
 }
 
-MULTI_RANK_TEST(WrapAutoTraining, equals_one_process_and_costs_what_is_predicted) {
+MULTI_RANK_TEST(WrapAutoTraining, wrap_auto_matches_one_process_and_the_prediction) {
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name);
     const Workload workload = workload_of(model);

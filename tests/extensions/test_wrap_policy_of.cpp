@@ -7,10 +7,10 @@
 namespace fsdp {
 namespace {
 
-// A class of the shortest name.
+// A class with the shortest possible name.
 struct A : Scale {};
 
-TEST(WrapPolicyOf, a_text_is_that_policy) {
+TEST(WrapPolicyOf, each_text_gives_the_policy_that_it_names) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto plan = [&](const std::string& name, const WrapPolicy& policy) {
       Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
@@ -31,7 +31,7 @@ TEST(WrapPolicyOf, a_text_is_that_policy) {
     expect_on_all_ranks(run, good, run.at(0, "the policy of " + good));
 }
 
-TEST(WrapPolicyOf, bad_text_is_refused) {
+TEST(WrapPolicyOf, an_invalid_text_throws) {
   for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5",
                           "size:99999999999999999999"})
     EXPECT_THROW(wrap_policy_of(bad), std::invalid_argument) << bad;

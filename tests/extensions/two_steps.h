@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-// Two steps of a workload; the second is compared with its prediction.
+// Trains a workload for two steps. The second one is compared with its prediction.
 namespace fsdp {
 
 inline TrainConfig extension_config(const std::string& mode, int world_size) {
@@ -36,7 +36,8 @@ inline void train_step(Strategy& strategy, const TrainConfig& config, int64_t st
   strategy.step();
 }
 
-// The hash after two steps of one process that plays all ranks.
+// Returns the hash of the parameters after two steps of one process that computes the batches of
+// all ranks.
 inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workload) {
   config.ranks.mode = Mode::single;
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -48,7 +49,8 @@ inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workloa
   return run.at(0, "hash");
 }
 
-// On a rank: observes the hash, and what of live bytes and traffic was not as predicted.
+// Trains two steps on this rank. Observes the peaks of live bytes with their predictions, whether
+// the traffic is as predicted, and on rank 0 the hash of the parameters.
 inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
                                const Workload& workload) {
   const auto strategy = strategy_of(rank, config, workload);
@@ -61,7 +63,7 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   const Schedule step = traced_step(config, workload, strategy->layout(), rank.rank());
   observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
-  predicted.erase("metrics");  // the loss, which the trainer averages
+  predicted.erase("metrics");  // the traffic of averaging the loss, which the trainer does
   std::map<std::string, int64_t> received;
   for (const Call& call : rank.communicator()->take_log())
     received[call.unit == kNorm ? "norm" : to_string(call.operation)] += call.bytes;
@@ -70,7 +72,8 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   if (rank.rank() == 0) rank.observe("hash", hash);
 }
 
-// Fails unless the second step costs what is predicted, and the parameters then have this hash.
+// Trains two steps. Expects that the live bytes and the traffic of the second one are as predicted,
+// and that the parameters then have this hash.
 inline void expect_as_predicted(const TrainConfig& config, const Workload& workload,
                                 const nlohmann::json& hash) {
   const RankRun run =

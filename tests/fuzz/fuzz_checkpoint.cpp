@@ -9,8 +9,8 @@
 
 #include "fuzz_target.h"
 
-// checkpoint.json, and its files 0.safetensors, 1.safetensors, ... @0 stands for the hash of the
-// first one.
+// The input has the files checkpoint.json, 0.safetensors, 1.safetensors, ... In checkpoint.json, @0
+// stands for the hash of 0.safetensors, @1 for that of 1.safetensors, ...
 bool fsdp::read_checkpoint(const std::string& input, const TemporaryFolder& folder) {
   auto files = files_in(input, 1);
   std::string sums;

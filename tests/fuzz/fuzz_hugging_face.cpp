@@ -2,8 +2,8 @@
 
 #include "fuzz_target.h"
 
-// config.json, an index, and 0.safetensors, 1.safetensors, ... If the index is empty: config.json
-// and model.safetensors.
+// The input has the files config.json, model.safetensors.index.json, 0.safetensors, 1.safetensors,
+// ... If the index is empty, it has config.json, an empty file and model.safetensors.
 bool fsdp::read_hugging_face(const std::string& input, const TemporaryFolder& folder) {
   const auto files = files_in(input, 3);
   folder.write("config.json", files[0]);

@@ -2,7 +2,7 @@
 
 #include "fuzz_target.h"
 
-// The variables of a launcher: lines of NAME=VALUE.
+// The input has the environment variables of a launcher, in lines of NAME=VALUE.
 bool fsdp::read_launcher(const std::string& input, const TemporaryFolder& folder) {
   std::vector<std::string> names;
   std::istringstream lines(input);

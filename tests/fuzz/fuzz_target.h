@@ -11,8 +11,9 @@
 
 namespace fsdp {
 
-// Readers of what comes from outside. Each takes any bytes, writes what it needs into the folder,
-// which is empty, and returns whether they were accepted.
+// The targets: each passes an input of any bytes to a reader of files, options or variables. It
+// writes what the reader needs to `folder`, which is empty. It returns whether the reader accepted
+// the input, and throws std::logic_error if the reader did something wrong.
 using Read = bool(const std::string& input, const TemporaryFolder& folder);
 Read read_checkpoint, read_hugging_face, read_launcher, read_safetensors, read_token_files,
     read_train_options;
@@ -22,7 +23,8 @@ inline void replace_all(std::string& text, const std::string& from, const std::s
     text.replace(at, from.size(), to);
 }
 
-// The files of an input, between two of them a line "%%". At least `count`, the last ones empty.
+// Splits an input into files at the lines "%%". Returns at least `count` files; the missing ones
+// are empty.
 inline std::vector<std::string> files_in(std::string input, size_t count) {
   const std::string cut = "\n%%\n";
   std::vector<std::string> files;
@@ -33,15 +35,16 @@ inline std::vector<std::string> files_in(std::string input, size_t count) {
   return files;
 }
 
-// Of a file, as sha256sum -c reads it.
+// Returns the line that `sha256sum -c` reads for a file `name` that contains `text`.
 inline std::string sum_line(const std::string& text, const std::string& name) {
   Sha256 hash;
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex() + "  " + name + '\n';
 }
 
-// Whether `read` returns. If not, it has to throw an `Error` in one line that contains `name`.
-// Without a name the line may repeat what somebody has typed.
+// Returns whether `read` returns (true) or throws an `Error` with a fit message (false): one line
+// that contains `name`, of fewer than 2000 bytes. If `name` is empty, the line may be longer,
+// because it may repeat what a user has typed. Throws std::logic_error if the message is unfit.
 template <class Error, class Action>
 bool accepts(const std::string& name, Action read) {
   try {
@@ -52,7 +55,7 @@ bool accepts(const std::string& name, Action read) {
     const bool single = what.find_first_of(std::string("\0\n\r\x1b", 4)) == std::string::npos;
     if (single && what.find(name) != std::string::npos && (name.empty() || what.size() < 2000))
       return false;
-    throw std::logic_error("this is not one line that says where: " + what);
+    throw std::logic_error("the message is not one line that names the file or folder: " + what);
   }
 }
 

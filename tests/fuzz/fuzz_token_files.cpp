@@ -2,7 +2,7 @@
 
 #include "fuzz_target.h"
 
-// One file, or one and another one to hold out.
+// The input has a file to train on and, optionally, a second one that is held out.
 bool fsdp::read_token_files(const std::string& input, const TemporaryFolder& folder) {
   std::vector<std::string> paths;
   for (const std::string& file : files_in(input, 1))

@@ -2,8 +2,9 @@
 
 #include "fuzz_target.h"
 
-// Arguments, one in a line; o.toml; s/checkpoint.json; h/config.json. In the first two, @ stands
-// for the folder, and other paths lead nowhere.
+// The input has four files: the arguments, one in a line; o.toml; s/checkpoint.json; h/config.json.
+// In the first two files, @ stands for `folder` with a slash. All other slashes are replaced, so
+// that no other path leads outside of the folder.
 bool fsdp::read_train_options(const std::string& input, const TemporaryFolder& folder) {
   auto files = files_in(input, 4);
   for (size_t i : {0, 1}) {
@@ -16,14 +17,14 @@ bool fsdp::read_train_options(const std::string& input, const TemporaryFolder& f
   folder.write("s/checkpoint.json", files[2]);
   folder.write("s/SHA256SUMS", sum_line(files[2], "checkpoint.json"));
   folder.write("h/config.json", files[3]);
-  folder.write("README.md", "a text of eight words that is short");  // what is trained on
+  folder.write("README.md", "a text of eight words that is short");  // the default training text
   folder.write("tokens", "abcdefgh");
   setenv("FSDP_ROOT", folder.path().c_str(), 1);
   std::filesystem::current_path(folder.path());
   Arguments arguments;
   std::istringstream lines(files[0]);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("-h") || line.starts_with("--help")) continue;  // ends the process
+    if (line.starts_with("-h") || line.starts_with("--help")) continue;  // would end the process
     arguments.push_back(line);
   }
   return accepts<UsageError>("", [&] { parsed(arguments); });

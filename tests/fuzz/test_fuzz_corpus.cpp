@@ -3,8 +3,9 @@
 
 #include "fuzz_target.h"
 
-// With FSDP_FUZZ a program that libFuzzer drives (scripts/fuzz.sh), else a test on the inputs of
-// corpus.tar.gz: a folder for each target, a file for each input.
+// With FSDP_FUZZ, this file is a program that libFuzzer drives (scripts/fuzz.sh). Otherwise it is a
+// test on the inputs in corpus.tar.gz, which has a folder for each target and a file for each
+// input.
 
 static const std::map<std::string, fsdp::Read*> kTargets{
     {"checkpoint", fsdp::read_checkpoint},   {"hugging_face", fsdp::read_hugging_face},
@@ -18,7 +19,9 @@ static const std::map<std::string, fsdp::Read*> kTargets{
 #include <cstdio>
 
 static bool counting;
-static size_t live, largest, peak;  // [bytes] of one input's allocations; the most of all inputs
+// [bytes] that the current input has allocated and not freed; over all inputs, the largest
+// allocation and the most live bytes
+static size_t live, largest, peak;
 
 extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  // NOLINT
   if (!counting) return;
@@ -26,7 +29,7 @@ extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  //
   peak = std::max(peak, live += size);
 }
 extern "C" void __sanitizer_free_hook(const volatile void* memory) {  // NOLINT
-  if (counting && memory != nullptr)  // it may be older than the input
+  if (counting && memory != nullptr)  // the block can be older than the input, hence min()
     live -= std::min(live, __sanitizer_get_allocated_size(const_cast<const void*>(memory)));
 }
 
@@ -50,8 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 #include <common/in_a_process.h>
 
-// A format that has changed would leave only inputs that are refused at once.
-TEST(FuzzCorpus, is_read_or_refused_in_one_line) {
+// At least one input of each target must be accepted: otherwise its format has changed, and the
+// corpus tests only an early error.
+TEST(FuzzCorpus, every_input_is_accepted_or_throws_one_line) {
   const fsdp::TemporaryFolder folder;
   const auto archive = std::filesystem::absolute(fsdp::source_root()) / "tests/fuzz/corpus.tar.gz";
   const auto unpacked =

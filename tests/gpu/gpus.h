@@ -14,7 +14,7 @@
 
 namespace fsdp {
 
-// "needs 8 GPUs; this machine has 1", or nothing if they are there.
+// Returns "needs 8 GPUs; this machine has 1", for example; empty if the machine has enough GPUs.
 inline std::string missing_gpus(int needed) {
   const int gpus = gpu::count_gpus_before_fork();
   if (gpus >= needed) return "";
@@ -22,12 +22,13 @@ inline std::string missing_gpus(int needed) {
          (gpu::built() ? "this machine has " + std::to_string(gpus) : "this build has no CUDA");
 }
 
-// Skips the running test where GPUs are missing. Its suite is named after what it needs, as
-// TrainingOn8GPUs.
+// Skips the running test if the machine has fewer than `needed` GPUs. The suite of such a test is
+// named after the GPUs that it needs: TrainingOn8GPUs.
 #define SKIP_WITHOUT_GPUS(needed) \
   if (const std::string missing = missing_gpus(needed); !missing.empty()) GTEST_SKIP() << missing
 
-// How `body` ends on `world_size` ranks, each with its GPU: nothing if well, else the failure.
+// Launches `world_size` ranks that run `body`, each with a communicator on its GPU. Returns how the
+// rank that failed first ended; empty if no rank failed.
 inline std::string on_gpus(int world_size, const CommunicatorOptions& options,
                            const std::function<void(Communicator&)>& body) {
   return failure(launch(world_size, [&](const RankContext& context) {

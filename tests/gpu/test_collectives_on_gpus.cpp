@@ -42,8 +42,8 @@ void gather_reduce_and_broadcast(Communicator& comm) {
   comm.barrier("unit").wait();
 }
 
-// Frees and allocates while collectives are under way: memory that a stream still reads or writes
-// and that is given out too early would change a sum.
+// Frees and allocates memory while collectives are pending. If memory that a stream still reads or
+// writes were reused too early, a result would have wrong values.
 void reuse_memory_at_once(Communicator& comm) {
   for (int round = 0; round < 200; ++round) {
     const at::Tensor all = comm.empty(kNumel * comm.world_size());
@@ -57,16 +57,16 @@ void reuse_memory_at_once(Communicator& comm) {
     const at::Tensor of_last = all.narrow(0, kNumel * (comm.world_size() - 1), kNumel);
     require(of_last.equal(of_rank(comm.world_size() - 1) + round),
             "round " + std::to_string(round) + ": another value than was sent");
-    require(other.eq(-1.0).all().item<bool>(), "memory that was in use was given out");
+    require(other.eq(-1.0).all().item<bool>(), "memory that was in use was reused");
   }
 }
 
-TEST(CollectivesOn1GPU, collectives_of_one_rank_work_over_nccl) {
+TEST(CollectiveOn1GPU, collectives_of_one_rank_work_over_nccl) {
   SKIP_WITHOUT_GPUS(1);
   EXPECT_EQ(on_gpus(1, {"nccl", 60s}, gather_reduce_and_broadcast), "");
 }
 
-TEST(CollectivesOn1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
+TEST(CollectiveOn1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
   SKIP_WITHOUT_GPUS(1);
   for (const char* backend : {"shm", "gloo"}) {
     for (const int world_size : {1, 2, 3}) {
@@ -76,12 +76,12 @@ TEST(CollectivesOn1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
   }
 }
 
-TEST(CollectivesOn1GPU, memory_is_reused_only_after_the_collective_is_done) {
+TEST(CollectiveOn1GPU, memory_is_reused_only_after_the_collective_is_done) {
   SKIP_WITHOUT_GPUS(1);
   EXPECT_EQ(on_gpus(1, {"nccl", 60s}, reuse_memory_at_once), "");
 }
 
-TEST(CollectivesOn1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
+TEST(CollectiveOn1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
   SKIP_WITHOUT_GPUS(1);
   const int gpus = gpu::count_gpus_before_fork();
   EXPECT_EQ(
@@ -92,7 +92,7 @@ TEST(CollectivesOn1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
             "");
 }
 
-TEST(CollectivesOn2GPUs, collectives_over_nccl_equal_a_local_sum) {
+TEST(CollectiveOn2GPUs, collectives_over_nccl_equal_a_local_computation) {
   SKIP_WITHOUT_GPUS(2);
   for (int world_size = 2; world_size <= gpu::count_gpus_before_fork(); world_size *= 2) {
     EXPECT_EQ(on_gpus(world_size, {"nccl", 60s}, gather_reduce_and_broadcast), "")
@@ -101,7 +101,7 @@ TEST(CollectivesOn2GPUs, collectives_over_nccl_equal_a_local_sum) {
   }
 }
 
-TEST(CollectivesOn2GPUs, a_call_that_differs_in_the_first_iteration_is_named) {
+TEST(CollectiveOn2GPUs, a_call_that_differs_in_the_first_iteration_is_named) {
   SKIP_WITHOUT_GPUS(2);
   const std::string failure = on_gpus(2, {"nccl", 20s}, [](Communicator& comm) {
     const at::Tensor all = comm.empty(2 * kNumel);

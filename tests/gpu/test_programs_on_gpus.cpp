@@ -5,8 +5,9 @@
 namespace fsdp {
 namespace {
 
-// The users' programs of tests/properties. Of W ranks on fewer GPUs, several share one.
-void are_right_or_refused(uint64_t first, uint64_t count) {
+// Runs the random programs of tests/properties on GPUs, for `count` seeds from `first`. If there
+// are fewer GPUs than ranks, ranks share a GPU.
+void expect_right_or_refused(uint64_t first, uint64_t count) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Program program = draw_program(seed);
     program.cuda = true;
@@ -15,14 +16,14 @@ void are_right_or_refused(uint64_t first, uint64_t count) {
   }
 }
 
-TEST(ProgramsOn1GPU, users_programs_are_right_or_refused) {
+TEST(RandomProgramOn1GPU, a_random_program_matches_one_process_or_throws) {
   SKIP_WITHOUT_GPUS(1);
-  are_right_or_refused(1, 40);
+  expect_right_or_refused(1, 40);
 }
 
-TEST(ProgramsOn2GPUs, users_programs_are_right_or_refused_over_nccl) {
+TEST(RandomProgramOn2GPUs, a_random_program_over_nccl_matches_one_process_or_throws) {
   SKIP_WITHOUT_GPUS(2);
-  are_right_or_refused(41, 40);
+  expect_right_or_refused(41, 40);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace fsdp {
 
-// The published recipe for `model` on CUDA.
+// Returns the options of the published run of `model`, on CUDA.
 inline TrainConfig published(const std::string& mode, int world_size, const std::string& model,
                              int64_t steps, int64_t batch, double lr) {
   TrainConfig config;
@@ -28,7 +28,7 @@ inline TrainConfig published(const std::string& mode, int world_size, const std:
   return config;
 }
 
-// Trains and returns what --json would have written; a failure is the test's, and throws.
+// Trains and returns the result that --json writes. Throws std::runtime_error if training fails.
 inline TrainResult train(TrainConfig config) {
   const TemporaryFolder folder;
   config.reports.json = folder.path() + "/json";

@@ -29,8 +29,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMostHosts = 26;
 constexpr int kPacketBytes = 9000;
-// In the processes of a wire: where it says how it goes; later, in a host's first process, a pipe
-// that ends with the wire. They close what else they inherit.
+// The only descriptor above stderr that the emulator's process inherits. It is a pipe to the
+// creator of the Network: each host's first process writes "." when its host is ready, and a
+// process that fails writes why. Afterwards a host's first process has another pipe in its place,
+// which closes when the emulator's process ends.
 constexpr int kPipe = 3;
 
 void require(bool condition, const std::string& what) {
@@ -41,7 +43,8 @@ int handle_of(pid_t process) {
   return static_cast<int>(syscall(SYS_pidfd_open, process, 0));
 }
 
-// Gives devices to the network namespace that this process is in. Returns the other end of wire0.
+// Makes the devices lo and wire0 in the network namespace of this process. Returns the descriptor
+// through which wire0's packets are read and written.
 int make_devices(const std::string& address) {
   const int tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
   require(tun >= 0, "/dev/net/tun");
@@ -56,7 +59,8 @@ int make_devices(const std::string& address) {
   set("wire0", SIOCSIFADDR, sockaddr_in{AF_INET, 0, {inet_addr(address.c_str())}, {}});
   set("wire0", SIOCSIFNETMASK, sockaddr_in{AF_INET, 0, {inet_addr("255.255.255.0")}, {}});
   set("wire0", SIOCSIFMTU, kPacketBytes);
-  set("wire0", SIOCSIFTXQLEN, 10000);  // with the usual one, TCP's largest window loses packets
+  // The default queue is shorter than TCP's largest window, so it would drop packets.
+  set("wire0", SIOCSIFTXQLEN, 10000);
   for (const char* device : {"lo", "wire0"})
     set(device, SIOCSIFFLAGS, short{IFF_UP | IFF_RUNNING});
   close(any);
@@ -71,7 +75,7 @@ void make_files(int host, int hosts) {
   require(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "unshare");
   require(sethostname(Network::name(host).data(), Network::name(host).size()) == 0, "sethostname");
   mount_at("/", "none", nullptr, MS_REC | MS_PRIVATE);
-  mount_at("/proc", "tmpfs", "tmpfs", 0);  // for a moment, as a place for a file
+  mount_at("/proc", "tmpfs", "tmpfs", 0);  // a temporary place for the file of names
   std::ofstream names("/proc/hosts");
   names << "127.0.0.1 localhost\n";
   for (int other = 0; other < hosts; ++other)
@@ -83,7 +87,8 @@ void make_files(int host, int hosts) {
   mount_at("/dev/shm", "tmpfs", "tmpfs", 0);
 }
 
-// In a process that was forked into the host's pid namespace.
+// Runs `body` in the host's other namespaces and ends the process with its value. Called in a
+// process that was forked into the host's pid namespace.
 [[noreturn]] void run_on(int init, const std::string& folder,
                          const std::function<int()>& body) noexcept {
   require(setns(init, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "setns");
@@ -96,7 +101,7 @@ void make_files(int host, int hosts) {
 
 }  // namespace
 
-// In a process of its own. Returns the other ends of the hosts' devices.
+// Called in the emulator's process. Makes the hosts and returns the descriptors of their devices.
 std::vector<pollfd> Network::make(State* states, int hosts) {
   int lifeline[2];
   require(pipe(lifeline) == 0, "pipe");
@@ -112,7 +117,7 @@ std::vector<pollfd> Network::make(State* states, int hosts) {
       write_all(kPipe, ".");
       dup2(lifeline[0], kPipe);
       close_range(kPipe + 1, ~0U, 0);
-      signal(SIGCHLD, SIG_IGN);  // nobody else waits for orphans
+      signal(SIGCHLD, SIG_IGN);  // so that the kernel reaps the orphans of this host
       char none;
       (void)!read(kPipe, &none, 1);
       _exit(0);
@@ -128,7 +133,7 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     size_t from, to;
     std::vector<char> bytes;
   };
-  std::multimap<Clock::time_point, Packet> on_their_way;  // by the time when they are due
+  std::multimap<Clock::time_point, Packet> on_their_way;  // by the time of their delivery
   std::mt19937_64 random(options.seed);
   std::bernoulli_distribution lost(options.loss);
   const auto cut = [&](size_t from, size_t to) { return states[from].cut || states[to].cut; };
@@ -151,7 +156,7 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     }
     ppoll(ends.data(), ends.size(), on_their_way.empty() ? nullptr : &limit, nullptr);
     for (size_t host = 0; host < ends.size(); ++host) {
-      for (int i = 0; i < 64; ++i) {  // then it is another one's turn
+      for (int i = 0; i < 64; ++i) {  // at most 64 packets, then the next host's
         std::vector<char> packet(kPacketBytes);
         const ssize_t bytes = read(ends[host].fd, packet.data(), packet.size());
         if (bytes < 0) break;
@@ -177,13 +182,13 @@ std::string Network::unavailable() {
 }
 
 Network::Network(int hosts, const WireOptions& options)
-    : Network() {  // so the destructor clears up
+    : Network() {  // makes the object complete, so the destructor runs if this constructor throws
   require_one_thread("Network");
-  if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("a wire has 1 to 26 hosts");
+  if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("a Network has 1 to 26 hosts");
   void* shared = mmap(nullptr, sizeof(State) * kMostHosts, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int told[2];
-  require(shared != MAP_FAILED && pipe(told) == 0, "a wire's memory");
+  require(shared != MAP_FAILED && pipe(told) == 0, "the memory of a Network");
   states_ = static_cast<State*>(shared);
   const pid_t self = getpid();
   wire_ = fork();
@@ -196,7 +201,7 @@ Network::Network(int hosts, const WireOptions& options)
       const std::vector<pollfd> ends = make(states_, hosts);
       close(kPipe);
       carry(states_, ends, options);
-    } catch (const std::exception& error) {  // also of a host's first process
+    } catch (const std::exception& error) {  // in this process or in a host's first process
       write_all(kPipe, error.what());
     }
     _exit(1);
@@ -225,7 +230,7 @@ pid_t Network::start(int host, const std::function<int()>& body) {
   const std::string folder = std::filesystem::current_path();
   const int own = handle_of(getpid());
   std::fflush(nullptr);
-  const bool enters = setns(init, CLONE_NEWPID) == 0;  // of the children that follow
+  const bool enters = setns(init, CLONE_NEWPID) == 0;  // holds for children forked from now on
   const pid_t process = enters ? fork() : -1;
   if (process == 0) run_on(init, folder, body);
   const int error = errno;

@@ -22,10 +22,10 @@ namespace fsdp {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-inline constexpr auto kLimit = 3s;   // of every wait for another rank
-inline constexpr auto kToEnd = 20s;  // after that: 3 s, and more where the machine is busy
+inline constexpr auto kLimit = 3s;   // time limit of every wait for another rank
+inline constexpr auto kToEnd = 20s;  // to end after that: 3 s, more on a busy machine
 
-// A file in memory that processes of all hosts append to.
+// A file in memory to which processes of all hosts append their output.
 class CapturedStderr {
  public:
   CapturedStderr() { fcntl(file(), F_SETFL, O_APPEND); }
@@ -44,8 +44,9 @@ inline int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Ranks on hosts, each started by itself, as many on each host, in order.
-class RanksOnHosts : public testing::Test {
+// Runs ranks on several hosts, each started on its own. Every host has the same number of ranks, in
+// the order of the hosts.
+class MultiHostRun : public testing::Test {
  protected:
   void SetUp() override {
     if (const auto why = Network::unavailable(); !why.empty()) GTEST_SKIP() << why;
@@ -53,7 +54,7 @@ class RanksOnHosts : public testing::Test {
   }
   void TearDown() override { alarm(0); }
 
-  // One of `started` ranks of a program that takes `world_size`.
+  // Starts rank `rank` of `started` ranks of a program for `world_size` ranks.
   void start_rank(Network& network, int host, int rank, int started, int world_size,
                   const Body& body, const std::string& master = Network::address(0),
                   std::chrono::milliseconds to_join = 20s,
@@ -72,7 +73,7 @@ class RanksOnHosts : public testing::Test {
       start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);
   }
 
-  // Their statuses, as of waitpid(), when all have ended.
+  // Waits for all started ranks. Returns their statuses as waitpid() reports them.
   std::vector<int> ended() {
     std::vector<int> statuses;
     for (const pid_t pid : pids_) {
@@ -84,7 +85,8 @@ class RanksOnHosts : public testing::Test {
     return statuses;
   }
 
-  // One story, which has these words, of ranks that have all failed.
+  // Waits for all ranks. Expects that all of them failed in time, and that together they printed
+  // one report, which contains each of `words`.
   void expect_story(const std::vector<std::string>& words) {
     const auto begin = std::chrono::steady_clock::now();
     const auto statuses = ended();

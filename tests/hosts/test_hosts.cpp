@@ -32,7 +32,7 @@ Body collectives(std::vector<Channel>& channels, int shard_size) {
   };
 }
 
-TEST_F(RanksOnHosts, compute_the_bits_of_one_host) {
+TEST_F(MultiHostRun, results_have_the_bits_of_one_host) {
   Network network(2);
   for (const int world : {2, 4}) {
     for (const int shard_size : {world, world / 2}) {
@@ -48,7 +48,7 @@ TEST_F(RanksOnHosts, compute_the_bits_of_one_host) {
   }
 }
 
-TEST_F(RanksOnHosts, compute_them_over_a_wire_that_delays_and_loses_packets) {
+TEST_F(MultiHostRun, results_are_the_same_over_a_slow_and_lossy_link) {
   Network network(2, {.delay = 5ms, .loss = 0.01});
   std::vector<Channel> here(2), there(2);
   ASSERT_TRUE(launch(2, collectives(here, 2)).ok());
@@ -58,20 +58,22 @@ TEST_F(RanksOnHosts, compute_them_over_a_wire_that_delays_and_loses_packets) {
     EXPECT_EQ(there[rank].frames(), here[rank].frames());
 }
 
-TEST_F(RanksOnHosts, share_memory_inside_of_a_host_alone) {
+TEST_F(MultiHostRun, ranks_share_memory_only_inside_a_host) {
   Network network(2);
   start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 2);
     const bool right = comm->backend() == "shm" && comm->replicas()->backend() == "gloo" &&
                        context.local_rank() == context.rank % 2;
     const auto of_all = communicator(context, 4);
-    all_gather(*of_all, "all are connected");  // who leaves earlier closes its connections
+    // A rank that ends before all are connected closes its connections and fails the others.
+    all_gather(*of_all, "all are connected");
     return right && of_all->backend() == "gloo" ? 0 : 3;
   });
   EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
 }
 
-// Six gathers in each group, of which each rank may do something before the fourth.
+// Returns a body that makes six all-gathers in each group. `before_the_fourth`, if given, runs on
+// every rank before its fourth one.
 Body gathers(int shard_size, std::optional<Fault> fault,
              const std::function<void(const RankContext&)>& before_the_fourth = {}) {
   return [=](const RankContext& context) {
@@ -86,14 +88,14 @@ Body gathers(int shard_size, std::optional<Fault> fault,
   };
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_call_that_was_left_out) {
+TEST_F(MultiHostRun, a_skipped_call_is_reported_once) {
   Network network(2);
   start(network, 4, gathers(4, Fault{Fault::Kind::skip, 2, 3}));
   expect_story({"collective #3 differs", "ranks 0, 1 and 3", "all_gather layers.4",
                 "host-a: ranks 0, 1; host-b: ranks 2, 3"});
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
+TEST_F(MultiHostRun, a_killed_rank_is_reported_once) {
   for (const int rank : {0, 3}) {
     for (const int shard_size : {4, 2}) {
       said_.clear();
@@ -106,7 +108,7 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_was_killed) {
   }
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_rank_that_throws) {
+TEST_F(MultiHostRun, a_rank_that_throws_is_reported_once) {
   Network network(2);
   start(network, 4, gathers(4, {}, [](const RankContext& context) {
           if (context.rank == 3) throw std::runtime_error("the disk is full");
@@ -114,7 +116,7 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_throws) {
   expect_story({"rank 3 on host-b failed: the disk is full"});
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_rank_that_is_stuck) {
+TEST_F(MultiHostRun, a_stuck_rank_is_reported_once) {
   Network network(2);
   start(network, 4, gathers(4, {}, [](const RankContext& context) {
           while (context.rank == 3)
@@ -124,7 +126,7 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_is_stuck) {
                 "its last call was #2 all_gather layers.2", "host-b: ranks 2, 3"});
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_rank_that_leaves_early) {
+TEST_F(MultiHostRun, a_rank_that_ends_early_is_reported_once) {
   Network network(2);
   start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 4);
@@ -138,8 +140,8 @@ TEST_F(RanksOnHosts, tell_once_of_a_rank_that_leaves_early) {
   EXPECT_CONTAINS(said_.text(), "rank 3 has ended with status 0 after collective #0 all_gather");
 }
 
-// Counts those that are about to make their fourth gather. Rank 3 never makes the call; the others
-// wait in it.
+// Returns a body that counts in come[0] the ranks that have reached their fourth all-gather. Rank 3
+// never makes it, so the other ranks wait there.
 Body gathers_until(SharedWords& come) {
   return gathers(4, {}, [&](const RankContext& context) {
     ++come[0];
@@ -148,7 +150,7 @@ Body gathers_until(SharedWords& come) {
   });
 }
 
-TEST_F(RanksOnHosts, tell_once_on_each_side_of_a_wire_that_was_cut) {
+TEST_F(MultiHostRun, a_partition_is_reported_once_on_each_side) {
   Network network(2);
   SharedWords come;
   start(network, 4, gathers_until(come));
@@ -164,7 +166,7 @@ TEST_F(RanksOnHosts, tell_once_on_each_side_of_a_wire_that_was_cut) {
   EXPECT_EQ(count("program: ", said_.text()), 2) << said_.text();
 }
 
-TEST_F(RanksOnHosts, tell_once_of_a_host_that_is_gone) {
+TEST_F(MultiHostRun, a_host_that_is_down_is_reported_once) {
   for (const int host : {1, 0}) {
     said_.clear();
     Network network(2);
@@ -181,7 +183,7 @@ TEST_F(RanksOnHosts, tell_once_of_a_host_that_is_gone) {
   }
 }
 
-// The local addresses, in hexadecimal, of the sockets of this network name space that listen.
+// Returns the local addresses, in hexadecimal, of the listening sockets of this network namespace.
 std::set<std::string> listening() {
   std::set<std::string> addresses;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -198,7 +200,7 @@ std::set<std::string> listening() {
   return addresses;
 }
 
-TEST_F(RanksOnHosts, listen_on_the_address_alone_by_which_they_reach_the_store) {
+TEST_F(MultiHostRun, ranks_listen_only_on_the_address_through_which_they_reach_the_store) {
   Network network(2);
   std::vector<Channel> channels(4);
   start(network, 4, [&](const RankContext& context) {
@@ -217,7 +219,7 @@ TEST_F(RanksOnHosts, listen_on_the_address_alone_by_which_they_reach_the_store) 
   }
 }
 
-TEST_F(RanksOnHosts, that_are_too_many_wait_for_the_end_of_the_others) {
+TEST_F(MultiHostRun, spare_ranks_wait_until_the_run_ends) {
   Network network(2);
   for (const int code : {0, 5}) {
     said_.clear();
@@ -229,7 +231,7 @@ TEST_F(RanksOnHosts, that_are_too_many_wait_for_the_end_of_the_others) {
   }
 }
 
-TEST_F(RanksOnHosts, name_an_address_that_is_none_of_the_first_host) {
+TEST_F(MultiHostRun, a_master_addr_of_no_local_interface_is_named) {
   Network network(1);
   start_rank(
       network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");

@@ -13,26 +13,30 @@
 namespace fsdp {
 namespace {
 
-constexpr auto kPatience = 5s;  // of every wait for another rank, also to join
+constexpr auto kPatience = 5s;  // time limit of every wait for another rank and of joining
 
 void end_process(pid_t process) {
   EXPECT_EQ(kill(process, SIGKILL), 0);
 }
 
-// The second loss: of host-b or of a rank there or on host-a, which have not gone on yet.
+// A second loss, at the latest in the first step after the first one: of host-b, or of a rank on
+// host-a or host-b.
 struct Loss {
-  // When each has said what it has left, and there is no verdict.
+  // Runs in the test when each rank has reported the states that it saved and rank 0's process has
+  // not decided yet which ranks continue.
   std::function<void(Network&, const std::vector<pid_t>& processes)> in_the_roll{};
-  // On each of the four ranks that go on.
+  // Run on each of the four ranks that continue.
   std::function<void(int rank)> before_connecting{}, in_the_first_step{};
-  // With rank 5 dies the process that calls the roll. The launcher hosts the store.
+  // The process of rank 0, which decides, ends together with rank 5. Then the launcher hosts the
+  // store, in a process of its own.
   bool is_of_the_caller{};
 };
 
-// Three hosts of two ranks, of which rank 5 dies.
-class HostsThatGoOn : public RanksOnHosts {
+// Runs two ranks on each of three hosts, and kills rank 5, on host-c.
+class LostHost : public MultiHostRun {
  protected:
-  // Expects that all end in time with so many stories, and host-a well if it survives.
+  // Kills rank 5 and causes `loss`. Expects that all ranks end in time, that they print `stories`
+  // reports, and that both ranks of host-a succeed if `survives`, else fail.
   void lose(const Loss& loss, bool survives, int stories) {
     Network network(3);
     pid_t store = 0;
@@ -78,20 +82,20 @@ class HostsThatGoOn : public RanksOnHosts {
 
   Body six_steps(const Loss& loss) {
     return [&](const RankContext& context) {
-      const bool goes_on = context.world_size == 4;
-      if (goes_on && loss.before_connecting) loss.before_connecting(context.rank);
+      const bool continues = context.world_size == 4;
+      if (continues && loss.before_connecting) loss.before_connecting(context.rank);
       const Handover& handover = *Handover::current;
       int64_t step = handover.steps().value_or(0);
       try {
         const auto comm = Communicator::create(context, {.timeout = kPatience});
         handover.free();
-        if (goes_on && loss.in_the_first_step) loss.in_the_first_step(context.rank);
+        if (continues && loss.in_the_first_step) loss.in_the_first_step(context.rank);
         for (; step < 6; ++step) {
           if (context.world_size == 6 && context.rank == 5 && step == 3) raise(SIGKILL);
           if (loss.is_of_the_caller && context.rank == 0 && step == 3) end_process(getppid());
           comm->barrier("step").wait();
         }
-        // The store, of host-a, is there until then.
+        // Host-a hosts the store, so its ranks stay until the ranks of other hosts have ended.
         if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
       } catch (const CollectiveError&) {
         if (!handover.steps()) handover.save(step, [](int) {});
@@ -112,29 +116,29 @@ class HostsThatGoOn : public RanksOnHosts {
   SharedWords moment_;
 };
 
-TEST_F(HostsThatGoOn, lose_one_more_while_the_roll_is_called) {
+TEST_F(LostHost, survivors_continue_after_a_second_loss_during_the_decision) {
   lose({.in_the_roll = [](Network& network, const auto&) { network.end(1); }}, true, 2);
   EXPECT_CONTAINS(said_.text(), "host-b is lost: rank 2 does not answer (its host is down");
 }
 
-TEST_F(HostsThatGoOn, lose_one_that_is_cut_off_while_the_roll_is_called) {
+TEST_F(LostHost, survivors_continue_after_a_second_host_is_cut_off_during_the_decision) {
   lose({.in_the_roll = [](Network& network, const auto&) { network.cut(1); }}, true, 3);
   EXPECT_CONTAINS(said_.text(), "host-b can't reach the store at 10.77.0.1:29400 on host-a");
 }
 
-TEST_F(HostsThatGoOn, lose_one_whose_ranks_do_not_meet) {
+TEST_F(LostHost, survivors_continue_without_a_host_that_does_not_rejoin) {
   lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[3]); }}, true,
        2);
 }
 
-TEST_F(HostsThatGoOn, all_end_if_the_ranks_of_the_first_one_do_not_meet) {
+TEST_F(LostHost, the_run_ends_if_the_first_host_does_not_rejoin) {
   lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[1]); }}, false,
        2);
   EXPECT_CONTAINS(said_.text(),
                   "rank 0 on host-a: can't join the others: rank 1 has not come (store at");
 }
 
-TEST_F(HostsThatGoOn, all_end_soon_if_nobody_calls_the_roll) {
+TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_is_lost) {
   lose({.is_of_the_caller = true}, false, 1);
 }
 
@@ -142,12 +146,12 @@ void end_rank_3(int rank) {
   if (rank == 3) raise(SIGKILL);
 }
 
-TEST_F(HostsThatGoOn, lose_one_before_it_connects) {
+TEST_F(LostHost, survivors_continue_after_a_second_loss_before_connecting) {
   lose({.before_connecting = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }
 
-TEST_F(HostsThatGoOn, lose_one_in_their_first_step) {
+TEST_F(LostHost, survivors_continue_after_a_second_loss_in_the_first_step) {
   lose({.in_the_first_step = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }

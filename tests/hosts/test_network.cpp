@@ -19,17 +19,17 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kMoment(300), kLong(30'000);
 
-class Host : public testing::Test {
+class EmulatedHost : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = Network::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
-    alarm(60);  // a body that fails may leave others waiting for it; they end with this process
+    alarm(60);  // a failed body can leave another one waiting for it; both end with this process
   }
   void TearDown() override { alarm(0); }
 };
-using NetworkEmulator = Host;
+using NetworkEmulator = EmulatedHost;
 
-// A socket with a port of its own; returns the port, too.
+// Returns a socket that listens on a free port, and the port.
 std::pair<int, uint16_t> listen_anywhere() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in own{AF_INET, 0, {}, {}};
@@ -39,7 +39,7 @@ std::pair<int, uint16_t> listen_anywhere() {
   return {socket, ntohs(own.sin_port)};
 }
 
-// -1 if nobody listens there.
+// Returns a socket that is connected to this port; -1 if no process listens there.
 int connect_to(const std::string& name, int port) {
   const auto found = addresses_of(name, static_cast<uint16_t>(port));
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -48,7 +48,7 @@ int connect_to(const std::string& name, int port) {
   return -1;
 }
 
-// Less at the end of the connection.
+// Receives `bytes` bytes. Returns fewer if the connection ends before.
 std::string receive(int socket, size_t bytes = 1) {
   std::string text(bytes, ' ');
   const ssize_t came = recv(socket, text.data(), bytes, MSG_WAITALL);
@@ -59,7 +59,7 @@ bool send_all(int socket, const std::string& text) {
   return send(socket, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
-// A byte or the end.
+// Waits until `file` can be read, because it has a byte or has ended. Returns false after `within`.
 bool comes(int file, milliseconds within) {
   pollfd reads{file, POLLIN, 0};
   return poll(&reads, 1, static_cast<int>(within.count())) == 1;
@@ -82,7 +82,7 @@ struct Pair {
   }
 };
 
-// The second host connects to the first.
+// Connects the second host to the first one, and runs `first` and `second` with their sockets.
 Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   SharedWords port;
   const pid_t accepts = hosts.start(0, [&] {
@@ -95,7 +95,7 @@ Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   return {accepts, hosts.start(1, [&] { return second(connect_to("host-a", port[0])) ? 0 : 1; })};
 }
 
-TEST_F(NetworkEmulator, delays_each_way_and_delivers_a_stream_whole_though_it_loses_packets) {
+TEST_F(NetworkEmulator, a_stream_is_delayed_each_way_and_arrives_whole_though_packets_are_lost) {
   std::string text;
   for (int i = 0; text.size() < 8 << 20; ++i)
     text += std::to_string(i);
@@ -109,7 +109,7 @@ TEST_F(NetworkEmulator, delays_each_way_and_delivers_a_stream_whole_though_it_lo
   const auto sends = [&](int socket) {
     const bool sent = receive(socket) == "a" && send_all(socket, "b") && send_all(socket, text);
     shutdown(socket, SHUT_WR);
-    receive(socket);  // until the other one has it all
+    receive(socket);  // returns when the other host has received all and closed the connection
     tcp_info info{};
     socklen_t size = sizeof info;
     getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size);
@@ -118,7 +118,7 @@ TEST_F(NetworkEmulator, delays_each_way_and_delivers_a_stream_whole_though_it_lo
   connect_hosts(hosts, receives, sends).expect_success();
 }
 
-TEST_F(Host, has_ports_processes_and_a_name_of_its_own) {
+TEST_F(EmulatedHost, a_host_has_its_own_ports_processes_and_name) {
   const auto [socket, port] = listen_anywhere();
   const int machines = port;
   EXPECT_GE(connect_to("127.0.0.1", machines), 0);
@@ -140,7 +140,8 @@ TEST_F(Host, has_ports_processes_and_a_name_of_its_own) {
   close(socket);
 }
 
-// One more process leads a session of its own and has no parent who waits for it.
+// Never returns. Also forks a process that leads a session of its own and that no process waits
+// for. Both processes count in running[0].
 bool fork_and_stay(SharedWords& running) {
   if (fork() == 0) setsid();
   ++running[0];
@@ -148,7 +149,7 @@ bool fork_and_stay(SharedWords& running) {
     pause();
 }
 
-TEST_F(Host, ends_with_all_its_processes_and_no_peer_hears_of_it) {
+TEST_F(EmulatedHost, all_processes_of_an_ended_host_end_and_no_peer_notices) {
   SharedWords running, ended;
   int held[2];
   Network hosts(2);
@@ -162,14 +163,14 @@ TEST_F(Host, ends_with_all_its_processes_and_no_peer_hears_of_it) {
   wait_until(running[0], 2);
   close(held[1]);
   hosts.end(1);
-  EXPECT_TRUE(comes(held[0], kLong));  // nobody else has the other end
+  EXPECT_TRUE(comes(held[0], kLong));  // no process holds the other end of the pipe any more
   ended[0] = 1;
   EXPECT_EQ(WTERMSIG(status_of(pair.second)), SIGKILL);
   EXPECT_EQ(status_of(pair.first), 0);
   EXPECT_THROW(hosts.start(1, [] { return 0; }), std::system_error);
 }
 
-TEST_F(Host, ends_with_the_process_that_made_it) {
+TEST_F(EmulatedHost, a_host_ends_with_the_process_that_created_it) {
   SharedWords running;
   int held[2];
   ASSERT_EQ(pipe(held), 0);

@@ -10,8 +10,8 @@ namespace {
 
 const std::string kShort = "--steps 3 --batch 8 --timeout 20 ";
 
-// ./fsdp train by ranks on several hosts.
-class TrainingOnHosts : public RanksOnHosts {
+// Runs ./fsdp train on several hosts.
+class MultiHostTraining : public MultiHostRun {
  protected:
   static std::vector<std::string> arguments(const std::string& more) {
     std::istringstream words("--mode fsdp --model gpt2-tiny --seq 16 --data pattern " + more);
@@ -31,7 +31,7 @@ class TrainingOnHosts : public RanksOnHosts {
     execv(argv[0], argv.data());
     return 127;
   }
-  // `of_last`: options that the last rank alone has. Two ranks on each host.
+  // Starts the ranks, two on each host. `of_last`: options that only the last rank gets.
   void train(Network& network, const std::string& options, const std::string& of_last = "",
              int ranks = 4) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -45,7 +45,7 @@ class TrainingOnHosts : public RanksOnHosts {
       }));
     }
   }
-  // The line of a run that nothing disturbs, on one host.
+  // Trains on one host without a fault. Returns the output line with the hash of the parameters.
   std::string parameters_of(Network& network, const std::string& options) {
     said_.clear();
     pids_.push_back(network.start(0, [=, this] { return run(arguments(options)); }));
@@ -59,7 +59,8 @@ class TrainingOnHosts : public RanksOnHosts {
     while (said_.text().find(words) == std::string::npos)
       usleep(1000);  // SetUp() has set an alarm
   }
-  // The words from `begin` to the end of the line in what was said last.
+  // Returns the text from the last `begin` in the output to the end of its line; empty if `begin`
+  // is not there.
   std::string line_with(const std::string& begin) const {
     const std::string text = said_.text();
     const size_t at = text.rfind(begin);
@@ -67,7 +68,7 @@ class TrainingOnHosts : public RanksOnHosts {
   }
 };
 
-TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predicted) {
+TEST_F(MultiHostTraining, training_reaches_the_parameters_of_one_host_and_the_predicted_bytes) {
   Network network(2);
   const std::string alone = parameters_of(network, kShort + "--world 4");
   for (const std::string strategy : {"full", "grad_op", "hybrid"}) {
@@ -81,7 +82,7 @@ TEST_F(TrainingOnHosts, ends_with_the_parameters_of_one_host_and_the_bytes_predi
   }
 }
 
-TEST_F(TrainingOnHosts, goes_on_when_a_rank_is_killed_as_if_its_host_had_never_been) {
+TEST_F(MultiHostTraining, survivors_reach_the_bits_of_a_run_without_the_lost_host) {
   Network network(2);
   const std::string options = "--steps 6 --batch 8 --timeout 20 --clip 0.5 ";
   const std::string undisturbed = parameters_of(network, options + "--world 4");
@@ -95,8 +96,9 @@ TEST_F(TrainingOnHosts, goes_on_when_a_rank_is_killed_as_if_its_host_had_never_b
   EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
 }
 
-// The second one while the others share out the parts of the first one, and when they have.
-TEST_F(TrainingOnHosts, go_on_from_three_to_one_without_one_that_is_gone_and_one_that_is_cut_off) {
+// The second host is cut off while the other ranks divide the microbatches of the first lost host
+// among themselves, and in another run after they have done so.
+TEST_F(MultiHostTraining, one_of_three_hosts_continues_after_one_is_lost_and_one_is_cut_off) {
   for (const std::string moment : {"host-c is lost", " with 4 ranks on 2 hosts\n"}) {
     alarm(120);
     Network network(3);
@@ -118,7 +120,7 @@ TEST_F(TrainingOnHosts, go_on_from_three_to_one_without_one_that_is_gone_and_one
   }
 }
 
-TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
+TEST_F(MultiHostTraining, a_rank_with_other_options_or_another_folder_is_named) {
   Network network(2);
   train(network, kShort, "--lr 0.5");
   ended();
@@ -126,7 +128,7 @@ TEST_F(TrainingOnHosts, names_a_rank_whose_options_or_folder_are_others) {
   EXPECT_CONTAINS(said_.text(), "than rank 0: --lr: ");
   EXPECT_CONTAINS(said_.text(), " on rank 0, 0.5 here; all ranks need the same");
   said_.clear();
-  train(network, kShort + "--checkpoint-dir /dev/shm/run");  // of each host
+  train(network, kShort + "--checkpoint-dir /dev/shm/run");  // each host has its own /dev/shm
   ended();
   EXPECT_CONTAINS(said_.text(), "rank 2 on host-b does not see --checkpoint-dir /dev/shm/run");
 }

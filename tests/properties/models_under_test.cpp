@@ -148,8 +148,9 @@ class InOneProcess : public ModelUnderTest {
  private:
   TestRank& rank_;
   int parts_;
-  // Of each part, by leaf: the sum of its passes in no_sync() and the one that runs. A pass that is
-  // reduced adds their sum as a tree, divided once, to what was reduced before.
+  // By part (the microbatch of one rank) and leaf: the sum of the gradients of backward passes in
+  // no_sync() and of the current pass. When a pass is reduced, the tree sum over the parts, divided
+  // once by their number, is added to the gradients that were reduced before.
   std::vector<std::vector<at::Tensor>> unreduced_;
   std::vector<at::Tensor> reduced_;
   bool waits_{}, lost_{};

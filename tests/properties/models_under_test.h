@@ -32,7 +32,8 @@ struct Net : RowOf<ThrowingBlock> {
   at::Tensor scale;
 };
 
-// One model of a program, where it runs: on a rank, or in one process that plays all ranks.
+// One model of a program, as it exists on a rank, or in one process that computes the batches of
+// all ranks.
 class ModelUnderTest {
  public:
   ModelUnderTest(const RandomProgram& program, int seed) : adam_(program.adam) {
@@ -44,14 +45,15 @@ class ModelUnderTest {
   ModelUnderTest(const ModelUnderTest&) = delete;
 
   virtual void for_each_part(const std::function<void(int part)>& body) = 0;
-  // Around a backward: of all parts that this process has, and of one.
+  // Called around a backward pass: begin_backward() and end_backward() around the passes of all
+  // microbatches of this process, begin_part() and end_part() around the pass of one of them.
   virtual void begin_backward(bool sync) = 0;
   virtual void begin_part(int /*part*/) {}
   virtual void end_part(int /*part*/) {}
   virtual void end_backward(bool sync) = 0;
-  virtual void lost_gradients() {}  // one has thrown
+  virtual void lost_gradients() {}  // a backward pass has thrown
   virtual void dropped_gradients() {}
-  virtual bool incomplete() const { return false; }  // a gradient that a step would need
+  virtual bool incomplete() const { return false; }  // whether a step would lack gradients
   virtual void zero_grad() = 0;
   virtual double clip(double norm_type) = 0;
   virtual void summon(const std::function<void()>& body) = 0;
@@ -63,17 +65,17 @@ class ModelUnderTest {
   void make_optimizer();
 
   std::shared_ptr<Net> net;
-  std::vector<at::Tensor> leaves;  // what an optimizer takes
+  std::vector<at::Tensor> leaves;  // the tensors that the optimizer updates
   std::unique_ptr<torch::optim::Optimizer> optimizer;
-  std::vector<at::Tensor> average;  // of leaves
+  std::vector<at::Tensor> average;  // running averages of `leaves`
   StateDict saved;
 
  private:
   bool adam_;
 };
 
-// The model of this number, sharded or replicated over the ranks, and that of one process. Both
-// have the values of one seed.
+// Make model number `model` of the program: on a rank, sharded or replicated over the ranks, or in
+// one process. Both have the same initial values.
 std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
                                                int model);
 std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,

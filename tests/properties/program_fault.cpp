@@ -14,13 +14,14 @@ namespace {
 
 using Players = std::vector<std::unique_ptr<ModelUnderTest>>;
 
-// What the operations do, by their names in program.cpp.
+// Executes the operations of a program, which program.cpp lists by name.
 class Run {
  public:
   Run(TestRank& rank, const RandomProgram& program, Players players)
       : rank_(rank), program_(program), players_(std::move(players)) {}
 
-  // A refused operation is the last one.
+  // Runs all operations up to one that throws or must throw, and observes the parameters at the
+  // end.
   void play() {
     for (; at_ < program_.ops.size(); ++at_) {
       const Op& op = program_.ops[at_];
@@ -60,10 +61,10 @@ class Run {
     return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
   }
 
-  // Losses whose backward pass runs other passes inside.
+  // Returns a loss whose backward pass runs inner backward passes.
   at::Tensor checkpointed_loss(ModelUnderTest& player, int part, const Op& op) const {
     Net& net = *player.net;
-    // A checkpoint by hand has a backward only if its input needs a gradient.
+    // A checkpoint by hand takes part in the backward pass only if its input needs a gradient.
     const at::Tensor x = input(part, op.number).clone().requires_grad_();
     if (op.what.ends_with("the model checkpointed by hand")) {
       const at::Tensor zero = at::zeros({}, x.options()).requires_grad_();
@@ -89,7 +90,7 @@ class Run {
     });
   }
 
-  // `rows` runs in place of the net's row of blocks.
+  // Returns the loss if `rows` runs in place of the net's row of blocks.
   static at::Tensor loss_of(Net& net, const at::Tensor& x, const Step& rows) {
     net.set_forward([&net, rows](Module&, const at::Tensor& in) { return rows(in) * net.scale; });
     const at::Tensor loss = net(x).square().mean();
@@ -97,7 +98,8 @@ class Run {
     return loss;
   }
 
-  // A hook of the loss's model asks the last model, which may be the same one, for a gradient.
+  // Returns a loss in whose backward pass a hook computes a gradient of the program's last model,
+  // which can be the same model.
   at::Tensor guided_loss(ModelUnderTest& player, int part, const Op& op) const {
     Net& guide = *players_.back()->net;
     const at::Tensor y = (*player.net)(input(part, op.number));
@@ -113,7 +115,7 @@ class Run {
     return y.square().mean();
   }
 
-  // Values that the program reads, of each part.
+  // Observes a value that the program reads for one part, the microbatch of one rank.
   void read(const std::string& what, int part, const at::Tensor& value) {
     rank_.observe(what + " of part " + std::to_string(part) + ", operation " + std::to_string(at_),
                   value.detach());
@@ -151,7 +153,7 @@ class Run {
     block.throws = block.throws_in_hook = false;
   }
 
-  // Through `players`, of which the loss is made.
+  // Runs a backward pass of each part's loss. `players`: the models that the loss depends on.
   using Loss = std::function<at::Tensor(int part)>;
   void backward(const std::vector<ModelUnderTest*>& players, const Loss& loss, bool sync = true) {
     for (ModelUnderTest* player : players)
@@ -236,7 +238,8 @@ class Run {
       for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
         rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), player.clip(type));
     } else {
-      // A drop in the module is noticed once after each call of it, so one comes before.
+      // Removing .grad of the module counts as zero_grad() only once after each call of the module,
+      // so the module is called first.
       if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);
       for (const at::Tensor& leaf : player.leaves) {
         if (op.what == "write .grad")
@@ -279,7 +282,8 @@ class Run {
     } else if (op.what == "freeze" || op.what == "freeze in module" || op.what == "unfreeze") {
       player.optimizer->zero_grad();
       player.dropped_gradients();
-      // Unfrozen on both sides: of one alone nothing would tell that the other is older.
+      // Unfreezes both the leaf and the module's parameter. If only one of them were unfrozen, the
+      // model could not know which of the two was changed last.
       if (op.what != "freeze in module") leaves[one].set_requires_grad(op.what == "unfreeze");
       if (op.what != "freeze")
         player.net->parameters()[one].set_requires_grad(op.what == "unfreeze");

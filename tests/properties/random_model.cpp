@@ -13,7 +13,7 @@ at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes) * 0.3;
 }
 
-// What a paired module returns.
+// The output of a paired module.
 struct Both {
   at::Tensor hidden, gated;  // [rows, width]
   int64_t rows{};
@@ -32,7 +32,7 @@ struct PairedBlock : Paired {
   using Paired::Paired;
 };
 
-// One layer of the model: y = x + f(x), x [rows, width].
+// One layer of the model: y = x + f(x), x [rows, width]. See Layer for the kinds.
 struct AnyLayer : Module {
   AnyLayer(const Layer& layer, int64_t width) {
     if (layer.kind == "odd") {
@@ -57,7 +57,7 @@ struct AnyLayer : Module {
 
   static std::shared_ptr<AnyLayer> make(const Layer& layer, int64_t width, bool block);
 
-  // Makes this layer's weight another name of the other's.
+  // Makes this layer's weight the same tensor as the other layer's weight.
   void tie(const AnyLayer& other) { weight = parameters_["weight"] = other.weight; }
 
   at::Tensor forward(at::Tensor x) override {
@@ -66,11 +66,11 @@ struct AnyLayer : Module {
       const auto [hidden, gated, rows] = (*pair)(x, x * 0.5);
       x = x + (hidden + gated) / rows;
     }
-    // Not the tensor that the inner one returned: with it, the gradient of both outputs would be
-    // one, and the inner unit would be gathered first, on this rank alone.
+    // Returns a copy, not the tensor that the inner layer returned: if both layers returned one
+    // tensor, they would share its gradient, and only this rank would gather the inner unit first.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
-    const auto dtype = weight.scalar_type();  // of the bias it may be another one
+    const auto dtype = weight.scalar_type();  // the bias may have another dtype
     return x + at::linear(x.to(dtype), weight, bias.to(dtype)).tanh();
   }
 
@@ -78,7 +78,7 @@ struct AnyLayer : Module {
   at::Tensor scale, more, number;  // [width], [size], []
   std::shared_ptr<AnyLayer> inner;
   std::shared_ptr<Paired> pair;
-  bool skips{};  // its own parameters
+  bool skips{};  // whether the next forward does not use the layer's own parameters
 };
 
 struct LayerBlock : AnyLayer {
@@ -122,7 +122,7 @@ struct RandomModel : Module {
   std::vector<Layer> specs;
   std::vector<std::shared_ptr<AnyLayer>> layers;
   std::shared_ptr<Scale> first, head;
-  bool odd{};  // the step and the part of the next forward, added
+  bool odd{};  // whether step + microbatch is odd in the next forward
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// The case's model, and a loss that depends on every parameter that is used.
+// Returns the case's model and a loss that depends on every parameter that the model uses.
 Workload workload_of(const RandomTraining& c);
 
 }  // namespace fsdp

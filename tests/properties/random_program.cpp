@@ -9,7 +9,8 @@ namespace {
 
 const char* const kPlainlyToo = "backward of a block used by hand and plainly";
 
-// Those that make the gradients of others interesting come several times.
+// Operations on whose gradients many other operations depend are listed several times, so that they
+// are chosen more often.
 const std::vector<std::string> kOps{"backward",
                                     "backward",
                                     "backward",
@@ -77,7 +78,8 @@ RandomProgram draw_program(uint64_t seed) {
     Op op{rng.one_of(kOps)};
     op.model = rng.below(program.models);
     op.number = rng.below(8);
-    // DDP refuses it: it may have reduced the gradient of the plain call.
+    // With DDP this operation throws, because the gradient of the plain call may be reduced
+    // already.
     if (program.ddp && op.what == kPlainlyToo) op.what = "backward of blocks checkpointed by hand";
     program.ops.push_back(op);
   }

@@ -43,7 +43,7 @@ RandomTraining draw(uint64_t seed) {
     c.layers.push_back(draw_layer(rng, c.layers));
   c.width = 1 + rng.below(12);
   TrainConfig& config = c.config;
-  config.data.kind = DataKind::pattern;  // of which no file is read
+  config.data.kind = DataKind::pattern;  // needs no file
   config.ranks.world = rng.one_of<int>({1, 2, 2, 3, 4, 4, 6, 8});
   const int shards = 1 + rng.below(config.ranks.world);
   if (config.ranks.world % shards == 0 && shards < config.ranks.world)
@@ -80,14 +80,14 @@ RandomTraining draw(uint64_t seed) {
   config.ranks.mode =
       rng.one_of<Mode>({Mode::fsdp, Mode::fsdp, Mode::fsdp, Mode::ddp, Mode::single});
 
-  if (config.optimizer.step_in_backward) {  // which takes one part of each rank, and does not clip
+  if (config.optimizer.step_in_backward) {  // needs one microbatch for each rank, and cannot clip
     accumulation_steps = 1;
   } else if (clip > 0) {
     config.optimizer.clip = clip;
     config.optimizer.norm_type = norm_type;
   }
   config.training.microbatches = accumulation_steps * config.ranks.world;
-  // Gradients of several parts are not added in 16 bits.
+  // Gradients of several microbatches cannot be added in 16 bits.
   if (accumulation_steps == 1 || config.training.reduce_gradients == ReduceGradients::each)
     config.precision.policy = precision;
   if (config.ranks.mode == Mode::ddp) config.sharding.shard_size = 0;

@@ -10,43 +10,50 @@ namespace fsdp {
 
 // One layer of a random model: y = x + f(x), x [rows, width].
 struct Layer {
-  // linear: a weight and a bias. odd: a scale, `size` further elements, a number of no dimension
-  // and an empty tensor. transposed: a weight whose memory is in another order. nested: a linear
-  // one that calls a linear one before it. paired: a linear one that calls a module of two inputs
-  // and two outputs before it.
+  // - linear: a weight and a bias.
+  // - odd: a scale, `size` further elements, a tensor without dimensions and an empty tensor.
+  // - transposed: a linear layer whose weight is not contiguous.
+  // - nested: a linear layer that first calls an inner linear layer.
+  // - paired: a linear layer that first calls a module with two inputs and two output tensors.
   std::string kind{"linear"};
-  bool block{true};  // its class ends in "Block"
+  bool block{true};  // whether the name of the layer's class ends in "Block"
   bool frozen{};
   int size{1};
-  // never called; called twice; odd: called always, but returns its input where step + part is
-  // even, so that ranks differ in which parameters get a gradient.
+  // - never: the layer is not called.
+  // - always, twice: it is called once or twice in a forward.
+  // - odd: it is called, but uses its parameters only if step + microbatch is odd. So ranks differ
+  //   in which parameters get a gradient.
   std::string use{"always"};
-  int tied{-1};  // linear: its weight is also that of this earlier linear layer
-  // fsdp recomputes its activations; of a nested one, the inner one's; of a paired one, none.
+  int tied{-1};  // linear: index of an earlier linear layer that has the same weight; -1: none
+  // Whether the layer's activations are recomputed in backward: in a nested layer those of the
+  // inner layer, in a paired layer none.
   bool checkpointed{};
 };
 
-// What is trained, and how.
+// A random model and how it is trained.
 struct RandomTraining {
   uint64_t values{1};  // seed of parameters and inputs
   std::vector<Layer> layers{};
   int width{1};
-  TrainConfig config;  // mode single: one process that plays the ranks
+  TrainConfig config;  // mode single: one process computes the batches of all ranks
   int loss_scale{1};   // a power of two
-  int saved{};         // after so many steps the state is saved, and another model goes on with it;
-                       // 0: never
-  bool offloads{};     // AdamW's moments lie in a file, but those that fsdp pins
-  // Compared with one rank that has all parts, where they alone decide the bits; else with one that
-  // plays the ranks.
+  int saved{};         // the state is saved after this many steps, and a new model loads it and
+                       // continues; 0: never
+  bool offloads{};     // AdamW's moments are in a file, except those that stay in memory (pinned)
+  // Whether the run is compared with a run on one rank that computes all microbatches, provided
+  // that the bits then depend only on the number of microbatches. Otherwise it is compared with one
+  // process that computes the batches of all ranks.
   bool with_one_rank{};
 };
 
-// The case of this seed. It makes sense: layers are tied to earlier linear ones, and so on.
+// Returns the case of this seed. It is valid: a layer is only tied to an earlier linear one, and
+// options do not contradict each other.
 RandomTraining draw(uint64_t seed);
 
 std::string text(const RandomTraining& c);  // JSON in one line
 
-// Whether every part of a step calls the same modules. Then bytes and traffic can be predicted.
+// Returns whether every microbatch of a step uses the same parameters. Then live bytes and traffic
+// can be predicted.
 bool has_one_path(const RandomTraining& c);
 
 }  // namespace fsdp

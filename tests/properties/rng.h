@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-// A generator that gives the same numbers with every standard library.
+// A generator of random numbers that gives the same numbers with every standard library.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : engine_(seed) {}

@@ -6,8 +6,8 @@
 #include <functional>
 #include <iostream>
 
-// Random models and random programs of users, each run on ranks and in one process. ./fsdp test
-// --properties N [--from SEED] tries N of both.
+// Trains random models and runs random programs of users, each on ranks and in one process.
+// ./fsdp test --properties N [--from SEED] tries N models and N programs.
 namespace fsdp {
 namespace {
 
@@ -16,7 +16,8 @@ uint64_t setting(const char* name, uint64_t otherwise) {
   return value != nullptr && *value != 0 ? std::stoull(value) : otherwise;
 }
 
-// Up to the first that fails.
+// Calls `body` with one seed after another until one fails. `otherwise`: number of seeds if
+// FSDP_PROPERTIES does not set it.
 void for_each_seed(const char* what, uint64_t otherwise,
                    const std::function<void(uint64_t seed)>& body) {
   const uint64_t count = setting("FSDP_PROPERTIES", otherwise);
@@ -28,18 +29,18 @@ void for_each_seed(const char* what, uint64_t otherwise,
   }
 }
 
-TEST(Properties, hold) {
+TEST(RandomTraining, a_random_training_matches_one_process_and_the_prediction) {
   for_each_seed("models", 80, [](uint64_t seed) {
     const RandomTraining c = draw(seed);
     EXPECT_EQ(first_difference(c), "") << "seed " << seed << ": " << text(c);
   });
 }
 
-TEST(Programs, are_right_or_refused) {
+TEST(RandomProgram, a_random_program_matches_one_process_or_throws) {
   for_each_seed("programs", 200, [](uint64_t seed) {
     const RandomProgram program = draw_program(seed);
     if (first_difference(program).empty()) return;
-    std::cout << "looking for the shortest program that fails as that of seed " << seed
+    std::cout << "looking for the shortest program that fails like the program of seed " << seed
               << std::endl;  // NOLINT: shown at once
     const RandomProgram shortest = shrink(program);
     ADD_FAILURE() << "seed " << seed << ": " << text(shortest) << "\n"

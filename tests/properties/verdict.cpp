@@ -27,7 +27,7 @@ std::unique_ptr<Strategy> make(const TrainConfig& config, const RandomTraining& 
   return strategy;
 }
 
-// Saves the state in `folder`, and puts a new model with this state in the place of `strategy`.
+// Saves the state in `folder`, and replaces `strategy` by one with a new model, which loads it.
 void save_and_go_on(std::unique_ptr<Strategy>& strategy, TrainConfig& config,
                     const RandomTraining& c, TestRank& rank, const std::string& folder) {
   Communicator& comm = *rank.communicator();
@@ -45,7 +45,7 @@ void compare(std::string& differences, const std::string& what, int64_t measured
                    std::to_string(*predicted);
 }
 
-// What differs between the bytes that were predicted for the last step and those of this rank.
+// Observes how this rank's traffic and live bytes in the last step differ from the predicted bytes.
 void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule& step) {
   std::map<std::string, int64_t> received;
   for (const Call& call : log)
@@ -68,12 +68,14 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
   rank.observe("bytes", differences);
 }
 
-// Whether no step that is measured is prefetched: each is its model's first.
+// Returns whether the last step, which is compared with its prediction, is the first step of its
+// model. Such a step does not prefetch, because the order of the units is not known yet.
 bool knows_no_order(const RandomTraining& c) {
   return c.config.training.steps == 1 || (c.config.training.steps == 2 && c.saved == 1);
 }
 
-// `folder`: of the checkpoint, if one is saved, and of the moments, if they lie in a file.
+// Trains the case on this rank, and observes losses, norms, hashes and bytes. `folder`: for the
+// checkpoint and the offloaded moments, if the case has them.
 void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
   TrainConfig config = c.config;
   if (c.offloads) config.memory.offload_dir = folder;
@@ -106,11 +108,11 @@ void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
     if (step + 1 == config.training.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
-        log.push_back(call);  // none, if it is the same communicator
+        log.push_back(call);  // no calls if `of_strategy` is `comm`, whose log was just taken
       observe_bytes(rank, log,
                     schedule(config, strategy->layout(), rank.rank(), knows_no_order(c), traces));
     }
-    live_bytes::enter(Phase::init);  // of no step
+    live_bytes::enter(Phase::init);  // so that what follows does not count in a phase of the step
     ParameterSummary parameters;
     strategy->full_parameters([&](const auto&, const at::Tensor& p) { parameters.add(p); });
     if (rank.rank() == 0) rank.observe("parameters" + after, parameters.sha256());
@@ -134,7 +136,7 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
          "; in one process it is " + should_be.dump();
 }
 
-// What one process computes, without the options that change no bit.
+// Returns the case for one process, without the options that must not change a bit.
 RandomTraining in_one_process(RandomTraining c) {
   TrainConfig& config = c.config;
   const auto [shards, replicas, accumulation_steps, reduce_last] = config.batch_partition();

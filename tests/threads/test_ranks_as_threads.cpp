@@ -10,15 +10,16 @@
 #include <functional>
 #include <thread>
 
-// Ranks are processes. Here they are threads of one, so that the thread sanitizer sees what they do
-// to the memory that they share: ./fsdp test --preset tsan.
+// Ranks normally are processes. Here they are threads of one process, so that the thread sanitizer
+// sees their accesses to the memory that they share: ./fsdp test --preset tsan.
 namespace fsdp {
 namespace {
 
 constexpr size_t kArenaBytes = size_t{64} << 20;
 constexpr int64_t kNumel = 4096;
 
-// What a rank threw, or nothing.
+// Runs `body` in a thread for each rank. Returns the message of an exception that a rank threw;
+// empty if none did.
 std::string failure(int world_size,
                     const std::function<void(std::shared_ptr<Communicator>)>& body) {
   at::set_num_threads(1);
@@ -49,11 +50,11 @@ void require_sum(const at::Tensor& tensor, double expected, const std::string& w
                            std::to_string(expected));
 }
 
-class RanksAsThreads : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(, RanksAsThreads, testing::Values(1, 2, 3, 4),
+class ThreadedRank : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, ThreadedRank, testing::Values(1, 2, 3, 4),
                          [](const auto& info) { return "W" + std::to_string(info.param); });
 
-TEST_P(RanksAsThreads, access_shared_memory_without_a_race) {
+TEST_P(ThreadedRank, collectives_access_shared_memory_without_a_data_race) {
   const int world_size = GetParam();
   const double ranks = world_size * (world_size + 1) / 2.0;
   EXPECT_EQ(failure(world_size,
@@ -77,7 +78,7 @@ TEST_P(RanksAsThreads, access_shared_memory_without_a_race) {
             "");
 }
 
-TEST_P(RanksAsThreads, train_with_prefetch) {
+TEST_P(ThreadedRank, training_with_prefetch_has_no_data_race_and_equal_parameters) {
   const int world_size = GetParam();
   std::vector<double> sums(static_cast<size_t>(world_size));
   EXPECT_EQ(
