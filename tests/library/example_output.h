@@ -7,16 +7,16 @@
 #include <filesystem>
 #include <string>
 
-// Runs a program of examples/, which docs/ show.
+// Runs a program of examples/ that a page of docs/ shows.
 namespace fsdp {
 
-// What the example prints, which is built beside this program.
+// Returns what `example` prints. The build puts its program beside the program of the tests.
 inline std::string output_of(const std::string& example, const std::string& folder) {
   const std::string program =
       std::filesystem::read_symlink("/proc/self/exe").replace_filename(example);
   ChildProgram child([&](int pipe) {
     dup2(pipe, STDOUT_FILENO);
-    setenv("OMP_NUM_THREADS", "1", 1);  // each rank has a core at most
+    setenv("OMP_NUM_THREADS", "1", 1);  // so that a rank uses at most one core
     return std::vector{program, folder};
   });
   std::string output;

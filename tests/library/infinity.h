@@ -2,7 +2,7 @@
 
 #include <limits>
 
-// The type of a norm that is the largest absolute value.
+// The norm type for which the norm is the largest absolute value.
 namespace fsdp {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -3,7 +3,7 @@
 #include <module_holder.h>
 #include <sequential.h>
 
-// A block that a holder keeps, and its input.
+// A block that a module holder keeps, and an input for it.
 namespace fsdp {
 
 struct KeptBlockImpl : Module {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-// What users do wrong with a sharded model, and what the errors say.
+// Tests of mistakes that users make with a sharded model, and of the errors that they get.
 namespace fsdp {
 
-// A misuse of a sharded BlockNet, and a part of its error. Afterwards the model goes on, but where
-// it was changed for good.
+// A misuse of a sharded BlockNet, and a part of its error. After the error and a zero_grad(), the
+// model trains again if `goes_on`.
 struct Misuse {
   std::string says;
   std::function<void(ShardedNet&)> call;
@@ -30,12 +30,12 @@ inline void expect_refused(int world_size, const Misuse& misuse,
   });
 }
 
-// A test of one misuse: what the error says, and a function of the model.
+// A test of one misuse: a part of the error, and a function that misuses the model.
 #define MISUSE_TEST(suite, name, says, ...)                  \
   MULTI_RANK_TEST(suite, name) {                             \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__}); \
   }
-// A test of a misuse after which the model can't go on.
+// A test of a misuse after which the model cannot train any more.
 #define LASTING_MISUSE_TEST(suite, name, says, ...)                             \
   MULTI_RANK_TEST(suite, name) {                                                \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__, /*goes_on=*/false}); \

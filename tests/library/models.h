@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// Small models of odd sizes, which no number of ranks divides.
+// Small models. No number of ranks in the tests divides their sizes.
 namespace fsdp {
 
 struct LayerBlock : Module {
@@ -22,14 +22,14 @@ struct LayerBlock : Module {
   bool throws{};
 };
 
-// Buffers that a step leaves as they are, and a module that may be ignored.
+// A block with buffers that a step does not change, and with a module that a test can ignore.
 struct BufferedBlock : LayerBlock {
   at::Tensor mean = register_buffer("mean", at::zeros({2}));
   at::Tensor count = register_buffer("count", at::zeros({}, at::kLong));
   std::shared_ptr<LayerBlock> rest = register_module("rest", std::make_shared<LayerBlock>());
 };
 
-// Blocks of one class in a row: b0, b1, ...
+// Calls blocks of one class one after another: b0, b1, ...
 template <class Block>
 struct RowOf : Module {
   template <class... Sizes>
@@ -46,7 +46,7 @@ struct RowOf : Module {
   std::vector<std::shared_ptr<Block>> blocks;
 };
 
-// The same with a scale that belongs to the root.
+// A row of LayerBlocks, and a scale that belongs to the root.
 struct BlockNet : RowOf<LayerBlock> {
   explicit BlockNet(int layers = 3, int64_t width = 7)
       : RowOf(layers, width), scale(register_parameter("scale", at::randn({width}))) {}
@@ -54,7 +54,7 @@ struct BlockNet : RowOf<LayerBlock> {
   at::Tensor scale;
 };
 
-// A unit whose parameter another unit may have too.
+// A block whose parameter another block can share.
 struct ScaleBlock : Module {
   explicit ScaleBlock(const at::Tensor& value) : gain(register_parameter("gain", value)) {}
   at::Tensor forward(at::Tensor x) override { return x * gain; }
@@ -68,10 +68,16 @@ struct QuietBlock : Module {
   at::Tensor forward(at::Tensor x) override { return x.tanh(); }
 };
 
-// A parameter of no dimension, an empty one, one that lies in another order, one that two units
-// share, one of fewer elements than there are ranks, a buffer, and a unit without parameters. The
-// third one lies in row-major order when it is sharded, so a matrix product of it may round
-// otherwise.
+// A model with unusual tensors:
+// - `number` has no dimension;
+// - `none` has no elements;
+// - `turned` is transposed in memory. ShardedModelImpl lays it out in row-major order, so a matrix
+// product
+//   with it could round differently;
+// - `small` has fewer elements than there are ranks;
+// - `quiet` is a unit without parameters;
+// - `first` and `second` share a parameter;
+// - `steps` is a buffer.
 struct TinyNet : Module {
   at::Tensor forward(at::Tensor x) override {
     x = (*quiet)((*small)((*block)((*first)(x))));

@@ -17,7 +17,8 @@
 #include <string>
 #include <vector>
 
-// A training as a user of PyTorch writes it, on ranks and in one process that plays them.
+// Trains as a user of PyTorch does: on ranks, and in one process that computes the microbatches of
+// all ranks one after another.
 namespace fsdp {
 
 using OptimizerOf =
@@ -33,7 +34,8 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-// [rows, width], the part's rows of a batch that depends on the step alone.
+// Returns microbatch `part` of the `parts` equal microbatches of a batch that depends only on the
+// step. `sizes` are those of the microbatch.
 inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
   std::vector<int64_t> all = sizes.vec();
@@ -43,22 +45,23 @@ inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::Int
 
 using Loss = std::function<at::Tensor(Module& model, int microbatch, int microbatches, int step)>;
 
-// The mean square of what a model makes of a part of these sizes.
+// Returns a loss: the mean square of the model's output for a microbatch of these sizes.
 inline Loss mean_square_of(const std::vector<int64_t>& sizes) {
   return [sizes](Module& model, int microbatch, int microbatches, int step) {
     return model(batch_part(microbatch, microbatches, step, sizes)).square().mean();
   };
 }
 
-// The same of a model of width 7, and that of this rank's part.
+// Returns the mean square of the output of a model of width 7.
 inline at::Tensor mean_square(Module& model, int microbatch, int microbatches, int step) {
   return mean_square_of({5, 7})(model, microbatch, microbatches, step);
 }
+// Returns mean_square() of this rank's microbatch.
 inline at::Tensor loss_of(Module& model, TestRank& rank, int step = 0) {
   return mean_square(model, rank.rank(), rank.world_size(), step);
 }
 
-// The warnings of torch's while it lives.
+// While this object lives, it collects torch's warnings.
 struct WarningsOf : c10::WarningHandler {
   WarningsOf() { c10::WarningUtils::set_warning_handler(this); }
   ~WarningsOf() override { c10::WarningUtils::set_warning_handler(nullptr); }
@@ -66,7 +69,8 @@ struct WarningsOf : c10::WarningHandler {
   std::string texts;
 };
 
-// Runs `body` sharded over all ranks, over replicas, and with one rank a replica.
+// Runs `body` once for each way to divide the ranks into replicas: from replicas of one rank each
+// to one replica of all ranks.
 inline void in_each_strategy(
     int world_size,
     const std::function<void(TestRank&, const std::shared_ptr<Communicator>&)>& body) {
@@ -83,13 +87,13 @@ std::shared_ptr<Module> built() {
 struct Training {
   std::string name;
   std::function<std::shared_ptr<Module>()> build{built<BlockNet>};
-  Loss loss{mean_square};  // of one of `parts` equal parts of the batch of this step
+  Loss loss{mean_square};  // of one of `parts` equal microbatches of this step's batch
   OptimizerOf optimizer{adamw};
   FullyShardedDataParallelOptions options{};
 };
 constexpr int kSteps = 3;
 
-// On a rank: a sharded BlockNet and its optimizer.
+// A rank's sharded BlockNet and its optimizer.
 struct ShardedNet {
   explicit ShardedNet(TestRank& rank, const OptimizerOf& optimizer_of = adamw,
                       std::shared_ptr<BlockNet> of = block_net(),
@@ -117,7 +121,8 @@ struct ShardedNet {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
-// In one process: each rank's gradient from zero, their sum as a tree, divided once.
+// Computes in one process what ranks compute together: the gradient of each microbatch, starting
+// from zero, then the sum of the gradients as a tree, divided once by `parts`.
 inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int parts,
                               const std::function<at::Tensor(int part)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
@@ -170,14 +175,14 @@ void train_parallel(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 inline void train_sharded(TestRank& rank, const Training& training) {
   train_parallel<FullyShardedDataParallel>(rank, rank.communicator(), training, training.options);
 }
-// Nearly each gradient in a bucket of its own.
+// The buckets are so small that nearly every gradient has its own.
 inline void train_replicated(TestRank& rank, const Training& training) {
   train_parallel<DistributedDataParallel>(rank, rank.communicator(), training,
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
-// Fails unless every parameter of every model ends with the bits that it has in one process, with
-// either class. All random numbers of a training begin with one seed.
+// Fails unless, with each class, every parameter of every model ends with the bits that it has in
+// one process. Each training begins with the same random seed.
 inline void expect_equal_to_one_process(
     int world_size, const std::vector<Training>& trainings,
     const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,

@@ -3,17 +3,17 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// A replica on a rank, with its optimizer.
+// A replica for the tests of DistributedDataParallel.
 namespace fsdp {
 
-// A net that leaves out all of its parameters.
+// A net that uses none of its parameters while `lazy` is set.
 struct LazyNet : BlockNet {
   explicit LazyNet(int layers) : BlockNet(layers) {}
   at::Tensor forward(at::Tensor x) override { return lazy ? x * 1 : BlockNet::forward(x); }
   bool lazy{};
 };
 
-// On a rank.
+// A rank's replica of a LazyNet and its optimizer.
 struct ReplicatedNet {
   explicit ReplicatedNet(TestRank& rank, double cap = 25, int layers = 3)
       : rank(rank),

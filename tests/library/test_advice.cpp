@@ -2,7 +2,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Whoever follows the advice of a refusal is not refused again, in every strategy.
+// Each test provokes an error, follows the advice of its message, and expects no further error, in
+// every strategy.
 namespace fsdp {
 namespace {
 
@@ -10,7 +11,7 @@ MULTI_RANK_SUITE_ON(Advice, 2, 3, 4);
 
 using Comm = std::shared_ptr<Communicator>;
 
-// "X on rank 0, Y on ranks 1, 2"
+// Returns "X on rank 0, Y on ranks 1, 2".
 std::string on_two(const TestRank& rank, const std::string& first, const std::string& others) {
   std::string text = first + " on rank 0, " + others + " on rank";
   text += rank.world_size() > 2 ? "s 1" : " 1";
@@ -19,7 +20,7 @@ std::string on_two(const TestRank& rank, const std::string& first, const std::st
   return text;
 }
 
-// What `refused` says: "... ranks differ in DIFFERENCE; ADVICE".
+// Expects that `refused` throws "... ranks differ in DIFFERENCE...; ADVICE...".
 void expect_advice(const std::function<void()>& refused, const std::string& difference,
                    const std::string& advice) {
   const std::string error = error_of(refused);
@@ -27,9 +28,9 @@ void expect_advice(const std::function<void()>& refused, const std::string& diff
   EXPECT_CONTAINS(error, "; " + advice);
 }
 
-MULTI_RANK_TEST(Advice, for_models_that_ranks_build_differently_fits_what_differs) {
+MULTI_RANK_TEST(Advice, the_advice_matches_what_differs_between_models) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
-    const int other = std::min(rank.rank(), 1);  // 1 on all ranks but 0
+    const int other = std::min(rank.rank(), 1);  // 0 on rank 0, else 1
     const auto shard = [&](Module& net, bool sync) {
       FullyShardedDataParallel model(net, comm, {.wrap = wrap_none(), .sync_module_states = sync});
       loss_of(net, rank).backward();
@@ -55,7 +56,7 @@ MULTI_RANK_TEST(Advice, for_models_that_ranks_build_differently_fits_what_differ
   });
 }
 
-MULTI_RANK_TEST(Advice, for_buffers_that_differ_works) {
+MULTI_RANK_TEST(Advice, following_the_advice_for_differing_buffers_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = buffered_block(), again = buffered_block();
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});
@@ -76,14 +77,14 @@ MULTI_RANK_TEST(Advice, for_buffers_that_differ_works) {
   });
 }
 
-MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
+MULTI_RANK_TEST(Advice, following_the_advice_for_a_trained_ignored_module_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = buffered_block();
     at::Tensor weight = net->rest->linear->weight;
     WarningsOf warnings;
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
     const std::string warning = "rest.linear.weight of an ignored module is trainable, and each";
-    EXPECT_EQ(warnings.texts, "");  // the module may be replicated before the first forward
+    EXPECT_EQ(warnings.texts, "");  // because the module can be replicated until the first forward
     loss_of(*net, rank);
     EXPECT_EQ(warnings.texts.find(warning) != std::string::npos, rank.rank() == 0);
     const auto step = [&] { torch::optim::SGD({weight}, torch::optim::SGDOptions(0.1)).step(); };
@@ -101,7 +102,7 @@ MULTI_RANK_TEST(Advice, for_a_trained_parameter_of_an_ignored_module_works) {
   });
 }
 
-MULTI_RANK_TEST(Advice, for_a_group_without_parameters_is_a_warning_on_rank_0) {
+MULTI_RANK_TEST(Advice, an_optimizer_group_without_parameters_gives_a_warning_on_rank_0) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});
@@ -125,7 +126,7 @@ MULTI_RANK_TEST(Advice, for_a_group_without_parameters_is_a_warning_on_rank_0) {
   });
 }
 
-MULTI_RANK_TEST(Advice, for_an_optimizer_that_differs_between_ranks_works) {
+MULTI_RANK_TEST(Advice, following_the_advice_for_a_differing_optimizer_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);
@@ -169,7 +170,7 @@ MULTI_RANK_TEST(Advice, for_an_optimizer_that_differs_between_ranks_works) {
   });
 }
 
-MULTI_RANK_TEST(Advice, for_states_and_replicas_that_differ_works) {
+MULTI_RANK_TEST(Advice, following_the_advice_for_differing_states_and_replicas_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);

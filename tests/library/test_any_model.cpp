@@ -12,7 +12,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Kinds of models and habits, each compared with one process bit by bit.
+// Trains kinds of models, and models that are used in unusual ways, and compares each training bit
+// by bit with one process.
 namespace fsdp {
 namespace {
 
@@ -25,7 +26,7 @@ WrapPolicy first_and_last_block() {
   };
 }
 
-// Of a unit and of the root.
+// Has methods other than forward(), which the root and a unit run through forward_method().
 struct CodingNet : BlockNet {
   std::pair<at::Tensor, at::Tensor> encode(const at::Tensor& x) {
     const auto twice = [&] { return blocks[1]->forward_twice(x); };
@@ -39,8 +40,8 @@ at::Tensor loss_of_encode(Module& model, int microbatch, int microbatches, int s
   return (code + same).square().mean() + (step == 1 ? net(x).mean() : at::zeros({}));
 }
 
-// Blocks that a rank leaves out in some steps. It still calls them, and their outputs require
-// gradients: so all ranks gather alike.
+// A block whose parameters a rank does not use in some steps. The rank still calls the block, and
+// the block's output requires a gradient, so all ranks issue the same all-gathers.
 struct SkippingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override { return skips ? x * 1 : LayerBlock::forward(x); }
   bool skips{};
@@ -57,7 +58,7 @@ at::Tensor loss_of_some_blocks(Module& model, int microbatch, int microbatches, 
   return mean_square(model, microbatch, microbatches, step);
 }
 
-// The second output is a member.
+// Stores a second output in a member.
 struct SideBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     const at::Tensor y = LayerBlock::forward(x);
@@ -73,7 +74,7 @@ at::Tensor loss_with_side_outputs(Module& model, int microbatch, int microbatche
   return loss;
 }
 
-// Goes on without a block that cannot be called.
+// Continues without a block whose hook throws.
 struct CatchingNet : BlockNet {
   CatchingNet() {
     blocks[1]->register_forward_pre_hook(
@@ -90,7 +91,7 @@ struct CatchingNet : BlockNet {
   }
 };
 
-// Its blocks' outputs are changed in place.
+// Changes the outputs of its blocks in place.
 template <class Block>
 struct InPlaceNet : RowOf<Block> {
   at::Tensor forward(at::Tensor x) override {
@@ -113,7 +114,7 @@ std::shared_ptr<Module> convolutions() {
                                       std::make_shared<ConvBlock>(5, 4));
 }
 
-// A layer of torch's that has submodules of its own.
+// Contains a layer of torch's that has its own submodules.
 struct EncoderBlock : Module {
   at::Tensor forward(at::Tensor x) override { return layer(x); }
   torch::nn::TransformerEncoderLayer layer = register_module(
@@ -200,14 +201,14 @@ MULTI_RANK_TEST(AnyModel, dropout_ends_with_the_bits_of_one_process) {
       {{.name = "dropout", .build = built<RowOf<DropBlock>>, .loss = loss_of_drop_out}});
 }
 
-MULTI_RANK_TEST(AnyModel, dropout_that_is_computed_again_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, recomputed_dropout_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "dropout, computed again",
                                               .build = checkpointed_drop_out,
                                               .loss = loss_of_drop_out}});
 }
 
-// Units inside units.
-MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
+// The model has units inside units.
+MULTI_RANK_TEST(AnyModel, bottom_up_fully_shard_calls_choose_the_units) {
   const auto wrap = [](Module& model) {
     for (const auto& module : model.modules(/*include_self=*/false))
       if (auto* unit = dynamic_cast<Module*>(module.get())) fully_shard(*unit);
@@ -223,8 +224,9 @@ MULTI_RANK_TEST(AnyModel, may_be_cut_into_units_from_the_inside_out) {
 
 MULTI_RANK_SUITE_ON(AnyModelOnSeveralRanks, 2, 3, 4);
 
-// Its input requires no gradient, so on a rank that leaves it out its output requires none.
-MULTI_RANK_TEST(AnyModelOnSeveralRanks, may_not_begin_with_a_unit_that_some_ranks_leave_out) {
+// The input of the first unit requires no gradient. So on a rank that does not use the unit's
+// parameters, the unit's output requires no gradient either, and backward does not unshard it.
+MULTI_RANK_TEST(AnyModelOnSeveralRanks, a_first_unit_unused_on_some_ranks_throws) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;
@@ -236,7 +238,7 @@ MULTI_RANK_TEST(AnyModelOnSeveralRanks, may_not_begin_with_a_unit_that_some_rank
   expect_error_says(run.failure(), "differs between ranks");
 }
 
-MULTI_RANK_TEST(AnyModel, gives_zeros_to_a_parameter_that_nobody_uses) {
+MULTI_RANK_TEST(AnyModel, an_unused_parameter_gets_a_zero_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;
@@ -250,7 +252,7 @@ MULTI_RANK_TEST(AnyModel, gives_zeros_to_a_parameter_that_nobody_uses) {
   });
 }
 
-// A side output that lies on no way to the output.
+// Computes a side output on which the main output does not depend.
 struct AsideBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     side = linear(linear(x)).sum();
@@ -259,7 +261,7 @@ struct AsideBlock : LayerBlock {
   at::Tensor side;
 };
 
-MULTI_RANK_TEST(AnyModel, names_the_unit_if_the_loss_is_a_side_output_alone) {
+MULTI_RANK_TEST(AnyModel, a_loss_of_only_a_side_output_throws_and_names_the_unit) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     RowOf<AsideBlock> net(1);
@@ -270,7 +272,7 @@ MULTI_RANK_TEST(AnyModel, names_the_unit_if_the_loss_is_a_side_output_alone) {
   });
 }
 
-// No parameters at all.
+// A model with a buffer and without parameters.
 struct CountingNet : Module {
   at::Tensor forward(at::Tensor x) override {
     steps += 1;
@@ -279,7 +281,7 @@ struct CountingNet : Module {
   at::Tensor steps = register_buffer("steps", at::zeros({}, at::kLong));
 };
 
-MULTI_RANK_TEST(AnyModel, may_have_buffers_alone) {
+MULTI_RANK_TEST(AnyModel, a_model_without_parameters_works) {
   run_ranks(world_size(), [](TestRank& rank) {
     CountingNet net;
     FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});
@@ -293,9 +295,9 @@ MULTI_RANK_TEST(AnyModel, may_have_buffers_alone) {
   });
 }
 
-// bf16 in forward and backward; the shards, and what the optimizer sees, are fp32. tests/properties
-// compares fully_shard() with one process.
-MULTI_RANK_TEST(AnyModel, may_be_gathered_in_bf16) {
+// Forward and backward compute in bf16; the shards and the optimizer use fp32. The test compares
+// with fully_shard(), and tests/properties compares fully_shard() with one process.
+MULTI_RANK_TEST(AnyModel, units_can_be_gathered_in_bf16) {
   run_ranks(world_size(), [](TestRank& rank) {
     const MixedPrecisionPolicy policy{at::kBFloat16, at::kFloat};
     const OptimizerOf sgd = [](std::vector<at::Tensor> parameters) {
@@ -311,7 +313,8 @@ MULTI_RANK_TEST(AnyModel, may_be_gathered_in_bf16) {
         {{"", {.kind = OptimizerOptions::Kind::sgd, .lr = 0.05, .weight_decay = 0}}},
         rank.communicator());
     for (int step = 0; step < kSteps; ++step) {
-      const at::Tensor x = batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // is cast
+      const at::Tensor x =
+          batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // cast by the model
       const at::Tensor output = sharded.model(x), expected = (*net)(x.to(at::kBFloat16));
       EXPECT_TRUE(at::equal(output, expected)) << "step " << step;
       for (const at::Tensor& one : {output, expected})
@@ -320,7 +323,7 @@ MULTI_RANK_TEST(AnyModel, may_be_gathered_in_bf16) {
       sharded.optimizer->zero_grad();
       optimizer->step();
       optimizer->zero_grad();
-      sharded.model.summon_full_params([] {});  // and writes nothing
+      sharded.model.summon_full_params([] {});  // writes nothing
     }
     EXPECT_EQ(sharded.model.state_dict().at("scale").scalar_type(), at::kFloat);
   });

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-// Modules that take and return anything, that are held, or that were built elsewhere: each model is
-// compared with one process bit by bit. Sizes that no number of ranks divides.
+// Trains modules with inputs and outputs of any types, modules in holders, and modules of torch's,
+// and compares each training bit by bit with one process. No number of ranks divides the sizes.
 namespace fsdp {
 namespace {
 
@@ -27,8 +27,8 @@ at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes) * 0.3;
 }
 
-// What a row attends to, and how sure it is: several inputs, one of them no tensor, and an output
-// besides the main one.
+// Cross-attention with several inputs, one of which is not a tensor, and with a second output that
+// measures how concentrated the attention is.
 struct CrossBlock
     : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, const at::Tensor& context,
                                                  const at::Tensor& mask, int heads)> {
@@ -113,7 +113,7 @@ struct StatefulNet : Module {
   std::vector<std::shared_ptr<RecurrentBlock>> blocks;
 };
 
-// A block that is held.
+// A block in a module holder.
 struct HeldBlockImpl : Module {
   HeldBlockImpl() : weight(register_parameter("weight", drawn({kWidth, kWidth}))) {}
   at::Tensor forward(at::Tensor x) override { return x + at::linear(x, weight).tanh(); }
@@ -121,7 +121,7 @@ struct HeldBlockImpl : Module {
 };
 FSDP_MODULE(HeldBlock);
 
-// A block of torch's modules, as somebody else may have built it.
+// A block made only of torch's classes, as another library can have it.
 struct TheirBlockImpl : torch::nn::Module {
   TheirBlockImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, kWidth)); }
   at::Tensor forward(const at::Tensor& x) { return x + linear(x).relu(); }
@@ -129,7 +129,7 @@ struct TheirBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(TheirBlock);
 
-// A module of torch's that returns a tuple, as a unit, and what it returns in the loss.
+// A module of torch's that returns a tuple. It is a unit, and the loss uses all that it returns.
 using Lstm = ModuleOf<std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>(
     const at::Tensor&, std::optional<std::tuple<at::Tensor, at::Tensor>>)>;
 
@@ -143,7 +143,7 @@ struct LstmNet : Module {
   at::Tensor scale = register_parameter("scale", drawn({kWidth}));
 };
 
-// `odd` differs between the ranks of a step.
+// `odd` is true on every other rank, and on the other ranks in the next step.
 template <class Model>
 using LossOf = at::Tensor (*)(Model& model, const at::Tensor& rows, bool odd);
 
@@ -183,7 +183,7 @@ std::shared_ptr<Module> theirs() {
 
 MULTI_RANK_SUITE(AnyShape);
 
-MULTI_RANK_TEST(AnyShape, ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyShape, modules_of_any_inputs_and_outputs_end_with_the_bits_of_one_process) {
   const Loss of_rows = mean_square_of({3, kWidth});
   const auto once = [](CrossNet& net, const at::Tensor& rows, bool) {
     return loss_of_both(net, rows, false);
@@ -216,7 +216,7 @@ MULTI_RANK_TEST(AnyShape, ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), all, {train_sharded});
 }
 
-MULTI_RANK_TEST(AnyShape, is_called_and_gives_its_results_through_the_object_too) {
+MULTI_RANK_TEST(AnyShape, a_call_of_the_wrapper_returns_the_results_of_the_module) {
   run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     torch::manual_seed(3);
@@ -230,7 +230,7 @@ MULTI_RANK_TEST(AnyShape, is_called_and_gives_its_results_through_the_object_too
   });
 }
 
-TEST(CheckpointOfShapedModels, is_refused_by_the_name_of_the_module) {
+TEST(CheckpointActivations, a_module_that_does_not_map_one_tensor_to_one_throws_and_is_named) {
   in_a_process([] {
     CrossBlock block;
     EXPECT_CONTAINS(error_of([&] { checkpoint_activations(block); }),

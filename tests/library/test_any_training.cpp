@@ -7,13 +7,14 @@
 
 #include <thread>
 
-// Orders of calls that are no plain loop of steps, and that tests/properties does not draw.
+// Orders of calls other than a plain loop of steps, which tests/properties does not generate.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(AnyTraining);
 
-// Fails unless three steps, each made by `step`, end with the parameters of three plain ones.
+// Fails unless kSteps calls of `step` on `other` end with the parameters that kSteps calls of
+// `plain_step` give on a new model.
 using Step = std::function<void(ShardedNet& sharded, int number)>;
 void expect_as_plain(ShardedNet& other, const Step& step,
                      const Step& plain_step = &ShardedNet::step,
@@ -26,8 +27,8 @@ void expect_as_plain(ShardedNet& other, const Step& step,
   EXPECT_TRUE(at::equal(plain.all_parameters(), other.all_parameters()));
 }
 
-// 64 calls are the most that are under way.
-MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_ahead) {
+// A communicator has at most 64 pending calls. The limits are below, at and above this number.
+MULTI_RANK_TEST(AnyTraining, hundreds_of_units_can_be_gathered_ahead) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
     for (const int limit : {2, 34, 64, 65, 200}) {
@@ -45,7 +46,7 @@ MULTI_RANK_TEST(AnyTraining, may_have_hundreds_of_units_and_gather_all_of_them_a
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, may_hook_the_gradients_of_its_modules_parameters) {
+MULTI_RANK_TEST(AnyTraining, hooks_on_the_modules_parameters_are_called_and_change_no_result) {
   run_ranks(world_size(), [](TestRank& rank) {
     int calls = 0;
     ShardedNet sharded(rank);
@@ -56,7 +57,7 @@ MULTI_RANK_TEST(AnyTraining, may_hook_the_gradients_of_its_modules_parameters) {
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, passes_gradients_through_the_hooks_of_its_leaves) {
+MULTI_RANK_TEST(AnyTraining, gradients_pass_through_the_hooks_of_the_leaves) {
   run_ranks(world_size(), [](TestRank& rank) {
     int calls = 0;
     ShardedNet sharded(rank, momentum);
@@ -76,7 +77,7 @@ MULTI_RANK_TEST(AnyTraining, passes_gradients_through_the_hooks_of_its_leaves) {
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, may_ask_for_its_leaves_after_its_first_passes) {
+MULTI_RANK_TEST(AnyTraining, parameters_can_first_be_called_after_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool asks_first) {
       const auto net = block_net();
@@ -95,9 +96,10 @@ MULTI_RANK_TEST(AnyTraining, may_ask_for_its_leaves_after_its_first_passes) {
   });
 }
 
-// As a thread of the engine may be the last to hold a pass on a GPU.
+// On a GPU a thread of the autograd engine can be the last one that holds the backward pass. Here
+// another thread calls backward().
 MULTI_RANK_TEST(AnyTraining,
-                is_refused_after_a_pass_that_threw_in_another_thread_until_it_is_dropped) {
+                a_step_after_a_backward_that_threw_in_another_thread_throws_until_zero_grad) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const at::Tensor x = at::ones({2, 7}).requires_grad_();
@@ -106,12 +108,12 @@ MULTI_RANK_TEST(AnyTraining,
     std::thread([&] { EXPECT_THROW(loss.backward(), std::exception); }).join();
     EXPECT_CONTAINS(error_of([&] { sharded.optimizer->step(); }), "call zero_grad()");
     sharded.model.zero_grad();
-    // AdamW would have counted the refused step.
+    // The optimizer is SGD, because AdamW would have counted the step that threw.
     expect_as_plain(sharded, &ShardedNet::step, &ShardedNet::step, momentum);
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, goes_on_after_a_scope_of_full_parameters_that_threw) {
+MULTI_RANK_TEST(AnyTraining, training_continues_after_summon_full_params_has_thrown) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);
     const auto write_and_throw = [&] {
@@ -126,7 +128,7 @@ MULTI_RANK_TEST(AnyTraining, goes_on_after_a_scope_of_full_parameters_that_threw
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, goes_on_when_the_object_that_sharded_it_is_gone) {
+MULTI_RANK_TEST(AnyTraining, training_continues_after_the_wrapper_is_destroyed) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool keeps) {
       const auto net = block_net();
@@ -145,7 +147,7 @@ MULTI_RANK_TEST(AnyTraining, goes_on_when_the_object_that_sharded_it_is_gone) {
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, keeps_a_model_that_nobody_else_holds) {
+MULTI_RANK_TEST(AnyTraining, the_wrapper_keeps_its_model_alive) {
   run_ranks(world_size(), [](TestRank& rank) {
     FullyShardedDataParallel model(*block_net(), rank.communicator());
     const auto optimizer = adamw(model.parameters());
@@ -155,7 +157,7 @@ MULTI_RANK_TEST(AnyTraining, keeps_a_model_that_nobody_else_holds) {
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, may_end_before_its_optimizer_does_and_another_may_follow) {
+MULTI_RANK_TEST(AnyTraining, an_optimizer_can_outlive_its_model_and_another_training_can_follow) {
   run_ranks(world_size(), [](TestRank& rank) {
     std::unique_ptr<torch::optim::Optimizer> left;
     const auto trained = [&] {

@@ -2,13 +2,14 @@
 
 #include <library/one_process.h>
 
-// What autocast keeps from one forward to the next.
+// Autocast keeps the casts of parameters from one forward to the next.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(AutocastCache);
 
-// Each kind of forward that leaves casts behind, and then a step, without clear_cache() between.
+// Runs each kind of forward that leaves casts in the cache, then a step, without clear_cache()
+// between them. All end with the parameters of a training that clears the cache before each step.
 MULTI_RANK_TEST(AutocastCache, casts_of_an_earlier_forward_are_not_used_again) {
   const std::vector<std::pair<std::string, std::function<void(ShardedNet&)>>> kinds{
       {"nothing", [](ShardedNet&) {}},

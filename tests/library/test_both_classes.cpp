@@ -2,7 +2,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// One model of which DistributedDataParallel has a module, and FullyShardedDataParallel the rest.
+// Models with an ignored module, which DistributedDataParallel replicates or another
+// FullyShardedDataParallel shards.
 namespace fsdp {
 namespace {
 
@@ -17,7 +18,7 @@ std::shared_ptr<EncodedNet> encoded_net() {
   return std::make_shared<EncodedNet>();
 }
 
-// The parameters after three steps, in one process.
+// Returns the parameters after kSteps steps in one process.
 StateDict trained_in_one_process(int ranks) {
   const auto net = encoded_net();
   const auto optimizer = adamw(net->parameters());
@@ -33,7 +34,7 @@ StateDict trained_in_one_process(int ranks) {
   return state;
 }
 
-// Trains `net` with an optimizer for each of two objects that have its parameters.
+// Trains `net`, whose parameters two wrappers share, with one optimizer for each wrapper.
 void train_together(TestRank& rank, Module& net, const std::vector<at::Tensor>& of_encoder,
                     const std::vector<at::Tensor>& of_rest) {
   const auto encoder = adamw(of_encoder), rest = adamw(of_rest);
@@ -46,9 +47,10 @@ void train_together(TestRank& rank, Module& net, const std::vector<at::Tensor>& 
   }
 }
 
-MULTI_RANK_SUITE(BothClasses);
+MULTI_RANK_SUITE(IgnoredModule);
 
-MULTI_RANK_TEST(BothClasses, either_order_trains_as_one_process_without_a_warning) {
+MULTI_RANK_TEST(IgnoredModule,
+                a_replicated_ignored_module_trains_as_one_process_without_a_warning) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const StateDict expected = trained_in_one_process(rank.world_size());
     for (const bool replicas_first : {true, false}) {
@@ -67,7 +69,7 @@ MULTI_RANK_TEST(BothClasses, either_order_trains_as_one_process_without_a_warnin
   });
 }
 
-MULTI_RANK_TEST(BothClasses, an_ignored_module_can_be_sharded_by_an_object_of_its_own) {
+MULTI_RANK_TEST(IgnoredModule, an_ignored_module_can_be_sharded_by_an_object_of_its_own) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     const StateDict expected = trained_in_one_process(rank.world_size());
@@ -96,7 +98,7 @@ MULTI_RANK_TEST(BothClasses, an_ignored_module_can_be_sharded_by_an_object_of_it
   });
 }
 
-MULTI_RANK_TEST(BothClasses, a_replicated_parameter_that_is_not_ignored_is_refused) {
+MULTI_RANK_TEST(IgnoredModule, a_replicated_parameter_that_is_not_ignored_is_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     const auto net = encoded_net();
@@ -112,7 +114,7 @@ MULTI_RANK_TEST(BothClasses, a_replicated_parameter_that_is_not_ignored_is_refus
   });
 }
 
-MULTI_RANK_TEST(BothClasses, an_ignored_module_that_nothing_reduces_gives_one_warning) {
+MULTI_RANK_TEST(IgnoredModule, an_ignored_module_that_nothing_reduces_gives_one_warning) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = encoded_net();
     WarningsOf warnings;

@@ -2,12 +2,12 @@
 
 #include <library/misuse.h>
 
-// Parameters that are changed where the model holds another value of them, or where it would not
-// notice.
+// Changes of parameters that would be lost: the model holds another copy of the values at that
+// time, or does not know the tensor.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(ChangedParameters);
+MULTI_RANK_SUITE(ChangedParameter);
 
 void register_late(ShardedNet& one) {
   one.net->register_module("late", std::make_shared<LayerBlock>());
@@ -16,38 +16,38 @@ void replace_weight(ShardedNet& one) {
   weight_of(one).set_data(at::ones({7, 7}));
 }
 
-LASTING_MISUSE_TEST(ChangedParameters, a_late_one_is_refused_by_parameters,
+LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_parameters,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       one.model.parameters();
                     })
 
-LASTING_MISUSE_TEST(ChangedParameters, a_late_one_is_refused_by_backward,
+LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_backward,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       backward(one);
                     })
 
-LASTING_MISUSE_TEST(ChangedParameters, a_late_one_is_refused_by_state_dict,
+LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_state_dict,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       one.model.state_dict();
                     })
 
-LASTING_MISUSE_TEST(ChangedParameters, one_that_was_replaced_is_refused_by_the_next_call,
+LASTING_MISUSE_TEST(ChangedParameter, a_replaced_parameter_is_refused_by_the_next_call,
                     "b0.linear.weight of unit b0 was replaced", [](ShardedNet& one) {
                       replace_weight(one);
                       backward(one);
                     })
 
-LASTING_MISUSE_TEST(ChangedParameters, one_that_was_replaced_is_refused_by_state_dict,
+LASTING_MISUSE_TEST(ChangedParameter, a_replaced_parameter_is_refused_by_state_dict,
                     "b0.linear.weight of unit b0 was replaced", [](ShardedNet& one) {
                       replace_weight(one);
                       one.model.state_dict();
                     })
 
-// The step of AdamW changes elements of every rank.
-MISUSE_TEST(ChangedParameters, a_step_between_forward_and_backward_is_refused,
+// AdamW's step changes elements on every rank.
+MISUSE_TEST(ChangedParameter, a_step_between_forward_and_backward_is_refused,
             "was changed since its forward", [](ShardedNet& one) {
               backward(one);
               const at::Tensor loss = loss_of(*one.net, one.rank);
@@ -56,7 +56,7 @@ MISUSE_TEST(ChangedParameters, a_step_between_forward_and_backward_is_refused,
             })
 
 // The root stays unsharded after forward.
-MISUSE_TEST(ChangedParameters, a_write_to_the_root_between_forward_and_backward_is_refused,
+MISUSE_TEST(ChangedParameter, a_write_to_the_root_between_forward_and_backward_is_refused,
             "parameter scale of unit root was written to while it was gathered",
             [](ShardedNet& one) {
               loss_of(*one.net, one.rank);
@@ -67,12 +67,12 @@ MISUSE_TEST(ChangedParameters, a_write_to_the_root_between_forward_and_backward_
               backward(one);
             })
 
-MISUSE_TEST(ChangedParameters, a_call_inside_summon_full_params_is_refused,
+MISUSE_TEST(ChangedParameter, a_call_inside_summon_full_params_is_refused,
             "called inside summon_full_params()", [](ShardedNet& one) {
               one.model.summon_full_params([&] { loss_of(*one.net, one.rank); });
             })
 
-// Ways in which users change parameters between steps.
+// Ways in which users change parameters, all of which are allowed between steps.
 using Parameters = std::vector<at::Tensor>;
 void change_through_data(const Parameters& parameters) {
   for (const at::Tensor& parameter : parameters)
@@ -91,7 +91,7 @@ void change_by_vector_to_parameters(const Parameters& parameters) {
                                          parameters);
 }
 
-// Expects that the change is refused in a model whose units are all gathered at that moment.
+// Expects that the model refuses `change` at `moment`, when its only unit is unsharded.
 void expect_change_refused(
     int world_size, const std::string& says, void (*change)(const Parameters&),
     const std::function<void(ShardedNet&, const std::function<void()>&)>& moment) {
@@ -107,41 +107,41 @@ void before_backward(ShardedNet& one, const std::function<void()>& change) {
   loss.backward();
 }
 
-MULTI_RANK_TEST(ChangedParameters,
-                a_change_through_data_of_the_parts_inside_summon_full_params_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                a_change_through_data_of_the_leaves_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_through_data, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameters, a_change_through_data_of_the_parts_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter, a_change_through_data_of_the_leaves_before_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_through_data,
                         before_backward);
 }
 
-MULTI_RANK_TEST(ChangedParameters,
-                a_change_through_detach_of_the_parts_inside_summon_full_params_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                a_change_through_detach_of_the_leaves_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_through_detach, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameters,
-                a_change_through_detach_of_the_parts_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                a_change_through_detach_of_the_leaves_before_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_through_detach,
                         before_backward);
 }
 
-MULTI_RANK_TEST(ChangedParameters,
-                a_change_by_set_data_of_the_parts_inside_summon_full_params_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                a_change_by_set_data_of_the_leaves_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_by_set_data, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameters, a_change_by_set_data_of_the_parts_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter, a_change_by_set_data_of_the_leaves_before_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_by_set_data,
                         before_backward);
 }
 
 MULTI_RANK_TEST(
-    ChangedParameters,
-    a_change_by_vector_to_parameters_of_the_parts_inside_summon_full_params_is_refused) {
+    ChangedParameter,
+    a_change_by_vector_to_parameters_of_the_leaves_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_by_vector_to_parameters, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameters,
-                a_change_by_vector_to_parameters_of_the_parts_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                a_change_by_vector_to_parameters_of_the_leaves_before_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward",
                         change_by_vector_to_parameters, before_backward);
 }

@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// A block in each kind of container.
+// Has a block in each kind of container. The hooks of all of them run.
 struct ContainersNet : Module {
   struct Around : torch::nn::Module {
     Around() { block = register_module("block", KeptBlock(3)); }
@@ -23,7 +23,7 @@ struct ContainersNet : Module {
   ContainersNet() {
     list = register_module("list", torch::nn::ModuleList(KeptBlock(3)));
     chain = register_module("chain", std::make_shared<Sequential>(KeptBlock(3)));
-    // The block is called by the module around it.
+    // torch's Sequential calls Around::forward(), which calls the block with its hooks.
     theirs = register_module("theirs", torch::nn::Sequential(std::make_shared<Around>()));
   }
   at::Tensor forward(at::Tensor x) override { return x; }
@@ -32,7 +32,7 @@ struct ContainersNet : Module {
   torch::nn::Sequential theirs{nullptr};
 };
 
-TEST_IN_A_PROCESS(CheckHookable, names_the_one_block_whose_hooks_a_container_passes_by) {
+TEST_IN_A_PROCESS(CheckHookable, the_only_block_whose_hooks_a_container_skips_is_named) {
   ContainersNet net;
   check_hookable(net);  // throws nothing
   KeptBlock passed_by(3);
@@ -43,7 +43,7 @@ TEST_IN_A_PROCESS(CheckHookable, names_the_one_block_whose_hooks_a_container_pas
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net); }), says);
   const std::vector<Module*> units{passed_by.get()};
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { check_hookable(net, units); }), says);
-  check_hookable(net, {});  // it need not be a unit
+  check_hookable(net, {});  // throws nothing, because the block is not a unit
 }
 
 }  // namespace

@@ -7,14 +7,15 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Units that backward does not gather.
+// Units with checkpointed activations, and units that backward does not unshard.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(CheckpointedUnit);
 
-// Several steps: what a second run had cast must not be in the next step's forward.
-MULTI_RANK_TEST(CheckpointedUnit, training_under_autocast_is_as_without_checkpointing) {
+// Trains several steps, because the forward of the next step must not use a cast that the
+// recomputation in backward has left in autocast's cache.
+MULTI_RANK_TEST(CheckpointedUnit, checkpointing_changes_no_bit_of_a_training_under_autocast) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto train = [&](bool checkpointed) {
       const auto net = block_net();
@@ -26,7 +27,7 @@ MULTI_RANK_TEST(CheckpointedUnit, training_under_autocast_is_as_without_checkpoi
       for (int step = 0; step < kSteps; ++step) {
         at::autocast::set_autocast_enabled(at::kCPU, true);
         const at::Tensor loss = loss_of(*net, rank, step);
-        if (step != 1) at::autocast::clear_cache();  // else FSDP has to drop old casts
+        if (step != 1) at::autocast::clear_cache();  // in step 1 FSDP must drop old casts
         at::autocast::set_autocast_enabled(at::kCPU, false);
         loss.backward();
         optimizer->step();
@@ -41,7 +42,7 @@ MULTI_RANK_TEST(CheckpointedUnit, training_under_autocast_is_as_without_checkpoi
   });
 }
 
-// The first is LibTorch's layer, the second a class of the user's, which also has a dropout.
+// An embedding with a dropout, written by the user.
 struct RowsBlock : Module {
   at::Tensor forward(at::Tensor ids) override {
     ++runs;
@@ -52,6 +53,8 @@ struct RowsBlock : Module {
   int runs{};
 };
 
+// Adds the rows of torch's Embedding and of a RowsBlock, neither of which reads parameters in
+// backward.
 struct RowsNet : Module {
   at::Tensor forward(at::Tensor ids) override { return (*block)((*table)(ids) + (*rows)(ids)); }
   std::shared_ptr<Module> table = register_module("table", hookable(torch::nn::Embedding(5, 7)));
@@ -59,7 +62,7 @@ struct RowsNet : Module {
   std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
 };
 
-MULTI_RANK_TEST(CheckpointedUnit, a_unit_whose_backward_reads_no_parameters_trains) {
+MULTI_RANK_TEST(CheckpointedUnit, a_checkpointed_unit_whose_backward_reads_no_parameters_trains) {
   const auto wrap = [](Module& root) {
     auto& net = dynamic_cast<RowsNet&>(root);
     return std::vector<Module*>{net.table.get(), net.rows.get(), net.block.get()};
@@ -90,7 +93,8 @@ MULTI_RANK_TEST(CheckpointedUnit, a_unit_whose_backward_reads_no_parameters_trai
   });
 }
 
-// Says that backward reads no parameter, of a child too; but the child runs again there.
+// Promises that backward reads no parameter of the block or of its child. The promise is false: the
+// child's linear layer reads its weight in backward, or the child is recomputed there.
 struct HidingBlock : Module {
   at::Tensor forward(at::Tensor x) override { return (*inside)(x); }
   bool reads_parameters_in_backward() const override { return false; }
@@ -99,7 +103,8 @@ struct HidingBlock : Module {
 
 const char* const kCallIt = "call the module";
 
-MULTI_RANK_TEST(CheckpointedUnit, a_parameter_that_is_sharded_in_backward_names_who_said_so) {
+MULTI_RANK_TEST(CheckpointedUnit,
+                the_error_of_a_parameter_sharded_in_backward_names_reads_parameters_in_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool checkpointed : {true, false}) {
       torch::manual_seed(1);
@@ -128,7 +133,7 @@ MULTI_RANK_TEST(CheckpointedUnit, a_parameter_that_is_sharded_in_backward_names_
   });
 }
 
-// Calls itself, as a tree does.
+// Calls itself recursively.
 struct TreeBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     if (x.size(0) > 1) x = at::cat({(*this)(x.slice(0, 0, 1)), x.slice(0, 1)});
@@ -136,7 +141,7 @@ struct TreeBlock : LayerBlock {
   }
 };
 
-MULTI_RANK_TEST(CheckpointedUnit, a_call_of_a_unit_inside_its_call_is_named) {
+MULTI_RANK_TEST(CheckpointedUnit, a_recursive_call_of_a_unit_that_reshards_throws_and_is_named) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool reshards : {true, false}) {
       torch::manual_seed(1);

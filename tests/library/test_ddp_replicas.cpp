@@ -9,13 +9,14 @@
 
 #include "replicated_net.h"
 
-// What is peculiar to replicas; one_process.h trains each kind of model with either class.
+// Behavior that only DistributedDataParallel has. Tests that use expect_equal_to_one_process()
+// train each kind of model with both classes.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(DdpReplicas);
+MULTI_RANK_SUITE(DdpReplica);
 
-MULTI_RANK_TEST(DdpReplicas, go_on_from_the_state_of_shards_and_the_reverse) {
+MULTI_RANK_TEST(DdpReplica, each_class_loads_the_state_of_the_other) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet shards(rank, momentum, block_net(3, 5));
     ReplicatedNet replicas(rank);
@@ -35,12 +36,12 @@ MULTI_RANK_TEST(DdpReplicas, go_on_from_the_state_of_shards_and_the_reverse) {
   });
 }
 
-MULTI_RANK_TEST(DdpReplicas, may_use_no_parameter_on_some_ranks) {
+MULTI_RANK_TEST(DdpReplica, a_rank_may_use_no_parameter_in_a_step) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
     torch::autograd::grad({loss}, {x, replicas.weight}, {}, true, /*create_graph=*/true);
-    EXPECT_FALSE(replicas.weight.grad().defined());  // nothing was reduced
+    EXPECT_FALSE(replicas.weight.grad().defined());  // because grad() reduces nothing
     if (rank.rank() == 0) replicas.model(x).sum().backward();
     if (rank.rank() > 0) replicas.backward_of_nothing();
     rank.observe("gradient", replicas.weight.grad().clone());
@@ -51,7 +52,7 @@ MULTI_RANK_TEST(DdpReplicas, may_use_no_parameter_on_some_ranks) {
   expect_same_on_all_ranks(run, "gradient");
 }
 
-MULTI_RANK_TEST(DdpReplicas, have_any_number_of_buckets_and_hooks_of_others) {
+MULTI_RANK_TEST(DdpReplica, many_buckets_user_hooks_and_overwritten_parameters_work) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet one(rank), many(rank, 0, 50);
     int calls = 0;
@@ -66,10 +67,11 @@ MULTI_RANK_TEST(DdpReplicas, have_any_number_of_buckets_and_hooks_of_others) {
     EXPECT_EQ(calls, 3 * 101);
     many.backward();
     EXPECT_LE(many.weight.grad().abs().max().item<float>(), 1e-3F);
-    if (rank.rank() == 0) one.model(at::ones({1, 7}));  // an evaluation calls no collective
+    if (rank.rank() == 0) one.model(at::ones({1, 7}));  // an evaluation issues no collective
     torch::nn::utils::vector_to_parameters(at::ones({7 * 7 * 3 + 7 * 4}), one.net->parameters());
     one.step();
-    EXPECT_FALSE(one.weight.eq(1).any().item<bool>()) << "which the step moved";
+    EXPECT_FALSE(one.weight.eq(1).any().item<bool>())
+        << "the step did not change the written values";
   });
 }
 
@@ -80,12 +82,12 @@ at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) 
   return y + gradient[0].norm();
 }
 
-MULTI_RANK_TEST(DdpReplicas, may_penalize_gradients) {
+MULTI_RANK_TEST(DdpReplica, a_gradient_penalty_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "penalized", .loss = penalized}},
                               {train_replicated});
 }
 
-MULTI_RANK_TEST(DdpReplicas, may_search_with_lbfgs_for_the_least_mean_loss) {
+MULTI_RANK_TEST(DdpReplica, lbfgs_lowers_the_mean_loss) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     torch::optim::LBFGS optimizer(replicas.net->parameters(),
@@ -99,7 +101,7 @@ MULTI_RANK_TEST(DdpReplicas, may_search_with_lbfgs_for_the_least_mean_loss) {
     };
     const at::Tensor before = optimizer.step(mean_loss);
     EXPECT_LT(mean_loss().item<float>(), before.item<float>());
-    replicas.model.state_dict();  // which refuses replicas that have parted
+    replicas.model.state_dict();  // throws if replicas have diverged
   });
 }
 
@@ -109,7 +111,7 @@ struct SparseNet : Module {
       "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
 };
 
-MULTI_RANK_TEST(DdpReplicas, refuse_what_would_not_be_reduced) {
+MULTI_RANK_TEST(DdpReplica, a_misuse_that_would_leave_gradients_unreduced_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const auto expect = [&](const auto& call, const char* says) {
@@ -126,7 +128,7 @@ MULTI_RANK_TEST(DdpReplicas, refuse_what_would_not_be_reduced) {
     expect([&] { DistributedDataParallel model(*net, comm, {.bucket_cap_mb = -1}); }, "0 or more");
     expect([&] { loss_of(*replicas.net, rank).backward({}, std::nullopt, /*create_graph=*/true); },
            "create_graph has to be off; torch::autograd::grad() reduces nothing");
-    // A backward inside a backward, when everything has been reduced.
+    // An inner backward runs in a hook of the input, when all gradients have been reduced.
     const at::Tensor x = at::ones({2, 7}).requires_grad_();
     bool inside = false;
     x.register_hook([&](const at::Tensor&) {

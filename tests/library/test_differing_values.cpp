@@ -5,15 +5,16 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// What a message says if ranks differ.
+// What the error says if values differ between ranks.
 namespace fsdp {
 namespace {
 
 using Comm = std::shared_ptr<Communicator>;
 
-MULTI_RANK_SUITE_ON(DifferingValues, 2, 3, 4);
+MULTI_RANK_SUITE_ON(DifferingValue, 2, 3, 4);
 
-// "0.5 on rank 0, 0.25 on ranks 1, 2", where rank `odd` has `other`.
+// Returns "0.5 on rank 0, 0.25 on ranks 1, 2", where rank `odd` has `other` and the other ranks
+// have `usual`.
 std::string on_ranks(const TestRank& rank, int odd, const std::string& usual,
                      const std::string& other) {
   std::string of_usual;
@@ -25,8 +26,9 @@ std::string on_ranks(const TestRank& rank, int odd, const std::string& usual,
   return odd == 0 ? of_odd + ", " + of_usual : of_usual + ", " + of_odd;
 }
 
-// The tensor is large enough that it is searched in more than one round.
-MULTI_RANK_TEST(DifferingValues, the_first_element_that_differs_is_named) {
+// The large tensor has so many elements that the search for the first difference takes several
+// rounds.
+MULTI_RANK_TEST(DifferingValue, the_first_element_that_differs_is_named) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const int odd = rank.world_size() - 1;
     const auto expect = [&](at::Tensor values, const std::function<void(at::Tensor&)>& change,
@@ -71,7 +73,7 @@ MULTI_RANK_TEST(DifferingValues, the_first_element_that_differs_is_named) {
   });
 }
 
-MULTI_RANK_TEST(DifferingValues, two_kinds_of_nan_are_told_by_their_hashes) {
+MULTI_RANK_TEST(DifferingValue, two_kinds_of_nan_are_distinguished_by_their_hashes) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor values = at::zeros({3});
     values.view(at::kInt)[2] = rank.rank() == 0 ? 0x7fc00000 : 0x7fc00001;
@@ -83,8 +85,8 @@ MULTI_RANK_TEST(DifferingValues, two_kinds_of_nan_are_told_by_their_hashes) {
   });
 }
 
-// A backward of replicas compares a sample; the message names an element of the parameter.
-MULTI_RANK_TEST(DifferingValues, replicas_that_part_are_told_by_an_element) {
+// Backward compares only a sample of the values; the error still names an element of the parameter.
+MULTI_RANK_TEST(DifferingValue, the_error_of_diverged_replicas_names_an_element) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net(1, 1);
     DistributedDataParallel model(*net, rank.communicator());

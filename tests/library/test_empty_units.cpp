@@ -2,11 +2,12 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Parameters without elements: units that have no others, units that have others too, and a root.
+// Parameters without elements, in units that have no other parameters, in units that have other
+// ones, and in the root.
 namespace fsdp {
 namespace {
 
-// Adds the rows of a memory that may have none.
+// Adds the rows of its memories, some of which have no rows.
 struct MemoryBlock : Module {
   explicit MemoryBlock(const std::vector<int64_t>& rows) {
     for (size_t i = 0; i < rows.size(); ++i)
@@ -20,7 +21,7 @@ struct MemoryBlock : Module {
   std::vector<at::Tensor> memories;
 };
 
-// Blocks of these rows in front of one that has weights.
+// Calls memory blocks with these numbers of rows, then a block with weights.
 struct MemoryNet : Module {
   explicit MemoryNet(const std::vector<std::vector<int64_t>>& rows, bool empty_root = false) {
     for (size_t i = 0; i < rows.size(); ++i)
@@ -58,7 +59,7 @@ MULTI_RANK_TEST(EmptyUnit, a_parameter_without_elements_trains_as_in_one_process
        training("stays unsharded", {{0}, {3, 0}}, true, {.reshard_after_forward = false})});
 }
 
-MULTI_RANK_TEST(EmptyUnit, an_empty_unit_can_be_frozen_ignored_or_of_16_bits_and_is_saved) {
+MULTI_RANK_TEST(EmptyUnit, an_empty_unit_can_be_frozen_ignored_or_in_bf16_and_is_saved) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const int kind : {0, 1, 2, 3}) {
       torch::manual_seed(1);

@@ -5,10 +5,12 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE_ON(FrozenOnSomeRanks, 2, 3, 4);
+MULTI_RANK_SUITE_ON(FrozenParameter, 2, 3, 4);
 
-// On the ranks of the last replica, or on the last rank if there is one replica alone.
-MULTI_RANK_TEST(FrozenOnSomeRanks, the_parameter_and_the_ranks_are_named_in_each_strategy) {
+// The ranks of the last replica freeze or unfreeze the parameter; if there is only one replica, the
+// last rank does.
+MULTI_RANK_TEST(FrozenParameter,
+                a_parameter_frozen_or_unfrozen_on_some_ranks_is_named_in_each_strategy) {
   for (int shards = 1; shards <= world_size(); ++shards) {
     if (world_size() % shards != 0) continue;
     for (const bool unfreezes : {false, true}) {
@@ -28,7 +30,7 @@ MULTI_RANK_TEST(FrozenOnSomeRanks, the_parameter_and_the_ranks_are_named_in_each
   }
 }
 
-MULTI_RANK_TEST(FrozenOnSomeRanks, a_change_that_is_taken_back_is_none) {
+MULTI_RANK_TEST(FrozenParameter, freezing_that_is_undone_before_the_next_step_is_no_error) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -37,7 +39,7 @@ MULTI_RANK_TEST(FrozenOnSomeRanks, a_change_that_is_taken_back_is_none) {
     const at::Tensor bias = net->blocks[1]->linear->bias;
     if (rank.rank() == 0) {
       bias.set_requires_grad(false);
-      model.parameters();  // which sees it
+      model.parameters();  // notices the change
       bias.set_requires_grad(true);
     }
     step();

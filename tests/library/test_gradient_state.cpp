@@ -11,14 +11,14 @@
 #include <common/expect_text.h>
 #include <common/in_a_process.h>
 
-// The table of gradient_state.h, without ranks: what each event does to the gradient of one
+// Tests the table of gradient_state.h without ranks: what each event does to the gradient of one
 // parameter.
 namespace fsdp {
 namespace {
 
 using enum GradientState;
 
-// The gradient of a parameter [2, 3], of which this rank owns [4].
+// The gradient of a parameter of sizes [2, 3], of which this rank owns 4 elements.
 struct Parameter {
   at::Tensor leaf{at::zeros({4}).set_requires_grad(true)};
   at::Tensor whole{at::zeros({2, 3}).set_requires_grad(true)};
@@ -29,7 +29,7 @@ struct Parameter {
   at::Tensor& of_whole() const { return whole.mutable_grad(); }
 };
 
-// A parameter whose gradient, of 1, is in the given state.
+// Returns a parameter whose gradient, all ones, is in the given state.
 Parameter parameter_in(GradientState state) {
   Parameter one;
   if (state == in_unit) return one;
@@ -41,7 +41,7 @@ Parameter parameter_in(GradientState state) {
   return one;
 }
 
-// A parameter whose gradient is incomplete, with a local sum of 2.
+// Returns a parameter whose gradient is incomplete, with a local sum of twos.
 Parameter parameter_with_local_sum() {
   Parameter one = parameter_in(complete);
   one.of_whole() = at::full({2, 3}, 2.0);
@@ -61,7 +61,8 @@ const char* name_of(std::optional<GradientState> state) {
 
 using Event = std::function<void(Parameter&)>;
 
-// The state after the event, by the state before it; or that the event is refused.
+// Returns a row of the table: for each state before the event, the state after it, or "internal
+// error" if the event throws.
 std::map<std::string, std::string> row_of(const Event& event) {
   std::map<std::string, std::string> row;
   for (const auto state : {in_unit, complete, incomplete, broken, GradientState::misplaced}) {
@@ -80,7 +81,7 @@ std::map<std::string, std::string> row_of(const Event& event) {
   return row;
 }
 
-// In the order of the table's columns.
+// Returns a row of the table from its cells, in the order of the table's columns.
 std::map<std::string, std::string> row(const std::vector<std::string>& states) {
   return {{"in_unit", states[0]},
           {"complete", states[1]},
@@ -116,7 +117,8 @@ TEST(GradientState, each_event_leads_to_the_states_of_the_table) {
   });
 }
 
-TEST(GradientState, a_drop_by_the_user_is_seen_when_a_pass_begins_or_breaks_off) {
+TEST(GradientState,
+     a_gradient_that_the_user_dropped_is_noticed_when_a_backward_pass_begins_or_throws) {
   in_a_process([] {
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) {
@@ -143,7 +145,7 @@ TEST(GradientState, a_trap_that_the_user_puts_back_hides_the_gradient_again) {
   });
 }
 
-TEST(GradientState, the_leaf_has_the_gradient_or_a_trap_as_its_state_says) {
+TEST(GradientState, the_leaf_holds_the_gradient_or_a_trap_according_to_the_state) {
   in_a_process([] {
     const Parameter shown = parameter_in(complete), hidden = parameter_in(incomplete),
                     lost = parameter_in(broken), put = parameter_in(GradientState::misplaced);
@@ -158,7 +160,7 @@ TEST(GradientState, the_leaf_has_the_gradient_or_a_trap_as_its_state_says) {
   });
 }
 
-TEST(GradientState, a_pass_hides_the_gradient_and_shows_it_at_its_end) {
+TEST(GradientState, a_backward_pass_hides_the_gradient_until_it_ends) {
   in_a_process([] {
     Parameter one = parameter_in(complete);
     one.gradient.begin_pass(/*trainable=*/true, /*unit_waits=*/false);
@@ -181,7 +183,7 @@ TEST(GradientState, a_frozen_parameter_is_hidden_only_if_it_has_a_gradient) {
   });
 }
 
-TEST(GradientState, what_the_user_puts_into_the_leaf_during_a_pass_stays) {
+TEST(GradientState, a_gradient_that_the_user_sets_during_a_backward_pass_stays) {
   in_a_process([] {
     Parameter one = parameter_in(incomplete);
     one.of_leaf() = at::full({4}, 5.0);
@@ -194,7 +196,7 @@ TEST(GradientState, what_the_user_puts_into_the_leaf_during_a_pass_stays) {
   });
 }
 
-TEST(GradientState, a_broken_gradient_gets_nothing_from_later_passes_until_it_is_dropped) {
+TEST(GradientState, a_broken_gradient_gets_nothing_from_later_backward_passes_until_it_is_dropped) {
   in_a_process([] {
     Parameter one = parameter_in(broken);
     one.gradient.see_users_changes();
@@ -203,13 +205,14 @@ TEST(GradientState, a_broken_gradient_gets_nothing_from_later_passes_until_it_is
     EXPECT_TRUE(one.gradient.is_hidden());
     one.gradient.zero_grad();
     EXPECT_FALSE(one.of_leaf().defined());
-    EXPECT_FALSE(one.gradient.show_for_pass(true)) << "the pass under way has lost a part";
+    EXPECT_FALSE(one.gradient.show_for_pass(true))
+        << "the current backward pass has lost a part of the gradient";
     one.gradient.see_users_changes();
     EXPECT_TRUE(one.gradient.show_for_pass(true));
   });
 }
 
-TEST(GradientState, a_pass_that_throws_loses_the_gradients_of_earlier_passes) {
+TEST(GradientState, a_backward_pass_that_throws_drops_the_gradients_of_earlier_ones) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     one.gradient.begin_pass(true, true);
@@ -222,7 +225,7 @@ TEST(GradientState, a_pass_that_throws_loses_the_gradients_of_earlier_passes) {
   });
 }
 
-TEST(GradientState, a_pass_that_throws_frees_what_the_leaf_had_before) {
+TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_of_the_leaf) {
   in_a_process([] {
     const at::Tensor earlier = at::ones({4});
     Parameter one = parameter_in(complete);
@@ -233,7 +236,7 @@ TEST(GradientState, a_pass_that_throws_frees_what_the_leaf_had_before) {
   });
 }
 
-TEST(GradientState, the_trap_of_a_misplaced_gradient_is_gone_when_a_pass_may_begin) {
+TEST(GradientState, the_trap_of_a_misplaced_gradient_is_removed_before_a_backward_pass) {
   in_a_process([] {
     Parameter one = parameter_in(GradientState::misplaced);
     one.gradient.see_users_changes();
@@ -241,7 +244,7 @@ TEST(GradientState, the_trap_of_a_misplaced_gradient_is_gone_when_a_pass_may_beg
   });
 }
 
-TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_pass) {
+TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_backward_pass) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);
@@ -254,7 +257,7 @@ TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_pass) {
   });
 }
 
-TEST(GradientState, a_local_sum_that_was_dropped_counts_as_zero_if_its_unit_waits) {
+TEST(GradientState, a_dropped_local_sum_counts_as_zero_if_its_unit_waits_for_reduction) {
   in_a_process([] {
     const std::vector<Event> drops{
         [](Parameter& one) { one.gradient.drop(); },
@@ -267,7 +270,7 @@ TEST(GradientState, a_local_sum_that_was_dropped_counts_as_zero_if_its_unit_wait
         drop(one);
         one.gradient.see_users_changes();
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::dropped);
-        one.of_whole() = at::ones({2, 3});  // as a trap
+        one.of_whole() = at::ones({2, 3});  // stands for a trap
         one.gradient.begin_pass(true, unit_waits);
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
         ASSERT_EQ(one.of_whole().defined(), unit_waits);
@@ -277,7 +280,7 @@ TEST(GradientState, a_local_sum_that_was_dropped_counts_as_zero_if_its_unit_wait
   });
 }
 
-TEST(GradientState, zero_grad_leaves_no_local_sum_that_its_unit_could_wait_for) {
+TEST(GradientState, zero_grad_leaves_no_local_sum) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     one.gradient.zero_grad();
@@ -287,7 +290,7 @@ TEST(GradientState, zero_grad_leaves_no_local_sum_that_its_unit_could_wait_for) 
   });
 }
 
-TEST(GradientState, a_local_sum_of_a_leaf_that_was_not_asked_for_stays) {
+TEST(GradientState, a_local_sum_stays_before_parameters_is_called) {
   in_a_process([] {
     Parameter one = parameter_in(in_unit);
     one.of_whole() = at::ones({2, 3});

@@ -9,11 +9,11 @@
 
 #include "kept_block.h"
 
-// Modules that were built elsewhere.
+// hookable() makes an fsdp::Module of a module of torch's.
 namespace fsdp {
 namespace {
 
-TEST(Hookable, has_the_tensors_and_names_of_what_it_calls) {
+TEST(Hookable, a_hookable_module_has_the_tensors_and_names_of_the_wrapped_one) {
   in_a_process([] {
     struct Theirs : torch::nn::Module {
       Theirs() {
@@ -45,7 +45,7 @@ TEST(Hookable, has_the_tensors_and_names_of_what_it_calls) {
   });
 }
 
-TEST(Hookable, trains_and_moves_what_it_calls) {
+TEST(Hookable, train_eval_and_to_reach_the_wrapped_module) {
   in_a_process([] {
     const torch::nn::BatchNorm1d theirs(3);
     const auto ours = hookable(theirs);
@@ -60,14 +60,14 @@ TEST(Hookable, trains_and_moves_what_it_calls) {
   });
 }
 
-TEST(Hookable, an_embedding_of_torch_reads_nothing_in_backward) {
+TEST(Hookable, torchs_embedding_reads_no_parameters_in_backward) {
   in_a_process([] {
     EXPECT_FALSE(hookable(torch::nn::Embedding(5, 3))->reads_parameters_in_backward());
     EXPECT_TRUE(hookable(torch::nn::Linear(5, 3))->reads_parameters_in_backward());
   });
 }
 
-TEST_IN_A_PROCESS(Hookable, takes_a_signature_where_forward_has_defaults) {
+TEST_IN_A_PROCESS(Hookable, a_signature_can_be_given_if_forward_has_default_arguments) {
   using States = std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>;
   Events events;
   const auto lstm = hookable<States(const at::Tensor&)>(torch::nn::LSTM(3, 2));
@@ -78,7 +78,7 @@ TEST_IN_A_PROCESS(Hookable, takes_a_signature_where_forward_has_defaults) {
   EXPECT_EQ(events, (Events{"opens", "closes"}));
 }
 
-TEST(Hookable, a_module_is_itself) {
+TEST(Hookable, an_fsdp_module_is_returned_unchanged) {
   in_a_process([] {
     const auto block = std::make_shared<KeptBlockImpl>(3);
     EXPECT_EQ(hookable(block), block);

@@ -1,11 +1,11 @@
 #include <library/misuse.h>
 
-// Gradients that no reduction has made those of the whole batch. That no step is made with them is
-// shown by the random programs of tests/properties.
+// Gradients that are not complete, because they have not been reduced or a backward threw. The
+// random programs of tests/properties show that no step uses them.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(IncompleteGradients);
+MULTI_RANK_SUITE(IncompleteGradient);
 
 void pass_in_no_sync(ShardedNet& one) {
   backward(one);
@@ -20,57 +20,59 @@ void pass_that_throws(ShardedNet& one) {
   EXPECT_THROW((*one.net)(x).sum().backward(), std::exception);
 }
 
-MISUSE_TEST(IncompleteGradients, a_step_after_a_last_pass_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, a_step_after_a_last_backward_in_no_sync_is_refused,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.optimizer->step();
             })
 
-MISUSE_TEST(IncompleteGradients, zeroing_the_gradients_after_a_last_pass_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, zeroing_the_gradients_after_a_last_backward_in_no_sync_is_refused,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.optimizer->zero_grad(false);
             })
 
-MISUSE_TEST(IncompleteGradients, clipping_after_a_last_pass_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, clipping_after_a_last_backward_in_no_sync_is_refused,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.model.clip_grad_norm_(1);
             })
 
-MISUSE_TEST(IncompleteGradients,
-            zeroing_those_of_the_module_after_a_last_pass_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient,
+            zeroing_the_modules_gradients_after_a_last_backward_in_no_sync_is_refused,
             "model.parameters()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.net->zero_grad(false);
             })
 
-MISUSE_TEST(IncompleteGradients, a_step_after_a_pass_that_threw_is_refused, "call zero_grad()",
+MISUSE_TEST(IncompleteGradient, a_step_after_a_backward_that_threw_is_refused, "call zero_grad()",
             [](ShardedNet& one) {
               pass_that_throws(one);
               one.optimizer->step();
             })
 
-MISUSE_TEST(IncompleteGradients, zeroing_the_gradients_after_a_pass_that_threw_is_refused,
+MISUSE_TEST(IncompleteGradient, zeroing_the_gradients_after_a_backward_that_threw_is_refused,
             "call zero_grad()", [](ShardedNet& one) {
               pass_that_throws(one);
               one.optimizer->zero_grad(false);
             })
 
-MISUSE_TEST(IncompleteGradients, clipping_after_a_pass_that_threw_is_refused, "call zero_grad()",
+MISUSE_TEST(IncompleteGradient, clipping_after_a_backward_that_threw_is_refused, "call zero_grad()",
             [](ShardedNet& one) {
               pass_that_throws(one);
               one.model.clip_grad_norm_(1);
             })
 
-MISUSE_TEST(IncompleteGradients, zeroing_those_of_the_module_after_a_pass_that_threw_is_refused,
+MISUSE_TEST(IncompleteGradient,
+            zeroing_the_modules_gradients_after_a_backward_that_threw_is_refused,
             "model.parameters()", [](ShardedNet& one) {
               pass_that_throws(one);
               one.net->zero_grad(false);
             })
 
-// Rank 0 owns all seven elements of the scale, so the other ranks read no value of the gradient.
-MULTI_RANK_TEST(IncompleteGradients, are_refused_on_ranks_that_own_none_of_them_too) {
+// Rank 0 owns all seven elements of the scale, so the other ranks read no gradient values.
+MULTI_RANK_TEST(IncompleteGradient,
+                clipping_unreduced_gradients_throws_even_on_ranks_that_own_none) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet one(rank);
     for (const auto& block : one.net->blocks)

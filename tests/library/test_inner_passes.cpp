@@ -5,17 +5,18 @@
 #include <library/one_process.h>
 #include <task4_backward_hooks/inner_passes.h>
 
-// Backward passes inside backward passes, with both classes; tests/properties draws others.
+// Backward passes inside backward passes, with both classes. tests/properties generates more.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(InnerPasses);
+MULTI_RANK_SUITE(InnerBackwardPass);
 
 fsdp::Step call_of(const std::shared_ptr<LayerBlock>& block) {
   return [block](const at::Tensor& x) { return (*block)(x); };
 }
 
-// A checkpoint by hand has a backward only if its input needs a gradient.
+// Checkpoints each block by hand. The input is scaled first, because a block that is checkpointed
+// by hand is in the graph only if its input requires a gradient.
 struct CheckpointedNet : BlockNet {
   at::Tensor forward(at::Tensor x) override {
     x = x * scale;
@@ -31,7 +32,8 @@ struct ImplicitNet : BlockNet {
   }
 };
 
-// Each part of a batch is checkpointed with the whole model in it, as a gradient cache does.
+// Divides the microbatch in two and checkpoints a call of the whole model for each half, as a
+// gradient cache does.
 at::Tensor loss_in_two_checkpoints(Module& model, int microbatch, int microbatches, int step) {
   const at::Tensor x = batch_part(microbatch, microbatches, step, {6, 7});
   const at::Tensor zero = at::zeros({}).requires_grad_();
@@ -43,7 +45,8 @@ at::Tensor loss_in_two_checkpoints(Module& model, int microbatch, int microbatch
   return sum;
 }
 
-MULTI_RANK_TEST(InnerPasses, a_training_with_passes_inside_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(InnerBackwardPass,
+                a_training_with_nested_backward_passes_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(),
       {{.name = "blocks by hand", .build = built<CheckpointedNet>},
@@ -55,7 +58,8 @@ MULTI_RANK_TEST(InnerPasses, a_training_with_passes_inside_ends_with_the_bits_of
        {.name = "whole model by hand", .loss = loss_in_two_checkpoints}});
 }
 
-MULTI_RANK_TEST(InnerPasses, a_block_by_hand_is_reduced_before_the_next_one_runs_again) {
+MULTI_RANK_TEST(InnerBackwardPass,
+                a_block_checkpointed_by_hand_is_reduced_before_the_next_one_is_recomputed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     CheckpointedNet net;
@@ -73,7 +77,7 @@ MULTI_RANK_TEST(InnerPasses, a_block_by_hand_is_reduced_before_the_next_one_runs
   expect_on_all_ranks(run, "collectives of backward", expected + "reduce_scatter root; ");
 }
 
-MULTI_RANK_TEST(InnerPasses, a_model_may_be_trained_in_a_hook_of_another_one) {
+MULTI_RANK_TEST(InnerBackwardPass, a_model_can_be_trained_in_a_hook_of_another_one) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet outer(rank), inside(rank), plain(rank);
     for (int number = 0; number < kSteps; ++number) {
@@ -93,7 +97,7 @@ MULTI_RANK_TEST(InnerPasses, a_model_may_be_trained_in_a_hook_of_another_one) {
   });
 }
 
-MULTI_RANK_TEST(InnerPasses, a_backward_inside_grad_names_the_parameter) {
+MULTI_RANK_TEST(InnerBackwardPass, a_backward_inside_autograd_grad_throws_and_names_the_parameter) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     CheckpointedNet net;
@@ -102,14 +106,15 @@ MULTI_RANK_TEST(InnerPasses, a_backward_inside_grad_names_the_parameter) {
     const std::string error = error_of([&] { torch::autograd::grad({net(x).sum()}, {x}); });
     EXPECT_CONTAINS(error, "parameter b2.linear.");
     EXPECT_CONTAINS(error, "nothing would reduce it; run backward() in place of grad()");
-    // And the model goes on.
+    // The model can still be trained.
     loss_of(net, rank).backward();
     momentum(model.parameters())->step();
   });
 }
 
-// The outer pass breaks off: what the inner ones have added is dropped with the rest.
-MULTI_RANK_TEST(InnerPasses, a_pass_that_throws_after_an_inner_one_leaves_nothing) {
+// The outer backward pass throws at its end. The gradients that the inner ones have added are
+// dropped too.
+MULTI_RANK_TEST(InnerBackwardPass, a_backward_pass_that_throws_drops_what_an_inner_one_added) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool throws) {
       torch::manual_seed(2);

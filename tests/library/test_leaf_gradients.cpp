@@ -2,7 +2,7 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Gradients that autograd is asked for by the tensors of model.parameters().
+// Calls that ask autograd for gradients of the tensors of model.parameters().
 namespace fsdp {
 namespace {
 
@@ -11,7 +11,7 @@ MULTI_RANK_SUITE(LeafGradient);
 using Tensors = std::vector<at::Tensor>;
 using torch::autograd::grad;
 
-MULTI_RANK_TEST(LeafGradient, is_refused_in_every_way_to_ask_for_it) {
+MULTI_RANK_TEST(LeafGradient, every_way_to_ask_autograd_for_the_gradient_of_a_leaf_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const Tensors leaves = sharded.model.parameters();
@@ -47,7 +47,7 @@ MULTI_RANK_TEST(LeafGradient, is_refused_in_every_way_to_ask_for_it) {
   });
 }
 
-MULTI_RANK_TEST(LeafGradient, names_the_parameter_also_after_it_was_unfrozen) {
+MULTI_RANK_TEST(LeafGradient, the_error_names_the_parameter_even_after_it_was_unfrozen) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     net->scale.set_requires_grad(false);
@@ -66,8 +66,9 @@ MULTI_RANK_TEST(LeafGradient, names_the_parameter_also_after_it_was_unfrozen) {
   });
 }
 
-// Of a penalty on this rank's elements, the gradient by a plain tensor is right.
-MULTI_RANK_TEST(LeafGradient, leaves_other_gradients_as_they_are) {
+// The other tensors are the plain tensor of a part, the input of the model, tensors without a
+// model, and a leaf of a model that was destroyed.
+MULTI_RANK_TEST(LeafGradient, autograd_grad_of_other_tensors_is_right) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor left;
     {

@@ -12,7 +12,8 @@ namespace {
 
 MULTI_RANK_SUITE(LibraryCheckpoint);
 
-// Trains a step from where `run` has left off, or from the start, and saves. The step after it.
+// Loads the latest checkpoint of `run`, if there is one, trains one step and saves a checkpoint.
+// Returns the model's state.
 StateDict train(TestRank& rank, const std::shared_ptr<Communicator>& comm, uint64_t seed,
                 const std::string& run, CheckpointFormat format) {
   const auto net = buffered_block(seed);
@@ -38,7 +39,8 @@ StateDict train(TestRank& rank, const std::shared_ptr<Communicator>& comm, uint6
   return model.state_dict();
 }
 
-MULTI_RANK_TEST(LibraryCheckpoint, has_buffers_and_ignored_modules_and_goes_on) {
+MULTI_RANK_TEST(LibraryCheckpoint,
+                a_checkpoint_restores_buffers_and_ignored_modules_and_training_continues) {
   const TemporaryFolder folder;
   in_each_strategy(world_size(), [&](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {

@@ -5,16 +5,16 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// The library adds nothing to what a step of fully_shard() costs.
+// A step of the library costs no more than a step of fully_shard().
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(LibraryCosts);
+MULTI_RANK_SUITE(LibraryCost);
 
 using Bytes = decltype(LiveBytes::by_class);
 
-// The collectives of the second of two steps, by an optimizer of our own, and the peaks of its
-// forward and backward.
+// Makes two steps with a ShardedOptimizer. Returns the collectives of the second step, and the
+// peaks of its forward and backward.
 std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
     TestRank& rank, Module& net, const std::vector<std::shared_ptr<FlatParameter>>& units) {
   const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());
@@ -38,7 +38,7 @@ std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
           {live_bytes::peak(Phase::forward).by_class, live_bytes::peak(Phase::backward).by_class}};
 }
 
-MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_shard) {
+MULTI_RANK_TEST(LibraryCost, collectives_and_live_bytes_equal_those_of_fully_shard) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto plain = [&] {
       const auto net = block_net();
@@ -51,7 +51,7 @@ MULTI_RANK_TEST(LibraryCosts, are_the_collectives_and_the_live_bytes_of_fully_sh
   });
 }
 
-MULTI_RANK_TEST(LibraryCosts, end_with_the_model) {
+MULTI_RANK_TEST(LibraryCost, all_memory_is_freed_with_the_model) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto before = live_bytes::now().total;
     {

@@ -13,9 +13,9 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(LibraryState);
+MULTI_RANK_SUITE(ModelStateDict);
 
-MULTI_RANK_TEST(LibraryState, has_every_name_whole_and_is_owned) {
+MULTI_RANK_TEST(ModelStateDict, every_name_has_a_whole_owned_tensor) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto build = [] {
       torch::manual_seed(3);
@@ -35,7 +35,7 @@ MULTI_RANK_TEST(LibraryState, has_every_name_whole_and_is_owned) {
   });
 }
 
-MULTI_RANK_TEST(LibraryState, that_is_no_file_of_one_is_refused_by_what_it_is) {
+MULTI_RANK_TEST(ModelStateDict, a_damaged_or_foreign_file_is_refused_with_its_kind) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const std::string path = folder.path() + "/" + std::to_string(rank.rank()) + ".pt";
@@ -63,8 +63,8 @@ MULTI_RANK_TEST(LibraryState, that_is_no_file_of_one_is_refused_by_what_it_is) {
   });
 }
 
-// Saved on W ranks, loaded on 1 to 4.
-MULTI_RANK_TEST(LibraryState, that_was_saved_goes_on_on_other_ranks) {
+// The state is saved on W ranks, and loaded on 1 to 4 ranks.
+MULTI_RANK_TEST(ModelStateDict, a_saved_state_loads_on_another_number_of_ranks) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -90,7 +90,7 @@ MULTI_RANK_TEST(LibraryState, that_was_saved_goes_on_on_other_ranks) {
   }
 }
 
-MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_changes) {
+MULTI_RANK_TEST(ModelStateDict, a_state_that_does_not_fit_is_refused_before_any_change) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -110,7 +110,8 @@ MULTI_RANK_TEST(LibraryState, that_does_not_fit_is_refused_before_anything_chang
   });
 }
 
-MULTI_RANK_TEST(LibraryState, is_loaded_with_buffers_and_one_value_of_what_has_two_names) {
+MULTI_RANK_TEST(ModelStateDict,
+                buffers_are_loaded_and_two_values_of_a_shared_parameter_are_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(3);
     TinyNet net;
@@ -124,8 +125,8 @@ MULTI_RANK_TEST(LibraryState, is_loaded_with_buffers_and_one_value_of_what_has_t
   });
 }
 
-// Rank r writes r + 3. One rank differs from no other: what it writes stays.
-MULTI_RANK_TEST(LibraryState, that_ranks_write_differently_is_refused) {
+// Rank r writes r + 3. If there is only one rank, its value stays.
+MULTI_RANK_TEST(ModelStateDict, writing_different_values_on_ranks_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -168,13 +169,13 @@ void train_with_buffers(TestRank& rank, const std::string& name) {
   net(at::ones({2, 7}));
   rank.observe(name + " mean", net.norm->running_mean);
   net.train();
-  loss_of(net, rank, 2);  // each rank changes its own again
+  loss_of(net, rank, 2);  // changes each rank's own buffers again
   const StateDict state = model.state_dict();
   rank.observe(name + " saved", state.at("norm.running_mean"));
   model.load_state_dict(state);
 }
 
-MULTI_RANK_TEST(LibraryState, of_buffers_is_rank_0s_with_broadcast_buffers) {
+MULTI_RANK_TEST(ModelStateDict, broadcast_buffers_saves_the_buffers_of_rank_0) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     train_with_buffers<FullyShardedDataParallel<Module>>(rank, "FSDP");
     train_with_buffers<DistributedDataParallel<Module>>(rank, "DDP");

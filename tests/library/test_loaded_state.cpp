@@ -5,12 +5,12 @@
 #include <map>
 #include <string>
 
-// A state that was saved or loaded is a copy: the model goes on, and the state stays; and what is
-// written to the state does not reach the model.
+// A state that was saved or loaded is a copy: training does not change the state, and writing to
+// the state does not change the model.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(SavedAndLoadedState);
+MULTI_RANK_SUITE(LoadedState);
 
 OptimizerOf optimizer_of_kind(const std::string& kind) {
   using namespace torch::optim;
@@ -33,7 +33,7 @@ OptimizerOf optimizer_of_kind(const std::string& kind) {
 }
 const std::vector<std::string> kKinds{"AdamW", "SGD", "amsgrad", "RMSprop", "Adagrad"};
 
-// A model of either class with its optimizer.
+// A model of one of the two classes, with its optimizer.
 template <template <class> class Parallel>
 struct TrainedNet {
   TrainedNet(TestRank& rank, const OptimizerOf& make, uint64_t seed)
@@ -85,7 +85,7 @@ void expect_copies(TestRank& rank, const std::string& kind) {
   Model model(rank, make, 1), plain(rank, make, 1);
   for (Model* one : {&model, &plain})
     one->step(0);
-  // Saved.
+  // A saved state.
   const StateDict values = model.values(), moments = model.moments();
   const StateDict values_then = copy_of(values), moments_then = copy_of(moments);
   for (Model* one : {&model, &plain})
@@ -96,7 +96,7 @@ void expect_copies(TestRank& rank, const std::string& kind) {
   fill(moments, 9);
   expect_equal(model.values(), plain.values(), kind + ": the model, as its saved state is changed");
   expect_equal(model.moments(), plain.moments(), kind + ": its moments");
-  // Loaded.
+  // A loaded state.
   const StateDict loaded_values = copy_of(values_then), loaded_moments = copy_of(moments_then);
   model.load(loaded_values, loaded_moments);
   plain.load(values_then, moments_then);
@@ -111,7 +111,7 @@ void expect_copies(TestRank& rank, const std::string& kind) {
   expect_equal(model.values(), plain.values(), kind + ": the model, as its loaded state changes");
 }
 
-MULTI_RANK_TEST(SavedAndLoadedState, is_a_copy_that_neither_steps_nor_writes_reach) {
+MULTI_RANK_TEST(LoadedState, saved_and_loaded_states_share_no_memory_with_the_model) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const std::string& kind : kKinds) {
       expect_copies<FullyShardedDataParallel>(rank, kind);
@@ -120,7 +120,8 @@ MULTI_RANK_TEST(SavedAndLoadedState, is_a_copy_that_neither_steps_nor_writes_rea
   });
 }
 
-// Such a state has no moments: those of the optimizer are dropped, not kept.
+// Loads a state that was saved before the first step and so has no moments. The optimizer must drop
+// its own moments.
 template <template <class> class Parallel>
 void expect_begun_anew(TestRank& rank, const std::string& kind) {
   using Model = TrainedNet<Parallel>;
@@ -138,7 +139,7 @@ void expect_begun_anew(TestRank& rank, const std::string& kind) {
   expect_equal(stepped.moments(), begun.moments(), kind + ": the moments after two steps");
 }
 
-MULTI_RANK_TEST(SavedAndLoadedState, of_a_time_before_the_first_step_begins_a_training_anew) {
+MULTI_RANK_TEST(LoadedState, a_state_saved_before_the_first_step_restarts_the_training) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const std::string& kind : kKinds) {
       expect_begun_anew<FullyShardedDataParallel>(rank, kind);

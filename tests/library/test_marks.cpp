@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// Runs `body` in a thread of its own, and throws here what it has thrown.
+// Runs `body` in another thread, waits for it, and rethrows its exception.
 void in_a_thread(const std::function<void()>& body) {
   std::exception_ptr thrown;
   std::thread([&] {
@@ -40,7 +40,7 @@ MULTI_RANK_TEST(Mark, a_mark_of_one_thread_is_seen_by_the_others) {
   });
 }
 
-MULTI_RANK_TEST(Mark, a_marked_module_of_no_sharded_model_refuses_calls_in_every_thread) {
+MULTI_RANK_TEST(Mark, a_marked_module_outside_of_a_sharded_model_refuses_calls_in_every_thread) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     in_a_thread([&] { fully_shard(*net->blocks[0]); });
@@ -52,8 +52,8 @@ MULTI_RANK_TEST(Mark, a_marked_module_of_no_sharded_model_refuses_calls_in_every
   });
 }
 
-// Each at a place where a marked module has been.
-TEST(MarkOfOneProcess, a_new_module_in_the_place_of_a_marked_one_has_no_mark) {
+// The allocator is likely to put a new module where a marked one was destroyed.
+TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_marked_one_has_no_mark) {
   run_ranks(1, [](TestRank& rank) {
     for (int i = 0; i < 20; ++i) {
       const auto net = block_net();
@@ -64,7 +64,7 @@ TEST(MarkOfOneProcess, a_new_module_in_the_place_of_a_marked_one_has_no_mark) {
   });
 }
 
-TEST(MarkOfOneProcess, threads_mark_modules_at_the_same_time) {
+TEST(MarkOfOneProcess, threads_can_mark_modules_at_the_same_time) {
   run_ranks(1, [](TestRank& rank) {
     std::vector<std::shared_ptr<BlockNet>> nets;
     for (int i = 0; i < 4; ++i)

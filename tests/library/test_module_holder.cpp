@@ -20,7 +20,7 @@ struct ScaledImpl : ModuleOf<std::pair<at::Tensor, double>(const at::Tensor& x, 
 };
 FSDP_MODULE(Scaled);
 
-TEST(ModuleHolder, may_hold_a_module_of_any_shape_and_runs_its_hooks) {
+TEST(ModuleHolder, a_call_of_a_holder_runs_the_hooks_of_a_module_of_any_shape) {
   in_a_process([] {
     Events events;
     Scaled scaled;
@@ -32,7 +32,7 @@ TEST(ModuleHolder, may_hold_a_module_of_any_shape_and_runs_its_hooks) {
   });
 }
 
-TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
+TEST(ModuleHolder, the_class_name_of_a_held_module_lacks_impl) {
   in_a_process([] {
     EXPECT_EQ(KeptBlock(3)->name(), "fsdp::KeptBlock");
     struct Impl : KeptBlockImpl {
@@ -42,7 +42,7 @@ TEST(ModuleHolder, the_class_of_its_module_is_named_without_impl) {
   });
 }
 
-TEST_IN_A_PROCESS(ModuleHolder, may_be_registered_and_be_empty) {
+TEST_IN_A_PROCESS(ModuleHolder, a_holder_can_be_registered_and_can_be_empty) {
   struct Net : Module {
     at::Tensor forward(at::Tensor x) override { return block(x); }
     KeptBlock block = register_module("block", KeptBlock(3));

@@ -18,7 +18,7 @@ namespace {
 
 using TwoTensors = std::pair<at::Tensor, at::Tensor>;
 
-// Returns (f(w x), w y), with a record of when gradients arrive.
+// Returns (finish(weight x), weight y), and notes its forward and the gradient of its weight.
 struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
   explicit TwoWay(Events& all) : events(all) {
     weight = register_parameter("weight", at::full({3, 3}, 0.5));
@@ -33,14 +33,14 @@ struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
   std::function<at::Tensor(at::Tensor)> finish{[](at::Tensor x) { return x; }};
 };
 
-// A module whose backward is noted too.
+// A TwoWay whose backward hooks are noted too.
 struct Noted {
   Noted() { note_backward(module, events); }
   Events events;
   TwoWay module{events};
 };
 
-// What comes after forward when the loss is made of the two outputs.
+// Returns the events of the backward pass of `loss`.
 Events events_of(Noted& noted, const at::Tensor& loss) {
   noted.events.clear();
   loss.backward();
@@ -51,7 +51,7 @@ at::Tensor ones(bool requires_grad = true) {
   return at::ones({2, 3}).set_requires_grad(requires_grad);
 }
 
-TEST(ModuleOf, runs_its_forward_hooks_once_around_forward) {
+TEST(ModuleOf, forward_hooks_run_once_around_forward) {
   in_a_process([] {
     Events events;
     TwoWay module(events);
@@ -76,7 +76,7 @@ struct Same : ModuleOf<std::vector<at::Tensor>(std::vector<at::Tensor> tensors, 
   std::vector<at::Tensor> forward(std::vector<at::Tensor> tensors, int) override { return tensors; }
 };
 
-// Which of the tensors a forward pre-hook gets: 0, 1, ..., or -1 for an undefined one.
+// Returns the index of the tensor that a forward pre-hook gets, or -1 if it gets an undefined one.
 int shown_among(const std::vector<at::Tensor>& tensors) {
   Same module;
   int shown = -1;
@@ -89,7 +89,7 @@ int shown_among(const std::vector<at::Tensor>& tensors) {
   return shown;
 }
 
-TEST(ModuleOf, shows_its_hooks_the_first_tensor_that_requires_a_gradient_or_is_defined) {
+TEST(ModuleOf, hooks_get_the_first_tensor_that_requires_a_gradient_or_else_is_defined) {
   in_a_process([] {
     const auto ids = at::tensor({1, 2});
     EXPECT_EQ(shown_among({ids, ones(false), ones()}), 2);
@@ -99,7 +99,7 @@ TEST(ModuleOf, shows_its_hooks_the_first_tensor_that_requires_a_gradient_or_is_d
   });
 }
 
-TEST(ModuleOf, puts_the_tensor_of_a_hook_in_the_place_of_the_one_it_was_given) {
+TEST(ModuleOf, the_tensor_that_a_hook_returns_replaces_the_one_it_was_given) {
   in_a_process([] {
     Same module;
     module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
@@ -114,7 +114,7 @@ TEST(ModuleOf, puts_the_tensor_of_a_hook_in_the_place_of_the_one_it_was_given) {
   });
 }
 
-TEST(ModuleOf, runs_its_backward_hooks_once_around_the_gradients_whatever_the_loss_takes) {
+TEST(ModuleOf, backward_hooks_run_once_around_the_gradients_whichever_outputs_the_loss_uses) {
   using Loss = std::function<at::Tensor(TwoTensors out)>;
   const std::vector<Loss> losses{
       [](TwoTensors out) { return (out.first * out.second).sum(); },
@@ -132,7 +132,7 @@ TEST(ModuleOf, runs_its_backward_hooks_once_around_the_gradients_whatever_the_lo
   });
 }
 
-TEST(ModuleOf, backward_hooks_run_once_per_call_and_pass_over_a_graph_that_is_kept) {
+TEST(ModuleOf, backward_hooks_run_once_per_call_and_backward_pass_over_a_retained_graph) {
   in_a_process([] {
     Noted noted;
     const auto [x, y] = noted.module(ones(), ones());
@@ -177,7 +177,7 @@ TEST(ModuleOf, the_full_backward_hook_runs_if_an_input_requires_a_gradient) {
   });
 }
 
-TEST(ModuleOf, runs_no_backward_hook_without_grad_mode) {
+TEST(ModuleOf, no_backward_hook_runs_without_grad_mode) {
   in_a_process([] {
     Noted noted;
     const at::NoGradGuard no_grad;
@@ -186,7 +186,7 @@ TEST(ModuleOf, runs_no_backward_hook_without_grad_mode) {
   });
 }
 
-// Sums in fp32 depend on their order here: 1e8 + 1 is 1e8.
+// In fp32 the gradient depends on the order of the sum, because 1e8 + 1 is rounded to 1e8.
 TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_several_times) {
   in_a_process([] {
     struct Three : ModuleOf<at::Tensor(at::Tensor, at::Tensor, const at::Tensor&)> {
@@ -209,7 +209,7 @@ TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_severa
   });
 }
 
-TEST(ModuleOf, an_exception_of_forward_runs_the_hooks_that_asked_for_it) {
+TEST(ModuleOf, an_exception_in_forward_still_runs_hooks_with_always_call) {
   in_a_process([] {
     Events events;
     TwoWay module(events);
@@ -229,7 +229,7 @@ TEST(ModuleOf, an_exception_of_forward_runs_the_hooks_that_asked_for_it) {
   });
 }
 
-TEST(ModuleOf, one_tensor_is_refused_by_name) {
+TEST(ModuleOf, a_call_with_one_tensor_throws_and_names_the_module) {
   in_a_process([] {
     Noted noted;
     Module& base = noted.module;

@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// What a ModuleOf may take and return.
+// A class that a ModuleOf can take and return.
 struct Cells {
   at::Tensor hidden;
   std::optional<at::Tensor> cell;
@@ -27,7 +27,7 @@ at::Tensor ones_row() {
   return at::ones({1, 3}).set_requires_grad(true);
 }
 
-TEST(ModuleValues, of_the_caller_stay_as_they_are) {
+TEST(ModuleValue, hooks_do_not_change_the_callers_arguments) {
   in_a_process([] {
     struct Steps : ModuleOf<Cells(Cells state, const std::vector<at::Tensor>& inputs)> {
       Cells forward(Cells state, const std::vector<at::Tensor>& inputs) override {
@@ -44,7 +44,7 @@ TEST(ModuleValues, of_the_caller_stay_as_they_are) {
   });
 }
 
-TEST(ModuleValues, without_tensors_pass_as_they_are) {
+TEST(ModuleValue, arguments_without_tensors_or_by_reference_pass_unchanged) {
   in_a_process([] {
     struct Other {
       int value;
@@ -77,7 +77,7 @@ TEST(ModuleValues, without_tensors_pass_as_they_are) {
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Makes outputs of a tensor that was computed with its parameter.
+// Makes its outputs from the input x and from y, which is computed with its parameter.
 struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
   using Function = std::function<Named(const at::Tensor& x, const at::Tensor& y)>;
   Outputs(Events& events, Function function) : finish(std::move(function)) {
@@ -89,7 +89,7 @@ struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
   at::Tensor weight;  // [3, 3]
 };
 
-TEST(ModuleValues, as_outputs_run_the_backward_hooks_once_whatever_they_share) {
+TEST(ModuleValue, backward_hooks_run_once_whatever_memory_the_outputs_share) {
   struct Case {
     const char* name;
     Outputs::Function finish;
@@ -132,7 +132,7 @@ TEST(ModuleValues, as_outputs_run_the_backward_hooks_once_whatever_they_share) {
   });
 }
 
-TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
+TEST(ModuleValue, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
   in_a_process([] {
     struct Returned : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, int factor)> {
       Returned() { weight = register_parameter("weight", at::ones({3})); }
@@ -149,7 +149,7 @@ TEST(ModuleValues, a_parameter_among_outputs_does_not_accumulate_hooks_over_call
   });
 }
 
-TEST(ModuleValues, inputs_that_do_not_count_do_not_delay_the_full_backward_hook) {
+TEST(ModuleValue, inputs_that_get_no_gradient_do_not_delay_the_full_backward_hook) {
   in_a_process([] {
     struct Select : ModuleOf<at::Tensor(std::vector<at::Tensor> from, size_t index)> {
       at::Tensor forward(std::vector<at::Tensor> from, size_t index) override {

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-// Passes in no_sync() with mixed precision: their gradients are added in the wider dtype.
+// Gradient accumulation in no_sync() with mixed precision adds in the wider dtype.
 namespace fsdp {
 namespace {
 
@@ -26,7 +26,8 @@ std::string named(const MixedPrecisionPolicy& policy) {
          dtype_name(policy.reduce_dtype);
 }
 
-// A block that is called twice, one that a step uses or not, and one that computes in fp32.
+// Has a block that is called twice, a block that only some backward passes use, and a block that
+// computes in fp32.
 struct MixedNet : Module {
   at::Tensor forward(at::Tensor x) override {
     x = (*twice)((*twice)(x));
@@ -45,7 +46,7 @@ std::shared_ptr<MixedNet> mixed_net() {
   return std::make_shared<MixedNet>();
 }
 
-// The loss of one pass. No pass but the second uses the spare block.
+// Returns the loss of one backward pass. Only the second backward pass uses the spare block.
 at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pass) {
   net.uses_spare = pass == 1;
   const at::Tensor x =
@@ -53,11 +54,12 @@ at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pas
   return net(x).to(at::kFloat).square().mean();
 }
 
-// What one process makes of the passes of all ranks, by name. Of each rank their sum, in
-// `sum_dtype`; of sharded parameters the sum over ranks, as a tree, and one division.
+// The gradients that one process computes from the backward passes of all ranks, by the name of the
+// parameter. The gradients of a rank are added in `sum_dtype`. For a sharded parameter, these sums
+// are added over ranks as a tree, and divided once.
 struct Expected {
-  std::map<std::string, at::Tensor> means;                // of sharded parameters
-  std::vector<std::map<std::string, at::Tensor>> of_own;  // by rank, of the ignored module
+  std::map<std::string, at::Tensor> means;                // over ranks, of sharded parameters
+  std::vector<std::map<std::string, at::Tensor>> of_own;  // sums by rank, of the ignored module
 };
 
 Expected expected_gradients(const MixedPrecisionPolicy& policy, at::ScalarType sum_dtype, int ranks,
@@ -106,7 +108,7 @@ void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
   if (arrangement.checkpointed)
     for (const auto& part : {net->twice, net->spare})
       checkpoint_activations(*part);
-  const WarningsOf warnings;  // of the ignored module's gradients
+  const WarningsOf warnings;  // hides the warning about the ignored module's gradients
   FullyShardedDataParallel model(*net, comm,
                                  {.reshard_after_forward = arrangement.reshards,
                                   .ignored = {net->fp32.get()},
@@ -133,7 +135,8 @@ void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 
 MULTI_RANK_SUITE(NoSyncInMixedPrecision);
 
-MULTI_RANK_TEST(NoSyncInMixedPrecision, passes_are_added_in_the_wider_dtype_in_each_strategy) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision,
+                gradients_are_accumulated_in_the_wider_dtype_in_each_strategy) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const MixedPrecisionPolicy& policy : policies())
       for (const BatchPartition& arrangement : kArrangements)
@@ -141,18 +144,18 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision, passes_are_added_in_the_wider_dtype_in_e
   });
 }
 
-MULTI_RANK_TEST(NoSyncInMixedPrecision, many_passes_lose_nothing) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision, many_accumulated_backward_passes_lose_no_precision) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_gradients(rank, rank.communicator(), kWide, 40, kArrangements[0]);
     const Expected in_bf16 = expected_gradients(kWide, at::kBFloat16, rank.world_size(), 40);
     const Expected in_fp32 = expected_gradients(kWide, at::kFloat, rank.world_size(), 40);
     EXPECT_FALSE(at::allclose(in_bf16.means.at("scale"), in_fp32.means.at("scale"), 1e-3, 0))
-        << "the test would not see a sum in bf16";
+        << "sums in bf16 and fp32 are too close for this test";
   });
 }
 
-// What waits is dropped by zero_grad(), and by a backward that throws.
-MULTI_RANK_TEST(NoSyncInMixedPrecision, a_pass_that_was_dropped_leaves_nothing) {
+// zero_grad() and a backward that throws both drop the gradients that wait to be reduced.
+MULTI_RANK_TEST(NoSyncInMixedPrecision, a_dropped_backward_pass_leaves_no_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool thrown : {false, true}) {
       const auto net = mixed_net();
@@ -184,7 +187,7 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision, a_pass_that_was_dropped_leaves_nothing) 
       const Expected expected = expected_gradients(kWide, at::kFloat, rank.world_size(), 3);
       const StateDict found = model.state_dict();
       for (const auto& [name, mean] : expected.means) {
-        if (name.starts_with("fp32")) continue;  // the ignored module's
+        if (name.starts_with("fp32")) continue;  // belongs to the ignored module
         EXPECT_TRUE(at::equal(found.at(name), mean)) << name;
       }
     }

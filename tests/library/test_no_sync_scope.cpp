@@ -13,14 +13,14 @@ TEST(NoSyncScope, a_scope_can_be_moved_and_ends_once) {
     held = make();
     NoSync other = std::move(*held);
     EXPECT_EQ(set, std::vector<bool>{false});
-    held.reset();  // which holds nothing any more
+    held.reset();  // ends no scope, because the scope was moved to `other`
     EXPECT_EQ(set, std::vector<bool>{false});
   }
   EXPECT_EQ(set, (std::vector<bool>{false, true}));
   set.clear();
   {
     NoSync one = make();
-    one = make();  // the second begins before the first ends
+    one = make();  // the second scope begins before the first one ends
     EXPECT_FALSE(set.back());
     NoSync& same = one;
     one = std::move(same);

@@ -7,11 +7,11 @@
 
 #include <utility>
 
-// Norms by parameter, guards against NaN, and what programs make of them.
+// Norms by parameter, guards against NaN, and programs that use them.
 namespace fsdp {
 namespace {
 
-// What a program asks a model for, on ranks or in one process.
+// The numbers that a program gets from a model, on ranks or in one process.
 struct ModelNumbers {
   std::function<Norms(double)> param_norms, grad_norms;
   std::function<bool()> gradients_are_finite;
@@ -45,11 +45,11 @@ ModelNumbers numbers_in_one_process(const NamedTensors& named) {
           }};
 }
 
-// A user's loop, which has these lines between backward() and step().
+// A user's training loop, with the code that it runs between backward() and step().
 struct NormProgram {
   std::string name;
   std::function<void(const ModelNumbers& numbers, const NamedTensors& parameters)> before_step;
-  bool guards{};  // it makes no step if a gradient is not finite
+  bool guards{};  // runs the second step, whose gradients are not finite, up to its update
 };
 
 void lars(const ModelNumbers& numbers, const NamedTensors& parameters) {
@@ -84,7 +84,7 @@ const std::vector<NormProgram> kNormPrograms{{"LARS", lars},
                                              {"norms of one", renormalise},
                                              {"a guard", no_change, /*guards=*/true}};
 
-// In the second step the loss of the last part is infinite.
+// Returns mean_square(), but an infinite loss for the last microbatch of the second step.
 at::Tensor loss_of_part(Module& net, int microbatch, int microbatches, int step) {
   const at::Tensor loss = mean_square(net, microbatch, microbatches, step);
   return step == 1 && part == parts - 1 ? loss * kInfinity : loss;
@@ -141,9 +141,9 @@ void run_in_one_process(TestRank& rank, const NormProgram& program, int world_si
     rank.observe(program.name + ", " + name, parameter.detach());
 }
 
-MULTI_RANK_SUITE(ModelNorms);
+MULTI_RANK_SUITE(ModelNorm);
 
-MULTI_RANK_TEST(ModelNorms, make_programs_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(ModelNorm, programs_that_use_norms_end_with_the_bits_of_one_process) {
   const RankRun expected = run_oracle([&](TestRank& rank) {
     for (const NormProgram& program : kNormPrograms)
       run_in_one_process(rank, program, world_size());
@@ -160,7 +160,8 @@ MULTI_RANK_TEST(ModelNorms, make_programs_end_with_the_bits_of_one_process) {
   expect_as(replicated, expected);
 }
 
-// Also of parameters that no rank, or one rank alone, has elements of.
+// Observes the norms of all parameters and gradients. Some parameters of `net` have no elements, or
+// have elements on only one rank.
 template <class Model>
 void observe_norms(TestRank& rank, TinyNet& net, Model& model, int microbatch, int microbatches) {
   mean_square(net, microbatch, microbatches, 0).backward();
@@ -172,7 +173,7 @@ void observe_norms(TestRank& rank, TinyNet& net, Model& model, int microbatch, i
                      norm.value());
 }
 
-MULTI_RANK_TEST(ModelNorms, are_those_of_the_whole_tensors_to_the_bit) {
+MULTI_RANK_TEST(ModelNorm, norms_equal_those_of_the_whole_tensors_to_the_bit) {
   const int parts = world_size();
   const RankRun expected = run_oracle([&](TestRank& rank) {
     torch::manual_seed(1);
@@ -217,7 +218,8 @@ MULTI_RANK_TEST(ModelNorms, are_those_of_the_whole_tensors_to_the_bit) {
             expected);
 }
 
-MULTI_RANK_TEST(ModelNorms, leave_out_what_has_no_gradient_and_refuse_a_wrong_type) {
+MULTI_RANK_TEST(ModelNorm,
+                grad_norms_leave_out_parameters_without_gradient_and_a_wrong_type_throws) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = block_net(), other = block_net();
     net->blocks[0]->linear->weight.set_requires_grad(false);
@@ -235,7 +237,8 @@ MULTI_RANK_TEST(ModelNorms, leave_out_what_has_no_gradient_and_refuse_a_wrong_ty
     };
     expect(sharded, *net);
     expect(replicated, *other);
-    // From the units, before and after the leaves were asked for.
+    // Norms are the same before and after parameters() moves the gradients from the units to
+    // leaves.
     const Norms before = sharded.grad_norms();
     sharded.parameters();
     const Norms after = sharded.grad_norms();
@@ -250,9 +253,10 @@ void spoil(const at::Tensor& gradient, double value) {
   this_ranks_part(gradient).flatten()[-1].fill_(value);
 }
 
-MULTI_RANK_TEST(ModelNorms, find_a_gradient_that_is_not_finite_on_any_rank) {
+MULTI_RANK_TEST(ModelNorm, a_nonfinite_gradient_is_found_on_any_rank) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
-    const bool spoils = rank.rank() == std::min(1, rank.world_size() - 1);  // it has elements
+    const bool spoils =
+        rank.rank() == std::min(1, rank.world_size() - 1);  // a rank that has elements
     const auto expect = [&](auto& model, Module& net) {
       EXPECT_TRUE(model.gradients_are_finite());
       for (const double value : {std::nan(""), kInfinity, -kInfinity}) {
@@ -272,7 +276,7 @@ MULTI_RANK_TEST(ModelNorms, find_a_gradient_that_is_not_finite_on_any_rank) {
   });
 }
 
-MULTI_RANK_TEST(ModelNorms, count_the_gradients_of_ignored_modules_in_the_guard_alone) {
+MULTI_RANK_TEST(ModelNorm, gradients_of_ignored_modules_count_in_gradients_are_finite_only) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = buffered_block();
     WarningsOf warnings;
@@ -287,7 +291,7 @@ MULTI_RANK_TEST(ModelNorms, count_the_gradients_of_ignored_modules_in_the_guard_
   });
 }
 
-MULTI_RANK_TEST(ModelNorms, refuse_gradients_that_are_incomplete) {
+MULTI_RANK_TEST(ModelNorm, norms_and_checks_of_unreduced_gradients_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);
     const auto other = block_net();

@@ -4,16 +4,17 @@
 #include <library/infinity.h>
 #include <library/misuse.h>
 
-// What would take the norm of this rank's part of a gradient for that of the gradient.
+// Functions of torch's that would use the norm of this rank's part of a gradient in place of the
+// norm of the whole gradient.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE_ON(NormsOfAPart, 2, 3, 4);
+MULTI_RANK_SUITE_ON(PartialNorm, 2, 3, 4);
 
 const double kInfiniteNorm = std::numeric_limits<double>::infinity();
 
-// With one rank this rank's part is the whole gradient: the norms are right, and LBFGS steps.
-TEST(NormsOnOneRank, are_those_of_the_gradient_and_lbfgs_steps) {
+// With one rank, this rank's part is the whole gradient.
+TEST(NormOnOneRank, norms_are_right_and_lbfgs_steps_on_one_rank) {
   run_ranks(1, [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     for (const double type : {1.0, 2.0, kInfiniteNorm}) {
@@ -32,7 +33,8 @@ TEST(NormsOnOneRank, are_those_of_the_gradient_and_lbfgs_steps) {
       loss.backward();
       return loss;
     });
-    EXPECT_FALSE(sharded.all_parameters().equal(before)) << "which the step changed";
+    EXPECT_FALSE(sharded.all_parameters().equal(before))
+        << "the step of LBFGS changed no parameter";
   });
 }
 
@@ -42,15 +44,15 @@ void step_of_lbfgs(ShardedNet& one) {
   optimizer.step([&] { return loss_of(*one.net, one.rank); });
 }
 
-MULTI_RANK_TEST(NormsOfAPart, are_refused_in_lbfgs_by_what_it_can_not_do) {
+MULTI_RANK_TEST(PartialNorm, the_error_of_lbfgs_says_that_it_cannot_be_used) {
   expect_refused(world_size(), {"LBFGS can't be used", step_of_lbfgs});
 }
 
-MULTI_RANK_TEST(NormsOfAPart, are_refused_in_lbfgs_by_the_norm_to_take) {
+MULTI_RANK_TEST(PartialNorm, the_error_of_lbfgs_names_the_norm_to_use) {
   expect_refused(world_size(), {"model.clip_grad_norm_()", step_of_lbfgs});
 }
 
-MULTI_RANK_TEST(NormsOfAPart, are_refused_in_torchs_clip_grad_norm_of_every_type) {
+MULTI_RANK_TEST(PartialNorm, torchs_clip_grad_norm_throws_for_every_norm_type) {
   for (const double type : {1.0, 2.0, kInfiniteNorm}) {
     SCOPED_TRACE(type);
     expect_refused(world_size(), {"model.clip_grad_norm_()", [=](ShardedNet& one) {

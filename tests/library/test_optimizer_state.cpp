@@ -11,9 +11,9 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(OptimizerState);
+MULTI_RANK_SUITE(OptimStateDict);
 
-MULTI_RANK_TEST(OptimizerState, of_lbfgs_is_refused) {
+MULTI_RANK_TEST(OptimStateDict, lbfgs_and_an_optimizer_over_the_modules_parameters_are_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -26,7 +26,8 @@ MULTI_RANK_TEST(OptimizerState, of_lbfgs_is_refused) {
   });
 }
 
-// Over two groups of every other parameter: the rate of the second is twice that of the first.
+// Returns a function that makes an optimizer with two groups, each of every other parameter. The
+// learning rate of the second group is twice that of the first.
 template <class Optimizer, class Options>
 auto grouped(Options options) {
   return [options](std::vector<at::Tensor> parameters, bool reversed, double factor) {
@@ -65,7 +66,7 @@ ShardedNet sharded_net(TestRank& rank, const Grouped& make, bool reversed, uint6
   return ShardedNet(rank, optimizer, block_net(3, seed));
 }
 
-// The options by parameter: what the groups say, whatever their order is.
+// Returns the options of each parameter, which do not depend on the order of the groups.
 nlohmann::json options_in(const StateDict& state) {
   const at::Tensor text = state.at("param_groups");
   const auto* begin = text.data_ptr<uint8_t>();
@@ -76,8 +77,8 @@ nlohmann::json options_in(const StateDict& state) {
   return options;
 }
 
-// Groups in another order, over an optimizer that has made a step, by the bits.
-MULTI_RANK_TEST(OptimizerState, of_every_class_goes_on_with_options_and_moments) {
+// The state is loaded into an optimizer that has its groups in another order and has made a step.
+MULTI_RANK_TEST(OptimStateDict, options_and_moments_of_every_optimizer_are_restored) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& [name, make] : every_optimizer()) {
       ShardedNet saved = sharded_net(rank, make, false), loaded = sharded_net(rank, make, true, 9);
@@ -96,7 +97,7 @@ MULTI_RANK_TEST(OptimizerState, of_every_class_goes_on_with_options_and_moments)
   });
 }
 
-MULTI_RANK_TEST(OptimizerState, of_every_class_is_refused_if_anything_is_missing_or_another) {
+MULTI_RANK_TEST(OptimStateDict, missing_or_foreign_entries_are_refused) {
   run_ranks(world_size(), [](TestRank& rank) {
     std::map<std::string, StateDict> states;
     for (const auto& [name, make] : every_optimizer()) {
@@ -115,7 +116,7 @@ MULTI_RANK_TEST(OptimizerState, of_every_class_is_refused_if_anything_is_missing
       };
       for (const auto& entry : state) {
         const std::string& key = entry.key();
-        if (key.starts_with("b")) continue;  // of blocks: as of the root's scale
+        if (key.starts_with("b")) continue;  // blocks are like the root's scale
         StateDict lacking = state.copy();
         EXPECT_EQ(lacking.erase(key), 1U);
         refused(lacking, "lacks " + key);
@@ -136,7 +137,7 @@ MULTI_RANK_TEST(OptimizerState, of_every_class_is_refused_if_anything_is_missing
   });
 }
 
-MULTI_RANK_TEST(OptimizerState, of_other_groups_is_refused_by_the_parameter_that_moved) {
+MULTI_RANK_TEST(OptimStateDict, a_parameter_that_changed_its_group_is_named) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet one(rank), two = sharded_net(rank, every_optimizer().at("AdamW"), false);
     const auto load = [](ShardedNet& from, ShardedNet& into) {
@@ -160,7 +161,7 @@ MULTI_RANK_TEST(OptimizerState, of_other_groups_is_refused_by_the_parameter_that
   });
 }
 
-MULTI_RANK_TEST(OptimizerState, may_be_saved_by_torch_into_a_file_of_each_rank) {
+MULTI_RANK_TEST(OptimStateDict, torch_can_save_the_optimizer_into_a_file_of_each_rank) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet saved(rank), loaded(rank);
     saved.step();

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OwnPlan, is_what_the_training_then_takes) {
+TEST(OwnPlan, the_planned_bytes_equal_the_measured_ones) {
   const TemporaryFolder folder;
   std::istringstream lines(output_of("own_plan", folder.path()));
   int compared = 0;

@@ -7,19 +7,19 @@
 
 #include <sstream>
 
-// What may be computed from this rank's part of a parameter or of its gradient.
+// Which operators can run on this rank's part of a parameter or of its gradient.
 namespace fsdp {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// x has another tensor of its kind, y, as a second operand.
+// `y` is a second operand of the same kind as `x`.
 struct Operator {
   std::string name;
   std::function<at::Tensor(const at::Tensor& x, const at::Tensor& y)> call;
 };
 
-// An operator in place writes to a copy.
+// Operators in place write to this copy, so that they do not change the operand.
 at::Tensor copy_of(const at::Tensor& x) {
   return x.detach().clone();
 }
@@ -175,8 +175,8 @@ const std::vector<Operator> kOfPositions{
     {"aten::randn_like", [](const auto& x, const auto&) { return at::randn_like(x); }},
     {"aten::dropout", [](const auto& x, const auto&) { return at::dropout(x, 0.5, true); }}};
 
-// Two parameters and their gradients, of which each of up to four ranks has some elements, and
-// what was computed from them.
+// Two parameters, their gradients, and tensors that were computed from them. With up to four ranks,
+// each rank has some elements of each.
 struct Parts {
   explicit Parts(TestRank& rank) : sharded(rank) {
     loss_of(*sharded.net, rank).backward();
@@ -201,7 +201,7 @@ struct Parts {
 
 MULTI_RANK_SUITE(RankPart);
 
-MULTI_RANK_TEST(RankPart, lets_an_operator_through_that_computes_element_by_element) {
+MULTI_RANK_TEST(RankPart, elementwise_operators_compute_on_a_part_and_return_a_part) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::NoGradGuard no_grad;
@@ -223,7 +223,8 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
   const at::NoGradGuard no_grad;
   for (const auto& [kind, x, y] : parts.pairs())
     for (const Operator& op : ops) {
-      if (x.numel() < 2) continue;  // the first element may be all of a part
+      if (x.numel() < 2)
+        continue;  // the part can be its first element only, which select and slice return whole
       SCOPED_TRACE(op.name + " of " + kind);
       const std::string error = error_of([&, x = x, y = y] { op.call(x, y); });
       EXPECT_TRUE(error.starts_with(op.name + " of ")) << error;
@@ -235,21 +236,22 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
     }
 }
 
-MULTI_RANK_SUITE_ON(SeveralParts, 2, 3, 4);
+MULTI_RANK_SUITE_ON(RankPartOnSeveralRanks, 2, 3, 4);
 
-MULTI_RANK_TEST(SeveralParts, refuse_numbers_of_all_elements) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_over_all_elements_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_refusals(rank, kOfAllElements, {"this rank's part", "norms()", "this_ranks_part("});
   });
 }
 
-MULTI_RANK_TEST(SeveralParts, refuse_what_depends_on_positions_or_draws_numbers) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                operators_that_depend_on_positions_or_draw_random_numbers_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_refusals(rank, kOfPositions, {"this rank's part", "this_ranks_part("});
   });
 }
 
-MULTI_RANK_TEST(SeveralParts, name_what_to_call_instead) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, errors_name_the_functions_to_call_instead) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::Tensor& p = parts.parameters[0];
@@ -267,8 +269,9 @@ MULTI_RANK_TEST(SeveralParts, name_what_to_call_instead) {
   });
 }
 
-// A decision by a number of a part would differ between ranks.
-MULTI_RANK_TEST(SeveralParts, refuse_a_penalty_and_differentiate_one_on_a_plain_tensor) {
+// A sum over a part throws, because a decision that depends on it would differ between ranks.
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                a_penalty_on_a_part_throws_and_one_on_a_plain_tensor_is_differentiated) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
@@ -280,7 +283,7 @@ MULTI_RANK_TEST(SeveralParts, refuse_a_penalty_and_differentiate_one_on_a_plain_
   });
 }
 
-MULTI_RANK_TEST(RankPart, as_a_plain_tensor_is_a_view_of_the_same_memory) {
+MULTI_RANK_TEST(RankPart, this_ranks_part_is_a_plain_view_of_the_same_memory) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     for (const at::Tensor& part : {parts.parameters[0], parts.parameters[0].grad()}) {
@@ -298,8 +301,8 @@ MULTI_RANK_TEST(RankPart, as_a_plain_tensor_is_a_view_of_the_same_memory) {
   });
 }
 
-// With one rank the part is the whole.
-MULTI_RANK_TEST(RankPart, has_the_dim_of_its_parameter) {
+// With one rank, the part is the whole parameter, so its norm can be computed.
+MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TinyNet net;
@@ -307,7 +310,7 @@ MULTI_RANK_TEST(RankPart, has_the_dim_of_its_parameter) {
     const auto parts = model.named_parameters();
     for (const auto& whole : net.named_parameters()) {
       const at::Tensor* part = parts.find(whole.key());
-      if (part == nullptr) continue;  // its first name is another
+      if (part == nullptr) continue;  // the parameter is listed under its first name
       EXPECT_EQ(part->dim(), std::max<int64_t>(whole.value().dim(), 1)) << whole.key();
       if (rank.world_size() > 1) continue;
       EXPECT_EQ(part->norm().item<double>(), this_ranks_part(*part).norm().item<double>());
@@ -316,7 +319,7 @@ MULTI_RANK_TEST(RankPart, has_the_dim_of_its_parameter) {
 }
 
 using Change = void (*)(Parts&);
-MULTI_RANK_TEST(SeveralParts, stay_parts_whatever_is_written_to_them) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, parts_stay_parts_whatever_is_written_to_them) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::vector<std::pair<const char*, Change>> changes{
         {"step", [](Parts& parts) { parts.sharded.optimizer->step(); }},
@@ -324,7 +327,7 @@ MULTI_RANK_TEST(SeveralParts, stay_parts_whatever_is_written_to_them) {
          [](Parts& parts) {
            for (at::Tensor& p : parts.parameters)
              p.set_data(at::zeros(p.sizes()));
-           loss_of(*parts.sharded.net, parts.sharded.rank);  // takes the values
+           loss_of(*parts.sharded.net, parts.sharded.rank);  // reads the new values
          }},
         {"vector_to_parameters",
          [](Parts& parts) {
@@ -358,8 +361,7 @@ MULTI_RANK_TEST(SeveralParts, stay_parts_whatever_is_written_to_them) {
   });
 }
 
-// The moments of an optimizer are parts too.
-MULTI_RANK_TEST(SeveralParts, make_parts_of_the_state_of_an_optimizer) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, the_moments_of_an_optimizer_are_parts) {
   run_ranks(world_size(), [](TestRank& rank) {
     Parts parts(rank);
     parts.sharded.optimizer->step();

@@ -10,7 +10,7 @@
 #include <array>
 #include <set>
 
-// plan_step() plans what a step costs.
+// plan_step() predicts the memory and the traffic of a step.
 namespace fsdp {
 namespace {
 
@@ -52,8 +52,8 @@ std::shared_ptr<Net> large() {
   return std::make_shared<Net>(100'000);  // 3 x 40 GB
 }
 
-// That a step then costs as much, test_own_plan.cpp shows.
-TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
+// test_own_plan.cpp shows that the plan equals what a step measures.
+TEST(PlanStep, planning_needs_neither_ranks_nor_the_models_memory) {
   run_ranks(1, [](TestRank&) {
     PlanOptions options;
     options.world_size = 1024;
@@ -61,14 +61,14 @@ TEST(PlannedModel, needs_neither_ranks_nor_the_memory_of_the_model) {
     const auto plan = plan_step<Net>(large, loss, inputs, options);
     const auto padded = [](int64_t numel) { return 4 * round_up(numel, 1024 * kAlignment); };
     EXPECT_EQ(plan.peaks[1][MemoryClass::gathered],
-              2 * padded(10'000'000'000) + padded(100'000));  // and the scale
+              2 * padded(10'000'000'000) + padded(100'000));  // two blocks and the root's scale
     EXPECT_CONTAINS(plan.unit, "block");
   });
 }
 
-// What rank 0 of a training over replicas of `shard_size` ranks measures in its second step.
+// What a rank measures in the second step of a training.
 struct MeasuredStep {
-  std::array<LiveBytes, 2> peaks;  // of forward and backward
+  std::array<LiveBytes, 2> peaks;  // in forward and in backward
   int64_t received_bytes{};
 };
 
@@ -96,10 +96,10 @@ MeasuredStep measured_step(const std::shared_ptr<Communicator>& comm,
   return measured;
 }
 
-MULTI_RANK_SUITE_ON(PlannedReplicas, 2, 4);
+MULTI_RANK_SUITE_ON(PlanStepOfReplicas, 2, 4);
 
 // A shard size of 0 means all ranks.
-MULTI_RANK_TEST(PlannedReplicas, of_each_shard_size_cost_what_a_training_then_measures) {
+MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_training_measures) {
   std::set<int64_t> shards;  // [bytes] that a rank holds with each shard size
   for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
     const int size = shard_size == 0 ? world_size() : shard_size;
@@ -117,16 +117,17 @@ MULTI_RANK_TEST(PlannedReplicas, of_each_shard_size_cost_what_a_training_then_me
                                MemoryClass::sharded_gradients, MemoryClass::optimizer_state})
           EXPECT_EQ(plan.peaks[i + 1][cls], measured.peaks[i][cls])
               << to_string(cls) << (i == 0 ? " in forward" : " in backward");
-      const int64_t loss_of_all = 16 * (rank.world_size() - 1);  // which a training averages
+      const int64_t loss_of_all =
+          16 * (rank.world_size() - 1);  // a training averages its loss over ranks
       EXPECT_EQ(plan.received_bytes, measured.received_bytes + loss_of_all)
           << "bytes that rank 0 receives";
     });
     shards.insert(run.at(0, "shards").get<int64_t>());
   }
-  EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);  // of 1, 2 and 4 ranks
+  EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);  // shard sizes 1, 2 and 4
 }
 
-TEST(PlannedModel, names_an_operator_that_the_meta_device_does_not_have) {
+TEST(PlanStep, an_operator_without_a_meta_kernel_is_named) {
   run_ranks(1, [](TestRank&) {
     const auto unknown = [](Net& net, std::vector<at::Tensor> inputs) {
       return at::histc(net(inputs[0], inputs[1]).detach(), 5).sum() + loss(net, inputs);

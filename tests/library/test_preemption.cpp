@@ -17,7 +17,8 @@ namespace {
 
 volatile std::sig_atomic_t asked_to_end = 0;
 
-// As docs/checkpoints.md shows it, but never at its end by itself. `steps`: of each rank so far.
+// Trains as docs/checkpoints.md shows, but without a last step: only a signal ends the training.
+// `steps` counts the steps of each rank.
 int train_until_asked(const std::string& file, SharedWords& steps) {
   for (const int signal : {SIGUSR1, SIGTERM})
     std::signal(signal, [](int) { asked_to_end = 1; });
@@ -37,7 +38,7 @@ int train_until_asked(const std::string& file, SharedWords& steps) {
   });
 }
 
-TEST(Preemption, lets_ranks_save_and_end_after_the_same_step) {
+TEST(Preemption, ranks_save_and_end_after_the_same_step) {
   for (const int signal : {SIGUSR1, SIGTERM}) {
     const TemporaryFolder folder;
     SharedWords steps;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-// Models that promise to read their parameters in calls of the modules that have them.
+// Models that promise (ReadsInCalls) to read a parameter only in calls of the module that has it.
 namespace fsdp {
 namespace {
 
@@ -19,7 +19,8 @@ struct ScalingBlock : Module {
   at::Tensor scale = register_parameter("scale", at::randn({kRowWidth}));  // [kRowWidth]
 };
 
-// Rows -> embedding -> two blocks -> head, tied to the embedding: the root's.
+// Computes rows -> embedding -> two blocks -> head. The weight of the head is tied to that of the
+// embedding and belongs to the root.
 struct TiedRows : Module {
   TiedRows() {
     embedding =
@@ -41,7 +42,8 @@ struct TiedRows : Module {
 
 struct PromisingRows : TiedRows, ReadsInCalls {};
 
-// A function reads the tied weight, and backward reads it after all calls have come back.
+// Reads the tied weight in a function, outside of calls of the embedding and the head. So backward
+// reads it after all calls have ended.
 struct WithFunction : TiedRows {
   at::Tensor forward(at::Tensor rows) override {
     const at::Tensor x = (*embedding)(rows);
@@ -71,18 +73,19 @@ void expect_equal(const StateDict& found, const StateDict& expected) {
 
 MULTI_RANK_SUITE(ReadsInCallsPromise);
 
-MULTI_RANK_TEST(ReadsInCallsPromise, changes_no_bit_of_a_model_that_keeps_it) {
+MULTI_RANK_TEST(ReadsInCallsPromise, a_kept_promise_changes_no_bit) {
   run_ranks(world_size(), [](TestRank& rank) {
     const StateDict expected = trained<TiedRows>(rank), found = trained<PromisingRows>(rank);
     expect_equal(found, expected);
   });
 }
 
-MULTI_RANK_TEST(ReadsInCallsPromise, need_not_be_given_by_a_model_whose_function_reads_a_weight) {
+MULTI_RANK_TEST(ReadsInCallsPromise,
+                a_model_whose_function_reads_a_weight_trains_without_the_promise) {
   run_ranks(world_size(), [](TestRank& rank) { EXPECT_NO_THROW(trained<WithFunction>(rank)); });
 }
 
-MULTI_RANK_TEST(ReadsInCallsPromise, that_is_broken_is_named_by_backward) {
+MULTI_RANK_TEST(ReadsInCallsPromise, backward_names_a_broken_promise) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::string error = error_of([&] { trained<WithBrokenPromise>(rank); });
     EXPECT_CONTAINS(error, "of unit root");

@@ -3,19 +3,19 @@
 
 #include <library/misuse.h>
 
-// Models that can't be sharded: some are refused when they are made, and are as they were; others
-// at their first step, because what they do is seen only then.
+// Models that cannot be sharded. Some are refused when they are wrapped, and are not changed. For
+// others the first step throws, because only the step shows what they do.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(RefusedModels);
+MULTI_RANK_SUITE(RefusedModel);
 
-// A weight, and a part of it registered too.
+// Registers a weight, and a row of this weight as another parameter.
 struct Overlapping : BlockNet {
   at::Tensor row = register_parameter("row", blocks[0]->linear->weight.detach()[1]);
 };
 
-// A unit that a container of LibTorch calls by forward(), which runs no hooks.
+// Has a block in a container of LibTorch, which calls the block's forward() and so runs no hooks.
 struct InSequential : Module {
   InSequential() {
     layers->push_back(std::make_shared<LayerBlock>());
@@ -25,14 +25,14 @@ struct InSequential : Module {
   torch::nn::Sequential layers;
 };
 
-// That sharding the model is refused, and leaves it as it was.
+// Expects that wrapping the model throws, and that the model can still be called.
 void expect_not_sharded(Module& net, TestRank& rank, const char* says) {
   const auto shard = [&] { FullyShardedDataParallel model(net, rank.communicator()); };
   EXPECT_CONTAINS(error_of<std::invalid_argument>(shard), says);
   net(at::ones({2, 7}));
 }
 
-MULTI_RANK_TEST(RefusedModels, one_with_two_parameters_on_one_memory_is_as_it_was) {
+MULTI_RANK_TEST(RefusedModel, a_model_with_parameters_that_share_memory_is_refused_unchanged) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     Overlapping net;
@@ -40,8 +40,8 @@ MULTI_RANK_TEST(RefusedModels, one_with_two_parameters_on_one_memory_is_as_it_wa
   });
 }
 
-// Where nothing is called past a hook, it may be sharded.
-MULTI_RANK_TEST(RefusedModels, one_with_a_unit_in_torchs_sequential_is_as_it_was) {
+// If the block in the Sequential is not a unit, it needs no hooks, and the model can be sharded.
+MULTI_RANK_TEST(RefusedModel, a_model_with_a_unit_in_torchs_sequential_is_refused_unchanged) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     InSequential net;
@@ -54,7 +54,7 @@ MULTI_RANK_TEST(RefusedModels, one_with_a_unit_in_torchs_sequential_is_as_it_was
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_with_a_parameter_that_is_not_fp32_is_as_it_was) {
+MULTI_RANK_TEST(RefusedModel, a_model_with_a_parameter_that_is_not_fp32_is_refused_unchanged) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto net = block_net();
@@ -67,7 +67,7 @@ MULTI_RANK_TEST(RefusedModels, one_with_a_parameter_that_is_not_fp32_is_as_it_wa
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_that_is_sharded_already_goes_on) {
+MULTI_RANK_TEST(RefusedModel, a_second_wrapper_is_refused_and_the_sharded_model_still_trains) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto net = block_net();
@@ -78,7 +78,7 @@ MULTI_RANK_TEST(RefusedModels, one_that_is_sharded_already_goes_on) {
   });
 }
 
-// A holder of LibTorch's: its call is forward().
+// A holder of LibTorch's class, which calls forward() of its module and so runs no hooks.
 struct TorchBlockImpl : LayerBlock {};
 TORCH_MODULE(TorchBlock);
 struct HoldingNet : Module {
@@ -86,7 +86,7 @@ struct HoldingNet : Module {
   TorchBlock block = register_module("block", TorchBlock());
 };
 
-// What writes to a weight in forward writes to what was gathered.
+// An embedding. With max_norm, its forward writes to the gathered weight.
 struct TableNet : Module {
   explicit TableNet(const torch::nn::EmbeddingOptions& options)
       : table(register_module("table", torch::nn::Embedding(options))) {}
@@ -94,14 +94,14 @@ struct TableNet : Module {
   torch::nn::Embedding table;
 };
 
-// That the first step of the sharded model is refused.
+// Expects that the first step of the sharded model throws.
 template <class Net>
 void expect_no_step(Net& net, TestRank& rank, const at::Tensor& x, const char* says) {
   FullyShardedDataParallel model(net, rank.communicator());
   EXPECT_CONTAINS(error_of([&] { model(x).sum().backward(); }), says);
 }
 
-MULTI_RANK_TEST(RefusedModels, one_with_a_unit_that_torch_module_holds_can_make_no_step) {
+MULTI_RANK_TEST(RefusedModel, a_unit_held_by_torch_module_throws_in_the_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     HoldingNet net;
@@ -109,7 +109,7 @@ MULTI_RANK_TEST(RefusedModels, one_with_a_unit_that_torch_module_holds_can_make_
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_with_a_weight_tied_by_assignment_can_make_no_step) {
+MULTI_RANK_TEST(RefusedModel, a_weight_tied_by_assignment_throws_in_the_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     RowOf<LayerBlock> net;
@@ -119,7 +119,7 @@ MULTI_RANK_TEST(RefusedModels, one_with_a_weight_tied_by_assignment_can_make_no_
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_whose_forward_writes_to_a_parameter_can_make_no_step) {
+MULTI_RANK_TEST(RefusedModel, a_forward_that_writes_to_a_parameter_throws_in_the_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TableNet net(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1));
@@ -128,7 +128,7 @@ MULTI_RANK_TEST(RefusedModels, one_whose_forward_writes_to_a_parameter_can_make_
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_with_sparse_gradients_can_make_no_step) {
+MULTI_RANK_TEST(RefusedModel, sparse_gradients_throw_in_the_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TableNet net(torch::nn::EmbeddingOptions(5, 3).sparse(true));
@@ -137,7 +137,7 @@ MULTI_RANK_TEST(RefusedModels, one_with_sparse_gradients_can_make_no_step) {
   });
 }
 
-MULTI_RANK_TEST(RefusedModels, one_of_which_a_policy_chose_nothing_is_sharded_with_a_warning) {
+MULTI_RANK_TEST(RefusedModel, a_policy_that_selects_no_module_warns) {
   run_ranks(world_size(), [](TestRank& rank) {
     WarningsOf warnings;
     torch::manual_seed(1);

@@ -4,16 +4,16 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// DistributedDataParallel over a communicator of create_hybrid(): a collective of its own reaches
-// one replica, and what all ranks must share goes between the replicas too.
+// DistributedDataParallel over a communicator of create_hybrid(). A collective of this communicator
+// reaches only one replica, so what all ranks must share is also sent between the replicas.
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE(ReplicasOfAHybrid);
+MULTI_RANK_SUITE(HybridReplica);
 
-// Runs `body` over each way to cut the ranks into replicas, and compares what it observes with what
-// one process observes. Of 2 or 4 ranks, and of 3, which 2 does not divide, the sum over replicas
-// of their sums is the tree over all ranks.
+// Runs `body` for each way to divide the ranks into replicas, and compares what it observes with
+// what one process observes. With up to 4 ranks, adding the sums of the replicas gives the tree
+// over all ranks: 3 ranks are one replica or three of one rank each.
 void expect_in_each_strategy(
     int world_size,
     const std::function<void(TestRank&, const std::shared_ptr<Communicator>&)>& body,
@@ -26,7 +26,7 @@ void expect_in_each_strategy(
   }
 }
 
-MULTI_RANK_TEST(ReplicasOfAHybrid, have_the_mean_of_all_ranks_as_their_gradients) {
+MULTI_RANK_TEST(HybridReplica, gradients_are_the_mean_over_all_ranks) {
   const Training training{.name = "hybrid", .optimizer = momentum};
   expect_in_each_strategy(
       world_size(),
@@ -41,8 +41,8 @@ MULTI_RANK_TEST(ReplicasOfAHybrid, have_the_mean_of_all_ranks_as_their_gradients
       }));
 }
 
-// The norm of the mean gradients, and gradients that wait in no_sync() until the next backward.
-MULTI_RANK_TEST(ReplicasOfAHybrid, clip_and_accumulate_the_gradients_of_all_ranks) {
+// Compares the norm of the mean gradients, after a backward in no_sync() and one outside of it.
+MULTI_RANK_TEST(HybridReplica, clipping_and_accumulation_use_the_gradients_of_all_ranks) {
   expect_in_each_strategy(
       world_size(),
       [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
@@ -77,8 +77,9 @@ struct NetWithBuffers : BlockNet {
   at::Tensor count = register_buffer("count", at::zeros({2}, at::kLong));
 };
 
-// Each rank has other values, and all end with those of global rank 0 or with the mean.
-MULTI_RANK_TEST(ReplicasOfAHybrid, share_the_values_of_global_rank_0_and_the_mean_of_buffers) {
+// Ranks begin with different values. All end with those of global rank 0, or with the mean.
+MULTI_RANK_TEST(HybridReplica,
+                all_replicas_get_the_values_of_global_rank_0_and_the_mean_of_buffers) {
   const auto net_of = [](int rank) {
     torch::manual_seed(static_cast<uint64_t>(rank) + 1);
     const auto net = std::make_shared<NetWithBuffers>();
@@ -102,7 +103,7 @@ MULTI_RANK_TEST(ReplicasOfAHybrid, share_the_values_of_global_rank_0_and_the_mea
         model.average_buffers();
         rank.observe("mean of the ranks", net->mean);
         rank.observe("count of rank 0", net->count);
-        model.load_state_dict(model.state_dict());  // which compares all ranks
+        model.load_state_dict(model.state_dict());  // state_dict() compares all ranks
       },
       run_oracle([&](TestRank& rank) {
         rank.observe("parameter", net_of(0)->scale.detach());
@@ -113,10 +114,10 @@ MULTI_RANK_TEST(ReplicasOfAHybrid, share_the_values_of_global_rank_0_and_the_mea
       }));
 }
 
-MULTI_RANK_SUITE_ON(ReplicasOfAHybridThatPart, 4);
+MULTI_RANK_SUITE_ON(DivergedHybridReplica, 4);
 
-// Rank 2 is in another replica than rank 0: ranks 0 and 1 are alike, and so are 2 and 3.
-MULTI_RANK_TEST(ReplicasOfAHybridThatPart, are_named_across_replicas) {
+// Ranks 0 and 1 are one replica and have equal values; ranks 2 and 3 are the other replica.
+MULTI_RANK_TEST(DivergedHybridReplica, a_difference_between_replicas_is_named) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto& comm = rank.hybrid(2);
     const auto other = block_net(2, rank.rank() < 2 ? 1 : 2);

@@ -6,9 +6,9 @@
 namespace fsdp {
 namespace {
 
-MULTI_RANK_SUITE_ON(ReplicasThatPart, 2, 3, 4);
+MULTI_RANK_SUITE_ON(DivergedReplica, 2, 3, 4);
 
-MULTI_RANK_TEST(ReplicasThatPart, are_named_by_the_next_backward_and_by_a_save) {
+MULTI_RANK_TEST(DivergedReplica, diverged_replicas_throw_in_backward_and_in_state_dict) {
   const std::vector<void (*)(ReplicatedNet&)> changes{
       [](ReplicatedNet& one) {
         one.optimizer->param_groups()[0].options().set_lr(0.1 * (1 + one.rank.rank()));
@@ -41,7 +41,7 @@ MULTI_RANK_TEST(ReplicasThatPart, are_named_by_the_next_backward_and_by_a_save) 
   });
 }
 
-MULTI_RANK_TEST(ReplicasThatPart, are_told_if_some_ranks_alone_run_backward) {
+MULTI_RANK_TEST(DivergedReplica, backward_on_only_some_ranks_throws) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     if (rank.rank() > 0) replicas.backward();

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-// What a forward that runs again in backward computes with.
+// A forward that is recomputed in backward uses the thread's settings of the first forward.
 namespace fsdp {
 namespace {
 
@@ -16,7 +16,7 @@ void set_autocast(std::optional<at::ScalarType> dtype) {
   at::autocast::set_autocast_dtype(at::kCPU, dtype.value_or(at::kBFloat16));
 }
 
-// What of the thread's settings a forward may ask for.
+// Returns the thread's settings that a forward can read.
 std::string settings() {
   const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
   std::ostringstream text;
@@ -33,14 +33,14 @@ std::string settings() {
 struct NotingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     runs.push_back(settings());
-    return LayerBlock::forward(x) + at::ones({}, at::TensorOptions()) / 3;  // of the default dtype
+    return LayerBlock::forward(x) + at::ones({}, at::TensorOptions()) / 3;  // has the default dtype
   }
   std::vector<std::string> runs;
 };
 
 struct Settings {
   std::string name;
-  std::function<void()> forward, backward;  // set them, for each of the two
+  std::function<void()> forward, backward;  // change the settings before each of the two
 };
 
 void default_settings() {
@@ -101,7 +101,8 @@ std::vector<at::Tensor> gradients_of(NotingBlock& block, const Settings& of,
   return {x.grad(), block.linear->weight.grad(), block.linear->bias.grad()};
 }
 
-TEST(SecondRun, the_settings_are_those_of_the_first_run_and_backward_keeps_its_own) {
+TEST(RecomputedForward,
+     a_recomputed_forward_has_the_settings_of_the_first_and_backward_keeps_its_own) {
   run_ranks(1, [](TestRank& rank) {
     for (const Settings& each : all_settings())
       for (const bool in_another_thread : {false, true}) {

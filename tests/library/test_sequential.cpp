@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// "forward" at each call of the module that runs its hooks.
+// Notes "forward" at each call of the module that runs its hooks.
 void note_forward(Module& module, Events& events) {
   module.register_forward_pre_hook([&](Module&, const at::Tensor&) {
     events.push_back("forward");
@@ -23,7 +23,7 @@ void note_forward(Module& module, Events& events) {
 
 using Keys = std::vector<std::string>;
 
-TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
+TEST(Sequential, modules_are_called_in_turn_with_their_hooks) {
   in_a_process([] {
     Events events;
     KeptBlock block(3);
@@ -42,13 +42,13 @@ TEST(Sequential, calls_its_modules_in_turn_with_their_hooks) {
   });
 }
 
-TEST_IN_A_PROCESS(Sequential, returns_its_input_if_it_has_no_module) {
+TEST_IN_A_PROCESS(Sequential, an_empty_sequential_returns_its_input) {
   Sequential none;
   const auto x = row();
   EXPECT_TRUE(none(x).is_same(x));
 }
 
-TEST(Sequential, gives_its_modules_the_names_of_torchs) {
+TEST(Sequential, modules_have_the_names_that_torchs_sequential_gives) {
   in_a_process([] {
     const torch::nn::Sequential theirs(torch::nn::Linear(3, 3), torch::nn::Tanh(),
                                        torch::nn::Linear(3, 2));
@@ -62,7 +62,7 @@ TEST(Sequential, gives_its_modules_the_names_of_torchs) {
   });
 }
 
-TEST(Sequential, is_made_of_one_of_torchs_that_was_built_elsewhere) {
+TEST(Sequential, hookable_makes_a_sequential_from_torchs_sequential) {
   in_a_process([] {
     torch::nn::Sequential theirs;
     theirs->push_back("in", torch::nn::Linear(3, 3));

@@ -8,7 +8,7 @@
 
 #include <sstream>
 
-// What every use of a sharded parameter says, and storage that is freed and regrown.
+// The errors of every use of a sharded parameter, and storage that is freed and regrown.
 namespace fsdp {
 namespace {
 
@@ -18,54 +18,54 @@ const std::string kOfB0 =
     "parameter b0.linear.weight and 1 more of unit b0 are sharded now: call the module (module(x), "
     "not module.forward(x)), or use summon_full_params()";
 
-MISUSE_TEST(StorageGuard, a_kernel_that_reads_it_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, a_kernel_that_reads_a_sharded_parameter_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { weight_of(one).square().sum(); })
 
-MISUSE_TEST(StorageGuard, a_print_of_it_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, printing_a_sharded_parameter_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { std::ostringstream() << weight_of(one); })
 
-MISUSE_TEST(StorageGuard, item_of_one_element_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, item_of_a_sharded_element_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { weight_of(one)[0][0].item<float>(); })
 
-MISUSE_TEST(StorageGuard, a_copy_of_a_view_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, copying_a_view_of_a_sharded_parameter_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { weight_of(one).t().clone(); })
 
-MISUSE_TEST(StorageGuard, data_ptr_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, data_ptr_of_a_sharded_parameter_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { weight_of(one).data_ptr(); })
 
-MISUSE_TEST(StorageGuard, an_initialization_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, initializing_a_sharded_parameter_throws_and_names_its_unit, kOfB0,
             [](ShardedNet& one) { torch::nn::init::zeros_(weight_of(one)); })
 
-MISUSE_TEST(StorageGuard, forward_in_place_of_a_call_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, calling_forward_directly_throws_and_names_the_unit, kOfB0,
             [](ShardedNet& one) {
               one.net->blocks[0]->forward(at::ones({2, 7}));
             })
 
-MISUSE_TEST(StorageGuard, a_method_that_no_hook_runs_for_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, calling_a_method_that_runs_no_hook_throws_and_names_the_unit, kOfB0,
             [](ShardedNet& one) {
               one.net->blocks[0]->forward_twice(at::ones({2, 7}));
             })
 
-MISUSE_TEST(StorageGuard, a_conversion_of_the_module_names_the_unit_and_the_way_out, kOfB0,
+MISUSE_TEST(StorageGuard, converting_a_sharded_module_throws_and_names_a_unit, kOfB0,
             [](ShardedNet& one) { one.net->to(at::kDouble); })
 
-MISUSE_TEST(StorageGuard, a_parameter_of_the_root_is_named_with_it, "parameter scale of unit root",
-            [](ShardedNet& one) { one.net->scale.sum(); })
+MISUSE_TEST(StorageGuard, reading_a_sharded_parameter_of_the_root_throws_and_names_the_root,
+            "parameter scale of unit root", [](ShardedNet& one) { one.net->scale.sum(); })
 
-MISUSE_TEST(StorageGuard, saving_the_module_is_refused, "sharded now", [](ShardedNet& one) {
+MISUSE_TEST(StorageGuard, saving_a_sharded_module_throws, "sharded now", [](ShardedNet& one) {
   torch::serialize::OutputArchive archive;
   one.net->save(archive);
   std::ostringstream text;
   archive.save_to(text);
 })
 
-MISUSE_TEST(StorageGuard, saving_a_list_of_its_parameters_is_refused, "sharded now",
+MISUSE_TEST(StorageGuard, saving_a_list_of_sharded_parameters_throws, "sharded now",
             [](ShardedNet& one) {
               std::ostringstream text;
               torch::save(one.net->parameters(), text);
             })
 
-MISUSE_TEST(StorageGuard, loading_into_the_module_is_refused, "sharded now", [](ShardedNet& one) {
+MISUSE_TEST(StorageGuard, loading_into_a_sharded_module_throws, "sharded now", [](ShardedNet& one) {
   torch::serialize::OutputArchive archive;
   block_net()->save(archive);
   std::stringstream text;
@@ -75,14 +75,14 @@ MISUSE_TEST(StorageGuard, loading_into_the_module_is_refused, "sharded now", [](
   one.net->load(loaded);
 })
 
-// [16] on storage of 64 bytes, which has no memory yet.
+// Returns a tensor [16] on guarded storage of 64 bytes, which has no memory yet.
 at::Tensor guarded() {
   const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
   guard_storage(storage, "it is away", 64);
   return view_of_storage(storage, 0, {16});
 }
 
-MULTI_RANK_TEST(StorageGuard, leaves_regrown_memory_usable_and_live_bytes_exact) {
+MULTI_RANK_TEST(StorageGuard, regrown_memory_is_usable_and_live_bytes_are_exact) {
   run_ranks(world_size(), [](TestRank&) {
     const int64_t before = live_bytes::now().total;
     const at::Tensor tensor = guarded();
@@ -100,7 +100,7 @@ MULTI_RANK_TEST(StorageGuard, leaves_regrown_memory_usable_and_live_bytes_exact)
   });
 }
 
-MULTI_RANK_TEST(StorageGuard, tells_that_storage_without_a_guard_has_too_few_bytes) {
+MULTI_RANK_TEST(StorageGuard, unguarded_storage_with_too_few_bytes_counts_as_freed) {
   run_ranks(world_size(), [](TestRank&) {
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
     const at::Tensor tensor = view_of_storage(storage, 0, {4});

@@ -28,10 +28,11 @@ struct Scheduled : torch::optim::SGD {
     return loss;
   }
   torch::optim::StepLR scheduler{*this, /*step_size=*/1, /*gamma=*/0.5};
-  double rate{0.2};  // a scheduler's first step changes nothing
+  double rate{0.2};  // halved before each comparison; StepLR's first step changes nothing
 };
 
-// Each group has a rate of its own, which changes at every step, and a value at which it is cut.
+// Adam with a learning rate for each group, which changes at every step, and with gradients that
+// are clipped by value.
 struct Cutting : torch::optim::Adam {
   using Adam::Adam;
   at::Tensor step(LossClosure closure) override {
@@ -55,7 +56,7 @@ std::unique_ptr<torch::optim::Optimizer> cutting(const std::vector<at::Tensor>& 
   return std::make_unique<Cutting>(groups, options);
 }
 
-// Weights decay, biases and scales do not.
+// Returns AdamW with weight decay for weights only, not for biases and scales.
 std::unique_ptr<torch::optim::Optimizer> decaying_by_dim(const std::vector<at::Tensor>& all) {
   std::vector<at::Tensor> weights, others;
   for (const at::Tensor& parameter : all)
@@ -69,7 +70,7 @@ std::unique_ptr<torch::optim::Optimizer> decaying_by_dim(const std::vector<at::T
       std::vector<torch::optim::OptimizerParamGroup>{group(weights, 0.5), group(others, 0)});
 }
 
-// Torch's kernels for lists of parameters, which its C++ optimizers do not call.
+// Calls torch's kernels for lists of tensors, which torch's C++ optimizers do not call.
 struct OfLists : torch::optim::SGD {
   using SGD::SGD;
   at::Tensor step(LossClosure /*closure*/) override {
@@ -91,7 +92,7 @@ struct OfLists : torch::optim::SGD {
   }
 };
 
-MULTI_RANK_TEST(TorchOptim, ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(TorchOptim, torchs_optimizers_end_with_the_bits_of_one_process) {
   using namespace torch::optim;
   expect_equal_to_one_process(
       world_size(),
@@ -103,13 +104,14 @@ MULTI_RANK_TEST(TorchOptim, ends_with_the_bits_of_one_process) {
        {.name = "groups with rates of their own, and cut gradients", .optimizer = cutting},
        {.name = "groups by dim()", .optimizer = decaying_by_dim},
        {.name = "kernels of lists", .optimizer = optimizer_of<OfLists>(SGDOptions(0.1))},
-       // 40,003 elements: kernels with vectors, and a tail.
+       // About 45,000 elements, so that vectorized kernels have many vectors and a tail.
        {.name = "large parameters",
         .build = [] { return std::make_shared<BlockNet>(1, 211); },
         .loss = mean_square_of({3, 211})}});
 }
 
-// The penalty is on this rank's elements; a parameter's gradient then has that of the penalty once.
+// The penalty is a function of this rank's elements. Its gradient is added to the parameter's
+// gradient once, and is not averaged over ranks.
 MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
@@ -124,15 +126,18 @@ MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
   });
 }
 
-// Lets other ranks go ahead: so many times, but not for long on a machine that does much else.
+// Yields the processor `times` times, so that other ranks run ahead, but for at most 10 ms on a
+// busy machine.
 void give_way(int times) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
   for (int i = 0; i < times && std::chrono::steady_clock::now() < end; ++i)
     sched_yield();
 }
 
-// Other ranks read the shards while they compute; ranks after the first let all others go ahead. In
-// backward the output's gradient comes late, long after the gathering was issued.
+// Checks the gathered values in forward and backward. Other ranks read a rank's shard in place, so
+// a rank that runs ahead must not change the shard before they have read it. Ranks after rank 0
+// yield in forward without gradients, and before the output's gradient in backward, which then
+// arrives long after the all-gather was issued.
 struct CheckingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     if (!at::GradMode::is_enabled()) give_way(yields);
@@ -151,8 +156,9 @@ struct CheckingBlock : LayerBlock {
   int yields{}, expected{}, checks{};
 };
 
-// With backward all parameters are frozen, so no reduction makes the ranks wait for one another.
-MULTI_RANK_TEST(TorchOptim, may_write_when_a_call_or_backward_has_returned) {
+// In the rounds with backward all parameters are frozen, so that no reduce-scatter makes ranks wait
+// for each other.
+MULTI_RANK_TEST(TorchOptim, parameters_can_be_written_after_forward_and_after_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool with_backward : {false, true}) {
       torch::manual_seed(1);
@@ -172,12 +178,13 @@ MULTI_RANK_TEST(TorchOptim, may_write_when_a_call_or_backward_has_returned) {
         if (with_backward) sum.backward();
       }
       for (const auto& block : net.blocks)
-        EXPECT_EQ(block->checks, with_backward ? 40 : 20) << "in forward, and in backward";
+        EXPECT_EQ(block->checks, with_backward ? 40 : 20)
+            << "each block checks once in forward and, with backward, once in backward";
     }
   });
 }
 
-MULTI_RANK_TEST(TorchOptim, may_write_when_a_scope_of_full_parameters_has_ended) {
+MULTI_RANK_TEST(TorchOptim, parameters_can_be_written_after_summon_full_params) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net(6);
     FullyShardedDataParallel model(*net, rank.communicator());

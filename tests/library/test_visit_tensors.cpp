@@ -38,7 +38,7 @@ struct Silent {
   at::Tensor tensor;
 };
 
-// The numbers in the tensors of `value`, in the order of the visits.
+// Returns the numbers in the tensors of `value`, in the order of the visits.
 template <class Value>
 std::vector<int> numbers_in(Value value) {
   std::vector<int> numbers;
@@ -52,7 +52,7 @@ at::Tensor number(int value) {
 
 using Numbers = std::vector<int>;
 
-TEST(VisitTensors, finds_them_in_containers_and_classes_that_say_them) {
+TEST(VisitTensors, tensors_are_found_in_containers_and_in_classes_that_list_them) {
   in_a_process([] {
     EXPECT_EQ(numbers_in(number(1)), Numbers{1});
     EXPECT_EQ(numbers_in(std::vector{number(1), number(2)}), (Numbers{1, 2}));
@@ -69,7 +69,7 @@ TEST(VisitTensors, finds_them_in_containers_and_classes_that_say_them) {
   });
 }
 
-TEST(VisitTensors, finds_them_in_several_layers) {
+TEST(VisitTensors, tensors_are_found_in_nested_containers) {
   in_a_process([] {
     using Nested =
         std::vector<std::pair<std::string, std::optional<std::map<int, std::array<Cache, 1>>>>>;
@@ -78,7 +78,7 @@ TEST(VisitTensors, finds_them_in_several_layers) {
   });
 }
 
-TEST(VisitTensors, finds_nothing_elsewhere) {
+TEST(VisitTensors, no_tensor_is_found_in_other_types) {
   in_a_process([] {
     EXPECT_EQ(numbers_in(7), Numbers{});
     EXPECT_EQ(numbers_in(std::string("text")), Numbers{});
@@ -93,7 +93,7 @@ TEST(VisitTensors, finds_nothing_elsewhere) {
 template <class Value>
 constexpr bool kHidden = TensorsInside<Value>::kHidden;
 
-TEST(VisitTensors, knows_of_a_type_whether_it_can_hide_one) {
+TEST(VisitTensors, types_that_can_hide_a_tensor_are_detected) {
   EXPECT_TRUE((kHidden<Silent>));
   EXPECT_TRUE((kHidden<std::tuple<at::Tensor, Silent>>));
   EXPECT_TRUE((kHidden<std::shared_ptr<at::Tensor>>));

@@ -9,13 +9,13 @@
 #include <sstream>
 #include <string>
 
-// For tests that compare the numbers of a handout with a run: a test says what the handout says,
-// with the run's values in the places of the numbers.
+// For tests that compare the numbers of a handout with a run. A test quotes a sentence of the
+// handout with the run's values in place of the numbers.
 namespace fsdp {
 
 using Values = std::map<std::string, nlohmann::json>;
 
-// What rank 0 of a run has observed.
+// Returns what rank 0 of a run has observed.
 inline Values observed_by(const RankRun& run) {
   Values values;
   for (const std::string& name : run.names(0))
@@ -28,7 +28,7 @@ inline Values observed_on(int world_size, const RankBody& body, const char* file
   return observed_by(run_ranks(world_size, body, {}, file, line));
 }
 
-// The handout of a task, with every run of white space as one blank.
+// Returns the handout of a task with each sequence of white space as one blank.
 inline std::string handout(int task) {
   const auto tasks = std::filesystem::path(__FILE__).parent_path() / "../../tasks";
   std::string text;
@@ -42,15 +42,14 @@ inline std::string handout(int task) {
   return text;
 }
 
-// "3.54"
+// Returns a number such as "3.54".
 inline std::string rounded(double value, int digits) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
 
-// `words` with values in the places of their names: for {name} a text, or a whole number with
-// commas.
+// Returns `words` with each {name} replaced by its value: a text, or a whole number with commas.
 inline std::string filled(std::string words, const Values& values) {
   for (const auto& [name, value] : values) {
     const std::string place = "{" + name + "}";
@@ -62,13 +61,14 @@ inline std::string filled(std::string words, const Values& values) {
   return words;
 }
 
-// Fails unless the handout of the task has these words, filled with values.
+// Fails unless the handout of the task contains these words, filled with the values.
 inline void expect_said(int task, const Values& values, const std::string& words,
                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::string said = filled(words, values);
   if (handout(task).find(said) != std::string::npos) return;
-  ADD_FAILURE_AT(file, line) << "a run shows what the handout of task " << task
-                             << " does not say:\n  " << said;
+  ADD_FAILURE_AT(file, line) << "the handout of task " << task
+                             << " does not contain this text, which has the values of a run:\n  "
+                             << said;
 }
 
 }  // namespace fsdp

@@ -23,7 +23,7 @@ void expect_equal(const RunHashes& a, const RunHashes& b) {
   EXPECT_EQ(found.left_out, std::vector<std::string>());
 }
 
-TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
+TEST(Diff, runs_that_divide_their_microbatches_differently_have_equal_bits) {
   const RunHashes single = hashes_of(config_of({"single", 1}, 4, 2));
   const std::vector<Arranged> all{{"single", 4}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 4, 2}};
   for (const Arranged& how : all) {
@@ -39,7 +39,7 @@ TEST(Diff, runs_that_share_out_their_parts_in_other_ways_have_equal_bits) {
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
 
-// FSDP of a model that `Change` changes on each rank.
+// Returns an FSDP strategy whose model `Change` has changed on each rank.
 template <void (*Change)(Module& model, int rank)>
 std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
                                std::shared_ptr<Communicator> comm) {
@@ -66,7 +66,7 @@ void wrong_gradient(Module& model, int rank) {
   if (rank == 1) model.named_parameters()["h.0.attn.c_attn.weight"].register_hook(twice);
 }
 
-// Adds 1 to what each reduce-scatter of a unit has brought.
+// Adds 1 to the result of each reduce-scatter of unit h.1.
 class WrongReduction final : public CallObserver {
  public:
   void issued(const Call& call, const at::Tensor& output) override {
@@ -85,7 +85,7 @@ void wrong_reduction(Module& /*model*/, int /*rank*/) {
   static WrongReduction fault;
 }
 
-TEST(Diff, names_the_unit_and_the_phase_in_which_something_went_wrong) {
+TEST(Diff, the_first_difference_names_the_unit_and_the_phase) {
   const std::vector<std::pair<MakeStrategy, std::string>> faults{
       {with<wrong_value>, "step 1, unit h.1, parameter before the first step: h.1.ln_2.weight"},
       {with<wrong_output>, "step 1, part 1, unit h.2, output of forward: h.2.mlp"},
@@ -100,7 +100,7 @@ TEST(Diff, names_the_unit_and_the_phase_in_which_something_went_wrong) {
   }
 }
 
-TEST(Diff, shows_the_values_of_an_event_with_the_ranks_and_calls_that_made_them) {
+TEST(Diff, a_differing_event_is_shown_with_its_values_ranks_and_calls) {
   TrainConfig config = config_of({"fsdp", 2}, 2, 1);
   const EventKey key{0, -1, TensorKind::reduced, "h.1.ln_1.weight"};
   config.reports.captured_event = nlohmann::json(key).dump();
@@ -114,14 +114,14 @@ TEST(Diff, shows_the_values_of_an_event_with_the_ranks_and_calls_that_made_them)
       << lines[7];
 }
 
-TEST(Diff, refuses_files_that_no_run_has_written_and_runs_with_other_settings) {
+TEST(Diff, foreign_files_and_runs_with_other_settings_are_refused) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error);
   EXPECT_THROW(read_hashes(folder.write("file", "[1]\n")), std::runtime_error);
   const std::string head = R"({"processes": 2, "settings": {}})";
   folder.write("rank.0", head + '\n');
-  EXPECT_THROW(read_hashes(folder.path()), std::runtime_error) << "without rank 1";
-  folder.write("rank.1", head + "\n{\"step\": 0, \"what");  // a rank that was killed
+  EXPECT_THROW(read_hashes(folder.path()), std::runtime_error) << "the file of rank 1 is missing";
+  folder.write("rank.1", head + "\n{\"step\": 0, \"what");  // as a killed rank leaves it
   EXPECT_EQ(read_hashes(folder.path()).events.size(), 0U);
   EXPECT_THROW(compare({{{"seed", 1}}, {}}, {{{"seed", 2}}, {}}, false), std::invalid_argument);
 }

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(MixedPrecision, is_of_no_other_dtype_than_fp32_bf16_and_fp16) {
+TEST(MixedPrecision, other_dtypes_than_fp32_bf16_and_fp16_are_refused) {
   const auto refusal = [](const MixedPrecisionPolicy& policy) {
     return error_of<std::invalid_argument>([&] { check_mixed_precision(policy); });
   };

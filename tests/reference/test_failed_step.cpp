@@ -15,8 +15,9 @@
 namespace fsdp {
 namespace {
 
-// Rank 1 stops in its second forward, so an all-gather of rank 0 fails there while others, issued
-// ahead of their use, are still pending. On its way out rank 0's hooks reshard every unit.
+// Rank 1 pauses in its second forward, so an all-gather of rank 0 times out while prefetched
+// all-gathers are still pending. When the exception leaves the modules, rank 0's hooks reshard
+// every unit, and must not wait for rank 1 again.
 void play(const RankContext& context) {
   CommunicatorOptions with_time_limit;
   with_time_limit.timeout = std::chrono::milliseconds(500);
@@ -35,7 +36,7 @@ void play(const RankContext& context) {
   model(toy_tokens(context.rank));
 }
 
-TEST(FailedStep, waits_once_for_the_rank_that_does_not_come) {
+TEST(FailedStep, a_failed_step_waits_only_once_for_a_missing_rank) {
   const auto log = EventLog::create(2);
   const LaunchResult result = launch(2, [&](const RankContext& context) {
     counting_allocator::install();
@@ -54,7 +55,7 @@ TEST(FailedStep, waits_once_for_the_rank_that_does_not_come) {
     (event.ended() ? waited : unended).push_back(event.name());
   }
   EXPECT_EQ(unended, std::vector<std::string>{"blocks4"});
-  EXPECT_EQ(issued.back(), "blocks5") << "no all-gather was pending behind the one that failed";
+  EXPECT_EQ(issued.back(), "blocks5") << "no all-gather was pending after the one that failed";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t kState = 5'056;  // [bytes] of a generator's state
+constexpr int64_t kState = 5'056;  // [bytes] size of a generator's state
 
 int64_t bytes_of(const nn::Module& module) {
   int64_t bytes = 0;
@@ -20,7 +20,8 @@ int64_t bytes_of(const nn::Module& module) {
   return bytes;
 }
 
-// [bytes] that the record of a construction keeps, and the most that were alive meanwhile.
+// Records a construction. Returns the bytes that the record keeps, the peak of live bytes during
+// the construction, the bytes of the parameters, and the recorded operations.
 Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
   return observed_on(1, [&](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
@@ -87,7 +88,7 @@ TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
   expect_said(1, run, "together {GB in all} GB, not {GB of eight}.");
 }
 
-TEST(HandoutOfTask1, measure_says_what_is_drawn_of_the_model_small) {
+TEST(HandoutOfTask1, measure_counts_the_tensors_of_the_model_small_that_are_drawn) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     const int64_t before = live_bytes::now().total;

@@ -100,7 +100,7 @@ TEST(HandoutOfTask2, prediction_4_reads_which_rank_is_missing) {
   expect_said(2, values, "{alone} is rank 2's own gradient alone");
 }
 
-// "Going further": the bytes of a unit in bf16.
+// "Going further" in the handout counts the bytes of a unit in bf16.
 TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto observe = [&](MemoryClass cls) {
@@ -142,7 +142,7 @@ TEST(HandoutOfTask2, problem_2_6_adds_up_small_updates) {
     const at::Tensor bf16 = at::ones({1}, at::kBFloat16);
     for (int steps = 0; steps < 12; ++steps)
       bf16.add_(1. / 1024);
-    EXPECT_EQ(bf16.item<double>(), 1);  // "would stay 1 for ever"
+    EXPECT_EQ(bf16.item<double>(), 1);  // the handout: "would stay 1 for ever"
   });
   expect_said(2, run, "After 4 steps the parameter is {after 4}:");
   expect_said(2, run, "After 5 steps it is {after 5}. After 12 steps it is {after 12},");

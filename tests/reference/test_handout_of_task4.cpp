@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Counts the signals that autograd gives for one module.
+// Counts the calls of hooks by which autograd signals the progress of one module.
 struct Signals {
   explicit Signals(Module& module) {
     module.register_full_backward_pre_hook([this](Module&) { ++outputs; });
@@ -19,7 +19,7 @@ struct Signals {
     }
   }
 
-  // "each once", "none", "all except that of `spare`"
+  // Returns "each once", "none" or "all except that of `spare`".
   std::string of_parameters() const {
     std::string missing;
     size_t once = 0;
@@ -32,10 +32,10 @@ struct Signals {
   }
 
   int outputs{}, markers{};
-  std::map<std::string, int> counts;  // of each parameter
+  std::map<std::string, int> counts;  // by parameter
 };
 
-// What the block in the middle, or the root, gives in a pass over this loss.
+// Returns the signals of the middle block, or of the root, in a backward pass of this loss.
 Values signals(const std::function<at::Tensor(ToyModel&)>& loss, bool of_root = false) {
   return observed_on(1, [&](TestRank& rank) {
     ToyModel model(3);

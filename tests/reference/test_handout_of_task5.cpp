@@ -18,7 +18,8 @@ std::shared_ptr<FlatParameter> make_unit(TestRank& rank, const std::string& name
   return make_flat_parameter(name, parameters, rank.communicator());
 }
 
-// Every parameter's gradient is `value`; without one, no parameter has a gradient.
+// Reduces the unit. Every parameter's gradient is `value`; without a value, no parameter has a
+// gradient.
 void reduce(FlatParameter& unit, std::optional<double> value) {
   for (size_t i = 0; value && i < unit.parameters().size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;
@@ -42,7 +43,7 @@ TEST(HandoutOfTask5, prediction_1_lays_out_unit_b) {
                   " and " + with_commas(3 * part) + ".");
 }
 
-// "W, rank" -> [bytes]
+// Returns the bytes of optimizer state under "W, rank".
 Values bytes_of_state() {
   Values bytes;
   for (const int world_size : {2, 4}) {
@@ -79,7 +80,7 @@ TEST(HandoutOfTask5, prediction_3_counts_the_state_of_the_model_small) {
   expect_said(5, costs, "8N/4 = {moments}, and five pieces with a count each: {state} bytes.");
 }
 
-// The value 1.0 after a step of AdamW on one rank; empty: no gradient came.
+// Returns a parameter that was 1.0, after a step of AdamW on one rank. Empty: without a gradient.
 nlohmann::json after_a_step(std::optional<double> gradient) {
   const Values run = observed_on(1, [&](TestRank& rank) {
     const auto unit = make_unit(rank, "unit", {1});

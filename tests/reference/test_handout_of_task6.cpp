@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;  // [ns]
 
-// "all_gather root, blocks0; " of "all_gather root; all_gather blocks0; ".
+// Joins neighbouring calls of one operation: "all_gather root, blocks0; " in place of "all_gather
+// root; all_gather blocks0; ".
 std::string joined(const std::vector<Call>& log) {
   std::string result;
   Operation last{};
@@ -46,7 +47,7 @@ TEST(HandoutOfTask6, prediction_1_lists_the_calls_of_the_second_step) {
     rank.observe("calls", calls + joined(rank.communicator()->take_log()));
   });
   auto calls = run.at("calls").get<std::string>();
-  // The last block's reduce-scatter and the root's are two entries in the handout.
+  // The handout shows the reduce-scatters of blocks0 and of the root as two entries.
   const std::string last = "blocks0, root; ";
   ASSERT_NE(calls.find(last), std::string::npos) << calls;
   calls.replace(calls.find(last), last.size(), "blocks0; reduce_scatter root.");
@@ -70,8 +71,9 @@ TEST(HandoutOfTask6, prediction_2_counts_the_unsharded_bytes_of_each_limit) {
   expect_said(6, run, "Each takes 384 bytes, so 384 (1 + k): {1}, {2} and {3} bytes.");
 }
 
-// [ms] of forward and backward in the second step of the pictures: three blocks compute for 6 ms
-// and 12 ms, and each collective takes `collective` ms. No time is measured.
+// Returns the milliseconds of forward, backward and the whole second step of the handout's
+// pictures. Each of three blocks computes for 6 ms in forward and 12 ms in backward, and each
+// collective takes `collective` ms. The clock only counts these times; nothing is measured.
 Values step_of_the_pictures(int limit, int64_t collective) {
   const auto clock = std::make_shared<CountedClock>();
   const auto body = [&](TestRank& rank) {
@@ -93,7 +95,7 @@ Values step_of_the_pictures(int limit, int64_t collective) {
     rank.observe("step", (clock->now() - start) / kMs);
   };
   RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(collective * kMs), 1e18};  // one hop on two ranks
+  options.link = Link{std::chrono::nanoseconds(collective * kMs), 1e18};  // two ranks: one hop
   options.clock = clock;
   return observed_by(run_ranks(2, body, options));
 }

@@ -52,7 +52,7 @@ struct TwoOuter : Module {
   torch::Tensor forward(torch::Tensor x) override { return x; }
 };
 
-// Elements that are held if every unit takes parameters() of its module.
+// Returns how many elements all units hold if every unit has all parameters() of its module.
 int64_t held_twice(const torch::nn::Module& root, const std::vector<Module*>& wrapped) {
   int64_t numel = 0;
   for (const at::Tensor& parameter : root.parameters())
@@ -82,7 +82,7 @@ TEST(HandoutOfTask7, prediction_2_counts_elements_that_are_held_more_than_once) 
   expect_said(7, run, "4,708,608 = {of small}.");
 }
 
-// The names of the units of the model small; the root first.
+// Returns the names of the units of the model small, with the root first.
 nlohmann::json units_of_small(const std::string& policy) {
   const Values run = observed_on(1, [&](TestRank& rank) {
     std::shared_ptr<Module> small;
@@ -122,7 +122,7 @@ TEST(HandoutOfTask7, question_3_counts_the_bytes_of_gpt2_xl) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });
-    std::vector<int64_t> elements;  // of each unit
+    std::vector<int64_t> elements;  // by unit
     for (const UnitPlan& unit : plan_units(*model, wrap_blocks())) {
       elements.push_back(0);
       for (const auto& parameter : unit.parameters)

@@ -11,7 +11,7 @@ const std::vector<Arranged> kArrangements{{"fsdp", 1}, {"fsdp", 2},    {"fsdp", 
 
 class Init : public testing::Test {
  protected:
-  // A run of two steps on some ranks, and its parameters as files of transformers.
+  // Trains two steps on three ranks, and exports the parameters as files of transformers.
   Init() {
     TrainConfig config = config_of({"fsdp", 3}, 3, 2);
     config.checkpoint.dir = folder_.path() + "/run";
@@ -24,7 +24,7 @@ class Init : public testing::Test {
   nlohmann::json trained_;
 };
 
-TEST_F(Init, has_the_bits_that_were_exported_in_every_mode) {
+TEST_F(Init, every_mode_starts_with_the_exported_bits) {
   for (const Arranged& how : kArrangements) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, how.world, 0);
@@ -35,7 +35,7 @@ TEST_F(Init, has_the_bits_that_were_exported_in_every_mode) {
   }
 }
 
-TEST_F(Init, trains_to_the_same_bits_in_every_mode) {
+TEST_F(Init, every_mode_trains_exported_parameters_to_the_same_bits) {
   nlohmann::json expected;
   for (const Arranged& how :
        std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}, {"fsdp", 1}}) {

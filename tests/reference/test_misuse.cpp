@@ -7,10 +7,10 @@
 namespace fsdp {
 namespace {
 
-// What the contracts do not allow, and the reference refuses.
+// Calls that the contracts do not allow and that the reference solution refuses.
 MULTI_RANK_SUITE(Misuse);
 
-MULTI_RANK_TEST(Misuse, a_reduction_while_one_is_under_way_is_refused_and_the_first_one_ends) {
+MULTI_RANK_TEST(Misuse, a_reduction_while_one_is_pending_throws_and_the_first_one_completes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor parameter = at::zeros({5}).requires_grad_();
     const auto unit = make_flat_parameter("block", {{"weight", parameter}}, rank.communicator());

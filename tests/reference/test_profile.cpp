@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// How often a run of `steps` steps on two ranks called the optimizer's kernel, as its profile says.
+// Returns how many calls of the optimizer's kernel the profile of a run of `steps` steps has.
 int64_t updates_in_profile_of(int64_t steps) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
@@ -31,11 +31,11 @@ int64_t updates_in_profile_of(int64_t steps) {
   });
 }
 
-TEST(ProfileOfTraining, has_the_operators_of_the_last_two_steps) {
+TEST(TrainingProfile, a_profile_has_the_operators_of_the_last_two_steps) {
   EXPECT_EQ(updates_in_profile_of(4), 2);
 }
 
-TEST(ProfileOfTraining, has_all_steps_of_a_shorter_run) {
+TEST(TrainingProfile, a_profile_of_a_shorter_run_has_all_steps) {
   EXPECT_EQ(updates_in_profile_of(1), 1);
 }
 

@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PublishedRun, of_the_small_model_is_reproduced) {
+TEST(PublishedRun, the_published_run_of_the_small_model_is_reproduced) {
   const ModelInfo info = model_info("small");
   TrainConfig config = config_of({"fsdp", 2}, 2, info.steps);
   config.model.name = info.name;

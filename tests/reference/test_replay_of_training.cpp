@@ -20,7 +20,7 @@ std::string replay(const TrainConfig& config, const std::string& file) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(ReplayOfTraining, makes_the_recorded_calls_with_the_recorded_bits_in_every_mode) {
+TEST(TrainingReplay, a_replay_makes_the_recorded_calls_with_the_recorded_bits_in_every_mode) {
   for (const Arranged& how : std::vector<Arranged>{
            {"single", 2}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 3}, {"fsdp", 4, 2}}) {
     for (const char* backend : {"shm", "gloo"}) {

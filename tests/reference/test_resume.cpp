@@ -12,7 +12,8 @@ TrainConfig resumed(TrainConfig config, const std::string& folder) {
   return config;
 }
 
-// Trains `each` steps in each stage, which goes on from the one before; and all of them in one run.
+// Trains `each` steps in each stage, which resumes from the checkpoint of the stage before, and all
+// steps in one run. Fails unless both end with the same bits.
 void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int parts,
                         const std::string& format, bool in_fp16 = false) {
   const TemporaryFolder folder;
@@ -22,7 +23,7 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
     if (!in_fp16) return config;
     config.precision.policy = {at::kHalf, at::kHalf};
     config.precision.loss_scaler =
-        LossScaler(LossScaler::kLargest, 2);  // so large that steps are skipped
+        LossScaler(LossScaler::kLargest, 2);  // so large a scale that steps are skipped
     return config;
   };
   const Json expected = train(config_of(stages[0], steps), folder);
@@ -44,28 +45,28 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
   EXPECT_EQ(last.value("loss_scaler", Json()), expected.value("loss_scaler", Json()));
 }
 
-TEST(Resume, goes_on_as_if_it_had_never_stopped) {
+TEST(Resume, a_resumed_run_matches_an_uninterrupted_run) {
   for (const int ranks : {1, 2, 3, 4})
     for (const std::string format : {"sharded", "full"})
       expect_undisturbed({{"fsdp", ranks}, {"fsdp", ranks}}, 3, ranks, format);
 }
 
-TEST(Resume, goes_on_with_other_ranks) {
+TEST(Resume, a_run_resumed_on_other_numbers_of_ranks_ends_with_the_same_bits) {
   expect_undisturbed({{"fsdp", 4}, {"fsdp", 2}, {"fsdp", 1}}, 2, 4, "sharded");
   expect_undisturbed({{"fsdp", 8}, {"fsdp", 4}, {"fsdp", 2}, {"fsdp", 8}}, 1, 8, "sharded");
 }
 
-TEST(Resume, goes_on_with_another_strategy_and_in_another_mode) {
+TEST(Resume, a_run_resumed_with_another_strategy_or_mode_ends_with_the_same_bits) {
   expect_undisturbed({{"fsdp", 4}, {"fsdp", 4, 2}, {"fsdp", 4, 1}}, 1, 4, "sharded");
   expect_undisturbed({{"fsdp", 4}, {"ddp", 2}, {"single", 4}}, 2, 4, "full");
   expect_undisturbed({{"single", 2}, {"ddp", 2}, {"fsdp", 2}}, 1, 2, "sharded");
 }
 
-TEST(Resume, goes_on_with_the_loss_scale) {
+TEST(Resume, a_resumed_run_continues_with_the_loss_scale) {
   expect_undisturbed({{"fsdp", 4}, {"ddp", 2}, {"single", 4}}, 5, 4, "sharded", /*in_fp16=*/true);
 }
 
-TEST(Resume, saves_every_so_many_steps_and_the_last_one) {
+TEST(Resume, a_run_saves_at_the_interval_and_after_the_last_step) {
   const TemporaryFolder folder;
   TrainConfig config = fsdp::config_of({"fsdp", 2}, 2, 5);
   config.checkpoint.dir = folder.path() + "/saved";

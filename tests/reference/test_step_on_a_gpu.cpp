@@ -16,7 +16,7 @@
 
 #include <task7_integration/tiny_training.h>
 
-// What the CPU does in a step for which a GPU would wait, counted without a GPU: NCCL is a process
+// Counts, without a GPU, what the CPU issues to a GPU in a step. NCCL is replaced by a process
 // group that notes its calls, and the tensors are on the CPU.
 namespace fsdp {
 namespace {
@@ -26,7 +26,7 @@ using Notes = ProcessGroupOfOne::Notes;
 
 constexpr int kUnits = 4;  // three blocks and the root
 
-std::shared_ptr<Notes> notes;  // of the group that was made last
+std::shared_ptr<Notes> notes;  // the calls of the latest process group
 
 std::shared_ptr<Transport> make_noted_transport(const RankContext& /*context*/,
                                                 std::shared_ptr<Ledger> ledger,
@@ -36,7 +36,7 @@ std::shared_ptr<Transport> make_noted_transport(const RankContext& /*context*/,
       {"nccl", c10::make_intrusive<ProcessGroupOfOne>(notes), c10::kCPU}, std::move(ledger));
 }
 
-// The strategy of a rank that has a process group of its own.
+// Returns the strategy of the only rank of a new process group.
 std::unique_ptr<Strategy> strategy_of(const TrainConfig& config) {
   cuda_backend = {1, make_noted_transport, nullptr, c10::kCPU};
   CommunicatorOptions options;
@@ -62,7 +62,7 @@ Counts operators_of_step(Strategy& strategy, int64_t step) {
   return OperatorCalls::so_far();
 }
 
-// Of the forward and backward of a model that nothing shards.
+// Returns the operators of forward and backward of a model that is not sharded.
 Counts operators_of_model(const TrainConfig& config) {
   const auto model = build_model(config);
   model->to(config.precision.policy.param_dtype);
@@ -72,7 +72,7 @@ Counts operators_of_model(const TrainConfig& config) {
   return OperatorCalls::so_far();
 }
 
-// What `counts` has beyond `others`.
+// Returns `counts` minus `others`, without the zeros.
 Counts beyond(const Counts& others, Counts counts) {
   for (const auto& [name, calls] : others)
     counts[name] -= calls;
@@ -80,17 +80,18 @@ Counts beyond(const Counts& others, Counts counts) {
   return counts;
 }
 
-TEST_IN_A_PROCESS(StepOnAGpu, adds_a_few_kernels_a_unit_to_those_of_the_model) {
+TEST_IN_A_PROCESS(StepOnAGpu, a_step_adds_a_few_kernels_per_unit_to_those_of_the_model) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
-    Counts expected{{"_foreach_copy_", kUnits},  // the gradients into the flat one
-                    {"_foreach_zero_", kUnits},  // its gaps, which a model of round sizes has not
-                    {"_foreach_add_", 1},        // the number of the step
+    Counts expected{{"_foreach_copy_", kUnits},  // copies gradients into the flat one
+                    {"_foreach_zero_", kUnits},  // zeros its gaps (round sizes have none)
+                    {"_foreach_add_", 1},        // counts the step
                     {"_fused_adamw_", 1},
-                    {"cat", 1},        // the losses of the parts
-                    {"_to_copy", 1}};  // to double
-    // Each gather rounds the shard: all units in forward, all but the root in backward.
+                    {"cat", 1},        // joins the losses of the microbatches
+                    {"_to_copy", 1}};  // converts them to double
+    // Each all-gather first rounds the shard: of all units in forward, of all but the root in
+    // backward.
     if (dtype != at::kFloat) expected["copy_"] = 2 * kUnits - 1;
     EXPECT_EQ(beyond(operators_of_model(config_in(dtype)), operators_of_step(*strategy, 1)),
               expected)
@@ -98,8 +99,8 @@ TEST_IN_A_PROCESS(StepOnAGpu, adds_a_few_kernels_a_unit_to_those_of_the_model) {
   }
 }
 
-// Of several turns, each has the kernels of one; the sum over ranks is taken once.
-TEST_IN_A_PROCESS(StepOnAGpu, divides_the_sum_of_several_parts_once) {
+// With two microbatches, gradients are reduced and divided once, after the last one.
+TEST_IN_A_PROCESS(StepOnAGpu, the_sum_of_several_microbatches_is_divided_once) {
   TrainConfig config = config_in(at::kFloat);
   config.training.microbatches = 2;
   config.training.reduce_gradients = ReduceGradients::last;
@@ -110,7 +111,7 @@ TEST_IN_A_PROCESS(StepOnAGpu, divides_the_sum_of_several_parts_once) {
   EXPECT_EQ(counts.at("_fused_adamw_"), 1);
 }
 
-// In the place of the CPU's allocator: notes the sizes that it is asked for.
+// Replaces the CPU's allocator, and notes the requested sizes.
 class NotingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -122,19 +123,19 @@ class NotingAllocator : public c10::Allocator {
     inner_->copy_data(to, from, bytes);
   }
 
-  std::vector<size_t> sizes;  // [bytes]
+  std::vector<size_t> sizes;  // [bytes], of each request
 
  private:
   c10::Allocator* inner_{c10::GetAllocator(c10::kCPU)};
 };
 
-// A caching allocator that has served a step serves the next one from what it keeps.
-TEST_IN_A_PROCESS(StepOnAGpu, asks_for_the_memory_of_the_step_before_in_the_same_order) {
+// So a caching allocator, which keeps freed memory, serves a later step without new memory.
+TEST_IN_A_PROCESS(StepOnAGpu, a_step_allocates_the_sizes_of_the_step_before_in_the_same_order) {
   NotingAllocator allocator;
   c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/255);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
-    train(*strategy, 0);  // after it the order of the units is known, and there is optimizer state
+    train(*strategy, 0);  // records the order of the units and makes the optimizer's state
     allocator.sizes.clear();
     train(*strategy, 1);
     const auto first = std::exchange(allocator.sizes, {});
@@ -144,7 +145,7 @@ TEST_IN_A_PROCESS(StepOnAGpu, asks_for_the_memory_of_the_step_before_in_the_same
   }
 }
 
-// Notes where matrices are multiplied between the calls of the group.
+// Notes products of matrices between the calls of the process group.
 std::unique_ptr<at::ObserverContext> note_products(const at::RecordFunction& function) {
   const std::string name = function.name();
   const bool multiplies = name == "aten::addmm" || name == "aten::mm";
@@ -152,7 +153,7 @@ std::unique_ptr<at::ObserverContext> note_products(const at::RecordFunction& fun
   return nullptr;
 }
 
-// The notes of a step: what a GPU's stream would be told, in this order.
+// Returns the notes of a step: what the CPU would issue to a GPU's streams, in this order.
 std::string told_in_step(Strategy& strategy, int64_t step) {
   notes->assign(1, "step");
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note_products));
@@ -166,18 +167,19 @@ std::string told_in_step(Strategy& strategy, int64_t step) {
   return std::regex_replace(text, std::regex("[0-9]+"), "block");
 }
 
-// A gather is issued before the kernels of the unit that computes meanwhile, so it waits for none
-// of them; and the stream waits for it after them. A reduction likewise. Nothing stops the CPU.
-TEST_IN_A_PROCESS(StepOnAGpu, has_each_collective_under_way_while_a_unit_computes) {
+// A prefetched all-gather is issued before the kernels of the unit that computes meanwhile, so it
+// does not wait for them; the stream waits for the all-gather after these kernels. A reduce-scatter
+// is issued before the kernels of the next unit, and waited for after them. The CPU never waits.
+TEST_IN_A_PROCESS(StepOnAGpu, collectives_overlap_with_the_compute_of_units) {
   const auto strategy = strategy_of(config_in(at::kFloat));
   train(*strategy, 0);
   EXPECT_EQ(told_in_step(*strategy, 1),
             "step\n"
-            "gather root\nwait gather root\n"  // forward: first the embeddings
+            "gather root\nwait gather root\n"  // forward begins with the embeddings
             "gather block\nwait gather block\n"
             "gather block\ncompute\nwait gather block\n"
             "gather block\ncompute\nwait gather block\n"
-            "compute\n"  // the last block, the head, and the head's backward
+            "compute\n"  // last block, head, head's backward
             "gather block\nwait gather block\n"
             "gather block\ncompute\nreduce block\nwait gather block\n"
             "gather block\ncompute\nwait reduce block\nreduce block\nwait gather block\n"

@@ -18,8 +18,8 @@
 namespace fsdp {
 namespace {
 
-// Two steps. Observes the calls that the communicator logged, the hash of the parameters, and the
-// peaks of live bytes.
+// Trains two steps. Observes the calls that the communicator logged, the hash of the parameters,
+// and the peaks of live bytes.
 void train(TestRank& rank, const TrainConfig& config) {
   const auto strategy = make_fsdp_strategy(config, tiny_workload(config), rank.communicator());
   for (int64_t step = 0; step < 2; ++step) {
@@ -62,7 +62,7 @@ Recorded record(const TrainConfig& config) {
   return recorded;
 }
 
-// The events up to the end of the last step.
+// Returns the events that began before the end of the last step.
 std::vector<Event> of_steps(const std::vector<Event>& events) {
   int64_t end = 0;
   for (const Event& event : events) {
@@ -75,9 +75,10 @@ std::vector<Event> of_steps(const std::vector<Event>& events) {
   return result;
 }
 
-MULTI_RANK_SUITE(TimelineOfTraining);
+MULTI_RANK_SUITE(TrainingTimeline);
 
-MULTI_RANK_TEST(TimelineOfTraining, has_the_collectives_that_were_logged_and_changes_nothing) {
+MULTI_RANK_TEST(TrainingTimeline,
+                a_timeline_has_the_logged_collectives_and_recording_changes_nothing) {
   const TrainConfig config = tiny_config(world_size());
   const RankRun plain = run_ranks(config.ranks.world, [&](TestRank& rank) { train(rank, config); },
                                   {.record = false});
@@ -100,8 +101,8 @@ MULTI_RANK_TEST(TimelineOfTraining, has_the_collectives_that_were_logged_and_cha
   }
 }
 
-// Of the second step.
-MULTI_RANK_TEST(TimelineOfTraining, has_the_spans_and_the_frees_of_a_step_in_order) {
+// The spans and frees are those of the second step.
+MULTI_RANK_TEST(TrainingTimeline, a_timeline_has_the_spans_and_the_frees_of_a_step_in_order) {
   using Names = std::vector<std::string>;
   const std::map<EventKind, Names> expected{
       {EventKind::forward, {"root", "h.0", "h.1", "h.2"}},
@@ -118,7 +119,7 @@ MULTI_RANK_TEST(TimelineOfTraining, has_the_spans_and_the_frees_of_a_step_in_ord
   }
 }
 
-TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
+TEST(FailedRunTimeline, a_failed_run_writes_a_timeline_that_shows_the_killed_rank) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
   config.training.steps = 2;
@@ -141,7 +142,7 @@ TEST(TimelineOfAFailedRun, is_written_and_shows_where_the_killed_rank_was) {
     if (line.starts_with(" 1 ")) last_of_rank_1 = line;
   }
   EXPECT_CONTAINS(text, "rank 1 was killed by signal 9");
-  // Where rank 0 was is not known: it may have been ended before it came to wait for rank 1.
+  // The test does not check rank 0: the launcher can end it before it waits for rank 1.
   EXPECT_CONTAINS(last_of_rank_1, "no end backward ");
   EXPECT_CONTAINS(last_of_rank_1, " h.2");
 }

@@ -13,7 +13,7 @@
 
 #include <common/temporary_folder.h>
 
-// Trains gpt2-tiny in some mode.
+// Trains gpt2-tiny in a given mode.
 namespace fsdp {
 
 struct Arranged {
@@ -53,7 +53,7 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
   return lines;
 }
 
-// The lines of the JSON file.
+// Trains, and returns the lines of the JSON file.
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
                                            const FsdpImplementation& fsdp = {make_fsdp_strategy,
                                                                              shard_layout, nullptr,
@@ -67,7 +67,7 @@ inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFo
   return lines_of(config.reports.json);
 }
 
-// The last one.
+// Trains, and returns the last line of the JSON file.
 inline nlohmann::json train(const TrainConfig& config, const TemporaryFolder& folder) {
   return trained(config, folder).back();
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// Tiny models as Hugging Face's transformers would save them, for a test to change.
+// Tiny models in the files of Hugging Face's transformers, which a test can change.
 namespace fsdp {
 
 struct HuggingFaceFiles {
@@ -20,7 +20,7 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
-  size_t files{1};  // more: with an index, and tensor i in file i % files
+  size_t files{1};  // if more than one: with an index, and with tensor i in file i % files
 
   void add(const std::string& name, const at::Tensor& tensor) {
     names.push_back(name);
@@ -40,7 +40,7 @@ struct HuggingFaceFiles {
     const std::string number = std::to_string(tensor % files + 1);
     return files == 1 ? "model.safetensors" : "model-" + number + ".safetensors";
   }
-  // Makes the folder.
+  // Writes the files, and creates the folder if it is missing.
   void write(const std::string& folder) const {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/config.json") << config.dump();
@@ -105,7 +105,8 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
   return files;
 }
 
-// Every matrix of a block is a linear layer's, and they have it transposed.
+// Returns the model's parameters as transformers saves them. GPT-2 in transformers stores the
+// matrices of a block, which all belong to linear layers, transposed.
 inline HuggingFaceFiles files_of(const Module& model) {
   HuggingFaceFiles files;
   if (model.named_parameters().contains("ln_final.weight")) return files_of_llama(model);
@@ -117,7 +118,7 @@ inline HuggingFaceFiles files_of(const Module& model) {
   return files;
 }
 
-// A rank's share of every parameter, and where there are `moments`, ones for each.
+// Returns a rank's share of every parameter; with `moments`, also moments of one.
 inline ModelState cut(const Module& model, int rank, int world_size, bool moments = false) {
   const auto parameters = distinct_parameters(model);
   ModelState state = state_without_ranges(parameters);
@@ -137,7 +138,7 @@ inline ModelState cut(const Module& model, int rank, int world_size, bool moment
 }
 
 inline std::shared_ptr<Module> tiny(const std::string& name, uint64_t seed = 1) {
-  at::set_num_threads(1);  // so that the process may still fork
+  at::set_num_threads(1);  // so that the process can still fork
   torch::manual_seed(seed);
   const auto model = make_model(name);
   const at::NoGradGuard no_grad;

@@ -12,12 +12,14 @@ namespace fsdp {
 
 using Arguments = std::vector<std::string>;
 
-// What `./fsdp train` makes of these arguments, in a stack that takes every --wrap.
+// Returns the config that `./fsdp train` parses from these arguments, in a stack that accepts every
+// --wrap.
 inline TrainConfig parsed(const Arguments& arguments) {
   return parse_train_options(arguments, [](const auto&) {});
 }
 
-// The same with other defaults: 24 rows, which 1, 2, 3, 4 and 8 ranks divide, of random tokens.
+// Like parsed(), but the default data are 24 rows of random tokens, which 1, 2, 3, 4 and 8 ranks
+// divide.
 inline TrainConfig parse(Arguments arguments) {
   for (const Arguments& option : {Arguments{"--recipe", "published"}, Arguments{"--batch", "24"}})
     if (std::ranges::find(arguments, option[0]) == arguments.end())
@@ -25,7 +27,7 @@ inline TrainConfig parse(Arguments arguments) {
   return parsed(arguments);
 }
 
-// How they are refused.
+// Returns the error that `parsing` throws for these arguments, or "accepted".
 inline std::string refusal(const Arguments& arguments,
                            const std::function<TrainConfig(Arguments)>& parsing = parse) {
   try {

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-// A state that needs no model, cut for any number of ranks.
+// A state without a model, divided among any number of ranks.
 namespace fsdp {
 
 inline const std::vector<ModelState::Parameter> kSavedParameters{
     {"a.weight", {6, 7}}, {"a.bias", {5}}, {"b.frozen", {3}}, {"b.none", {0, 2}}};
 
-// The ranges of one of `world_size` ranks. The elements are all different, or all zero. One
+// Returns the ranges of one of `world_size` ranks. The elements are all different, or all zero. One
 // parameter has no moments.
 inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   ModelState state{kSavedParameters, {}};
@@ -36,7 +36,7 @@ inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   return state;
 }
 
-// The same on every rank: copies of everything.
+// Returns the whole state, for ranks that all hold copies of everything.
 inline ModelState whole_state(bool zero = false) {
   return cut_state(0, 1, zero);
 }

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// The strategy of config.ranks.mode on a rank, between replicas if it has some.
+// Returns a rank's strategy for config.ranks.mode, over replicas if the config asks for them.
 inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
                                              const Workload& workload) {
   const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;

@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// A run ends where its model is built, or where the activations of its blocks are checkpointed.
-TEST(ActivationsOfTraining, are_checkpointed_in_every_mode_if_the_config_says_so) {
+// The fakes end a run when it builds its model or checkpoints the activations of its blocks.
+TEST(ActivationCheckpointing, every_mode_checkpoints_activations_if_the_config_asks_for_it) {
   FsdpImplementation fsdp;
   fsdp.make_strategy = [](const TrainConfig&, Workload workload,
                           std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {

@@ -19,7 +19,7 @@ std::string text(const BatchPartition& partition) {
          (partition.reduce_last ? " first" : "");
 }
 
-// Every arrangement of 1 to 4 shards, replicas and turns, in both orders.
+// Returns every arrangement of 1 to 4 shards, replicas and turns, in both orders.
 std::vector<BatchPartition> all_arrangements() {
   std::vector<BatchPartition> all;
   for (int shards = 1; shards <= 4; ++shards)
@@ -30,7 +30,8 @@ std::vector<BatchPartition> all_arrangements() {
   return all;
 }
 
-// The tree over neighbours, written as a recursion: the left subtree is the largest complete one.
+// Returns the sum of the leaves as a tree over neighbours. The left subtree is the largest complete
+// one.
 at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
   if (leaves.size() == 1) return leaves[0];
   size_t left = 1;
@@ -40,7 +41,8 @@ at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
   return tree_of({leaves.begin(), middle}) + tree_of({middle, leaves.end()});
 }
 
-// The sum that the header promises, from all parts at once: `leaf(rank, turn)` is a part.
+// Returns the sum over ranks that the header promises: a tree over the replicas of trees over their
+// shards. `leaf(rank)` is what a rank adds.
 template <class Leaf>
 at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   std::vector<at::Tensor> replicas;
@@ -53,6 +55,7 @@ at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   return tree_of(replicas);
 }
 
+// Returns the sum that the header promises for the parts of all ranks and turns.
 at::Tensor promised_sum(const BatchPartition& partition) {
   const auto of_rank_and_turn = [&](int rank, int turn) {
     return part(partition.microbatch(rank, turn));
@@ -74,11 +77,11 @@ at::Tensor promised_sum(const BatchPartition& partition) {
 
 struct Sum {
   at::Tensor tensor;
-  int most{1};  // partial sums at a time, the running one included
+  int most{1};  // partial sums alive at a time, with the running one
 };
 
-// Adds the parts in the order of their numbers. A part starts a tensor of its own if TreeSum says
-// so, or always, or is added to the running sum.
+// Adds the parts in the order of their numbers. A part starts a new running sum if TreeSum asks for
+// it or if `always_aside`; else it is added to the running sum.
 Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   TreeSum sum(partition);
   Sum result;
@@ -95,7 +98,7 @@ Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   return result;
 }
 
-TEST(BatchPartition, each_part_is_computed_by_one_rank_in_one_turn) {
+TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
   for (const BatchPartition& arrangement : all_arrangements()) {
     std::set<int> parts;
     for (int rank = 0; rank < partition.ranks(); ++rank)
@@ -113,7 +116,7 @@ TEST(BatchPartition, each_part_is_computed_by_one_rank_in_one_turn) {
       7);
 }
 
-TEST_IN_A_PROCESS(TreeSum, adds_the_parts_of_every_arrangement_as_the_header_promises) {
+TEST_IN_A_PROCESS(TreeSum, the_sum_of_every_arrangement_is_what_the_header_promises) {
   for (const BatchPartition& arrangement : all_arrangements()) {
     const at::Tensor expected = promised_sum(partition);
     for (const bool always_aside : {false, true})
@@ -122,7 +125,7 @@ TEST_IN_A_PROCESS(TreeSum, adds_the_parts_of_every_arrangement_as_the_header_pro
   }
 }
 
-TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
+TEST_IN_A_PROCESS(TreeSum, the_sum_is_one_tree_exactly_if_is_one_tree_returns_true) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
   for (const BatchPartition& arrangement : all_arrangements()) {
@@ -131,17 +134,17 @@ TEST_IN_A_PROCESS(TreeSum, adds_as_one_tree_exactly_where_is_one_tree_says_so) {
   }
 }
 
-// More would take memory; a part that is added to the running sum takes none.
-TEST_IN_A_PROCESS(TreeSum, puts_a_part_aside_only_if_it_belongs_to_another_partial_sum) {
-  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // of 1 to 8 turns of one rank
+// Each sum that is put aside takes memory; a part that is added to the running sum takes none.
+TEST_IN_A_PROCESS(TreeSum, a_sum_is_put_aside_only_if_the_next_part_belongs_to_another_one) {
+  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // for 1 to 8 turns of one rank
   for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
     EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
               most[static_cast<size_t>(accumulation_steps) - 1])
         << accumulation_steps << " turns";
 }
 
-// A module that some ranks do not use has no gradient in their parts.
-TEST_IN_A_PROCESS(TreeSum, counts_an_undefined_tensor_as_zero) {
+// The parameters of a module that a microbatch does not use have no gradient.
+TEST_IN_A_PROCESS(TreeSum, an_undefined_tensor_counts_as_zero) {
   TreeSum sum({.accumulation_steps = 3});
   sum.fold({part(0), at::Tensor(), at::Tensor()});
   sum.push_partial_sum({part(0), at::Tensor(), at::Tensor()});

@@ -28,9 +28,9 @@ void save(TestRank& rank, const std::string& folder, CheckpointFormat format) {
 const std::vector<std::pair<std::string, CheckpointFormat>> kFormats{
     {"sharded", CheckpointFormat::sharded}, {"full", CheckpointFormat::full}};
 
-MULTI_RANK_SUITE(CheckpointOf);
+MULTI_RANK_SUITE(ModelCheckpoint);
 
-// Loads what the rank owns of a checkpoint, and copies of everything.
+// Loads the rank's part of a checkpoint, and copies of everything, and compares both.
 void expect_loaded(TestRank& rank, const std::string& folder, const Locate& locate) {
   const int ranks = rank.world_size();
   const ModelState cut = cut_state(rank.rank(), ranks, true), copied = whole_state(true);
@@ -39,7 +39,7 @@ void expect_loaded(TestRank& rank, const std::string& folder, const Locate& loca
   EXPECT_TRUE(equal(cut, cut_state(rank.rank(), ranks)) && equal(copied, whole_state()));
 }
 
-MULTI_RANK_TEST(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other) {
+MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats)
@@ -57,8 +57,8 @@ MULTI_RANK_TEST(CheckpointOf, any_number_of_ranks_fills_the_ranges_of_any_other)
   }
 }
 
-// So a stack without locate() goes on with the same ranks, and in one process.
-MULTI_RANK_TEST(CheckpointOf, as_many_ranks_needs_no_locate) {
+// So a stack without locate() can load what the same number of ranks or one process has saved.
+MULTI_RANK_TEST(ModelCheckpoint, the_same_number_of_ranks_needs_no_locate) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);
@@ -66,7 +66,7 @@ MULTI_RANK_TEST(CheckpointOf, as_many_ranks_needs_no_locate) {
   });
 }
 
-MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_nothing) {
+MULTI_RANK_TEST(ModelCheckpoint, a_failed_locate_on_one_rank_changes_no_value) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -85,9 +85,10 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_locates_noth
   });
 }
 
-// The last rank sees another folder than the others: one without a file that it needs, or with a
-// damaged one. It reads the last file to its end, as its part of all files.
-MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_cannot_read_its_part) {
+// The last rank reads another folder than the other ranks: one that does not exist, one that lacks
+// a file, or one with a damaged file. When the ranks divide the files to check their hashes, the
+// last rank reads the last file.
+MULTI_RANK_TEST(ModelCheckpoint, a_file_that_one_rank_cannot_read_changes_no_value) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -125,8 +126,8 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_changes_nothing_if_one_rank_cannot_read_
   }
 }
 
-// The last rank fails when the others have begun to read values.
-MULTI_RANK_TEST(CheckpointOf, any_ranks_is_refused_on_all_if_one_fails_while_it_reads) {
+// The last rank fails after the other ranks have begun to read values.
+MULTI_RANK_TEST(ModelCheckpoint, a_failed_read_on_one_rank_throws_on_all_ranks) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -142,7 +143,7 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_is_refused_on_all_if_one_fails_while_it_
       return each_element(range, saved);
     });
     EXPECT_TRUE(equal(state, cut_state(rank.rank(), more)));
-    // It is asked as often to check as to read.
+    // load_checkpoint() calls locate as often to check as to read.
     const Locate fails = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
       if (rank.rank() == more - 1 && ++checks > calls / 2)
         throw std::runtime_error(range.parameter + ": Input/output error");
@@ -153,8 +154,8 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_is_refused_on_all_if_one_fails_while_it_
   expect_on_all_ranks(run, "error", "a.weight: Input/output error");
 }
 
-// Also where a run that broke off has left another one.
-MULTI_RANK_TEST(CheckpointOf, ranks_that_hold_copies_has_one_file) {
+// An unfinished save of an earlier run has left another file.
+MULTI_RANK_TEST(ModelCheckpoint, ranks_that_hold_copies_write_one_file) {
   const TemporaryFolder folder;
   folder.write("step-000003.part/rank-0008-of-0009.safetensors", "");
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -167,12 +168,12 @@ MULTI_RANK_TEST(CheckpointOf, ranks_that_hold_copies_has_one_file) {
   EXPECT_EQ(files, 1);
 }
 
-MULTI_RANK_TEST(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
+MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_appears_only_after_all_ranks_have_written) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats) {
       ModelState state = cut_state(rank.rank(), rank.world_size());
-      // Half of the bytes that the file should have. In the full format rank 0 writes.
+      // One range has half of its bytes. In the full format only rank 0 writes.
       const int failing = name == "full" ? 0 : rank.world_size() - 1;
       if (rank.rank() == failing) state.ranges[0].value = state.ranges[0].value.to(at::kHalf);
       const auto save = [&, format = format] {
@@ -181,12 +182,12 @@ MULTI_RANK_TEST(CheckpointOf, any_ranks_appears_when_all_of_them_have_written) {
       EXPECT_CONTAINS(error_of<std::runtime_error>(save), "bytes are missing");
       EXPECT_FALSE(latest_step(folder.path()).has_value()) << name;
       EXPECT_TRUE(rank.rank() != 0 || fs::is_empty(folder.path()))
-          << "what it has written takes no room";
+          << "the files of a failed save must be removed";
     }
   });
 }
 
-MULTI_RANK_TEST(CheckpointOf, a_step_that_is_there_is_not_overwritten) {
+MULTI_RANK_TEST(ModelCheckpoint, an_existing_checkpoint_of_a_step_is_not_overwritten) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);

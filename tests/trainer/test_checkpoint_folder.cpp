@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(CheckpointFolder, keeps_the_latest_and_removes_what_a_broken_run_has_left) {
+TEST(CheckpointFolder, only_the_latest_checkpoints_stay_and_unfinished_ones_are_removed) {
   const TemporaryFolder folder;
   for (const std::string name : {"step-000001", "step-000002", "step-000010", "step-1000000",
                                  "step-000011.part", "step-7", "notes"})
@@ -23,7 +23,7 @@ TEST(CheckpointFolder, keeps_the_latest_and_removes_what_a_broken_run_has_left) 
   EXPECT_EQ(left, (std::set<std::string>{"step-000010", "step-1000000", "step-7", "notes"}));
 }
 
-TEST(CheckpointFolder, that_has_no_checkpoint_is_refused) {
+TEST(CheckpointFolder, a_folder_without_a_checkpoint_is_refused) {
   const TemporaryFolder folder;
   folder.write("step-000001.part/checkpoint.json", "{}");
   EXPECT_EQ(latest_step(folder.path()), std::nullopt);

@@ -20,7 +20,7 @@ nlohmann::ordered_json description_of(const TrainConfig& run) {
           {"run", settings_of_run(run)}};
 }
 
-// The folder of a checkpoint of step 3, by this run.
+// Writes the description of a checkpoint of this run after step 3, and returns its folder.
 std::string saved_by(const TrainConfig& run, const TemporaryFolder& folder) {
   const std::string path = step_folder(folder.path(), 3);
   std::filesystem::create_directories(path);
@@ -32,7 +32,7 @@ std::string saved(const TemporaryFolder& folder, const Arguments& arguments) {
   return saved_by(parse(arguments), folder);
 }
 
-TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) {
+TEST(CheckpointOption, resume_continues_after_the_latest_step_with_as_many_microbatches) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   for (const std::string& resume : {path, folder.path()}) {
@@ -47,7 +47,7 @@ TEST(CheckpointOptions, a_run_goes_on_after_the_latest_step_with_as_many_parts) 
       "use a number of ranks that divides this number, or give other --microbatches");
 }
 
-TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_where_there_is_none) {
+TEST(CheckpointOption, resume_auto_continues_if_there_is_a_checkpoint_and_else_starts_a_run) {
   const TemporaryFolder folder;
   const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};
   EXPECT_EQ(parse(arguments).checkpoint.first_step, 0);
@@ -56,8 +56,9 @@ TEST(CheckpointOptions, auto_goes_on_where_there_is_a_checkpoint_and_begins_wher
   EXPECT_EQ(refusal({"--resume", "auto"}), "--resume auto: needs --checkpoint-dir");
 }
 
-// Of a run that had four ranks, when a launcher has lost one of two hosts, or one rank of four.
-TEST(CheckpointOptions, started_ranks_go_on_in_the_largest_number_that_shares_out_the_parts) {
+// The saved run had four ranks. The launcher starts fewer ranks, after a host or a rank was lost,
+// or more.
+TEST(CheckpointOption, the_largest_number_of_ranks_that_divides_the_microbatches_continues) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   for (const auto& [started, train] : {std::pair{"2", 2}, {"3", 2}, {"4", 4}, {"6", 4}}) {
@@ -71,7 +72,7 @@ TEST(CheckpointOptions, started_ranks_go_on_in_the_largest_number_that_shares_ou
   }
 }
 
-TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
+TEST(CheckpointOption, another_number_of_microbatches_is_used_and_reported) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
@@ -83,7 +84,7 @@ TEST(CheckpointOptions, other_parts_are_given_and_pointed_out) {
       "differently\n");
 }
 
-TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
+TEST(CheckpointOption, a_run_with_other_settings_is_refused) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--lr", "0.5", "--clip", "1"});
   const Arguments same{"--resume", path, "--lr", "0.5", "--clip", "1"};
@@ -108,7 +109,7 @@ TEST(CheckpointOptions, a_run_with_other_settings_is_refused) {
             "--resume " + path + ": was trained with lr 0.5, and this run has 0.25");
 }
 
-TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) {
+TEST(CheckpointOption, the_model_defaults_to_that_of_the_checkpoint) {
   const TemporaryFolder folder;
   const std::string model = "llama:context=9,vocabulary=256,d_model=8,layers=1,heads=2,d_ff=8";
   const std::string path = saved(folder, {"--model", model});
@@ -116,8 +117,9 @@ TEST(CheckpointOptions, the_model_is_that_of_the_checkpoint_unless_it_is_given) 
   EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
-// Whoever writes a checkpoint by hand also writes the hashes that belong to it.
-TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_its_name) {
+// The hashes match the changed description, as if a user had written both, so only a check of the
+// settings can find the mistake.
+TEST(CheckpointOption, a_checkpoint_with_impossible_settings_is_refused_with_its_name) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   const auto said = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
@@ -149,7 +151,7 @@ TEST(CheckpointOptions, a_checkpoint_whose_run_makes_no_sense_is_refused_with_it
             ": was trained with model none, and this run has \"small\"");
 }
 
-TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
+TEST(CheckpointOption, a_run_whose_text_has_changed_is_refused) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", std::string(200, 'x'));
   const std::string path = saved_by(parsed({"--text", text}), folder);
@@ -162,7 +164,7 @@ TEST(CheckpointOptions, a_run_whose_text_has_changed_is_refused) {
                 ": was trained with another text, or it has changed since; give the same --text");
 }
 
-TEST(CheckpointOptions, a_run_that_has_nothing_to_train_is_refused) {
+TEST(CheckpointOption, a_resumed_run_without_a_step_to_train_is_refused) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--resume", path, "--steps", "3"}),
@@ -170,7 +172,7 @@ TEST(CheckpointOptions, a_run_that_has_nothing_to_train_is_refused) {
   EXPECT_EQ(refusal({"--resume", path, "--steps", "4"}), "accepted");
 }
 
-TEST(CheckpointOptions, later_checkpoints_are_not_written_over) {
+TEST(CheckpointOption, existing_checkpoints_are_not_overwritten) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path()}),
@@ -181,7 +183,7 @@ TEST(CheckpointOptions, later_checkpoints_are_not_written_over) {
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path() + "/new"}), "accepted");
 }
 
-TEST(CheckpointOptions, a_folder_with_checkpoints_of_another_run_gets_none_of_this_one) {
+TEST(CheckpointOption, a_folder_with_checkpoints_of_another_run_is_refused) {
   const TemporaryFolder folder, other;
   saved(folder, {});
   const std::string path = saved(other, {});
@@ -190,7 +192,7 @@ TEST(CheckpointOptions, a_folder_with_checkpoints_of_another_run_gets_none_of_th
                 ": has step 3 of another run than --resume; give another folder");
 }
 
-TEST(CheckpointOptions, a_folder_that_can_not_be_written_is_refused_before_training) {
+TEST(CheckpointOption, an_unwritable_checkpoint_dir_is_refused_before_training) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x"), below = file + "/run";
   EXPECT_EQ(refusal({"--checkpoint-dir", file}), "--checkpoint-dir " + file + ": Not a directory");
@@ -200,11 +202,12 @@ TEST(CheckpointOptions, a_folder_that_can_not_be_written_is_refused_before_train
             "--checkpoint-dir /proc/fsdp/run: No such file or directory");
   const std::string fresh = folder.path() + "/a/b/";
   EXPECT_EQ(refusal({"--checkpoint-dir", fresh}), "accepted");
-  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/a")) << "a check leaves nothing behind";
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/a"))
+      << "the check must remove the folder that it made";
 }
 
-// The rate of each step depends on --steps.
-TEST(CheckpointOptions, other_steps_under_a_decaying_rate_are_pointed_out) {
+// With --lr-decay, the rate of each step depends on --steps.
+TEST(CheckpointOption, another_number_of_steps_under_a_decaying_rate_is_reported) {
   const TemporaryFolder folder;
   const Arguments run{"--lr", "1", "--lr-decay", "linear", "--steps"};
   const auto with = [&](const std::string& steps) {
@@ -228,7 +231,7 @@ TEST(CheckpointOptions, other_steps_under_a_decaying_rate_are_pointed_out) {
   EXPECT_CONTAINS(note("4"), "step 4 has the rate 0, not 0.25");
 }
 
-TEST(CheckpointOptions, other_steps_under_a_constant_rate_change_nothing) {
+TEST(CheckpointOption, another_number_of_steps_under_a_constant_rate_is_not_reported) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--warmup", "2", "--steps", "5"});
   testing::internal::CaptureStderr();
@@ -236,7 +239,7 @@ TEST(CheckpointOptions, other_steps_under_a_constant_rate_change_nothing) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(CheckpointOptions, what_says_how_to_save_needs_a_folder) {
+TEST(CheckpointOption, options_for_saving_need_a_checkpoint_dir) {
   for (const Arguments& option : std::vector<Arguments>{
            {"--save-every", "2"}, {"--keep", "2"}, {"--checkpoint-format", "full"}})
     EXPECT_EQ(refusal(option), option[0] + ": needs --checkpoint-dir");

@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-// A save of step 2 that was broken off.
-TEST(CheckpointsOfRun, lose_what_a_broken_save_has_left_when_the_run_begins) {
+// The folder has an unfinished save of step 2.
+TEST(RunCheckpoint, a_run_removes_what_an_unfinished_save_has_left) {
   const TemporaryFolder folder;
   folder.write("step-000002.part/rank-0000-of-0002.safetensors", "half");
   TrainConfig config = small_run();

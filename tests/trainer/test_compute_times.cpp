@@ -20,9 +20,9 @@ Event span(EventKind kind, const std::string& name, int64_t begin, int64_t end,
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-TEST(ComputeTimes, are_spans_without_what_they_wait_and_without_inner_modules) {
+TEST(ComputeTime, compute_times_exclude_waits_and_inner_modules) {
   const std::vector<Event> events{
-      span(EventKind::forward, "root", 1, 2 * kSecond),  // of another step
+      span(EventKind::forward, "root", 1, 2 * kSecond),  // belongs to another step
       span(EventKind::step, "", 10 * kSecond, 60 * kSecond, 7),
       span(EventKind::forward, "root", 10 * kSecond, 30 * kSecond),
       span(EventKind::wait, "root", 10 * kSecond, 13 * kSecond),

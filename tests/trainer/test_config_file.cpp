@@ -6,7 +6,7 @@
 
 #include "parsed.h"
 
-// Files of options.
+// Files of options, for --config.
 namespace fsdp {
 namespace {
 
@@ -19,7 +19,7 @@ Lines lines_in(const std::string& text) {
   return lines;
 }
 
-TEST(ConfigFile, has_a_value_or_several_for_each_name) {
+TEST(ConfigFile, each_name_has_one_value_or_several) {
   EXPECT_EQ(lines_in("# a comment\n\n  steps = 200  # and another\nlr=1e-4\r\n"
                      "\"no-decay\" = 'a#b|\\.c'\nlink = \"2ms,200MB/s\"\nallow-nan = true\n"
                      "text = [ \"a b\", # the first\n  'c',\n]\nseed = 7"),
@@ -44,7 +44,7 @@ TEST(ConfigFile, a_line_belongs_to_the_table_that_began_last) {
                         {"", "seed"}, {"ranks", "mode"}, {"ranks", "world"}, {"data", "text"}}));
 }
 
-TEST(ConfigFile, options_stand_in_the_table_of_their_subject_or_before_all_tables) {
+TEST(ConfigFile, options_are_read_from_the_table_of_their_subject_or_before_all_tables) {
   const TemporaryFolder folder;
   const std::string flat = "mode = \"fsdp\"\nworld = 2\nsteps = 7\nlr = 0.5\nlimit = 3\n";
   const std::string tables =
@@ -67,7 +67,7 @@ TEST(ConfigFile, an_option_in_a_table_of_another_subject_is_refused) {
                   table + "]");
 }
 
-TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
+TEST(ConfigFile, a_malformed_line_is_refused_with_its_number) {
   const auto why = [](const std::string& text) {
     return error_of<std::invalid_argument>([&] { read_config(text); });
   };
@@ -89,7 +89,7 @@ TEST(ConfigFile, with_anything_else_is_refused_by_the_line) {
   EXPECT_EQ(why("a = 1\nb = 2\na = 3"), "line 3: a is in line 1 too; give it once");
 }
 
-TEST(ConfigFile, that_a_command_line_names_is_blamed_with_its_line) {
+TEST(ConfigFile, an_error_in_a_file_of_the_command_line_names_file_and_line) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& text, Arguments arguments = {}) {
     arguments.insert(arguments.end(), {"--config", folder.write("o.toml", text)});
@@ -113,7 +113,7 @@ TEST(ConfigFile, that_a_command_line_names_is_blamed_with_its_line) {
   EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");
 }
 
-TEST(ConfigFile, of_a_run_has_all_but_the_files_of_its_results) {
+TEST(ConfigFile, the_saved_options_leave_out_the_files_of_results) {
   const TemporaryFolder folder;
   const auto at = [&](const std::string& name) { return folder.path() + '/' + name; };
   const TrainConfig config =

@@ -21,13 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMost = 1 << 20;  // [bytes] of a file
+constexpr int64_t kMost = 1 << 20;  // [bytes] that are read of a file
 
 void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Copies of a checkpoint, each with something else wrong.
+// Copies of a checkpoint, each with different damage.
 struct DamagedCopies {
   void add(const std::function<void(const std::string& copy)>& damage) {
     copies.push_back(original + "-damaged-" + std::to_string(copies.size()));
@@ -46,8 +46,8 @@ std::vector<std::string> files_in(const std::string& folder) {
   return names;
 }
 
-// Bits that flip in every region of every file, files cut off at every region, bytes too many, and
-// files that are not there.
+// Adds copies with a flipped bit in each region of each file, with a file cut off in each region,
+// with a surplus byte, and with a missing file.
 void damage_bytes(DamagedCopies& copies, const std::string& folder) {
   for (const std::string& name : files_in(folder)) {
     const std::string text = read_text(folder + '/' + name, kMost);
@@ -66,8 +66,8 @@ void damage_bytes(DamagedCopies& copies, const std::string& folder) {
   }
 }
 
-// The error that each rank throws when it loads each folder. It is the same on all ranks, and
-// changes nothing.
+// Loads each folder on all ranks and returns the errors. Fails unless all ranks throw the same
+// error and the state is unchanged.
 std::vector<std::string> refusals(int world_size, const std::vector<std::string>& folders) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
     const ModelState state = cut_state(rank.rank(), rank.world_size(), true);
@@ -84,7 +84,7 @@ std::vector<std::string> refusals(int world_size, const std::vector<std::string>
   return run.at(0, "texts");
 }
 
-// Saves with two ranks, in the folder that is returned.
+// Saves a checkpoint with two ranks, and returns its folder.
 std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
   run_ranks(2, [&](TestRank& rank) {
     save_checkpoint(folder.path(), format, 3, {}, cut_state(rank.rank(), 2), *rank.communicator());
@@ -94,7 +94,7 @@ std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
 
 MULTI_RANK_SUITE(DamagedCheckpoint);
 
-MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_changed) {
+MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_change) {
   for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
     const TemporaryFolder folder;
     const std::string original = saved_in(folder, format);
@@ -103,15 +103,15 @@ MULTI_RANK_TEST(DamagedCheckpoint, is_refused_by_every_rank_before_anything_is_c
     const auto texts = refusals(world_size(), damaged.copies);
     ASSERT_EQ(texts.size(), 60U);
     for (size_t i = 0; i < texts.size(); ++i) {
-      const std::string start = damaged.copies[i] + '/';  // and then the name of a file
+      const std::string start = damaged.copies[i] + '/';  // the name of a file follows
       EXPECT_TRUE(texts[i].starts_with(start)) << texts[i] << "\n in " << start;
       EXPECT_EQ(texts[i].find('\n'), std::string::npos) << texts[i];
     }
   }
 }
 
-// What a damaged file says is not believed: its hash is compared before its names.
-MULTI_RANK_TEST(DamagedCheckpoint, with_another_name_in_a_file_is_told_to_be_damaged) {
+// The names in a damaged file are not trusted: its hash is compared first.
+MULTI_RANK_TEST(DamagedCheckpoint, a_file_with_a_changed_tensor_name_is_reported_as_damaged) {
   const TemporaryFolder folder;
   const std::string original = saved_in(folder, CheckpointFormat::sharded);
   DamagedCopies damaged{original};
@@ -127,7 +127,7 @@ MULTI_RANK_TEST(DamagedCheckpoint, with_another_name_in_a_file_is_told_to_be_dam
                 "the one in SHA256SUMS");
 }
 
-// Changes the description in a folder, and gives it the hashes that belong to it.
+// Changes the description in a folder, and writes matching hashes.
 void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
   Description description = read_description(folder);
   change(description.json);
@@ -140,7 +140,7 @@ void describe_anew(const std::string& folder, const std::function<void(Json&)>& 
   write_description(folder, description.json, description.files);
 }
 
-// Changes the header of the file of rank 0.
+// Changes the header of the file of rank 0, and writes matching hashes.
 void change_header(const std::string& folder, const std::function<void(Json&)>& change) {
   const std::string path = folder + "/rank-0000-of-0002.safetensors";
   const std::string text = read_text(path, kMost);
@@ -162,7 +162,8 @@ void rename(Json& header, const std::string& from, const std::string& to) {
   header = renamed;
 }
 
-MULTI_RANK_TEST(DamagedCheckpoint, of_another_model_or_version_is_refused_with_its_name) {
+MULTI_RANK_TEST(DamagedCheckpoint,
+                a_checkpoint_of_another_model_or_version_is_refused_with_the_difference) {
   const TemporaryFolder folder;
   const std::string original = saved_in(folder, CheckpointFormat::sharded);
   DamagedCopies copies{original};
@@ -219,7 +220,7 @@ MULTI_RANK_TEST(DamagedCheckpoint, of_another_model_or_version_is_refused_with_i
     EXPECT_EQ(texts[i], copies.copies[i] + expected[i]);
 }
 
-MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refused) {
+MULTI_RANK_TEST(DamagedCheckpoint, a_checkpoint_without_the_wanted_moments_is_refused) {
   const TemporaryFolder folder;
   run_ranks(1, [&](TestRank& rank) {
     ModelState state = whole_state();
@@ -231,8 +232,8 @@ MULTI_RANK_TEST(DamagedCheckpoint, without_the_moments_that_are_wanted_is_refuse
   EXPECT_EQ(refusals(world_size(), {saved}).at(0), saved + ": has no tensor a.weight/exp_avg");
 }
 
-// Nobody writes into the FIFO; the deep description has the hash that belongs to it.
-MULTI_RANK_TEST(DamagedCheckpoint, that_can_not_be_read_to_its_end_is_refused) {
+// No process writes into the FIFO. The hash of the deeply nested description matches.
+MULTI_RANK_TEST(DamagedCheckpoint, a_fifo_and_deeply_nested_json_are_refused) {
   const TemporaryFolder folder;
   DamagedCopies copies{saved_in(folder, CheckpointFormat::sharded)};
   for (const std::string name : {"/checkpoint.json", "/rank-0001-of-0002.safetensors"}) {

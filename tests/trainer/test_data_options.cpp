@@ -5,14 +5,14 @@
 namespace fsdp {
 namespace {
 
-TEST(DataOptions, a_run_trains_on_text_and_evaluates_nothing_if_nothing_is_said) {
+TEST(DataOption, the_default_is_training_on_text_without_evaluation) {
   const TrainConfig config = parsed({});
   EXPECT_EQ(config.data.kind, DataKind::text);
   EXPECT_FALSE(config.data.text.empty());
   EXPECT_EQ(config.data.eval_every, 0);
 }
 
-TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
+TEST(DataOption, modular_addition_has_rows_of_three_tokens) {
   const TrainConfig config = parsed({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.data.modulus, 7);
   EXPECT_EQ(config.training.seq, 3);
@@ -25,7 +25,7 @@ TEST(DataOptions, modular_addition_has_rows_of_three_tokens) {
             "--modulus must be at least 3, not 2");
 }
 
-TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
+TEST(DataOption, the_recipe_of_modular_addition_sets_options_that_are_not_given) {
   const TrainConfig recipe = parsed({"--recipe", "modular"});
   EXPECT_EQ(recipe.data.kind, DataKind::modular);
   EXPECT_EQ(recipe.model.name, "gpt2-tiny");
@@ -45,7 +45,7 @@ TEST(DataOptions, the_recipe_of_modular_addition_sets_what_is_not_given) {
   EXPECT_EQ(given.training.steps, 9);
 }
 
-TEST(DataOptions, contradictions_are_refused) {
+TEST(DataOption, contradicting_data_options_are_refused) {
   EXPECT_EQ(refused({"--recipe", "published", "--text", "/"}),
             "--recipe and --text: give one of them");
   EXPECT_EQ(refused({"--recipe", "modular", "--data", "pattern"}),
@@ -57,7 +57,7 @@ TEST(DataOptions, contradictions_are_refused) {
             "--eval-every: --recipe published holds nothing out: its tokens are random");
 }
 
-TEST(DataOptions, a_text_is_a_plain_file_or_a_folder) {
+TEST(DataOption, a_text_must_be_a_plain_file_or_a_folder) {
   EXPECT_EQ(refused({"--text", "/no/such"}), "--text /no/such: no such file");
   EXPECT_EQ(refused({"--text", "/dev/zero"}),
             "--text /dev/zero: is neither a plain file nor a folder");

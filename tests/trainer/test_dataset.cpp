@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Dataset, draws_a_batch_by_step_and_seed_without_the_default_generator) {
+TEST(Dataset, a_batch_depends_on_step_and_seed_and_not_on_the_default_generator) {
   const TemporaryFolder folder;
   const Text text = read_text_files({folder.write("text", counting_bytes())});
   in_a_process([&] {

@@ -9,8 +9,9 @@
 namespace fsdp {
 namespace {
 
-// Parameters, gradients and two moments, 4 bytes each, a step count, and the loss on its way.
-TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
+// Each of two ranks needs 4 bytes for each parameter, gradient and moment (1,600 parameters, two
+// moments), 4 bytes for the step count and 8 bytes for the loss that it sends.
+TEST(MemoryCheck, the_needed_memory_is_what_a_step_holds_on_all_ranks) {
   TrainConfig config = config_of("ddp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -24,8 +25,8 @@ TEST(EnoughMemory, is_that_of_what_a_step_holds_on_every_rank) {
       "--offload-dir DIR, or --checkpoint-activations all, or a smaller --model");
 }
 
-// Nothing that the run has already.
-TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it) {
+// The error advises only options that the run does not use yet.
+TEST(MemoryCheck, the_advice_names_nothing_that_the_run_does_already) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -41,9 +42,9 @@ TEST(EnoughMemory, that_is_missing_in_a_sharded_run_is_not_found_by_sharding_it)
                   "; take --strategy full, or ranks on more machines, started by torchrun");
 }
 
-// A rank of four holds a quarter of the parameters and of two moments, with a step count. In a step
-// it gathers all parameters; with the gradients it needs no more than three whole copies.
-TEST(EnoughMemory, is_less_for_shards) {
+// Each of four ranks holds a quarter of the parameters and of the two moments, and a step count. In
+// a step it unshards all parameters; with the gradients it needs at most three whole copies.
+TEST(MemoryCheck, sharding_reduces_the_needed_memory) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 4;
@@ -51,7 +52,7 @@ TEST(EnoughMemory, is_less_for_shards) {
   const auto require = [&](int64_t of_rank) {
     require_enough_memory(config, layout_on(4), {}, "shm", 4, 4 * of_rank);
   };
-  require(3 * whole);  // throws nothing; replicas would need more than four
+  require(3 * whole);  // throws nothing; replicas would need at least four copies
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { require(3 * whole / 4 + 4 + whole - 1); }),
                   "--mode fsdp of a model needs ");
 }

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Saves a model as a checkpoint of this many ranks.
+// Saves a model as a checkpoint of all ranks.
 void save(const Module& model, const std::string& name, TestRank& rank, const std::string& folder) {
   save_checkpoint(folder, CheckpointFormat::sharded, 3, {{"model", name}},
                   cut(model, rank.rank(), rank.world_size(), /*moments=*/true),
@@ -27,9 +27,9 @@ at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
   return values;
 }
 
-MULTI_RANK_SUITE(ExportOf);
+MULTI_RANK_SUITE(ExportedCheckpoint);
 
-MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
+MULTI_RANK_TEST(ExportedCheckpoint, an_export_equals_what_transformers_saves) {
   for (const std::string& name : {std::string("gpt2-tiny"), kTinyLlama, kTinyQwen2}) {
     const TemporaryFolder folder;
     run_ranks(world_size(),
@@ -48,7 +48,7 @@ MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_is_what_transformers_saves) {
   }
 }
 
-MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_has_the_models_own_names) {
+MULTI_RANK_TEST(ExportedCheckpoint, a_safetensors_export_has_the_models_own_names) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });
@@ -66,7 +66,7 @@ MULTI_RANK_TEST(ExportOf, any_ranks_checkpoint_has_the_models_own_names) {
 
 class Export : public testing::Test {
  protected:
-  // `model`: what the checkpoint says that it is.
+  // Saves a checkpoint of gpt2-tiny whose description names `model`, and returns its folder.
   std::string saved(const std::string& model) {
     run_ranks(1, [&](TestRank& rank) { save(*tiny_gpt2(), model, rank, path("run")); });
     return step_folder(path("run"), 3);
@@ -80,13 +80,13 @@ class Export : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Export, of_parameters_that_the_model_does_not_have_is_refused) {
+TEST_F(Export, an_export_of_parameters_that_the_model_lacks_is_refused) {
   const std::string checkpoint = saved("gpt2-36m");
   EXPECT_EQ(said(ExportFormat::hf), checkpoint + ": has other parameters than gpt2-36m");
   EXPECT_TRUE(nothing_left());
 }
 
-TEST_F(Export, of_a_damaged_checkpoint_is_refused) {
+TEST_F(Export, an_export_of_a_damaged_checkpoint_is_refused) {
   const std::string file = saved("gpt2-tiny") + "/rank-0000-of-0001.safetensors";
   std::fstream(file, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('x');
   for (const ExportFormat format : {ExportFormat::hf, ExportFormat::safetensors}) {
@@ -95,7 +95,7 @@ TEST_F(Export, of_a_damaged_checkpoint_is_refused) {
   }
 }
 
-TEST_F(Export, into_a_folder_that_is_there_is_refused) {
+TEST_F(Export, an_export_into_an_existing_folder_is_refused) {
   saved("gpt2-tiny");
   folder_.write("out/notes", "mine");
   EXPECT_EQ(said(ExportFormat::hf), path("out") + ": is there already");

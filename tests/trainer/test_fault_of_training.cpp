@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(FaultOfTraining, that_is_not_reached_is_told) {
+TEST(InjectedFault, an_unreached_fault_is_reported) {
   TrainConfig config = small_run();
   config.ranks.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
   const Outcome run = train(with<UntrainedStrategy>(), config);

@@ -43,7 +43,7 @@ TEST(HuggingFace, tied_names_are_those_of_the_model) {
   });
 }
 
-TEST(HuggingFace, a_config_says_what_it_was_made_from) {
+TEST(HuggingFace, a_config_describes_the_model_it_was_made_from) {
   const TemporaryFolder folder;
   for (const std::string& name : kTinyModels) {
     const ModelShape shape = model_shape(name);
@@ -62,7 +62,7 @@ TEST(HuggingFace, a_config_says_what_it_was_made_from) {
   EXPECT_EQ(difference("small"), "model_type gpt2, and small is a llama");
 }
 
-TEST(HuggingFace, the_members_that_newer_and_older_files_have_are_read) {
+TEST(HuggingFace, config_members_of_newer_and_older_files_are_read) {
   const TemporaryFolder folder;
   HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
   for (const char* name : {"num_key_value_heads", "rms_norm_eps", "tie_word_embeddings"})
@@ -80,7 +80,7 @@ TEST(HuggingFace, the_members_that_newer_and_older_files_have_are_read) {
   EXPECT_CONTAINS(model_name(read_hugging_face_config(folder.path())), "kv_heads=3,");
 }
 
-// The files with their change, and the first part of what is said of them.
+// A change of the files, and the error without the name of the file.
 struct Refused {
   Change change;
   std::string text;
@@ -99,7 +99,7 @@ void expect_refused(const std::vector<Refused>& all, const std::string& file,
   }
 }
 
-TEST(HuggingFace, tensors_that_are_not_as_the_config_says_are_refused) {
+TEST(HuggingFace, tensors_that_differ_from_the_config_are_refused) {
   const std::string bias = "transformer.h.2.attn.c_attn.bias";
   expect_refused(
       {{[&](auto& files) { files.remove(bias); }, "has no tensor " + bias},
@@ -132,7 +132,7 @@ Change with_member(const std::string& name, const nlohmann::ordered_json& value)
   return [=](HuggingFaceFiles& files) { files.config[name] = value; };
 }
 
-TEST(HuggingFace, models_that_compute_something_else_are_refused) {
+TEST(HuggingFace, configs_that_compute_something_else_are_refused) {
   expect_refused(
       {{with_member("model_type", "bert"),
         R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},
@@ -182,7 +182,7 @@ TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
                  "config.json", kTinyQwen2);
 }
 
-TEST(HuggingFace, files_that_are_not_as_their_index_says_are_refused) {
+TEST(HuggingFace, files_that_differ_from_their_index_are_refused) {
   const std::string norm = "model.norm.weight", index = "model.safetensors.index.json";
   const TemporaryFolder folder;
   const std::string path = folder.path() + '/';
@@ -214,7 +214,7 @@ TEST(HuggingFace, files_that_are_not_as_their_index_says_are_refused) {
             path + index + ": has no weight_map from tensors to files");
 }
 
-TEST(HuggingFace, files_that_are_cut_off_or_absent_are_refused) {
+TEST(HuggingFace, truncated_and_missing_files_are_refused) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/model.safetensors";
   const auto said = [&] { return error_of([&] { HuggingFaceFolder read(folder.path()); }); };
@@ -236,15 +236,16 @@ TEST(HuggingFace, files_that_are_cut_off_or_absent_are_refused) {
   EXPECT_LT(said().size(), 600 + folder.path().size());
 }
 
-// The file loses bytes at its end after the headers were compared: what is needed is still read,
-// and one byte less is not enough.
+// After the header was compared, the file loses all bytes behind those that the range needs. The
+// range can still be read, and with one byte less it cannot.
 TEST(HuggingFace, no_more_is_read_than_a_range_needs) {
   struct Case {
     std::string model, name, theirs;
     int64_t left_over;
   };
-  // Of [61, 35], and of [121, 35] as [35, 121]: three rows of ours, so three columns; and of
-  // [36, 36] rows 0 to 2, which are rows 0, 3 and 1 there.
+  // The range is the first 100 elements: of our [61, 35]; of our [121, 35], where three rows are
+  // three columns of their [35, 121]; and of our [36, 36], where rows 0 to 2 are their rows 0, 3
+  // and 1.
   for (const auto& [model_name, name, theirs, left_over] : std::vector<Case>{
            {"gpt2-tiny", "wte.weight", "transformer.wte.weight", 61 * 35 - 100},
            {"gpt2-tiny", "h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.weight", 121 - 3},
@@ -269,7 +270,7 @@ TEST(HuggingFace, no_more_is_read_than_a_range_needs) {
   }
 }
 
-MULTI_RANK_SUITE(HuggingFaceOn);
+MULTI_RANK_SUITE(HuggingFaceOnRanks);
 
 const std::vector<std::pair<std::string, Change>> kForms{
     {"as saved", [](HuggingFaceFiles&) {}},
@@ -297,7 +298,7 @@ const std::vector<std::pair<std::string, Change>> kForms{
          tensor = tensor.to(at::kBFloat16);
      }}};
 
-MULTI_RANK_TEST(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
+MULTI_RANK_TEST(HuggingFaceOnRanks, any_number_of_ranks_can_load_the_folder) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const std::string& model_name : kTinyModels) {
@@ -320,7 +321,8 @@ MULTI_RANK_TEST(HuggingFaceOn, any_number_of_ranks_gets_its_ranges) {
   });
 }
 
-MULTI_RANK_TEST(HuggingFaceOn, every_rank_refuses_before_a_value_changes) {
+MULTI_RANK_TEST(HuggingFaceOnRanks,
+                every_rank_refuses_a_folder_that_does_not_fit_before_a_value_changes) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const auto model = tiny_gpt2();

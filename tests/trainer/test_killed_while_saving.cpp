@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// Saves one checkpoint after the other until it is killed.
+// Saves one checkpoint after another until the process is killed.
 [[noreturn]] void save_for_ever(const std::string& folder, int64_t step) {
   at::set_num_threads(1);
   const auto comm = Communicator::create({0, 1, SharedRegion::create(1, size_t{1} << 20)});
@@ -26,18 +26,19 @@ namespace {
   }
 }
 
-TEST(KilledWhileSaving, leaves_a_checkpoint_that_can_be_loaded) {
+TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
   constexpr int kKills = 5;
   const TemporaryFolder folder;
-  std::mt19937 random(1);  // NOLINT: the same moments in every run
+  std::mt19937 random(1);  // NOLINT: every run of the test draws the same numbers
   for (int i = 0; i < kKills; ++i) {
     const int64_t before = latest_step(folder.path()).value_or(0);
     const pid_t child = fork();
     ASSERT_NE(child, -1);
     if (child == 0) save_for_ever(folder.path(), before + 1);
-    // It saves at least one; where it is after so many looks is a matter of chance.
+    // The child saves at least one checkpoint. Then a random number of looks into the folder
+    // passes, so that it is killed at a random place of a save.
     while (latest_step(folder.path()).value_or(0) == before)
-      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "it ended by itself";
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child ended before it was killed";
     for (auto looks = random() % 200; looks > 0; --looks)
       latest_step(folder.path());
     kill(child, SIGKILL);

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(LineSpool, gives_back_what_another_one_is_filled_with) {
+TEST(LineSpool, all_added_lines_are_returned_and_few_stay_in_memory) {
   LineSpool spool;
   std::string text;
   for (int i = 0; i < 5'000; ++i) {
@@ -18,7 +18,7 @@ TEST(LineSpool, gives_back_what_another_one_is_filled_with) {
   EXPECT_LT(spool.bytes_in_memory(), 70'000);
 }
 
-TEST(LineSpool, keeps_lines_in_memory_if_there_is_no_place_for_a_file) {
+TEST(LineSpool, lines_stay_in_memory_if_no_file_can_be_made) {
   const SetVariables set(Variables{{"TMPDIR", "/proc"}});
   LineSpool spool;
   std::string text;

@@ -9,9 +9,9 @@
 namespace fsdp {
 namespace {
 
-std::string path_of_log;  // of the run under way
+std::string path_of_log;  // of the current run
 
-// Its loss is the number of lines that the log has when rank 0, which writes it, begins the step.
+// The loss is the number of lines that the log has when rank 0, which writes it, begins the step.
 class LogReader : public UntrainedStrategy {
  public:
   using UntrainedStrategy::UntrainedStrategy;
@@ -35,7 +35,7 @@ Outcome train_with_log(const FsdpImplementation& fsdp, const std::string& log) {
   return train(fsdp, config);
 }
 
-TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
+TEST(TrainingLog, the_line_of_a_step_is_written_before_the_next_step_begins) {
   const TemporaryFolder folder;
   const Outcome run = train_with_log(with<LogReader>(), folder.path() + "/log");
   EXPECT_EQ(run.status, 0) << run.errors;
@@ -44,11 +44,11 @@ TEST(LogOfTraining, has_the_line_of_a_step_before_the_next_step_begins) {
   for (size_t step = 0; step < lines.size(); ++step) {
     const auto line = nlohmann::json::parse(lines[step]);
     EXPECT_EQ(line["step"], step);
-    EXPECT_EQ(line["loss"], step) << "so many lines were there when the step began";
+    EXPECT_EQ(line["loss"], step) << "wrong number of lines when the step began";
   }
 }
 
-TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
+TEST(TrainingLog, the_log_of_a_failed_run_ends_with_the_failure) {
   const TemporaryFolder folder;
   EXPECT_EQ(train_with_log(with<LossIsInfinite>(), folder.path() + "/log").status, 1);
   const auto lines = lines_of(path_of_log);
@@ -58,7 +58,7 @@ TEST(LogOfTraining, ends_with_the_failure_of_a_run_that_fails) {
   EXPECT_CONTAINS(failure, "the loss is inf");
 }
 
-TEST(LogOfTraining, on_a_full_disk_costs_one_line_and_not_the_run) {
+TEST(TrainingLog, a_full_disk_ends_the_log_but_not_the_run) {
   const Outcome run = train_with_log(with<UntrainedStrategy>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors,

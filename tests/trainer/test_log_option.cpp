@@ -5,8 +5,9 @@
 namespace fsdp {
 namespace {
 
-// torchrun takes an option of ours for one of its own if it is the beginning of one.
-TEST(LogOption, has_a_name_that_torchrun_leaves_alone) {
+// torchrun reads our --log as its own --log-dir, because it accepts the beginning of an option. So
+// the option has a second name, which is the beginning of no option of torchrun.
+TEST(LogOption, log_file_is_another_name_of_log) {
   EXPECT_EQ(parsed({"--log-file", "/dev/null"}).reports.log, "/dev/null");
   EXPECT_EQ(parsed({"--log", "/dev/null"}).reports.log, "/dev/null");
 }

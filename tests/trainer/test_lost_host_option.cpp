@@ -7,7 +7,7 @@
 
 #include "parsed.h"
 
-// The parts with which a run goes on when it has lost a host.
+// The numbers of microbatches with which a run can continue after it has lost a host.
 namespace fsdp {
 namespace {
 
@@ -29,7 +29,7 @@ Arguments options_with(int parts, const std::string& accumulate) {
           "--microbatches", text,   "--batch",    text,     "--reduce-gradients", accumulate};
 }
 
-TEST(LostHostOption, names_parts_and_a_way_to_add_them_that_it_takes) {
+TEST(LostHostOption, an_error_advises_an_option_that_is_accepted) {
   const std::regex parts_in("--microbatches ([0-9]+)"), way_in("--reduce-gradients (each|last)");
   int refused_ones = 0;
   for (const Machine machine : {Machine{2, 2}, Machine{3, 2}, Machine{2, 4}, Machine{4, 2}}) {
@@ -56,15 +56,15 @@ TEST(LostHostOption, names_parts_and_a_way_to_add_them_that_it_takes) {
   EXPECT_GT(refused_ones, 0);
 }
 
-// The table in docs/cluster.md.
-TEST(LostHostOption, goes_on_without_any_host_with_the_parts_that_the_page_names) {
+// docs/cluster.md has these machines and numbers of microbatches in a table.
+TEST(LostHostOption, a_run_with_the_documented_microbatches_can_continue_without_a_host) {
   for (const auto& [machine, parts] : std::vector<std::pair<Machine, int>>{
            {{2, 2}, 8}, {{3, 2}, 12}, {{2, 4}, 16}, {{4, 2}, 16}}) {
     const SetVariables set(variables_of(machine));
     const TrainConfig config = parse(options_with(parts, "last"));
     EXPECT_EQ(config.ranks.world, machine.hosts * machine.ranks);
     const int left = config.ranks.world - machine.ranks;
-    // Three hosts of two ranks can't share out 16 parts equally: two of them go on.
+    // Three hosts of two ranks cannot divide 16 microbatches equally, so two of them continue.
     EXPECT_EQ(ranks_that_go_on(config, left), machine.hosts == 4 ? 4 : left) << machine.hosts;
   }
 }

@@ -11,7 +11,7 @@ namespace {
 
 using Pairs = std::set<std::pair<int64_t, int64_t>>;
 
-// The pairs a, b that the rows ask for.
+// Returns the pairs (a, b) of the rows.
 Pairs pairs_of(const Batch& batch) {
   Pairs pairs;
   for (const at::Tensor& row : batch.inputs.unbind())
@@ -19,14 +19,14 @@ Pairs pairs_of(const Batch& batch) {
   return pairs;
 }
 
-TEST(ModularDataset, asks_for_the_sum_after_the_third_token_alone) {
+TEST(ModularDataset, only_the_sum_after_the_third_token_is_a_target) {
   in_a_process([] {
     const auto data = make_modular_dataset(7, 1);
     for (const Batch& batch : {data->batch(3, 100, kModularSeq), data->held_out(9, kModularSeq)}) {
       for (int64_t row = 0; row < batch.inputs.size(0); ++row) {
         const auto a = batch.inputs[row][0].item<int64_t>(),
                    b = batch.inputs[row][1].item<int64_t>();
-        EXPECT_EQ(batch.inputs[row][2].item<int64_t>(), 7) << "the sign =";
+        EXPECT_EQ(batch.inputs[row][2].item<int64_t>(), 7) << "the third token must be the sign =";
         EXPECT_TRUE(
             torch::equal(batch.targets[row],
                          torch::tensor({kIgnoreIndex, kIgnoreIndex, (a + b) % 7}, torch::kLong)));
@@ -36,7 +36,7 @@ TEST(ModularDataset, asks_for_the_sum_after_the_third_token_alone) {
   });
 }
 
-TEST(ModularDataset, every_pair_is_either_trained_on_or_among_the_fifth_that_is_held_out) {
+TEST(ModularDataset, every_pair_is_either_trained_on_or_among_the_held_out_fifth) {
   in_a_process([] {
     const auto data = make_modular_dataset(7, 1);
     const Pairs held_out = pairs_of(data->held_out(1000, kModularSeq));
@@ -49,7 +49,7 @@ TEST(ModularDataset, every_pair_is_either_trained_on_or_among_the_fifth_that_is_
       EXPECT_FALSE(held_out.contains(pair)) << pair.first << " + " << pair.second;
     EXPECT_EQ(data->held_out(4, kModularSeq).inputs.size(0), 4);
     const auto others = make_modular_dataset(7, 2)->held_out(1000, kModularSeq);
-    EXPECT_NE(pairs_of(others), held_out) << "the seed chooses";
+    EXPECT_NE(pairs_of(others), held_out) << "another seed must hold out other pairs";
   });
 }
 

@@ -6,11 +6,12 @@
 #include <common/in_a_process.h>
 #include <common/temporary_folder.h>
 
-// The optimizer's moments may lie in a file.
+// The optimizer's moments can be in a file.
 namespace fsdp {
 namespace {
 
-// Five updates of `n` elements, with moments in memory or in `file`: parameter and moments.
+// Makes five updates of `n` elements, with moments in `file`, or in memory if it is null. Returns
+// the parameter, the moments and the step counts.
 std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> file) {
   OptimizerOptions options;
   options.moments = std::move(file);
@@ -35,10 +36,10 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> fil
   return result;
 }
 
-TEST(MomentFile, gives_moments_the_same_bits_as_memory_does) {
+TEST(MomentFile, moments_in_a_file_have_the_bits_of_moments_in_memory) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    const int64_t n = (int64_t{1} << 22) + 4800;  // more than the part that is updated at a time
+    const int64_t n = (int64_t{1} << 22) + 4800;  // more elements than are updated at a time
     const int64_t bytes = 2 * 4 * n;
     const auto expected = after_updates(n, nullptr);
     for (const int64_t pinned : {int64_t{0}, int64_t{1} << 20, bytes}) {
@@ -51,13 +52,13 @@ TEST(MomentFile, gives_moments_the_same_bits_as_memory_does) {
   });
 }
 
-TEST(MomentFile, counts_the_pages_that_stay_in_memory_and_no_other) {
+TEST(MomentFile, only_pages_that_stay_in_memory_count_as_live) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
     {
       const MomentFile file(folder.path(), 1 << 20, 5000);
-      EXPECT_EQ(live(), 8192);  // whole pages
+      EXPECT_EQ(live(), 8192);  // 5000 bytes take two whole pages
     }
     EXPECT_EQ(live(), 0);
     const MomentFile all_pinned(folder.path(), 5000, 1 << 20);
@@ -65,7 +66,7 @@ TEST(MomentFile, counts_the_pages_that_stay_in_memory_and_no_other) {
   });
 }
 
-TEST(MomentFile, refuses_more_than_was_reserved) {
+TEST(MomentFile, more_bytes_than_were_reserved_are_refused) {
   const TemporaryFolder folder;
   in_a_process([&] {
     MomentFile file(folder.path(), 64, 0);

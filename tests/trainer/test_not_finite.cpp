@@ -12,7 +12,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Of each step of the run under way: rank 1's losses, where the others' are 1, and norms.
+// The loss of rank 1 (the other ranks have 1) and the norm of the gradients, for each step of the
+// current run.
 struct Values {
   std::vector<double> losses{1, 1, 1, 1}, norms{1, 1, 1, 1};
 };
@@ -35,7 +36,7 @@ class FakeStrategy : public UntrainedStrategy {
 const Values kBrokenLoss{.losses = {1, kNan, 1, 1}}, kBrokenNorm{.norms = {1, 1, kInf, 1}};
 
 struct Result : Outcome {
-  std::vector<nlohmann::json> lines;  // of the JSON file
+  std::vector<nlohmann::json> lines;  // the lines of the JSON file
 };
 
 Result train(const Values& of_run, const std::function<void(TrainConfig&)>& change) {
@@ -61,21 +62,21 @@ void expect_failure(const Result& result, const std::string& what, size_t steps)
   EXPECT_EQ(result.lines.back()["failure"].get<std::string>().find(what), 0U);
 }
 
-TEST(TrainingThatIsNotFinite, ends_at_a_loss_and_names_step_and_rank) {
+TEST(NonfiniteTraining, a_nonfinite_loss_ends_the_run_and_names_step_and_rank) {
   const Result result = train(kBrokenLoss, unchanged);
   expect_failure(result, "the loss is nan (not finite on rank 1) in step 2 of 4", 2);
   EXPECT_EQ(result.lines[0]["loss"], 1.0);
   EXPECT_TRUE(result.lines[1]["loss"].is_null());
 }
 
-TEST(TrainingThatIsNotFinite, ends_at_the_norm_of_the_gradients_if_the_loss_cannot_be_scaled_less) {
+TEST(NonfiniteTraining, a_nonfinite_gradient_norm_ends_the_run_if_the_loss_scale_cannot_shrink) {
   const auto once = [](TrainConfig& config) { config.precision.loss_scaler = LossScaler(1); };
   for (const auto& change : {std::function<void(TrainConfig&)>(unchanged), {once}})
     expect_failure(train(kBrokenNorm, change), "the norm of the gradients is inf in step 3 of 4",
                    3);
 }
 
-TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
+TEST(NonfiniteTraining, a_nonfinite_gradient_norm_skips_the_step_if_the_loss_is_scaled) {
   const Result result = train(
       kBrokenNorm, [](TrainConfig& config) { config.precision.loss_scaler = LossScaler(8, 2); });
   EXPECT_EQ(result.status, 0) << result.errors;
@@ -88,13 +89,13 @@ TEST(TrainingThatIsNotFinite, skips_a_step_and_goes_on_if_the_loss_is_scaled) {
             nlohmann::json({{"scale", 8}, {"growth_interval", 2}, {"finite_steps", 1}}));
 }
 
-TEST(TrainingThatIsNotFinite, ends_at_an_evaluation) {
+TEST(NonfiniteTraining, a_nonfinite_loss_of_an_evaluation_ends_the_run) {
   const Result result =
       train({.losses = {kNan}}, [](TrainConfig& config) { config.training.steps = 0; });
   expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
 }
 
-TEST(TrainingThatIsNotFinite, continues_if_nan_is_allowed) {
+TEST(NonfiniteTraining, a_run_continues_if_nan_is_allowed) {
   for (const Values& broken : {kBrokenLoss, kBrokenNorm}) {
     const Result result =
         train(broken, [](TrainConfig& config) { config.training.allow_nan = true; });

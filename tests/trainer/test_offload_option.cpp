@@ -9,14 +9,14 @@
 namespace fsdp {
 namespace {
 
-TEST(OffloadOption, needs_a_folder_that_can_be_written) {
+TEST(OffloadOption, an_unwritable_offload_dir_is_refused) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x");
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", file}),
             "--offload-dir " + file + ": Not a directory");
 }
 
-TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
+TEST(OffloadOption, options_set_the_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
   const TrainConfig config = parse(
       {"--offload", "optimizer", "--offload-dir", folder, "--offload-resident", "3000000000"});
@@ -25,7 +25,7 @@ TEST(OffloadOption, names_a_folder_and_the_bytes_that_stay_in_memory) {
   EXPECT_EQ(parse({"--offload", "none"}).memory.offload_dir, "");
 }
 
-TEST(OffloadOption, refuses_what_cannot_be_meant) {
+TEST(OffloadOption, contradicting_offload_options_are_refused) {
   EXPECT_EQ(refusal({"--offload", "optimizer"}), "--offload optimizer: needs --offload-dir");
   EXPECT_EQ(refusal({"--offload-dir", "/"}), "--offload-dir: needs --offload optimizer");
   EXPECT_EQ(refusal({"--offload-resident", "1", "--offload", "none"}),
@@ -36,7 +36,7 @@ TEST(OffloadOption, refuses_what_cannot_be_meant) {
             "--offload optimizer: sgd has no state; give --optimizer adamw");
 }
 
-TEST(OffloadOption, refuses_a_folder_that_lies_in_memory) {
+TEST(OffloadOption, an_offload_dir_in_memory_is_refused) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
             "--offload-dir /dev/shm: is in memory; give a folder on a disk");

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
+TEST(OptionFile, saved_options_repeat_the_run) {
   const std::vector<std::string> options{
       "--mode",  "fsdp", "--world",    "2",    "--steps",  "7",
       "--limit", "all",  "--prefetch", "on",   "--link",   "9us,2GB/s",
@@ -22,7 +22,7 @@ TEST(OptionFile, that_a_run_has_given_repeats_the_run) {
   EXPECT_EQ(same.optimizer.no_decay, "a|b$");
   EXPECT_TRUE(same.debug.poison);
   EXPECT_EQ(parsed({"--config", file, "--steps", "9"}).training.steps, 9)
-      << "the command line counts";
+      << "the command line must override the file";
 }
 
 TEST(OptionFile, former_names_of_options_are_read) {

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OutputOfTraining, that_can_not_be_written_is_told_when_all_files_are) {
+TEST(TrainingOutput, unwritable_output_is_reported_after_the_files_are_written) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
   config.reports.json = folder.path() + "/json";

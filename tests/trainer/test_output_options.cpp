@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
+TEST(OutputOption, an_unwritable_file_is_refused_with_the_reason) {
   const TemporaryFolder folder;
   const std::string missing = folder.path() + "/no/such/file.txt";
   const std::string taken = folder.path() + "/folder.txt";
@@ -23,13 +23,13 @@ TEST(OutputOptions, a_file_that_can_not_be_written_is_refused_with_the_reason) {
   }
 }
 
-TEST(OutputOptions, a_file_may_be_one_of_the_system) {
+TEST(OutputOption, a_device_file_is_accepted_and_a_dash_is_refused) {
   EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).reports.json, "/dev/null");
   EXPECT_EQ(refused({"--json", "-"}), "--json -: - is not a file; give /dev/stdout");
   EXPECT_EQ(refused({"--log", "-"}), "--log -: - is not a file; give /dev/stdout");
 }
 
-TEST(OutputOptions, two_of_them_are_two_files) {
+TEST(OutputOption, two_options_cannot_name_one_file) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file.txt";
   const std::string link = folder.path() + "/link.txt";
@@ -47,7 +47,7 @@ TEST(OutputOptions, two_of_them_are_two_files) {
   EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
 }
 
-TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
+TEST(OutputOption, a_log_file_with_other_contents_is_refused) {
   const TemporaryFolder folder;
   const std::string log = folder.write("log", "{\"step\":0}\n{\"step\":199}\n");
   EXPECT_EQ(refused({"--log", log}),
@@ -62,7 +62,7 @@ TEST(OutputOptions, a_log_gets_the_steps_of_one_run) {
   EXPECT_EQ(refused({"--log", folder.write("empty", "")}), "accepted");
 }
 
-TEST(OutputOptions, a_file_of_options_replaces_no_results) {
+TEST(OutputOption, an_option_in_a_config_file_cannot_replace_results) {
   const TemporaryFolder folder;
   for (const std::string name : {"json", "trace", "profile"}) {
     const std::string path = folder.write(name + ".txt", "results");
@@ -72,11 +72,12 @@ TEST(OutputOptions, a_file_of_options_replaces_no_results) {
               option + ' ' + path + ": has the results of a run, which would be replaced; give " +
                   option + " another file (line 1 of " + file + ")");
     EXPECT_EQ(refused({"--config", file, option, other}), "accepted");
-    EXPECT_EQ(refused({"--config", file, option, path}), "accepted") << "it was said by name";
+    EXPECT_EQ(refused({"--config", file, option, path}), "accepted")
+        << "an option of the command line must be accepted";
   }
 }
 
-TEST(OutputOptions, the_hashes_and_the_recording_of_a_run_are_not_written_over) {
+TEST(OutputOption, existing_hashes_and_recordings_are_not_overwritten) {
   const TemporaryFolder folder;
   folder.write("hashes/rank.0", "{}");
   const std::string hashes = folder.path() + "/hashes", file = hashes + "/rank.0";

@@ -9,13 +9,14 @@
 namespace fsdp {
 namespace {
 
-TEST(PatternDataset, repeats_five_tokens_but_for_one_in_twenty) {
+TEST(PatternDataset, five_tokens_repeat_except_for_one_token_in_twenty) {
   in_a_process([] {
     const auto data = make_pattern_dataset(16384, 1);
     const Batch batch = data->batch(0, 64, 200);
     EXPECT_TRUE(torch::equal(batch.inputs.slice(1, 1), batch.targets.slice(1, 0, 199)));
     const auto repeated = batch.inputs.slice(1, 5).eq(batch.inputs.slice(1, 0, 195));
-    // Both tokens are of the pattern in 0.95 ^ 2 of all places; 64 x 195 of them are looked at.
+    // Two tokens that are five places apart both follow the pattern with a probability of 0.95 ^ 2.
+    // There are 64 x 195 such pairs.
     EXPECT_NEAR(repeated.to(at::kDouble).mean().item<double>(), 0.9025, 0.02);
     std::map<int64_t, int> counts;
     for (const at::Tensor& token : batch.inputs.flatten().unbind())
@@ -27,7 +28,7 @@ TEST(PatternDataset, repeats_five_tokens_but_for_one_in_twenty) {
   });
 }
 
-TEST(PatternDataset, holds_out_rows_of_the_same_pattern_that_no_step_draws) {
+TEST(PatternDataset, held_out_rows_are_drawn_by_no_step) {
   in_a_process([] {
     const auto data = make_pattern_dataset(100, 1);
     const Batch held_out = data->held_out(8, 50);

@@ -5,8 +5,8 @@
 
 #include "unmade_run.h"
 
-// What no training shows: tests/properties and tests/extensions compare the predictions of all
-// modes and options with what was measured.
+// Predictions that no training can confirm. For all others, tests/properties and tests/extensions
+// compare the predictions of all modes and options with measured values.
 namespace fsdp {
 namespace {
 
@@ -26,7 +26,8 @@ ShardLayout four_units() {
   return layout;
 }
 
-// Of as many ranks as the layout is made for: an evaluation, or a later step.
+// Returns the schedule of an evaluation if `config` has no step, else of a step after the first.
+// The number of ranks is that of the layout.
 Schedule schedule_of(TrainConfig config, const ShardLayout& layout) {
   config.ranks.world = layout.world_size;
   return schedule(config, layout, /*rank=*/0, /*first=*/config.training.steps == 0);
@@ -37,7 +38,7 @@ std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass c
       .bytes[static_cast<size_t>(phase)][static_cast<size_t>(cls)];
 }
 
-TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
+TEST(LiveBytesPrediction, classes_that_are_not_predicted_have_no_value) {
   const Schedule step = schedule_of(config_of("fsdp"), four_units());
   EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
   EXPECT_FALSE(live(step, Phase::forward, MemoryClass::other));
@@ -49,8 +50,8 @@ TEST(PredictedLiveBytes, have_no_value_for_classes_that_are_not_predicted) {
   EXPECT_EQ(live(nested, Phase::backward, MemoryClass::shards), 640);
 }
 
-// Two units are gathered at a time, beside the root until it is read no more.
-TEST(PredictedLiveBytes, of_a_root_that_is_read_behind_all_units_are_gone_before_these_come_back) {
+// Two units are unsharded at a time, and beside them the root until its last reader has run.
+TEST(LiveBytesPrediction, the_root_counts_in_backward_only_until_its_last_reader) {
   TrainConfig config = config_of("fsdp");
   config.ranks.world = 2;
   const auto gathered = [&](std::optional<size_t> units_before_readers) {
@@ -66,7 +67,7 @@ TEST(PredictedLiveBytes, of_a_root_that_is_read_behind_all_units_are_gone_before
 
 using Bytes = std::map<std::string, int64_t>;
 
-TEST(PredictedEvaluation, is_a_forward_that_gathers_and_frees_every_unit) {
+TEST(PredictedEvaluation, an_evaluation_is_a_forward_that_reshards_every_unit) {
   TrainConfig config = config_of("fsdp", /*steps=*/0);
   config.sharding.reshard_after_forward = false;
   config.optimizer.clip = 1.0;

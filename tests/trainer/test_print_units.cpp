@@ -22,7 +22,7 @@ ShardLayout three_units(const std::string& last = "layers.1") {
   return layout;
 }
 
-TEST(UnitsTable, has_a_line_for_each_unit_and_their_sums) {
+TEST(UnitsTable, the_table_has_a_line_for_each_unit_and_one_for_the_sums) {
   EXPECT_EQ(units_table({}, three_units()),
             "unit      parameters  numel  padded  shard bytes  gathered bytes  trainable\n"
             "root               1  1,009   1,024        2,048           4,096  no\n"
@@ -31,7 +31,7 @@ TEST(UnitsTable, has_a_line_for_each_unit_and_their_sums) {
             "total              5  1,099   1,184        2,368           4,736  partly\n");
 }
 
-TEST(UnitsTable, shows_how_many_bytes_are_gathered_in_16_bits) {
+TEST(UnitsTable, gathered_bytes_are_those_of_the_16_bit_dtype_unless_kept_in_fp32) {
   TrainConfig config;
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
   config.precision.keep_fp32 = "layers";
@@ -40,7 +40,7 @@ TEST(UnitsTable, shows_how_many_bytes_are_gathered_in_16_bits) {
   EXPECT_NE(table.find("64          128             256  yes\n"), std::string::npos) << table;
 }
 
-TEST(UnitsTable, fits_100_columns_and_shows_the_end_of_a_long_name) {
+TEST(UnitsTable, a_long_name_loses_its_beginning_to_fit_100_columns) {
   const std::string long_name = std::string(200, 'x').append(".layers.1");
   std::istringstream lines(units_table({}, three_units(long_name)));
   size_t widest = 0;
@@ -53,20 +53,20 @@ TEST(UnitsTable, fits_100_columns_and_shows_the_end_of_a_long_name) {
   EXPECT_EQ(widest, 100);
 }
 
-TEST(UnitsTable, has_room_for_the_names_beside_the_largest_numbers) {
+TEST(UnitsTable, names_fit_beside_the_largest_numbers) {
   ShardLayout layout;
   layout.units = {{"token_embeddings", 2'127'208'448, false, true}};
   layout.parameters = {{"token_embeddings.weight", 0, 0, 2'127'208'000, true}};
   EXPECT_NE(units_table({}, layout).find("\ntoken_embeddings  "), std::string::npos);
 }
 
-TEST(PrintUnits, trains_nothing_in_any_mode) {
+TEST(PrintUnits, print_units_trains_nothing_in_any_mode) {
   for (const char* mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config;
     config.ranks.mode = mode_of(mode);
     config.ranks.world = 2;
     config.reports.print_units = true;
-    FsdpImplementation fsdp{};  // cannot train
+    FsdpImplementation fsdp{};  // has no functions to train with
     fsdp.shard_layout = [](const TrainConfig&, const Workload&) { return three_units(); };
     const Outcome run = train(fsdp, config);
     EXPECT_EQ(run.status, 0) << mode;

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Progress, shows_the_time_left_on_a_terminal_after_two_seconds) {
+TEST(Progress, a_terminal_shows_the_time_left_after_two_seconds) {
   Progress progress(10);
   const auto shown = [&](int64_t done, double seconds) {
     return progress.after({done, seconds, 0.5, 100, 2'000'000}, 100);
@@ -14,7 +14,7 @@ TEST(Progress, shows_the_time_left_on_a_terminal_after_two_seconds) {
   EXPECT_EQ(shown(1, 50),
             "\r\033[K[==                      ] 1/10  loss 0.500000  100 tokens/s  2.0 MB live");
   EXPECT_EQ(shown(2, 51.9).find("left"), std::string::npos);
-  EXPECT_CONTAINS(shown(3, 54), "live  14 s left");  // 2 s a step, 7 to go
+  EXPECT_CONTAINS(shown(3, 54), "live  14 s left");  // 7 steps of 2 s
   EXPECT_CONTAINS(shown(5, 250), "live  4 min left");
   EXPECT_CONTAINS(shown(6, 18050), "live  4 h 0 min left");
   const std::string last = shown(10, 400);
@@ -22,14 +22,14 @@ TEST(Progress, shows_the_time_left_on_a_terminal_after_two_seconds) {
   EXPECT_EQ(last.back(), '\n');
 }
 
-TEST(Progress, is_a_line_without_the_time_left_in_a_pipe) {
+TEST(Progress, a_pipe_gets_lines_without_the_time_left) {
   Progress progress(10);
   progress.after({1, 0, 0.5, 100, 2'000'000}, 0);
   EXPECT_EQ(progress.after({5, 100, 0.5, 100, 2'000'000}, 0),
             "step 5/10  loss 0.5000000000  100 tokens/s  2.0 MB live\n");
 }
 
-TEST(Progress, fits_into_one_line_of_any_terminal) {
+TEST(Progress, the_progress_fits_into_one_line_of_any_terminal) {
   Progress progress(10'000);
   const Progress::Step step{9'999, 0, 12.345678, 1234567, 123'456'789'000};
   const auto shown = [&](int columns) {

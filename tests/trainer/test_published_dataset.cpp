@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PublishedDataset, draws_what_manual_seed_draws) {
+TEST(PublishedDataset, a_batch_equals_what_randint_draws_after_manual_seed) {
   in_a_process([] {
     const auto batch = make_published_dataset(1000, 42)->batch(3, 32, 127);
     torch::manual_seed(42 + 100 + 3);

@@ -4,11 +4,11 @@
 
 #include "parsed.h"
 
-// What is said of a command line that can't be carried out.
+// The errors of command lines that cannot be parsed.
 namespace fsdp {
 namespace {
 
-TEST(Refusal, of_an_unknown_option_names_the_nearest_one) {
+TEST(Refusal, the_error_of_an_unknown_option_names_the_nearest_one) {
   const auto nearest = [](const std::string& option, const std::string& other) {
     EXPECT_EQ(refused({option, "1"}),
               "there is no option " + option + "; the nearest one is " + other);
@@ -25,7 +25,7 @@ TEST(Refusal, of_an_unknown_option_names_the_nearest_one) {
   EXPECT_EQ(refused({"fsdp"}), "fsdp: belongs to no option");
 }
 
-TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
+TEST(Refusal, the_error_of_an_unknown_word_lists_the_words_of_the_option) {
   for (const auto& [option, words] : std::vector<std::pair<std::string, std::string>>{
            {"--mode", "single, ddp or fsdp"},
            {"--data", "text, tokens, modular or pattern"},
@@ -49,7 +49,7 @@ TEST(Refusal, of_a_word_lists_those_that_the_option_takes) {
                   "--strategy must be full, grad_op, no, hybrid, _hybrid_shard_zero2, ");
 }
 
-TEST(Refusal, of_a_value_that_is_missing_or_too_much_says_so) {
+TEST(Refusal, missing_and_surplus_values_are_reported) {
   EXPECT_EQ(refused({"--lr"}),
             "--lr: needs a value: learning rate (default 0.1 with sgd, else 0.001 or the rate of "
             "--recipe)");

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RepositoryText, is_the_sources_without_anything_that_was_built_or_that_students_write) {
+TEST(RepositoryText, the_text_is_the_sources_without_built_files_and_files_of_students) {
   const TemporaryFolder folder;
   std::vector<std::string> expected;
   for (const char* name : {"README.md", "docs/a.md", "common/nn/a.cpp", "common/nn/a.h"})

@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// Of 1,600 parameters with two moments each, 4 bytes.
-TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
+// A checkpoint has 1,600 parameters with two moments each, of 4 bytes.
+TEST(CheckpointRoom, the_needed_room_is_that_of_all_checkpoints_that_a_run_keeps) {
   TrainConfig config = config_of("fsdp", 2);
   config.checkpoint.dir = "run";
   const int64_t each = 3 * 4 * 1600;
@@ -34,7 +34,7 @@ TEST(RoomForCheckpoints, is_that_of_all_that_a_run_keeps) {
       refusal(each - 1),
       "--checkpoint-dir run: has 19,199 bytes free, too few for 1 checkpoint of 19,200 bytes; "
       "give another folder");
-  config.checkpoint.keep = 1;  // and the one that is written
+  config.checkpoint.keep = 1;  // a second one takes room while it is written
   need(10, 0, 1, 2);
   EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");
   config.optimizer.kind = OptimizerOptions::Kind::sgd;

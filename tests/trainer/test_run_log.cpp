@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunLog, writes_a_line_at_once_after_what_the_file_holds) {
+TEST(RunLog, a_line_is_appended_to_the_file_at_once) {
   const TemporaryFolder folder;
   const std::string path = folder.write("log", "old\n");
   RunLog log(path);
@@ -24,7 +24,7 @@ TEST(RunLog, writes_a_line_at_once_after_what_the_file_holds) {
   EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n{\"loss\":null}\n");
 }
 
-TEST(RunLog, writes_to_a_fifo_and_survives_a_reader_that_goes) {
+TEST(RunLog, a_fifo_whose_reader_leaves_gives_one_warning) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -42,7 +42,7 @@ TEST(RunLog, writes_to_a_fifo_and_survives_a_reader_that_goes) {
             "--log " + path + ": Broken pipe; training continues without it\n");
 }
 
-TEST(RunLog, a_file_that_can_not_be_opened_is_named) {
+TEST(RunLog, a_file_that_cannot_be_opened_is_named) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/no/log";
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { RunLog log(path); }), path);
@@ -52,17 +52,19 @@ TEST(RunLog, a_file_that_can_not_be_opened_is_named) {
   EXPECT_EQ(reason_not_to_log("/dev/null"), "");
 }
 
-TEST(RunLog, marks_where_steps_come_again_after_a_run_that_was_stopped) {
+TEST(RunLog, a_resumed_run_marks_where_steps_are_repeated) {
   const TemporaryFolder folder;
   const std::string steps = "{\"step\":0}\n{\"step\":1}\n";
   const std::string path = folder.write("log", steps + "{\"step\":2,\"lo");
   RunLog(path).go_on_after(1);
-  EXPECT_EQ(content_of(path), steps + "{\"resumed_after\":1}\n") << "half a line is left out";
+  EXPECT_EQ(content_of(path), steps + "{\"resumed_after\":1}\n")
+      << "an incomplete line must be removed";
   RunLog(path).go_on_after(2);
-  EXPECT_EQ(content_of(path), steps + "{\"resumed_after\":1}\n") << "no step comes again";
+  EXPECT_EQ(content_of(path), steps + "{\"resumed_after\":1}\n")
+      << "no step is repeated, so no line must be added";
 }
 
-TEST(LogEnd, is_the_last_step_of_a_log) {
+TEST(LogEnd, the_last_step_of_a_log_is_found) {
   const TemporaryFolder folder;
   const auto end = [&](const std::string& text) { return end_of_log(folder.write("log", text)); };
   EXPECT_EQ(end("{\"step\":3}\n{\"step\":4}\n{\"failure\":\"x\"}\n{\"st").last_step, 4);

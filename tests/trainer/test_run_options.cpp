@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunOptions, with_which_a_run_began_stay_when_it_goes_on) {
+TEST(RunOptionFile, a_resumed_run_keeps_the_option_file_of_the_first_run) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
   config.checkpoint.dir = folder.path();

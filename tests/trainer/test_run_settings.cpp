@@ -12,7 +12,7 @@ std::string difference(const nlohmann::json& a, const nlohmann::json& b) {
   return error_of<std::invalid_argument>([&] { require_equal_settings(a, b); });
 }
 
-TEST(RunSettings, that_differ_are_named_with_the_option_that_makes_them_equal) {
+TEST(RunSetting, a_setting_that_differs_is_named_with_the_option_that_makes_it_equal) {
   EXPECT_EQ(difference({{"parts", 4}}, {{"parts", 6}}),
             "a has parts 4, and b 6: they must be equal; give both --microbatches 12");
   EXPECT_EQ(difference({{"lr", 0.5}}, {{"lr", 0.25}}),
@@ -27,7 +27,7 @@ TEST(RunSettings, that_differ_are_named_with_the_option_that_makes_them_equal) {
   EXPECT_NO_THROW(require_equal_settings({{"lr", 0.5}}, {{"lr", 0.5}}));
 }
 
-TEST(RunSettings, are_printed_without_a_rank_or_a_model) {
+TEST(RunSetting, settings_are_printed_without_a_rank_or_a_model) {
   TrainConfig config = small_run();
   config.reports.print_settings = true;
   FsdpImplementation none{};

@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-// A file of the format: the header's length, the header, and so many bytes of data.
+// Returns the bytes of a file: the length of the header (or `length`), the header, and `data`
+// bytes.
 std::string file_text(const std::string& header, size_t data,
                       std::optional<uint64_t> length = std::nullopt) {
   const uint64_t written = length.value_or(header.size());
@@ -36,7 +37,7 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
          "}";
 }
 
-TEST(Safetensors, has_the_bytes_that_the_format_says) {
+TEST(Safetensors, a_written_file_has_the_bytes_of_the_format) {
   in_a_process([] {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/file";
@@ -61,7 +62,7 @@ TEST(Safetensors, has_the_bytes_that_the_format_says) {
   });
 }
 
-TEST(Safetensors, a_writer_notices_what_is_missing_or_too_much_or_comes_twice) {
+TEST(Safetensors, a_writer_refuses_missing_surplus_and_repeated_data) {
   in_a_process([] {
     const TemporaryFolder folder;
     const SafetensorsEntry two{"a", at::kFloat, {2}};
@@ -75,7 +76,7 @@ TEST(Safetensors, a_writer_notices_what_is_missing_or_too_much_or_comes_twice) {
   });
 }
 
-TEST(Safetensors, a_part_of_a_tensor_is_read_from_any_element_on) {
+TEST(Safetensors, a_part_of_a_tensor_can_be_read_from_any_element) {
   in_a_process([] {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/file";
@@ -111,20 +112,20 @@ TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
             "has a header that is JSON that is nested too deep");
 }
 
-// What the text of the error would copy.
-TEST(Safetensors, a_number_that_is_a_deep_array_is_refused) {
+// The text of an error would quote the array, which is nested too deep for that.
+TEST(Safetensors, a_shape_that_is_a_deep_array_is_refused) {
   const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   EXPECT_EQ(refusal(file_text("{" + tensor("F32", deep, "[0,8]") + "}", 8)),
             "has a header that is JSON that is nested too deep");
 }
 
-TEST(Safetensors, a_name_is_a_part_of_one_line) {
+TEST(Safetensors, an_error_shows_a_tensor_name_in_one_line) {
   EXPECT_EQ(refusal(file_text(R"({"a\n\u001b[2J":7})", 0)),
             "tensor a??[2J: has an entry that is not as the format says");
   EXPECT_LT(refusal(file_text("{\"" + std::string(1 << 20, 'a') + "\":7}", 0)).size(), 600U);
 }
 
-TEST(Safetensors, an_entry_is_compared_with_the_bytes_that_there_are) {
+TEST(Safetensors, an_entry_is_compared_with_the_bytes_of_the_file) {
   const auto refused = [](const std::string& entry, size_t data) {
     return refusal(file_text("{" + entry + "}", data));
   };
@@ -150,14 +151,15 @@ TEST(Safetensors, an_entry_is_compared_with_the_bytes_that_there_are) {
   EXPECT_EQ(refused(R"("a":{"dtype":1,"shape":[],"data_offsets":[0,4]})", 4), form);
 }
 
-TEST(Safetensors, tensors_fill_the_file_without_a_gap) {
+TEST(Safetensors, tensors_must_fill_the_file_without_gaps_and_overlaps) {
   const std::string two = R"("b":{"dtype":"U8","shape":[2],"data_offsets":)";
   const std::string first = tensor("U8", "[2]", "[0,2]") + ',';
   const std::string order = "the tensors do not fill the file one after the other";
   EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 4)), "accepted");
   EXPECT_EQ(refusal(file_text("{" + first + two + "[1,3]}}", 3)), order);  // they overlap
   EXPECT_EQ(refusal(file_text("{" + first + two + "[3,5]}}", 5)), order);  // a gap
-  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 5)), order);  // a byte of none
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 5)),
+            order);  // a byte that belongs to no tensor
 }
 
 }  // namespace

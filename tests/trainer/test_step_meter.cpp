@@ -30,7 +30,7 @@ Call call_of(Operation operation, int64_t bytes) {
   return call;
 }
 
-TEST(StepMeter, tells_computing_waiting_data_and_the_optimizer_apart) {
+TEST(StepMeter, compute_wait_data_and_optimizer_times_are_separate) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
     StepMeter meter(clock);
@@ -42,7 +42,7 @@ TEST(StepMeter, tells_computing_waiting_data_and_the_optimizer_apart) {
       clock->pass(seconds * kSecond);
       call_observers::waited(call, std::nullopt);
     };
-    for (int step = 0; step < 2; ++step) {  // nothing of a step is left in the next
+    for (int step = 0; step < 2; ++step) {  // the second step must not include the first
       meter.begin_step();
       data->batch(0, 1, 1);
       wait(Operation::all_gather, 4);
@@ -64,7 +64,7 @@ TEST(StepMeter, tells_computing_waiting_data_and_the_optimizer_apart) {
   });
 }
 
-TEST(StepMeter, takes_the_bandwidth_from_when_the_bytes_moved_if_that_is_known) {
+TEST(StepMeter, bandwidth_uses_the_time_of_the_transfer_if_it_is_known) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
     StepMeter meter(clock);

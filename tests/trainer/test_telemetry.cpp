@@ -12,8 +12,8 @@
 namespace fsdp {
 namespace {
 
-// A line of 20,000 steps has about 90 bytes.
-TEST(Telemetry, of_many_steps_keeps_few_bytes_in_memory) {
+// A line has about 90 bytes, so 20,000 lines have 1.8 MB.
+TEST(Telemetry, many_steps_keep_few_bytes_in_memory) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/json";
   for (const std::string& json : {std::string(), path}) {
@@ -35,8 +35,8 @@ TEST(Telemetry, of_many_steps_keeps_few_bytes_in_memory) {
   EXPECT_EQ(lines, 20'001);
 }
 
-// Open MPI gives rank 0 a terminal, behind which may be a file.
-TEST(Telemetry, prints_lines_and_no_bar_on_the_terminal_of_a_launcher) {
+// Open MPI gives rank 0 a terminal even if the output of mpirun goes to a file.
+TEST(Telemetry, the_terminal_of_a_launcher_gets_lines_and_no_bar) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
   const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY), before = dup(STDOUT_FILENO);

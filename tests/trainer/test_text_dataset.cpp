@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TextDataset, reads_folders_in_order_of_name_and_skips_files_that_are_not_text) {
+TEST(TextDataset, folders_are_read_in_order_of_name_without_files_that_are_not_text) {
   const TemporaryFolder folder;
   folder.write("b.txt", "bb");
   folder.write("a/z.txt", "az");
@@ -22,7 +22,7 @@ TEST(TextDataset, reads_folders_in_order_of_name_and_skips_files_that_are_not_te
   in_a_process([&] {
     const TextDataset data(read_text_files({folder.path()}), 1);
     ASSERT_EQ(data.size(), 4);
-    const auto row = data.batch(0, 1, 3);  // all there is
+    const auto row = data.batch(0, 1, 3);  // the whole text
     EXPECT_TRUE(torch::equal(row.inputs[0], torch::tensor({'a', 'z', 'b'}, torch::kLong)));
     EXPECT_TRUE(torch::equal(row.targets[0], torch::tensor({'z', 'b', 'b'}, torch::kLong)));
   });
@@ -39,7 +39,7 @@ TEST(TextDataset, batches_are_pieces_of_the_text) {
   });
 }
 
-TEST(TextDataset, computes_the_unigram_entropy_of_its_text) {
+TEST(TextDataset, the_unigram_entropy_is_that_of_the_text) {
   const TemporaryFolder folder;
   EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(),
               std::log(2), 1e-12);
@@ -59,7 +59,7 @@ TEST(TextDataset, an_error_names_the_path) {
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { data.batch(0, 1, 3); }), "only 3");
 }
 
-TEST(TextDataset, holds_out_the_last_tenth) {
+TEST(TextDataset, the_last_tenth_of_a_text_is_held_out) {
   const TemporaryFolder folder;
   std::string text(900, 'a');
   for (int i = 0; i < 100; ++i)
@@ -69,11 +69,11 @@ TEST(TextDataset, holds_out_the_last_tenth) {
     const TextDataset data(read_text_files({file}), 1);
     for (int64_t step = 0; step < 20; ++step)
       EXPECT_TRUE(data.batch(step, 50, 9).targets.eq('a').all().item<bool>());
-    const Batch rows = data.held_out(5, 9);  // as far apart as there is text for
+    const Batch rows = data.held_out(5, 9);  // rows as far apart as the text allows
     EXPECT_TRUE(torch::equal(rows.inputs.select(1, 0),
                              torch::tensor({'b', 'd', 'f', 'h', 'j'}, torch::kLong)));
     EXPECT_TRUE(torch::equal(rows.targets, rows.inputs));
-    EXPECT_EQ(data.held_out(1000, 9).inputs.size(0), 10) << "no byte twice";
+    EXPECT_EQ(data.held_out(1000, 9).inputs.size(0), 10) << "rows must not overlap";
     EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { data.held_out(1, 100); }),
                     "only 100 held out");
   });

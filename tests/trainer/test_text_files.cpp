@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TextFiles, what_is_neither_a_plain_file_nor_a_folder_is_refused) {
+TEST(TextFile, a_path_that_is_neither_a_plain_file_nor_a_folder_is_refused) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -22,7 +22,7 @@ TEST(TextFiles, what_is_neither_a_plain_file_nor_a_folder_is_refused) {
               "text '" + path + "' is neither a plain file nor a folder");
 }
 
-TEST(TextFiles, a_link_that_leads_nowhere_or_in_a_circle_is_left_out) {
+TEST(TextFile, a_link_to_nothing_or_to_itself_is_left_out) {
   const TemporaryFolder folder;
   folder.write("a", "text");
   fs::create_symlink("circle", folder.path() + "/circle");
@@ -31,7 +31,7 @@ TEST(TextFiles, a_link_that_leads_nowhere_or_in_a_circle_is_left_out) {
   EXPECT_EQ(*read_text_files({folder.path()}), "text");
 }
 
-TEST(TextFiles, a_file_with_a_nul_far_from_its_begin_is_no_text) {
+TEST(TextFile, a_file_with_a_nul_far_from_its_start_is_not_text) {
   const TemporaryFolder folder;
   const std::string long_text(3 << 20, 'x');
   folder.write("a", long_text);

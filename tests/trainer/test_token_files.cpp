@@ -30,8 +30,8 @@ std::string header(int32_t magic, int32_t version, int32_t count) {
   return bytes_of(numbers);
 }
 
-// Ids beyond 32767 have the sign bit of what LibTorch takes them for.
-TEST(TokenFiles, of_nanogpt_and_llm_c_give_the_same_rows) {
+// As LibTorch's 16-bit integers, which have a sign, ids above 32767 would be negative.
+TEST(TokenFile, files_of_nanogpt_and_llm_c_give_the_same_rows) {
   const TemporaryFolder folder;
   const std::string ids = bytes_of(counting(40'000, 100));
   const auto plain = folder.write("plain.bin", ids);
@@ -50,13 +50,14 @@ TEST(TokenFiles, of_nanogpt_and_llm_c_give_the_same_rows) {
   });
 }
 
-TEST(TokenFiles, hold_out_the_second_of_two) {
+TEST(TokenFile, the_second_of_two_files_is_held_out) {
   const TemporaryFolder folder;
   const auto train = folder.write("train.bin", bytes_of(counting(0, 10)));
   const auto val = folder.write("val.bin", header(20240520, 1, 20) + bytes_of(counting(100, 20)));
   in_a_process([&] {
     const auto data = make_token_dataset({train, val}, 200, 1);
-    EXPECT_EQ(data->batch(0, 1, 9).targets[0][8].item<int64_t>(), 9);  // all of the first
+    EXPECT_EQ(data->batch(0, 1, 9).targets[0][8].item<int64_t>(),
+              9);  // trains on all of the first file
     const Batch held_out = data->held_out(5, 9);
     ASSERT_EQ(held_out.inputs.size(0), 2);
     EXPECT_EQ(held_out.inputs[1][0].item<int64_t>(), 110);
@@ -70,7 +71,7 @@ TEST(TokenFiles, hold_out_the_second_of_two) {
   });
 }
 
-TEST(TokenFiles, that_are_none_are_refused_before_training) {
+TEST(TokenFile, a_file_without_token_ids_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& content) {
     const auto path = folder.write("t.bin", content);
@@ -96,7 +97,7 @@ TEST(TokenFiles, that_are_none_are_refused_before_training) {
   EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
 }
 
-TEST(TokenFiles, that_are_shorter_than_a_row_are_refused_before_training) {
+TEST(TokenFile, a_file_shorter_than_a_row_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto ten = folder.write("ten.bin", bytes_of(counting(0, 10)));
   const auto hundred = folder.write("hundred.bin", bytes_of(counting(0, 100)));

@@ -14,7 +14,7 @@ std::string notes(const Arguments& arguments) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(TrainOptions, a_number_that_an_option_does_not_take_is_refused_in_one_line) {
+TEST(TrainOption, a_number_that_an_option_does_not_take_is_refused_in_one_line) {
   const std::string positive = "a positive number", whole = "a whole number",
                     beyond = "18446744073709551616";  // 2^64
   for (const auto& [option, value, rule] : std::vector<std::array<std::string, 3>>{
@@ -39,7 +39,7 @@ TEST(TrainOptions, a_number_that_an_option_does_not_take_is_refused_in_one_line)
     EXPECT_EQ(refusal({option, value}), option + " must be " + rule + ", not " + value);
 }
 
-TEST(TrainOptions, numbers_are_taken_as_written) {
+TEST(TrainOption, numbers_are_taken_as_written) {
   const TrainConfig config =
       parse({"--lr", "3e-4", "--clip", ".5", "--steps", "0", "--batch", "8", "--world", "4",
              "--mode", "fsdp", "--timeout", "2.5", "--seed", "18446744073709551615"});
@@ -52,7 +52,7 @@ TEST(TrainOptions, numbers_are_taken_as_written) {
   EXPECT_EQ(config.training.seed, std::numeric_limits<uint64_t>::max());
 }
 
-TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
+TEST(TrainOption, a_norm_type_is_a_number_above_zero_or_inf) {
   EXPECT_EQ(parse({"--clip", "1"}).optimizer.norm_type, 2);
   EXPECT_EQ(parse({"--clip", "1", "--norm-type", "2.5"}).optimizer.norm_type, 2.5);
   EXPECT_EQ(parse({"--norm-type", "inf", "--clip", "1"}).optimizer.norm_type,
@@ -64,7 +64,7 @@ TEST(TrainOptions, a_norm_type_is_a_number_above_zero_or_inf) {
   EXPECT_EQ(refusal({"--norm-type", "2"}), "--norm-type: needs --clip");
 }
 
-TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
+TEST(TrainOption, microbatches_are_divided_equally_among_the_ranks) {
   EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).training.microbatches, 4);
   EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--microbatches", "8"}).training.microbatches,
             8);
@@ -76,7 +76,7 @@ TEST(TrainOptions, parts_are_shared_out_equally_to_the_ranks) {
             "--batch 8: can't be cut into 3 equal parts (--world)");
 }
 
-TEST(TrainOptions, a_strategy_is_a_number_of_shards_and_whether_units_are_kept) {
+TEST(TrainOption, a_strategy_sets_the_number_of_shards_and_whether_units_reshard) {
   struct Row {
     const char* name;
     int shards;
@@ -105,7 +105,7 @@ TEST(TrainOptions, a_strategy_is_a_number_of_shards_and_whether_units_are_kept) 
   }
 }
 
-TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
+TEST(TrainOption, a_strategy_that_contradicts_another_option_is_refused) {
   const auto refused = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--mode", "fsdp", "--world", "4", "--batch", "4"});
     return refusal(arguments);
@@ -126,7 +126,7 @@ TEST(TrainOptions, a_strategy_that_contradicts_another_option_is_refused) {
             "accepted");
 }
 
-TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_last) {
+TEST(TrainOption, accumulate_last_gives_each_rank_neighbouring_microbatches) {
   EXPECT_FALSE(parse({"--world", "2", "--microbatches", "4"}).batch_partition().reduce_last);
   EXPECT_TRUE(parse({"--world", "2", "--microbatches", "4", "--reduce-gradients", "last"})
                   .batch_partition()
@@ -136,7 +136,7 @@ TEST(TrainOptions, parts_are_neighbours_where_gradients_are_reduced_after_the_la
       "fsdp train: --reduce-gradients has no effect with one part for each rank (--microbatches)\n");
 }
 
-TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
+TEST(TrainOption, forward_and_backward_can_have_their_own_limits) {
   const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);
     return std::pair(config.sharding.limit_in_forward(), config.sharding.limit_in_backward());
@@ -149,7 +149,7 @@ TEST(TrainOptions, forward_and_backward_may_have_limits_of_their_own) {
   EXPECT_EQ(limits({"--forward-limit", "all", "--prefetch", "off"}), std::pair(1, 1));
 }
 
-TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_every_kth) {
+TEST(TrainOption, blocks_with_checkpointed_activations_are_none_all_or_every_kth) {
   const auto every = [](const std::string& text) {
     return parse({"--checkpoint-activations", text}).memory.activation_checkpoint_every;
   };
@@ -163,7 +163,7 @@ TEST(TrainOptions, blocks_whose_activations_are_checkpointed_are_none_all_or_eve
             "--checkpoint-activations every: must be at least 1, not 0");
 }
 
-TEST(TrainOptions, gradients_are_sent_in_the_dtype_of_the_parameters_if_nothing_is_said) {
+TEST(TrainOption, reduce_dtype_defaults_to_param_dtype) {
   EXPECT_EQ(parse({}).precision.policy, MixedPrecisionPolicy{});
   const MixedPrecisionPolicy both{at::kBFloat16, at::kBFloat16};
   EXPECT_EQ(parse({"--param-dtype", "bf16"}).precision.policy, both);
@@ -174,7 +174,7 @@ TEST(TrainOptions, gradients_are_sent_in_the_dtype_of_the_parameters_if_nothing_
   EXPECT_EQ(refusal({"--param-dtype", "fp8"}), "--param-dtype must be fp32, bf16 or fp16, not fp8");
 }
 
-TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
+TEST(TrainOption, a_pattern_names_the_parameters_that_stay_fp32) {
   const TrainConfig config = parse({"--param-dtype", "bf16", "--keep-fp32", "ln"});
   const MixedPrecisionPolicy bf16{at::kBFloat16, at::kBFloat16};
   EXPECT_EQ(config.precision.policy_of("h.0.ln_1.bias"), MixedPrecisionPolicy{});
@@ -189,7 +189,7 @@ TEST(TrainOptions, parameters_that_stay_fp32_are_named_by_a_pattern) {
   EXPECT_EQ(refusal({"--no-decay", deep}), "--no-decay: takes at most 500 characters");
 }
 
-TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
+TEST(TrainOption, the_loss_is_scaled_by_default_in_fp16) {
   EXPECT_FALSE(parse({}).precision.loss_scaler);
   EXPECT_FALSE(parse({"--param-dtype", "bf16"}).precision.loss_scaler);
   EXPECT_EQ(parse({"--param-dtype", "fp16"}).precision.loss_scaler->scale(), 65536);
@@ -203,7 +203,7 @@ TEST(TrainOptions, the_loss_is_scaled_in_fp16_if_nothing_is_said) {
   EXPECT_EQ(refusal({"--growth-interval", "5"}), "--growth-interval: needs --loss-scale");
 }
 
-TEST(TrainOptions, accumulating_to_the_last_part_is_refused_in_mixed_precision) {
+TEST(TrainOption, accumulate_last_is_refused_in_mixed_precision) {
   const auto with = [](const std::string& dtype) {
     return refusal({"--world", "2", "--batch", "4", "--microbatches", "4", "--reduce-gradients",
                     "last", "--param-dtype", dtype});
@@ -215,7 +215,7 @@ TEST(TrainOptions, accumulating_to_the_last_part_is_refused_in_mixed_precision) 
       "--param-dtype fp32 and --reduce-dtype fp32");
 }
 
-TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
+TEST(TrainOption, step_in_backward_is_refused_if_an_option_needs_all_gradients) {
   const auto with = [](Arguments arguments) {
     arguments.insert(arguments.begin(),
                      {"--mode", "fsdp", "--world", "2", "--step-in-backward", "on"});
@@ -235,7 +235,7 @@ TEST(TrainOptions, units_step_in_backward_if_no_option_needs_all_gradients) {
             "--step-in-backward on: needs one microbatch for each rank; give --microbatches 2");
 }
 
-TEST(TrainOptions, an_option_without_effect_is_named) {
+TEST(TrainOption, an_option_without_effect_is_named) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),
             "fsdp train: --strategy has no effect with --mode ddp\n"

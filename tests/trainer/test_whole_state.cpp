@@ -12,7 +12,8 @@ namespace {
 
 MULTI_RANK_SUITE(StateOfAllRanks);
 
-// The ranks in the opposite order; of one parameter every rank has a copy.
+// Returns a rank's state. The ranks own their parts in the opposite order, and every rank has a
+// copy of one parameter.
 ModelState state_of(int rank, int world_size) {
   ModelState state = cut_state(world_size - 1 - rank, world_size);
   const auto copied = [](const StateRange& range) { return range.parameter == "a.bias"; };
@@ -21,8 +22,8 @@ ModelState state_of(int rank, int world_size) {
   return state;
 }
 
-// The order and the values of what is visited: test_checkpoint.cpp, in files of the full format.
-MULTI_RANK_TEST(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank) {
+// test_checkpoint.cpp tests the order and the values of a WholeState, in files of the full format.
+MULTI_RANK_TEST(StateOfAllRanks, a_missing_element_is_refused_on_every_rank) {
   run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());
     for (StateRange& range : state.ranges)
@@ -32,7 +33,7 @@ MULTI_RANK_TEST(StateOfAllRanks, that_lacks_an_element_is_refused_on_every_rank)
   });
 }
 
-MULTI_RANK_TEST(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
+MULTI_RANK_TEST(StateOfAllRanks, the_hash_depends_on_every_kind_of_value) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto hash = [&](const ModelState& state) {
       return state_sha256(state, *rank.communicator());
@@ -44,7 +45,7 @@ MULTI_RANK_TEST(StateOfAllRanks, has_a_hash_of_all_that_it_holds) {
       for (StateRange& range : changed.ranges)
         if (range.parameter == "a.weight" && range.end == 42)
           tensor_of(range, kind).view({-1})[-1] += 1;
-      // The step count of a parameter is that of its first range.
+      // The hash uses the step count of a parameter's first range, so change it in all ranges.
       for (StateRange& range : changed.ranges)
         if (range.parameter == "a.weight" && kind == StateKind::step) range.step.fill_(8);
       EXPECT_EQ(hash(changed) != hash(plain), rank.rank() == 0) << to_string(kind);

@@ -7,7 +7,7 @@
 
 #include "mode_of.h"
 
-// The options and the layout of a run that is never made.
+// The options and the layout of a run that no test starts.
 namespace fsdp {
 
 inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
@@ -17,7 +17,7 @@ inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
   return config;
 }
 
-// One parameter of 1,600 elements, in a unit of its own on so many ranks.
+// Returns the layout of one unit with one parameter of 1,600 elements on `ranks` ranks.
 inline ShardLayout layout_on(int ranks) {
   ShardLayout layout;
   layout.world_size = ranks;

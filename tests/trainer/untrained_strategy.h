@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-// Runs of the trainer in which a strategy of the test's pretends to train.
+// Runs of the trainer with a fake strategy.
 namespace fsdp {
 
-// Trains nothing, and has no parameters. Its loss is 1.
+// A strategy that trains nothing and has no parameters. Its loss is 1.
 class UntrainedStrategy : public Strategy {
  public:
   explicit UntrainedStrategy(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) {
@@ -36,7 +36,7 @@ class UntrainedStrategy : public Strategy {
   ShardLayout layout_;
 };
 
-// What trains with a Fake of each rank's communicator.
+// Returns an implementation whose strategy is a Fake on each rank.
 template <class Fake>
 FsdpImplementation with() {
   FsdpImplementation fsdp;

@@ -16,13 +16,13 @@ std::string printed(const std::function<void()>& print) {
   return testing::internal::GetCapturedStdout();
 }
 
-// What `check` prints of tasks whose tests do not run.
+// Returns what `check` prints about tasks whose tests do not run.
 std::string check_without_tests(Settings settings) {
   settings.stacks.assign(course().size(), "mine");
   return printed([&] { EXPECT_EQ(check_course(settings), 1); });
 }
 
-TEST(Check, shows_a_blank_task_as_not_started_without_running_a_program) {
+TEST(Check, a_blank_task_is_shown_as_not_started_without_running_a_program) {
   EXPECT_EQ(check_without_tests({.what = "2", .blank = {2}}),
             "2.1 layout               ................   0.0 of   4   not started\n"
             "2.2 shard                ................   0.0 of   4   not started\n"
@@ -36,7 +36,7 @@ TEST(Check, shows_a_blank_task_as_not_started_without_running_a_program) {
             "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 2.1\n");
 }
 
-TEST(Check, shows_why_the_tests_of_a_task_do_not_run) {
+TEST(Check, the_report_shows_why_the_tests_of_a_task_do_not_run) {
   const std::string text =
       check_without_tests({.broken = {2}, .rejected = {3}, .blank = {1, 4, 5, 6, 7}});
   EXPECT_CONTAINS(text, "0.0 of  20   does not compile\n");
@@ -51,12 +51,13 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
   result.tests = std::move(tests);
   for (const Problem& problem : result.task->problems) {
     const Tally of_problem = tally(problem, result.tests);
-    if (of_problem.tests() > 0) result.add(problem, of_problem);  // else it was not wanted
+    if (of_problem.tests() > 0)
+      result.add(problem, of_problem);  // else the problem was not selected
   }
   return result;
 }
 
-TEST(Check, says_of_points_that_are_held_back_when_they_count) {
+TEST(Check, the_report_names_the_test_that_withholds_points) {
   TaskResult result;
   result.task = &course()[1];
   result.points_withheld = true;
@@ -65,7 +66,7 @@ TEST(Check, says_of_points_that_are_held_back_when_they_count) {
   EXPECT_CONTAINS(text, "    " + course()[1].sentinel + "\n");
 }
 
-TEST(Check, says_of_each_task_what_it_was_tested_over) {
+TEST(Check, the_report_says_over_which_solutions_each_task_was_tested) {
   Settings settings;
   settings.stacks = {"mine",      "mine_on_1", "mine_on_2", "mine",
                      "mine_on_3", "mine_on_3", "mine_on_6"};
@@ -85,7 +86,7 @@ TEST(Check, says_of_each_task_what_it_was_tested_over) {
             "Tested the stack second, not tasks/.\n");
 }
 
-// What `check` prints of the results of one task.
+// Returns what `check` prints about the results of one task.
 std::string report(const std::string& what, const TaskResult& task) {
   Settings settings;
   settings.what = what;
@@ -96,7 +97,7 @@ std::string report(const std::string& what, const TaskResult& task) {
   });
 }
 
-TEST(Check, names_no_next_step_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
+TEST(Check, no_next_step_is_named_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
   TaskResult task;
   task.task = &course().at(1);
   for (const Problem& problem : task.task->problems)
@@ -107,7 +108,7 @@ TEST(Check, names_no_next_step_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
   EXPECT_LACKS(text, "Nothing of this is written");
 }
 
-TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
+TEST(Check, the_report_names_a_missing_function_of_another_task) {
   const TaskResult task =
       result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
                     {"T5_2_padding", "b", Outcome::not_started, "flat_layout (problem 2.1)"}});
@@ -122,7 +123,7 @@ TEST(Check, names_the_function_of_another_task_that_the_tests_need) {
       "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
 }
 
-TEST(Check, shows_an_extension_beside_the_task_and_does_not_ask_for_it) {
+TEST(Check, an_extension_is_shown_but_not_required) {
   std::vector<TestResult> tests;
   for (const char* suite :
        {"T4_1_pre_backward", "T4_2_reduce_scatter", "T4_3_exactly_once", "T4_4_finish"})
@@ -140,7 +141,7 @@ TEST(Check, shows_an_extension_beside_the_task_and_does_not_ask_for_it) {
             "task 4 backward_hooks    ################  20.0 of  20   complete, 4 tests\n");
 }
 
-TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
+TEST(Check, the_next_step_names_a_problem_and_the_folder_of_its_functions) {
   const auto next = [](const std::string& problem, const std::vector<TestResult>& tests) {
     const TaskResult task = result_of(problem[0] - '0', tests);
     EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
@@ -148,19 +149,20 @@ TEST(Check, names_the_problem_to_go_on_with_and_the_folder_of_its_functions) {
     EXPECT_LACKS(text, "Nothing of this is written yet");
     return text.substr(std::min(text.find("\nNext: "), text.size()));
   };
-  // An extension, if nothing else was wanted; one without functions is written in the task.
+  // An extension is named if nothing else was selected. Problem 7.7 has no functions of its own, so
+  // it is written in the task's folder.
   EXPECT_CONTAINS(next("4.6", {{"T4_6_checkpointed_units", "a", Outcome::failed}}),
                   "Next: problem 4.6 checkpoint_activations, in tasks/extensions/task4_*/; ");
   EXPECT_CONTAINS(next("7.7", {{"T7_7_hybrid", "a", Outcome::failed}}),
                   "Next: problem 7.7 hybrid, in tasks/task7_*/; ");
-  // A problem that fails, before one that it needs.
+  // A problem that fails comes before a problem that it needs.
   EXPECT_CONTAINS(next("6.2", {{"T6_2_forward", "a", Outcome::failed},
                                {"T6_2_forward", "b", Outcome::not_started,
                                 "Prefetcher::pre_backward (problem 6.3)"}}),
                   "Next: problem 6.2 forward,");
 }
 
-TEST(Check, sends_to_task_1_last_if_it_is_not_begun_and_its_solution_is_here) {
+TEST(Check, task_1_comes_last_if_it_is_not_started_and_its_solution_is_used) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine");
   settings.stacks[1] = "mine_on_1";
@@ -177,7 +179,7 @@ TEST(Check, sends_to_task_1_last_if_it_is_not_begun_and_its_solution_is_here) {
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
 }
 
-TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
+TEST(Check, the_map_shows_what_is_done_and_which_tasks_can_begin) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine_on_1");
   CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
@@ -199,17 +201,17 @@ TEST(Check, draws_a_map_of_the_tasks_with_what_is_done_and_which_can_begin) {
   EXPECT_LACKS(page, "http");
 }
 
-TEST(Check, names_the_test_whose_timeline_the_file_has) {
+TEST(Check, the_test_of_the_timeline_is_named) {
   std::vector<TestResult> tests{{"T2_3_unshard", "a/W2", Outcome::passed},
                                 {"T2_3_unshard", "b/W2", Outcome::failed},
                                 {"T2_3_unshard", "c/W2", Outcome::passed}};
   EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }), "");
-  tests[0].timeline = tests[1].timeline = true;  // the second was written over the first
+  tests[0].timeline = tests[1].timeline = true;  // the second one overwrote the first
   EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }),
             "timeline of T2_3_unshard.b/W2: t.txt\n");
 }
 
-TEST(Check, counts_the_tests_that_were_not_run_and_shows_the_one_that_hangs) {
+TEST(Check, tests_that_were_not_run_are_counted_and_the_one_that_hangs_is_shown) {
   TestResult hangs{"T2_4_reshard", "b/W2", Outcome::failed, "was still running"};
   TestResult left{"T2_4_reshard", "a/W2", Outcome::failed,
                   "not run: T2_4_reshard.b/W2 did not end\n"};
@@ -225,7 +227,7 @@ TEST(Check, counts_the_tests_that_were_not_run_and_shows_the_one_that_hangs) {
   EXPECT_LACKS(text, "failed: T2_4_reshard.a");
 }
 
-TEST(Check, tells_the_grader_the_score_of_each_problem) {
+TEST(Check, the_json_has_the_score_of_each_problem) {
   const TaskResult result =
       result_of(2, {{"T2_1_layout", "a/W1", Outcome::passed},
                     {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},

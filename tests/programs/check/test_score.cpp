@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Score, gives_each_test_an_equal_part_of_the_points_of_its_problem) {
+TEST(Score, each_test_has_an_equal_part_of_the_points_of_its_problem) {
   const Problem problem{"2.3", "unshard", 6, {"T2_3_unshard"}};
   const std::vector<TestResult> results{{"T2_3_unshard", "a", Outcome::passed},
                                         {"T2_3_unshard", "b", Outcome::failed},
@@ -18,11 +18,12 @@ TEST(Score, gives_each_test_an_equal_part_of_the_points_of_its_problem) {
   EXPECT_FALSE(sum.complete());
   std::vector<TestResult> one_of_many(100, results[0]);
   one_of_many[0].outcome = Outcome::failed;
-  EXPECT_EQ(tally(problem, one_of_many).points, 5.5) << "half a point is lost at least";
+  EXPECT_EQ(tally(problem, one_of_many).points, 5.5)
+      << "a failed test must cost at least half a point";
   EXPECT_EQ(tally(problem, {{"T2_3_unshard", "a", Outcome::skipped}}).failed, 1);
 }
 
-// The results of a sentinel on these numbers of ranks.
+// Returns the results of a sentinel on these numbers of ranks.
 std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   std::vector<TestResult> results;
   for (const auto& [ranks, outcome] : outcomes)
@@ -30,23 +31,24 @@ std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   return results;
 }
 
-TEST(Score, is_held_back_by_a_sentinel_that_passes_on_no_number_of_ranks_above_one) {
+TEST(Score, a_failed_sentinel_withholds_the_points) {
   const Task task{2, "flat_parameter", "T2_2_shard.only_a_part", {}};
   constexpr Outcome kPassed = Outcome::passed;
   for (const Outcome wrong : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {
     EXPECT_TRUE(sentinel_fails(task, sentinel({{1, kPassed}, {2, wrong}, {3, wrong}})));
     EXPECT_TRUE(sentinel_fails(task, sentinel({{6, wrong}})));
     EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}, {2, wrong}, {3, kPassed}})));
-    EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}}))) << "one rank shows nothing";
+    EXPECT_FALSE(sentinel_fails(task, sentinel({{1, wrong}})))
+        << "a failure on one rank only must not withhold points";
   }
   EXPECT_FALSE(sentinel_fails(task, {}));
   EXPECT_TRUE(sentinel_fails(task, {{"T2_2_shard", "only_a_part", Outcome::failed}}))
-      << "a test that has one rank alone, as task 1's";
+      << "a sentinel without a number of ranks, as in task 1";
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "only_a_part", Outcome::passed}}));
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
-TEST(Score, shows_a_failure_of_the_first_problem_and_suite_on_more_than_one_rank) {
+TEST(Score, the_shown_failure_is_of_the_first_problem_and_suite_on_several_ranks) {
   std::vector<TestResult> results{{"T2_4_reshard", "a/W2", Outcome::failed},
                                   {"T2_1_layout", "b/W1", Outcome::passed},
                                   {"T2_3_unshard", "c/W1", Outcome::failed},

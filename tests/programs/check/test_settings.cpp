@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Settings, choose_the_tests_of_a_problem_by_number_of_ranks_or_name) {
+TEST(TestFilter, the_filter_selects_tests_by_problem_ranks_and_name) {
   Settings settings;
   settings.what = "7.2";
   settings.worlds = {1, 2, 3, 4, 5, 6, 8};

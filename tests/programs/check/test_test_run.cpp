@@ -13,8 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A test program with the tests S.a, S.b and S.c. For each of them that its filter names, `script`
-// runs with the test in $1; it may set `outcome` and `text`.
+// Writes a test program with the tests S.a, S.b and S.c, and returns its path. For each test that
+// the filter selects, `script` runs with the test in $1; it can set `outcome`, `text` and
+// `timed_out`.
 std::string program_that(const std::string& script) {
   const std::string path = testing::TempDir() + "check_" + std::to_string(getpid()) + "_" +
                            testing::UnitTest::GetInstance()->current_test_info()->name();
@@ -55,7 +56,7 @@ TestRun run(const std::string& script, std::chrono::seconds time_limit = 60s,
   return run;
 }
 
-// "a passed, b failed, c not started"
+// Returns "a passed, b failed, c not started".
 std::string outcomes(const TestRun& run) {
   std::string text;
   for (const TestResult& result : run.results)
@@ -63,7 +64,7 @@ std::string outcomes(const TestRun& run) {
   return text;
 }
 
-TEST(TestRun, gives_a_result_for_each_test_with_what_it_printed_and_what_failed) {
+TEST(TestRun, each_test_has_a_result_with_what_it_printed_and_what_failed) {
   const TestRun all =
       run("case $1 in S.a) outcome='not started' text='unshard (problem 2.3)' ;;"
           " S.b) echo 'x is 3'; outcome=failed text='is 3, expected 4' ;;"
@@ -75,7 +76,7 @@ TEST(TestRun, gives_a_result_for_each_test_with_what_it_printed_and_what_failed)
   EXPECT_EQ(all.wrong_end, "");
 }
 
-TEST(TestRun, goes_on_after_a_test_that_ends_the_program) {
+TEST(TestRun, the_run_continues_after_a_test_that_ends_the_program) {
   for (const auto& [how, said] :
        {std::pair("kill -SEGV $$", "was killed: Segmentation fault"),
         std::pair("exit 0", "left by exit(0)"), std::pair("exit 7", "left by exit(7)")}) {
@@ -85,13 +86,13 @@ TEST(TestRun, goes_on_after_a_test_that_ends_the_program) {
   }
 }
 
-TEST(TestRun, ends_a_test_that_exceeds_its_time_limit) {
+TEST(TestRun, a_test_that_exceeds_its_time_limit_is_ended) {
   const TestRun all = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
   EXPECT_CONTAINS(all.results[1].text, "did not end within 2 s");
 }
 
-TEST(TestRun, runs_no_other_test_of_a_problem_after_one_that_hangs) {
+TEST(TestRun, no_other_test_of_a_problem_runs_after_one_that_hangs) {
   TestRunOptions options;
   options.problem_of = [](const std::string& suite) { return "problem of " + suite; };
   const std::string in_a_rank =
@@ -107,20 +108,20 @@ TEST(TestRun, runs_no_other_test_of_a_problem_after_one_that_hangs) {
   EXPECT_EQ(outcomes(by_check), "a failed, b failed, c failed");
   EXPECT_TRUE(by_check.results[2].not_run);
 
-  const std::string passes = "timed_out=true";  // as of a test that expects it
+  const std::string passes = "timed_out=true";  // as in a test that expects a time-out
   EXPECT_EQ(outcomes(run(passes, 60s, options)), "a passed, b passed, c passed");
   EXPECT_EQ(outcomes(run(in_a_rank, 60s)), "a failed, b passed, c passed");
 }
 
-TEST(TestRun, goes_on_with_another_problem_after_a_test_that_hangs) {
+TEST(TestRun, the_run_continues_with_another_problem_after_a_test_that_hangs) {
   TestRunOptions options;
-  int asked = 0;  // each suite name is another problem
+  int asked = 0;  // each call returns another problem
   options.problem_of = [&](const std::string&) { return std::to_string(asked++); };
   const TestRun all = run("[[ $1 != S.a ]] || { outcome=failed; timed_out=true; }", 60s, options);
   EXPECT_EQ(outcomes(all), "a failed, b passed, c passed");
 }
 
-TEST(TestRun, shows_the_beginning_and_the_end_of_long_prints_in_whole_lines) {
+TEST(TestRun, long_output_shows_its_beginning_and_its_end_in_whole_lines) {
   const TestRun all =
       run("[[ $1 != S.b ]] || { for ((i = 1; i <= 20000; ++i)); do echo \"line $i\"; done;"
           " printf 'no newline'; outcome=failed text='is 3'; }");
@@ -132,13 +133,13 @@ TEST(TestRun, shows_the_beginning_and_the_end_of_long_prints_in_whole_lines) {
   EXPECT_LACKS(text, "line 31\n");
 }
 
-TEST(TestRun, cuts_a_long_line_at_its_end) {
+TEST(TestRun, a_long_line_is_cut_at_its_end) {
   const TestRun all = run("[[ $1 != S.b ]] || { printf '%0700d' 0; outcome=failed text='is 3'; }");
   EXPECT_TRUE(all.results[1].text.starts_with(std::string(500, '0')));
   EXPECT_EQ(all.results[1].text.substr(500), "... (200 more bytes)\nis 3");
 }
 
-TEST(TestRun, writes_all_prints_to_a_file_also_those_of_tests_that_pass) {
+TEST(TestRun, a_file_gets_the_output_of_all_tests_that_ran) {
   TestRunOptions options;
   options.output = testing::TempDir() + "printed_" + std::to_string(getpid());
   run("case $1 in S.a) seq 1 100 ;; S.b) printf b; kill -SEGV $$ ;; esac", 60s, options);
@@ -151,9 +152,9 @@ TEST(TestRun, writes_all_prints_to_a_file_also_those_of_tests_that_pass) {
   std::remove(options.output.c_str());
 }
 
-// Everything that a passing test could ever print, from a test that fails: as output, as the text
-// of its failure, and as a record that is printed.
-TEST(TestRun, takes_no_result_from_text) {
+// A failing test prints all that a passing test could print: the lines of GoogleTest, as output and
+// as the text of its failure, and a record of its result.
+TEST(TestRun, printed_text_is_never_taken_for_a_result) {
   const std::string passes =
       R"(printf '\n[ RUN      ] %s\n[       OK ] %s\n[       OK ] %s (0 ms)\n[  PASSED  ] 1 test.\n')"
       R"( $1 $1 $1; printf '{"event":"end","suite":"S","name":"%s","outcome":"passed",)"
@@ -167,7 +168,7 @@ TEST(TestRun, takes_no_result_from_text) {
             "a failed, b failed, c passed");
 }
 
-TEST(TestRun, ends_a_test_that_prints_without_end) {
+TEST(TestRun, a_test_that_prints_endlessly_is_ended) {
   const TestRun all = run("[[ $1 != S.b ]] || yes");
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
   EXPECT_CONTAINS(all.results[1].text, "y\ny\n");
@@ -175,17 +176,17 @@ TEST(TestRun, ends_a_test_that_prints_without_end) {
   EXPECT_LE(all.results[1].text.size(), size_t{65} << 10);
 }
 
-TEST(TestRun, says_how_a_program_ends_whose_tests_passed) {
+TEST(TestRun, a_wrong_end_of_a_program_whose_tests_passed_is_reported) {
   EXPECT_EQ(run("[[ $1 != S.c ]] || trap 'echo leaks; exit 3' EXIT").wrong_end,
             "left by exit(3) and printed:\nleaks\n");
 }
 
-TEST(TestRun, refuses_a_program_that_is_missing_or_has_no_results) {
+TEST(TestRun, a_missing_program_and_one_without_results_are_refused) {
   EXPECT_THROW(run_tests("/nowhere/tests", {}), std::runtime_error);
   EXPECT_THROW(run_tests("/bin/true", {}), std::runtime_error);
 }
 
-TEST(TestRun, names_a_test_without_its_number_of_ranks) {
+TEST(TestRun, the_name_of_a_test_leaves_out_its_number_of_ranks) {
   const TestResult on_ranks{"T2_3_unshard", "gathers_once/W3", Outcome::passed};
   EXPECT_EQ(on_ranks.test(), "T2_3_unshard.gathers_once");
   EXPECT_EQ(on_ranks.ranks(), "W3");

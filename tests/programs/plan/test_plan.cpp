@@ -15,18 +15,19 @@ Plan plan_of(const PlanSettings& settings) {
   return make_plan(config, layout, traces_of(config, layout), settings.machine);
 }
 
-TEST_IN_A_PROCESS(Plan, counts_six_operations_for_each_parameter_and_token) {
+TEST_IN_A_PROCESS(Plan, a_plan_counts_six_operations_for_each_parameter_and_token) {
   const auto settings = parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
   const int64_t numel = layout_of(settings.configs.front()).numel();
-  const int64_t embedding = int64_t{32000} * 5120;  // a row lookup
+  const int64_t embedding = int64_t{32000} * 5120;  // a lookup, no product
   EXPECT_NEAR(static_cast<double>(plan_of(settings).flops) /
                   (6.0 * static_cast<double>(numel - embedding) * 64),
               1, 0.02);
 }
 
-// 4 N bytes of parameters in padded units, of which R of the root are gathered once: by sixteen
-// ranks, or by four, and then an all-reduce of a quarter over four hosts.
-TEST_IN_A_PROCESS(Plan, tells_what_stays_within_a_host_from_what_leaves_it) {
+// With full sharding, all 16 ranks gather and reduce together, and all traffic counts as traffic
+// between hosts: 15/16 of the units. With a hybrid, the 4 ranks of a host gather and reduce (3/4 of
+// the units), and the only traffic between hosts is an all-reduce of a quarter of the gradients.
+TEST_IN_A_PROCESS(Plan, traffic_within_hosts_and_between_hosts_is_separate) {
   const auto plan = [](const std::vector<std::string>& options) {
     std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
     all.insert(all.end(), options.begin(), options.end());

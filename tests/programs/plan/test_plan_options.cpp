@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PlanOptions, say_what_is_wrong) {
+TEST(PlanOption, wrong_options_are_refused_with_the_reason) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };
@@ -19,8 +19,8 @@ TEST(PlanOptions, say_what_is_wrong) {
   EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows: takes the place of --batch");
 }
 
-// The run.toml of a run says what is planned, but for the ranks.
-TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
+// `./fsdp plan` plans the run of a run.toml; options of the command line replace those of the file.
+TEST(PlanOption, options_of_a_file_replace_the_defaults_of_a_plan) {
   const TemporaryFolder folder;
   folder.write("run/step-000009/checkpoint.json", "{}");
   const std::string tokens = folder.write("t.bin", std::string(400, 'a'));
@@ -58,7 +58,7 @@ TEST(PlanOptions, of_a_file_count_more_than_what_a_plan_takes_by_itself) {
   EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data.kind, DataKind::tokens);
 }
 
-TEST(PlanOptions, that_are_unknown_may_be_meant_as_those_of_plan_or_of_train) {
+TEST(PlanOption, the_error_of_an_unknown_option_names_one_of_plan_or_of_train) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };

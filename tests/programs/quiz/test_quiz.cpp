@@ -10,12 +10,12 @@
 namespace fsdp {
 namespace {
 
-// Torch runs in a process of its own.
+// Runs `make`, which uses torch, in another process.
 nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("made", make()); }).at(0, "made");
 }
 
-// What ./fsdp train measures, in the places where answers_of() has what is predicted.
+// Returns what ./fsdp train measures, in the places where answers_of() has the predicted values.
 nlohmann::json measured(const Question& question) {
   const TrainConfig config = parse_train_options(question.options, [](const std::string&) {});
   const FsdpImplementation fsdp{make_fsdp_strategy, shard_layout, checkpoint_blocks,
@@ -32,8 +32,8 @@ nlohmann::json measured(const Question& question) {
   return last;
 }
 
-// FSDP_QUIZ_STUDENTS=20 draws 240 questions.
-TEST(Quiz, accepts_what_a_run_measures_and_not_four_bytes_more) {
+// FSDP_QUIZ_STUDENTS=20 tests the questions of 20 students.
+TEST(Quiz, measured_values_are_accepted_and_four_bytes_more_are_not) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
   for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {
     const auto questions = questions_of("student" + std::to_string(student), "tested");
@@ -44,7 +44,7 @@ TEST(Quiz, accepts_what_a_run_measures_and_not_four_bytes_more) {
       return all;
     });
     for (size_t i = 0; i < questions.size(); ++i) {
-      if (questions[i].fields.contains("milliseconds")) continue;  // predicted alone
+      if (questions[i].fields.contains("milliseconds")) continue;  // only predicted
       const auto run = measured(questions[i]);
       for (const auto& [name, place] : questions[i].fields) {
         SCOPED_TRACE("student " + std::to_string(student) + ": " + questions[i].text + ' ' + name);
@@ -59,13 +59,13 @@ TEST(Quiz, accepts_what_a_run_measures_and_not_four_bytes_more) {
   }
 }
 
-TEST(Quiz, draws_the_same_for_a_student_and_else_for_another_and_in_another_term) {
+TEST(Quiz, questions_depend_on_student_and_term_only) {
   EXPECT_EQ(template_of("ada", "spring"), template_of("ada", "spring"));
   EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("bob", "spring")[0].options);
   EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("ada", "fall")[0].options);
 }
 
-TEST(Quiz, tells_what_is_right_and_no_answer) {
+TEST(Quiz, grading_does_not_reveal_answers) {
   const std::string told = in_process([] {
     const auto known = answers_of(questions_of("ada", "x")[0]);
     return text_of(marks_of({{"student", "ada"},
@@ -82,7 +82,7 @@ TEST(Quiz, tells_what_is_right_and_no_answer) {
       "a sentence");
 }
 
-TEST(Quiz, refuses_a_file_that_has_no_answers) {
+TEST(Quiz, a_file_without_answers_is_refused) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("a", "# x\nno\n")); }),
                   "a, line 2: no c");

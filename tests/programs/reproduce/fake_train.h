@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// A train program that gives every mode the numbers that are expected, except for what `spoil`
-// changes.
+// A fake of the train program. It returns the expected numbers for every mode, except for what
+// `spoil` changes.
 class FakeTrain {
  public:
   using Spoil = std::function<void(const TrainOptions&, TrainResult&)>;

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunChild, passes_a_signal_on_and_lets_the_folder_go_before_the_program_ends_by_it) {
+TEST(RunChild, a_signal_ends_the_child_and_removes_the_folder_before_it_ends_the_program) {
   for (const int signal : {SIGINT, SIGTERM}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(pipe(ends.data()), 0);
@@ -33,7 +33,7 @@ TEST(RunChild, passes_a_signal_on_and_lets_the_folder_go_before_the_program_ends
     waitpid(program, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal);
     EXPECT_FALSE(std::filesystem::exists(folder));
-    EXPECT_EQ(read(ends[0], text.data(), 1), 0) << "the command is still there";
+    EXPECT_EQ(read(ends[0], text.data(), 1), 0) << "the child still has the pipe open";
     close(ends[0]);
   }
 }

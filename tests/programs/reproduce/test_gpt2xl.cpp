@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-// Both runs as they should be.
+// Returns two runs with the expected numbers.
 Full expected() {
   Full full;
   for (LongResult* run : {&full.fsdp, &full.single}) {
@@ -23,11 +23,11 @@ Table table_of(const Full& full) {
   return full_table({"train", "folder"}, full);
 }
 
-TEST(FullTable, is_ok_if_losses_sums_memory_and_time_are) {
+TEST(FullTable, a_table_is_ok_if_losses_sums_memory_and_time_are_ok) {
   EXPECT_TRUE(table_of(expected()).ok()) << table_of(expected()).markdown();
 }
 
-TEST(FullTable, is_not_ok_if_anything_is_amiss) {
+TEST(FullTable, a_table_is_not_ok_if_any_loss_sum_peak_or_time_is_wrong) {
   const auto is_ok = [](const std::function<void(Full&)>& spoil) {
     Full full = expected();
     spoil(full);
@@ -37,7 +37,7 @@ TEST(FullTable, is_not_ok_if_anything_is_amiss) {
   EXPECT_FALSE(is_ok([](Full& f) {
     for (LongResult* run : {&f.fsdp, &f.single})
       run->result.steps[9]["loss"] = 10.87028;
-  })) << "far from the published loss";
+  })) << "both losses are far from the published loss";
   EXPECT_FALSE(is_ok([](Full& f) { f.single.result.steps[4]["loss"] = 10.8702620001; }));
   EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sha256"] = "another"; }));
   EXPECT_FALSE(is_ok([](Full& f) { f.single.result.last["param_sum"] = 161787; }));

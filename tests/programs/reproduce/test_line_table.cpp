@@ -8,15 +8,15 @@
 namespace fsdp {
 namespace {
 
-// The table that this TOML describes, with `fake` in the place of train. Other programs print the
-// line "shm 2 PROGRAM".
+// Returns the table that this TOML describes, with `fake` as the train program. Other programs
+// print the line "shm 2 COMMAND".
 Table made(const std::string& text, FakeTrain& fake) {
   return run_lines(
       table_of_text(text), [&](const auto& options) -> const auto& { return fake(options); },
       [](const std::string& command) { return "head 1\nshm 2 " + command; });
 }
 
-TEST(LineTable, has_a_line_for_each_run_with_its_verdict_and_a_note_for_each_failure) {
+TEST(LineTable, a_table_has_a_line_for_each_run_with_its_verdict_and_a_note_for_each_failure) {
   FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
     if (value_of(options, "--seed") == "4") throw std::runtime_error("rank 1 was lost");
     if (value_of(options, "--seed") == "5") result.last["param_sha256"] = "other";
@@ -55,7 +55,7 @@ line = [
             "\nseven g: the line shm has no word 9\n\nA note of two lines\n");
 }
 
-TEST(LineTable, gives_another_program_the_options_of_the_table_and_of_the_line) {
+TEST(LineTable, another_program_gets_the_options_of_the_table_and_of_the_line) {
   FakeTrain fake;
   const Table table = made(R"(
 program = "plan"
@@ -70,7 +70,7 @@ line = [{ labels = ["one"], options = "--rows 3" }]
   EXPECT_FALSE(table.lines[0].ok.has_value());
 }
 
-TEST(LineTable, leaves_out_a_run_that_needs_more_cores_than_the_machine_has) {
+TEST(LineTable, a_run_that_needs_more_cores_than_the_machine_has_is_left_out) {
   FakeTrain fake;
   const std::string world = std::to_string(sysconf(_SC_NPROCESSORS_ONLN) + 1);
   const Table table = made(
@@ -84,7 +84,7 @@ TEST(LineTable, leaves_out_a_run_that_needs_more_cores_than_the_machine_has) {
   EXPECT_TRUE(fake.results().empty());
 }
 
-TEST(LineTable, demands_what_its_check_names) {
+TEST(LineTable, a_line_is_ok_only_if_the_check_of_its_table_passes) {
   FakeTrain fake([](const TrainOptions&, TrainResult& result) {
     result.steps[3]["held_out"] = {{"accuracy", 1}};
   });

@@ -13,9 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A program in place of train: does steps 0 to 3, or those from 2 on if it resumes, and fails after
-// step `fails_after`. Its last line of output are its arguments, unless it fails.
-class LongRuns : public testing::Test {
+// A fake of the train program. It makes steps 0 to 3, or steps 2 and 3 if it resumes, and fails
+// after step `fails_after`. If it does not fail, its last line of output shows its arguments.
+class LongTraining : public testing::Test {
  protected:
   void write_program(int fails_after = -1) const {
     std::ofstream(program()) << R"sh(#!/bin/bash
@@ -53,7 +53,7 @@ echo $all
   TemporaryFolder folder_;
 };
 
-TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
+TEST_F(LongTraining, a_run_that_ended_early_continues_from_its_checkpoint) {
   write_program(2);
   EXPECT_EQ(error(),
             "long: rank 1 is gone (see " + of_run() + "/output; the same command goes on)");
@@ -63,11 +63,12 @@ TEST_F(LongRuns, goes_on_from_the_checkpoint_of_a_run_that_ended_early) {
   EXPECT_CONTAINS(output(), "--resume " + of_run() + "/checkpoints");
   ASSERT_EQ(result.result.steps.size(), 4U);
   EXPECT_EQ(result.result.loss(1), 1);
-  EXPECT_EQ(result.result.loss(2), 22) << "step 2 ran twice, and the second time counts";
-  EXPECT_FALSE(fs::exists(of_run() + "/checkpoints")) << "the run has ended";
+  EXPECT_EQ(result.result.loss(2), 22) << "step 2 ran twice, so the second loss must count";
+  EXPECT_FALSE(fs::exists(of_run() + "/checkpoints"))
+      << "a finished run must remove its checkpoints";
 }
 
-TEST_F(LongRuns, pass_over_a_line_that_a_kill_has_cut_off_and_keep_what_was_measured_before) {
+TEST_F(LongTraining, a_truncated_log_line_is_skipped_and_earlier_measurements_are_kept) {
   write_program();
   folder_.write("long/log.jsonl", "{\"step\":0,\"lo\n");
   folder_.write("long/memory.json", R"({"seconds":7,"peak":30,"swapped":1})");
@@ -78,7 +79,7 @@ TEST_F(LongRuns, pass_over_a_line_that_a_kill_has_cut_off_and_keep_what_was_meas
   EXPECT_EQ(result.swapped, 1);
 }
 
-TEST_F(LongRuns, are_read_once_they_have_ended_and_refuse_another_run_or_a_full_disk) {
+TEST_F(LongTraining, a_finished_run_is_only_read_and_another_run_or_a_full_disk_is_refused) {
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
                     run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
                   }),
@@ -92,7 +93,7 @@ TEST_F(LongRuns, are_read_once_they_have_ended_and_refuse_another_run_or_a_full_
                                         "another --folder");
 }
 
-TEST_F(LongRuns, offload_into_their_folder_which_is_no_part_of_what_they_are) {
+TEST_F(LongTraining, the_offload_folder_is_not_part_of_the_runs_identity) {
   write_program();
   run({"--offload", "optimizer"});
   EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());

@@ -24,7 +24,7 @@ applies_to = "first run"
 values = [["on", ""], ["off", "--prefetch off"]]
 )";
 
-// Of a table of pairs and of the equivalence: the lines that are not ok.
+// Returns how many lines of the table of pairs and of the equivalence table are not ok.
 size_t failures(FakeTrain& fake) {
   const Train train = [&](const auto& options) -> const auto& {
     return fake(options);
@@ -35,7 +35,7 @@ size_t failures(FakeTrain& fake) {
   return failures;
 }
 
-TEST(PairsTable, has_a_line_for_every_two_values_and_compares_only_with_options_of_every_run) {
+TEST(PairsTable, every_two_values_have_a_line_and_other_runs_get_only_the_options_of_every_run) {
   FakeTrain fake;
   const Table table = run_pairs(
       table_of_text(kPairs), [&](const auto& options) -> const auto& { return fake(options); });
@@ -60,7 +60,7 @@ TEST(PairsTable, has_a_line_for_every_two_values_and_compares_only_with_options_
                       "--model small --world 4 --prefetch off --mode fsdp"}));
 }
 
-TEST(PairsTable, marks_every_line_of_a_wrong_result) {
+TEST(PairsTable, every_line_of_a_wrong_result_is_marked) {
   const std::vector<std::pair<size_t, std::function<void(TrainResult&)>>> cases{
       {0, [](TrainResult&) {}},
       {4 + 4, [](TrainResult& r) { r.last["param_sha256"] = "0"; }},
@@ -77,7 +77,7 @@ TEST(PairsTable, marks_every_line_of_a_wrong_result) {
   }
 }
 
-TEST(PairsTable, reads_only_what_is_kept_of_a_run) {
+TEST(PairsTable, only_the_kept_values_of_a_run_are_read) {
   FakeTrain fake;
   EXPECT_EQ(failures(fake), 0U);
   FakeTrain kept([&](const TrainOptions& options, TrainResult& result) {
@@ -85,7 +85,7 @@ TEST(PairsTable, reads_only_what_is_kept_of_a_run) {
     result.last = nlohmann::json(first.last.kept());
     for (size_t step = 0; step < first.steps.size(); ++step)
       result.steps[step] = nlohmann::json(first.steps[step].kept());
-    EXPECT_FALSE(result.last.contains("final")) << "no table reads it";
+    EXPECT_FALSE(result.last.contains("final")) << "kept although no table reads it";
   });
   EXPECT_EQ(failures(kept), 0U);
 }

@@ -16,17 +16,17 @@ const char* const kRow =
     "kind = \"measured\"\n"
     "minutes = 1\n";
 
-// What is wrong with a row that has these lines besides kRow, the first of which is line 7.
+// Returns the error for a row of kRow and these lines, the first of which is line 7.
 std::string wrong_row(const std::string& lines) {
   return error_of<TomlError>([&] { read_rows(kRow + lines, "tables.toml"); });
 }
 
-// What is wrong with a table that has these lines, the first of which is line 11.
+// Returns the error for a table of these lines, the first of which is line 11.
 std::string wrong_table(const std::string& lines) {
   return error_of<TomlError>([&] { table_of_text(lines); });
 }
 
-TEST(ReadRows, has_the_keys_of_a_row) {
+TEST(ReadRows, the_keys_of_a_row_are_read) {
   const Rows read = read_rows(std::string(kRow) +
                                   "when = \"never\"\ncommand = \"./fsdp check\"\n"
                                   "[[row]]\nname = \"b\"\nsource = \"\"\nkind = \"test\"\n"
@@ -43,7 +43,7 @@ TEST(ReadRows, has_the_keys_of_a_row) {
   EXPECT_TRUE(read.rows[2].has_tables() && !read.rows[0].has_tables());
 }
 
-TEST(ReadRows, refuses_a_row_with_a_wrong_a_missing_or_an_unknown_key_and_names_its_line) {
+TEST(ReadRows, a_row_with_a_wrong_missing_or_unknown_key_is_refused_with_its_line) {
   EXPECT_EQ(wrong_row("when = \"all\"\nminuets = 2\ncode = \"strict\"\n"),
             "tables.toml:8: [[row]] has no key minuets; it may have name, source, kind, minutes, "
             "when, command, same_as, code and table");
@@ -63,7 +63,7 @@ TEST(ReadRows, refuses_a_row_with_a_wrong_a_missing_or_an_unknown_key_and_names_
             "tables.toml:9: [[row]] has the name a, as a row above has");
 }
 
-TEST(ReadRows, refuses_a_table_whose_columns_nothing_fills) {
+TEST(ReadRows, a_table_whose_columns_nothing_fills_is_refused) {
   EXPECT_CONTAINS(
       wrong_table("labels = [\"W\"]\ncolumns = [\"peek\"]\n"
                   "line = [{ labels = [\"1\"], options = \"--world 1\" }]\n"),
@@ -78,7 +78,7 @@ TEST(ReadRows, refuses_a_table_whose_columns_nothing_fills) {
       "tables.toml:14: all lacks word");
 }
 
-TEST(ReadRows, refuses_a_line_that_does_not_fit_its_table) {
+TEST(ReadRows, a_line_that_does_not_fit_its_table_is_refused) {
   const std::string table = "labels = [\"model\", \"W\"]\ncolumns = [\"peak\"]\n";
   EXPECT_EQ(wrong_table(table + "line = [{ labels = [\"small\"] }]\n"),
             "tables.toml:13: line has 1 text in labels; the table has 2 such columns");
@@ -97,7 +97,7 @@ TEST(ReadRows, refuses_a_line_that_does_not_fit_its_table) {
   EXPECT_EQ(wrong_table(table), "tables.toml:9: [[row.table]] has neither a line nor a factor");
 }
 
-TEST(ReadRows, refuses_factors_that_nothing_compares) {
+TEST(ReadRows, factors_that_nothing_compares_are_refused) {
   const std::string factor =
       "[[row.table.factor]]\nname = \"W\"\napplies_to = \"every run\"\nvalues = [[\"1\", \"\"]]\n";
   EXPECT_EQ(wrong_table(factor),

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program `reproduce`, in a repository that has nothing yet. The row zero runs no training.
+// Runs the program `reproduce` in an empty repository. The row "zero" runs no training.
 class Reproduce : public testing::Test {
  protected:
   void run(const std::string& options) const {
@@ -25,7 +25,7 @@ class Reproduce : public testing::Test {
     EXPECT_TRUE(run_child({"sh", "-c", command}, log()).ok()) << content_of(log());
   }
   std::string output() const { return content_of(log()); }
-  // The files that a run has left, without the log.
+  // Returns the files that a run has left, without the log.
   std::vector<std::string> files() const {
     std::vector<std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path()))
@@ -42,13 +42,13 @@ class Reproduce : public testing::Test {
 
 using Names = std::vector<std::string>;
 
-TEST_F(Reproduce, writes_only_below_build_so_that_a_clone_stays_clean) {
+TEST_F(Reproduce, results_are_written_below_build_so_that_a_clone_stays_clean) {
   run("--only zero");
   EXPECT_EQ(files(), (Names{"build/reproduce/zero.json", "build/reproduce/zero.md"}));
   EXPECT_CONTAINS(output(), "ok: zero\nall ok: written to " + at("build/reproduce") + "\n");
 }
 
-TEST_F(Reproduce, renews_the_tracked_results_with_write_and_only_then) {
+TEST_F(Reproduce, tracked_results_are_replaced_only_with_write) {
   run("--only zero --write");
   EXPECT_EQ(files(), (Names{"writeup/zero.json", "writeup/zero.md"}));
   EXPECT_CONTAINS(output(), "all ok: written to " + at("writeup") + "\n");
@@ -57,7 +57,7 @@ TEST_F(Reproduce, renews_the_tracked_results_with_write_and_only_then) {
   EXPECT_EQ(content_of(at("writeup/zero.json")), tracked);
 }
 
-TEST_F(Reproduce, lists_the_tracked_verdict_of_a_row_until_the_row_has_run) {
+TEST_F(Reproduce, the_tracked_verdict_of_a_row_is_listed_until_the_row_has_run) {
   folder_.write("writeup/zero.json", "{\"verdict\":\"NOT OK\"}\n");
   run("--list");
   EXPECT_CONTAINS(output(), "arithmetic   0 NOT OK  ./fsdp reproduce --only zero\n");
@@ -66,7 +66,7 @@ TEST_F(Reproduce, lists_the_tracked_verdict_of_a_row_until_the_row_has_run) {
   EXPECT_CONTAINS(output(), "arithmetic   0 ok      ./fsdp reproduce --only zero\n");
 }
 
-TEST(ReproduceSettings, refuse_options_that_contradict_one_another) {
+TEST(ReproduceOption, contradicting_reproduce_options_are_refused) {
   const auto why = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--train", "/bin/true"});
     return error_of([&] { parse_reproduce(arguments, rows_of_tables_toml().rows); });

@@ -12,7 +12,7 @@
 
 namespace fsdp {
 
-extern const char* const kTablesText;  // tables.toml
+extern const char* const kTablesText;  // the text of tables.toml
 
 namespace {
 
@@ -24,7 +24,7 @@ const Row& row(const std::string& name) {
   return *std::ranges::find_if(rows(), [&](const Row& row) { return row.name == name; });
 }
 
-TEST(TablesToml, has_a_row_for_each_heading_and_says_what_shows_it) {
+TEST(TablesToml, every_heading_is_a_row_and_has_tables_unless_it_never_runs) {
   const std::string text = kTablesText;
   size_t headings = 0;
   for (auto at = text.find("\n[[row]]\n"); at != text.npos; at = text.find("\n[[row]]\n", at + 1))
@@ -37,7 +37,7 @@ TEST(TablesToml, has_a_row_for_each_heading_and_says_what_shows_it) {
   }
 }
 
-// Throws if a command of the list could not be run.
+// Throws if a command of the list cannot be run.
 void parse(const std::vector<std::string>& command) {
   if (command[0] != "./fsdp" || command[1] == "check") return;
   if (command[1] == "reproduce") {
@@ -48,14 +48,14 @@ void parse(const std::vector<std::string>& command) {
   parse_train_options({command.begin() + 2, command.end()}, [](const auto&) {});
 }
 
-TEST(TablesToml, prints_commands_that_parse) {
+TEST(TablesToml, printed_commands_parse) {
   for (const Row& row : rows())
     EXPECT_NO_THROW(parse(words(row.command))) << row.command;
 }
 
-TEST(TablesToml, states_arithmetic_that_is_right) {
+TEST(TablesToml, stated_arithmetic_is_right) {
   std::string text = kTablesText;
-  std::ranges::replace(text, '\n', ' ');  // a quotient may reach over the end of a line
+  std::ranges::replace(text, '\n', ' ');  // a quotient can continue in the next line
   const std::regex quotient(R"((\d+) / (\d+) = ([+-]?[\d.]+)( %)?)");
   int checked = 0;
   for (std::sregex_iterator at(text.begin(), text.end(), quotient), end; at != end; ++at) {

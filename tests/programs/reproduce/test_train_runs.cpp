@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// A shell script in the place of the train program.
+// Writes a shell script as a fake of the train program, and returns its path.
 std::filesystem::path script(const std::string& body) {
   const auto path = std::filesystem::path(testing::TempDir()) / "fake_train";
   std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
@@ -16,7 +16,7 @@ std::filesystem::path script(const std::string& body) {
   return path;
 }
 
-TEST(TrainRuns, run_each_set_of_options_once_and_read_its_file) {
+TEST(TrainRuns, each_set_of_options_runs_once_and_its_file_is_read) {
   const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
   std::filesystem::remove(count);
   TrainRuns runs(script("echo run >> '" + count.string() +
@@ -29,7 +29,7 @@ TEST(TrainRuns, run_each_set_of_options_once_and_read_its_file) {
   EXPECT_EQ(runs.take_json().size(), 2U);
 }
 
-TEST(TrainRuns, report_the_last_line_of_a_program_that_fails_and_leave_no_files) {
+TEST(TrainRuns, a_failed_program_is_reported_by_its_last_line_and_leaves_no_files) {
   std::filesystem::path folder;
   {
     TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
