@@ -1,7 +1,7 @@
-# Finds LibTorch and defines the target LibTorch::LibTorch; locate_libtorch.cmake says where it is
-# looked for. With FSDP_CUDA the target takes in the CUDA part and NCCL. Torch's own
-# TorchConfig.cmake is not used: it pulls CUDA into a CPU build and fails with CUDA 13 and CMake
-# 3.25.
+# Finds LibTorch and defines the target LibTorch::LibTorch. locate_libtorch.cmake lists the places
+# where it looks. With FSDP_CUDA the target includes the CUDA part and NCCL. PyTorch's own
+# TorchConfig.cmake is not used, because it adds CUDA to a CPU build and fails with CUDA 13 and
+# CMake 3.25.
 
 option(FSDP_CUDA "Build with the CUDA part of LibTorch and NCCL" OFF)
 
@@ -22,7 +22,7 @@ if(FSDP_CUDA)
   find_package(CUDAToolkit REQUIRED)
   find_library(LibTorch_CUDA torch_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
   find_library(LibTorch_C10_CUDA c10_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
-  # nccl.h comes with the toolkit, with a system's NCCL, or as a wheel beside torch.
+  # nccl.h is in the CUDA toolkit, in the system's NCCL, or in a wheel installed beside torch.
   find_path(LibTorch_NCCL_INCLUDE nccl.h PATHS ${LibTorch_ROOT}/../nvidia/nccl/include
             HINTS ${CUDAToolkit_INCLUDE_DIRS})
   list(APPEND _required LibTorch_CUDA LibTorch_C10_CUDA LibTorch_NCCL_INCLUDE)
@@ -39,11 +39,12 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_ROOT}/include
                                         ${LibTorch_ROOT}/include/torch/csrc/api/include)
   target_compile_definitions(LibTorch::LibTorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  # The CPU part names symbols of CUDA libraries that a CPU build neither has nor calls.
+  # libtorch_cpu.so refers to symbols of CUDA libraries that a CPU build does not have or call.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined
                       "-Wl,-rpath,${LibTorch_ROOT}/lib")
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
-  # A compiler that links it statically would give the program a second one beside LibTorch's own.
+  # With -static-libstdc++ the program would get a second libstdc++ besides the one that LibTorch
+  # loads, so this links the shared one.
   include(CheckLinkerFlag)
   check_linker_flag(CXX -l:libstdc++.so.6 LibTorch_HAS_STDCXX)
   if(LibTorch_HAS_STDCXX)
@@ -54,7 +55,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_NCCL_INCLUDE})
     target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CUDA} ${LibTorch_C10_CUDA}
                                                        CUDA::cudart)
-    # The CUDA part registers itself when it is loaded, though no symbol of it may be named.
+    # The CUDA part registers its kernels when it is loaded. The linker must keep it although the
+    # program may use none of its symbols.
     target_link_options(LibTorch::LibTorch INTERFACE -Wl,--no-as-needed)
   endif()
 endif()

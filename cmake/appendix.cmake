@@ -1,5 +1,5 @@
-# The programs of the appendix, each from one file over what students are given: appendix_NAME, and
-# all of them as appendix_programs.
+# The programs of the appendix: appendix_NAME is built from one file and the libraries that students
+# get. appendix_programs builds all of them.
 
 add_custom_target(appendix_programs)
 file(GLOB appendix_sources CONFIGURE_DEPENDS appendix/*.cpp)

@@ -1,6 +1,5 @@
-# compile_commands.json, for editors and clang-tidy, names only files that are compiled by
-# themselves. So each library or program whose files are compiled together has a twin that is never
-# built.
+# compile_commands.json, for editors and clang-tidy, lists only files that are compiled one by one.
+# So each target with a unity build gets a twin that lists its files one by one and is never built.
 get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target ${targets})
   get_target_property(together ${target} UNITY_BUILD)

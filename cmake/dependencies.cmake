@@ -1,15 +1,16 @@
-# GoogleTest, nlohmann/json, CLI11 and OpenSSL: from FSDP_DEPENDENCIES, a folder for machines that
-# have neither them nor a network, else as the system has them. The folder holds googletest/
-# (sources), nlohmann/, CLI/ and openssl/ (headers); what is not in it is the system's.
-# scripts/gpu.sh --collect fills one.
+# Finds GoogleTest, nlohmann/json, CLI11 and OpenSSL: each one in the folder FSDP_DEPENDENCIES or,
+# if the folder lacks it, in the system. The folder is for machines without these packages and
+# without a network. It has googletest/ (sources), nlohmann/, CLI/ and openssl/ (headers);
+# `scripts/gpu.sh --collect` makes it.
 
 set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH
   "A folder with googletest, nlohmann, CLI, openssl")
 
-# The target `target` for the headers of `folder`, if it is there; else the package `package`.
+# Defines `target` with the headers in FSDP_DEPENDENCIES if `folder` is there; otherwise finds the
+# package `package`, which defines it.
 macro(headers_or_package folder target package)
   if(TARGET ${target})
-    # of the project that this one is part of
+    # A project that contains this one has defined the target.
   elseif(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})
@@ -21,12 +22,12 @@ endmacro()
 headers_or_package(nlohmann nlohmann_json::nlohmann_json nlohmann_json)
 headers_or_package(openssl OpenSSL::Crypto OpenSSL)
 if(NOT OPENSSL_FOUND)
-  # Headers alone came along. The library is there: Python uses it.
+  # FSDP_DEPENDENCIES has only the headers. The system has the library, because Python needs it.
   find_library(FSDP_CRYPTO NAMES libcrypto.so.3 REQUIRED)
   target_link_libraries(OpenSSL::Crypto INTERFACE ${FSDP_CRYPTO})
 endif()
 
-# For programs and tests.
+# The following packages are for programs and tests only.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # isolate.sh [--unguarded] OUT CALLER... -- OBJECT... -- LIBRARY...: links a student's objects into
-# the one object OUT. CALLERs are the tests and all else of the course that the program has besides;
-# LIBRARIES are those of common/.
+# the single object OUT. CALLERs are the tests and all other code of the course in the program
+# except common/; LIBRARIES are those of common/.
 #
-# Each task is isolated by itself: the folder of an OBJECT, as task3_forward_hooks, says to which
-# task it belongs. Others see of a task only the names that CALLERs or the student's other tasks
-# leave undefined and that neither CALLERs nor LIBRARIES define. So a helper may have any name: it
-# takes the place of no function of the tests, of common/ or of another task, and none takes its
-# place. If two tasks define a name that others use, the task counts whose header declares it; if
-# there is no such task, this fails and names both.
+# Each task is isolated by itself. The folder of an OBJECT, such as task3_forward_hooks, names its
+# task. Of the names that a task defines, code outside of it sees only those that CALLERs or the
+# student's other tasks leave undefined and that neither CALLERs nor LIBRARIES define. So a helper
+# may have any name: it replaces no function of the tests, of common/ or of another task, and no
+# such function replaces it. If two tasks define a name that other code uses, the definition of the
+# task whose header declares the name is used. If not exactly one header declares it, this script
+# fails and names both files.
 #
-# A function that scripts/look.sh calls `stopped` is replaced by one that ends the rank with a
-# message (common/base/refused_call.cpp), unless the option --unguarded is there.
+# Each function that scripts/look.sh lists as `stopped` is replaced by one that ends the rank with a
+# message (common/base/refused_call.cpp), unless --unguarded is given.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 guarded=yes
@@ -23,8 +24,8 @@ out=$1
 shift
 export LC_ALL=C  # sort and comm must agree
 
-# until_dashes NAME WORD...: reads words into the array NAME up to --, and counts what it has read
-# in `read`.
+# until_dashes NAME WORD...: reads the words before -- into the array NAME, and sets `read` to the
+# number of words with --.
 until_dashes() {
   local -n into=$1
   into=()
@@ -49,13 +50,15 @@ strong() {
   nm --defined-only --extern-only --format=posix "$@" | awk '$2 ~ /^[TDBR]$/ { print $1 }' | sort -u
 }
 
-# Variables of which a program has one, as inline ones.
+# unique OBJECT...: prints the variables that exist once in a program although several objects
+# define them, such as inline variables.
 unique() {
   nm --defined-only --extern-only --format=posix "$@" |
     awk '$2 == "u" || ($2 == "V" && $1 !~ /^_ZT[VTIS]/) { print $1 }' | sort -u
 }
 
-# Of such variables those of LibTorch or the C++ library, and of no type of the student's.
+# of_libraries: from such names on stdin, prints the variables of LibTorch or the C++ library whose
+# name contains no type of the student.
 of_libraries() {
   local known='St|Sa|Ss|Si|So|Sd|2at|3c10|5torch|6caffe2|8nlohmann|9__gnu_cxx|10__cxxabiv1'
   awk -v known="N[KVRO]*($known)" '
@@ -66,7 +69,8 @@ of_libraries() {
     }'
 }
 
-# declares TASK NAME: whether a header of the task has the last word of the function's name.
+# declares TASK NAME: succeeds if a header of the task contains the last word of the function's
+# name.
 declares() {
   local word
   word=$(c++filt -p "$2")
@@ -74,7 +78,7 @@ declares() {
   grep -qsw -- "${word##*::}" "$root/tasks/$1"/*.h "$root/tasks/extensions/$1"/*.h
 }
 
-# files_of TASK NAME: the student's file of the task that defines the name.
+# files_of TASK NAME: prints the task's files that define the name.
 files_of() {
   local object
   while IFS= read -r object; do
@@ -85,7 +89,8 @@ files_of() {
   done <<<"${of_task[$1]}"
 }
 
-# choose NAME TASK...: prints the one of the tasks that others see the name of.
+# choose NAME TASK...: prints the task whose definition of the name is visible to other code: the
+# only one whose header declares it. Fails with a message if there is no such task.
 choose() {
   local name=$1 task declaring=()
   shift
@@ -102,8 +107,9 @@ choose() {
   echo "${declaring[0]}"
 }
 
-# guard LINKED OUT: prints each undefined name that is replaced, with the name of what replaces it,
-# and writes those functions to OUT.s. They pass on which function was called.
+# guard LINKED OUT: prints a line "NAME REPLACEMENT" for each undefined name that is replaced, and
+# writes the replacements to OUT.s. A replacement calls fsdp_refused_call() with the function's
+# name.
 guard() {
   local name pass
   case $(uname -m) in
@@ -135,8 +141,8 @@ done
 mapfile -t tasks < <(printf '%s\n' "${!of_task[@]}" | sort)
 
 for task in "${tasks[@]}"; do
-  # Without groups of sections: the linker drops a group that another object has too, and with it
-  # what is visible no more.
+  # --force-group-allocation removes section groups. Otherwise the linker would drop a group that
+  # another object also has, although isolation has made its symbols local.
   mapfile -t of_it <<<"${of_task[$task]}"
   ld -r --force-group-allocation -o "$work/$task.linked" "${of_it[@]}"
   undefined "$work/$task.linked" >"$work/$task.undefined"
@@ -170,7 +176,7 @@ unique "${libraries[@]}" >"$work/unique"
 for task in "${tasks[@]}"; do
   linked=$work/$task.linked
   touch "$work/$task.hidden"
-  # A copy of a variable that common/ or LibTorch has too would be another variable.
+  # These stay visible: a local copy of a variable of common/ or LibTorch would be another variable.
   unique "$linked" >"$linked.unique"
   { comm -12 "$linked.unique" "$work/unique"; of_libraries <"$linked.unique"; } |
     sort -u >"$work/shared"
@@ -179,9 +185,9 @@ for task in "${tasks[@]}"; do
     cat "$work/shared"
     comm -23 "$work/$task.seen" <(sort -u "$work/$task.hidden")
   } >"$linked.visible"
-  # Those are weak: the program takes one of each. (No other names: a weak one that is undefined
-  # would take no object out of an archive.) A unique one that was made local would be global again
-  # after the next ld.
+  # Unique names become weak, so that the program uses one definition of each. (Only these: for a
+  # weak undefined name the linker would load no object from an archive.) A unique name that was
+  # made local would become global again in the next ld.
   echo "# nor here" >>"$linked.unique"
   objcopy --weaken-symbols="$linked.unique" "$linked"
   if [[ $guarded ]]; then

@@ -1,9 +1,9 @@
-# The target `fsdp`: the library, with the reference solutions and all else that it is linked to, as
-# one archive. `cmake --install build/default --prefix P` installs it as P/lib/libfsdp.a,
+# The target `fsdp`: the library, the reference solutions and all other code that it needs, as one
+# archive. `cmake --install build/default --prefix P` installs it as P/lib/libfsdp.a,
 # P/include/fsdp/ and P/lib/cmake/fsdp/, where find_package(fsdp) finds the target fsdp::fsdp.
 
-# What programs include, as <fsdp/fully_shard.h>, <fsdp/nn/module.h>: <fsdp/fsdp.h> and what it
-# includes.
+# The headers that programs can include, as <fsdp/fully_shard.h> or <fsdp/nn/module.h>:
+# <fsdp/fsdp.h> and the headers that it includes.
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h
     distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
@@ -20,7 +20,7 @@ set(public_headers
     optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
     state/checkpoint_format.h state/model_state.h state/whole_state.h)
 
-# FullyShardedDataParallel for one's own models, over the reference solutions.
+# FullyShardedDataParallel for users' own models, on top of the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
@@ -35,15 +35,15 @@ target_compile_features(fsdp PUBLIC cxx_std_20)
 target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json
                       PRIVATE OpenSSL::Crypto)
 
-# The objects of all that the library is linked to, directly or not.
+# The archive has the objects of all libraries to which fsdp_library links, directly or not.
 static_libraries_of(parts fsdp_cuda fsdp_library)
 foreach(part ${parts})
   target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
 
-# Copies of the headers that include each other as <fsdp/...>: a name such as <nn/module.h> may be
-# the user's. They are a target of their own, on which `fsdp` depends. As sources of `fsdp`, which
-# compiles nothing itself, they would be made only for targets that link to it.
+# Copies of the headers that include each other as <fsdp/...>, because the user may have another
+# <nn/module.h>. The copies are a target of their own, on which `fsdp` depends. As sources of
+# `fsdp`, which compiles nothing itself, they would be made only for targets that link to it.
 set(copies)
 list(JOIN public_headers "|" names)
 foreach(header ${public_headers})
@@ -67,14 +67,14 @@ if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
 
-# Programs as users write them.
+# Programs that use the library as users' programs do.
 foreach(example own_model own_plan own_training)
   add_executable(${example} examples/${example}.cpp)
   target_link_libraries(${example} PRIVATE fsdp fsdp_flags)
   target_precompile_headers(${example} REUSE_FROM fsdp_memory)
 endforeach()
 
-# By hand, `cmake --install` builds nothing.
+# `cmake --install` itself builds nothing, so this check gives a clear error.
 install(CODE [[
   if(NOT EXISTS "$<TARGET_FILE:fsdp>")
     message(FATAL_ERROR "the library is not built: first run \

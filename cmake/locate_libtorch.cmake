@@ -1,17 +1,21 @@
-# Sets LibTorch_ROOT to the folder of the LibTorch to use, and LibTorch_VERSION; neither if none is
-# found. Looked at in this order: Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH (an unpacked LibTorch, a
-# wheel's torch folder, or its share/cmake, which Python's torch.utils.cmake_prefix_path names;
-# CMake's variables first, then the environment's), then LibTorch_BUILT_WITH,
-# which an installed fsdp knows, then the torch of a Python: the project's .venv, then python3. The
-# torch of a Python is passed over when this project was not tested with it. Read by
-# FindLibTorch.cmake and, in script mode, by scripts/verbs/setup.sh.
+# Sets LibTorch_ROOT to the folder of the LibTorch to use, and LibTorch_VERSION. Sets neither if it
+# finds none. It searches in this order:
+# 1. LibTorch_ROOT, the result of an earlier search.
+# 2. Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH, as CMake variables or in the environment. They name
+#    an unpacked LibTorch, a wheel's torch folder, or its share/cmake, which is Python's
+#    torch.utils.cmake_prefix_path.
+# 3. LibTorch_BUILT_WITH, which an installed fsdp sets.
+# 4. The torch of a Python: of the project's .venv, then of python3. A version with which this
+#    project was not tested is skipped.
+# FindLibTorch.cmake includes this file, and scripts/verbs/setup.sh uses it in script mode.
 
-# common/transports/gloo_transport.cpp and common/memory/storage_guard.cpp refuse other versions.
+# common/transports/gloo_group.cpp and common/memory/storage_guard.cpp do not compile with other
+# versions.
 set(LibTorch_OLDEST 2.11)
 set(LibTorch_NEWEST 2.15)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH _project)
 
-# The version of the LibTorch in `folder`, in the caller's `result`; empty if there is none.
+# Sets the caller's `result` to the version of the LibTorch in `folder`, or to "" if there is none.
 function(libtorch_version folder result)
   set(${result} "" PARENT_SCOPE)
   set(header ${folder}/include/torch/headeronly/version.h)
@@ -34,7 +38,7 @@ endforeach()
 string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
 foreach(_prefix ${CMAKE_PREFIX_PATH} ${_prefixes} ${LIBTORCH} $ENV{LIBTORCH})
   list(APPEND _named ${_prefix} ${_prefix}/torch)
-  if(_prefix MATCHES "/share/cmake/?$")  # as torch.utils.cmake_prefix_path of a wheel
+  if(_prefix MATCHES "/share/cmake/?$")  # torch.utils.cmake_prefix_path of a wheel
     cmake_path(SET _prefix NORMALIZE ${_prefix}/../..)
     list(APPEND _named ${_prefix})
   endif()
@@ -49,7 +53,8 @@ foreach(_folder ${LibTorch_ROOT} ${_named} ${LibTorch_BUILT_WITH})
 endforeach()
 unset(LibTorch_ROOT)
 
-# find_spec locates the package without importing it: a CPU-only install lacks what import needs.
+# find_spec locates the package without importing it, because the import would fail in an
+# installation without the CUDA libraries.
 foreach(_python ${_project}/.venv/bin/python3 python3)
   execute_process(
     COMMAND ${_python} -c

@@ -1,10 +1,10 @@
-# Targets that a student's copy of this repository does not have.
+# The targets that a student's copy of this repository does not have.
 
 add_library(reference_strategy INTERFACE)
 target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
 
-# The library fsdp_NAME of what programs/NAME/ has, over the libraries that follow, and the program
-# over it.
+# program_with_library(NAME LIBRARY...): defines the library fsdp_NAME, from the sources in
+# programs/NAME/ and the given libraries, and the program NAME, which uses it.
 function(program_with_library name)
   file(GLOB sources CONFIGURE_DEPENDS programs/${name}/*.cpp)
   add_library(fsdp_${name} STATIC EXCLUDE_FROM_ALL ${sources})
@@ -15,26 +15,26 @@ function(program_with_library name)
   program(${name} fsdp_${name} programs/${name}.cpp)
 endfunction()
 
-# The program NAME_tests of what matches `pattern` in tests/, over `library`.
+# Defines the program NAME_tests, from the sources that match `pattern` in tests/, and `library`.
 function(tests_in pattern name library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${pattern})
   test_executable(fsdp_common_tests ${name}_tests "${library}" ${sources} ${ARGN})
 endfunction()
 
-# Runs a test program for ./fsdp test.
+# ./fsdp test runs each test program through this program.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
 program(transport_bench "fsdp_given;fsdp_ranks" programs/transport_bench.cpp)
-# What runs cost that no machine at hand could make.
+# Predicts what runs cost, also runs that are too large for this machine.
 program_with_library(plan reference_strategy fsdp_options)
-# Written questions, whose answers are plans.
+# Written questions, whose answers are computed by fsdp_plan.
 program_with_library(quiz fsdp_plan fsdp_digest)
-# It trains through the train program, but runs the strict test itself, with the reference
+# reproduce trains through the train program, but runs the strict test itself, with the reference
 # solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
 embed_text(fsdp_reproduce programs/reproduce/tables.toml kTablesText)
-# What the site's page of a step runs as WebAssembly (grading/site/step/build.py).
+# The page of a step (grading/site/step/build.py) runs this code as WebAssembly.
 add_library(step OBJECT EXCLUDE_FROM_ALL grading/site/step/step.cpp)
 target_link_libraries(step PRIVATE fsdp_prediction)
 target_precompile_headers(step REUSE_FROM fsdp_memory)
@@ -56,32 +56,33 @@ tests_in(programs/quiz/*.cpp quiz fsdp_quiz)
 tests_in(programs/reproduce/*.cpp reproduce "fsdp_reproduce;fsdp_options")
 add_dependencies(reproduce_tests reproduce)  # a test runs it
 tests_in(programs/check/*.cpp check fsdp_check)
-# Ranks as threads, for the thread sanitizer, which can make nothing of processes: with it, these
-# are the only tests.
+# Tests with ranks as threads, for the thread sanitizer, which does not see data races between
+# processes. With it, only these tests run.
 tests_in(threads/*.cpp threads reference_strategy)
-# What the course's own code does under the reference solutions, and whether the numbers of the
-# handouts are those of a run.
+# Tests of the course's own code with the reference solutions. They also compare the numbers in the
+# handouts with a run.
 tests_in(reference/*.cpp reference "reference_strategy;fsdp_library")
-# What goes beyond the tasks, with the reference solutions.
+# Tests of what goes beyond the tasks, with the reference solutions.
 tests_in(extensions/*.cpp extension reference_strategy)
 tests_in(library/*.cpp library fsdp_library)
 add_dependencies(library_tests own_plan own_training)  # tests run them
-# Random models and options, trained on ranks and in one process.
+# Tests with random models and options, trained on ranks and in one process.
 tests_in(properties/*.cpp properties "reference_strategy;fsdp_library")
 
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test
-# says what it needs, and is skipped if the machine does not have it.
+# declares what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/p[lr]*.cpp)
 test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
 
-# Several hosts on one machine. What makes them uses no LibTorch.
+# Tests with several emulated hosts on one machine. fsdp_network, which makes them, uses no
+# LibTorch.
 add_library(fsdp_network STATIC EXCLUDE_FROM_ALL tests/hosts/network.cpp)
 target_link_libraries(fsdp_network PUBLIC fsdp_base)
 tests_in(hosts/test_*.cpp hosts fsdp_network)
 add_dependencies(hosts_tests reference_train)
 
-# Solutions that measure the tests: another correct solution, which has to pass too, because the
-# tests ask for the contract only; and one that shards nothing.
+# Two stacks that test the tests: another correct solution, which must pass too, because the tests
+# may check only the contract; and a solution that shards nothing.
 add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded
           ${PROJECT_SOURCE_DIR}/solutions)

@@ -1,10 +1,10 @@
-# The modules of common/ and trainer/. Each is a library, fsdp_MODULE, on top of the modules that it
-# uses. A module is compiled as one file (a unity build), so two of its files must not define the
-# same name.
+# The modules of common/ and trainer/. Each module is a library, fsdp_MODULE, on top of the modules
+# that it uses. A module is compiled as one file (a unity build), so two of its files must not
+# define the same name.
 
-# The library fsdp_NAME, of the sources in the folder `path`, which ends with NAME. The modules that
-# follow are those it includes. Only modules of trainer/, and what stands on them, find headers
-# there.
+# module(PATH MODULE...): defines the library fsdp_NAME from the sources in the folder PATH, whose
+# last part is NAME. The other arguments are the modules whose headers it includes. Only modules of
+# trainer/, and targets that use them, find the headers of trainer/.
 function(module path)
   cmake_path(GET path FILENAME name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path}/*.cpp)
@@ -29,11 +29,11 @@ endfunction()
 set(without_torch base command_line digest)
 
 module(common/base)
-module(common/memory base)  # the first over LibTorch: it makes the precompiled header
+module(common/memory base)  # the first module with LibTorch: it makes the precompiled header
 module(common/nn base)
 module(common/optim base memory)
-# What ranks call, and from there on up: how they are started on one host, how they find one
-# another on several, and what moves the bytes between them.
+# comm has the functions that ranks call; launch starts ranks on one host; hosts connects ranks on
+# several hosts; transports move the bytes between ranks.
 module(common/comm base memory)
 module(common/launch base comm memory)
 module(common/hosts base comm launch)
@@ -65,7 +65,7 @@ target_include_directories(fsdp_gloo SYSTEM INTERFACE
 target_link_libraries(fsdp_transports PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
 target_compile_options(fsdp_digest PRIVATE -O3)  # bit_hash() reads all tensors of a step
-# The one place where builds with and without CUDA differ.
+# Builds with and without CUDA compile different files of trainer/cuda.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)
   list(FILTER sources EXCLUDE REGEX "/without_cuda.cpp$")
@@ -77,14 +77,14 @@ set_target_properties(fsdp_cuda PROPERTIES SOURCES "${sources}")
 include(timeline_page)
 target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 
-# What the tasks stand on.
+# The code of the course that the tasks use.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
-# And what a program of ranks stands on.
+# The code that a program needs to start and connect ranks.
 add_library(fsdp_ranks INTERFACE)
 target_link_libraries(fsdp_ranks INTERFACE fsdp_hosts fsdp_transports)
 
-# Tests need GoogleTest.
+# fsdp_testing needs GoogleTest, so it exists only if this is the top project.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
@@ -93,8 +93,9 @@ target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does
 endif()
-# Of a function that several objects define, as of a template, a linker takes the first definition.
-# So what runs the tests and compares comes before the code of a task, and all of it.
+# If several objects define a function, for example of a template, the linker uses the first
+# definition. So all code that runs the tests and compares values is linked before the code of a
+# task, and completely.
 set(first testing base comm hosts launch memory nn optim trace transports)
 list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
 target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first}

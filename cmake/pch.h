@@ -1,5 +1,5 @@
-// What every file may use without waiting for it: never a header of a task. Without it a file takes
-// three times as long.
+// The precompiled header. Without it a file takes three times as long to compile. It must not
+// include a header of a task.
 #include <base/torch.h>
 
 #include <nlohmann/json.hpp>

@@ -1,15 +1,15 @@
-# The programs that students also run, each from one file, and two targets: `all_tests` (every test
-# program, and what these run; tests.txt lists them for ./fsdp test, one per line) and `everything`,
-# for ./fsdp lint.
+# The programs that students also run, each from one file, and two targets: `all_tests` builds every
+# test program and the programs that they run (tests.txt lists the test programs for ./fsdp test,
+# one per line), and `everything` is for ./fsdp lint.
 
-# A program of one file over `library`.
+# Defines a program from one file and `library`.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
   target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
-# Builds the text of a file into `library`, as fsdp::NAME. If the file changes, CMake runs again.
+# Compiles the text of a file into `library`, as fsdp::NAME. If the file changes, CMake runs again.
 function(embed_text library file name)
   file(READ ${file} text)
   set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
@@ -30,12 +30,12 @@ program(inspect fsdp_state programs/inspect.cpp)
 program(generate fsdp_options programs/generate.cpp)
 program(diff fsdp_diff programs/diff.cpp)
 
-# Knows the course, not the tasks: it runs their test programs. So it needs no LibTorch, and is the
-# first program that a student can run.
+# check contains no code of the tasks: it starts their test programs. So it needs no LibTorch, and
+# is the first program that a student can run.
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
 set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-# By itself: CLI11 takes as long to compile as all the others.
+# settings.cpp is compiled by itself, because CLI11 takes as long to compile as all other files.
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_command_line)
@@ -43,7 +43,7 @@ embed_text(fsdp_check course.toml kCourseText)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
 
-# A student's copy has neither.
+# A student's copy has neither programs/reproduce nor maintainers.cmake.
 if(EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
   include(maintainers)
 endif()
@@ -57,7 +57,7 @@ endif()
 if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()
-# Lets the target build those of the programs that are there.
+# add_programs(TARGET PROGRAM...): makes the target build those of the programs that exist.
 function(add_programs target)
   foreach(program ${ARGN})
     if(TARGET ${program})
@@ -70,13 +70,14 @@ add_programs(all_tests run_tests)
 add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
 add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz
              reproduce transport_bench reference_train mine_train fsdp step)
-add_custom_target(visitors ALL)  # with the library and its examples, what `cmake --build` builds
+# `cmake --build` without a target builds this target, the library and its examples.
+add_custom_target(visitors ALL)
 add_programs(visitors check hello run_tests reference_train)
 if(NOT TARGET reference_train)
   add_programs(visitors mine_train)
 endif()
 
-# For ctest. In a handout, its tests are the student's tasks.
+# Tests for ctest. In a handout they are the student's tasks.
 enable_testing()
 foreach(test ${tests})
   string(REGEX MATCH "task[1-7]|library|gpu" label ${test})

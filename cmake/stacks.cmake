@@ -1,11 +1,11 @@
-# The headers of the tasks lie in tasks/ alone: everything is compiled over them, and once. A stack
-# is a choice of the code of the seven tasks, for example all of it from solutions/. The tests of a
-# task are linked to each stack.
+# The headers of the tasks are only in tasks/, and all code is compiled once, with these headers. A
+# stack is a selection of the code of the seven tasks, for example all of it from solutions/. The
+# tests of a task are linked to each stack.
 
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# The headers of the tasks, over what the tasks stand on.
+# The headers of the tasks, and the code of the course that the tasks use.
 add_library(fsdp_contracts INTERFACE)
 foreach(task ${tasks})
   set(folder ${PROJECT_SOURCE_DIR}/tasks)
@@ -14,8 +14,9 @@ foreach(task ${tasks})
 endforeach()
 target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
 
-# Compiles the tests that follow as few files: half of the time of a file goes into what it
-# includes. So up to seven tests are one file, but there are at least two, for two cores.
+# compile_tests_together(TARGET SOURCE...): compiles several sources as one file, because half of
+# the time to compile a source is spent on its includes. Up to seven sources are one file, but there
+# are at least two files, for two cores.
 function(compile_tests_together target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)
@@ -28,8 +29,8 @@ function(compile_tests_together target)
                                              UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
-# A test program of the sources that follow over `library`. `list` names the global property of the
-# programs that are run together.
+# test_executable(LIST TARGET LIBRARY SOURCE...): defines a test program from the sources and
+# LIBRARY, and adds it to the global property LIST of the programs that are run together.
 function(test_executable list target library)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${target} PRIVATE ${library} fsdp_testing)
@@ -47,8 +48,7 @@ add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/progra
 target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
 target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_memory)
 
-# taskN_tests: the tests of a task, with the libraries that they are compared with. Those of the
-# last task train.
+# taskN_tests: the tests of a task, with the libraries that they need. The tests of task 7 train.
 foreach(task ${tasks})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
   if(sources AND TARGET fsdp_testing)
@@ -65,9 +65,9 @@ if(TARGET task7_tests)
   target_link_libraries(task7_tests PUBLIC fsdp_strategy)
 endif()
 
-# The library of the code of one task: the sources of `origin`, and those of its extensions, which
-# may be missing, over the library of the task before it. Headers of their own are seen by no other
-# task.
+# Defines the library `target` of one task: its sources and those of its extensions, which may be
+# missing, in the folder `origin`, on top of `base`, the library of the task before it. Other tasks
+# do not find the headers in these folders.
 function(task_library target task origin base)
   set(folders ${origin}/${task} ${origin}/extensions/${task})
   list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
@@ -78,8 +78,8 @@ function(task_library target task origin base)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)
 endfunction()
 
-# Sets `result` to the static libraries that these are linked to, directly or not, and those among
-# them.
+# static_libraries_of(RESULT TARGET...): sets RESULT to all static libraries among the targets and
+# among the libraries to which they link, directly or not.
 function(static_libraries_of result)
   set(left ${ARGN})
   set(seen)
@@ -102,9 +102,9 @@ function(static_libraries_of result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# A program of the stack `name`: the objects of `main` over the code of its tasks up to `number`,
-# which are its libraries `own`, and over `base`, what comes before them. A student's code is
-# isolated.
+# Defines the program `target` of the stack `name`: the objects of `main`, the libraries `own` with
+# the code of the stack's tasks, and `base`, the library below them. A student's code is isolated
+# (isolate.sh).
 function(program_of_stack target main name own base)
   add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${main}>)
   get_target_property(needs ${main} INTERFACE_LINK_LIBRARIES)
@@ -137,10 +137,11 @@ function(program_of_stack target main name own base)
   target_link_libraries(${target} PRIVATE ${needs} ${base})
 endfunction()
 
-# The tasks `wanted` of the stack `name`, the first over the library `base`, each from the first of
-# the folders that follow that has it: the library NAME_taskN and its tests NAME_taskN_tests, listed
-# as fsdp_NAME_tests; with the last task also NAME_train. Ends at a task that no folder has. Files
-# may appear later, so a build looks for them anew (CONFIGURE_DEPENDS).
+# add_stack(NAME BASE WANTED FOLDER...): defines the tasks WANTED of the stack NAME. The first one
+# is on top of the library BASE. The code of each task is from the first FOLDER that has it.
+# Targets: the library NAME_taskN and its tests NAME_taskN_tests, which are added to the property
+# fsdp_NAME_tests; with task 7 also NAME_train. Stops at a task that no folder has. Files may appear
+# later, so each build looks for them again (CONFIGURE_DEPENDS).
 function(add_stack name base wanted)
   set(own)
   set(below ${base})
@@ -169,10 +170,10 @@ function(add_stack name base wanted)
   endif()
 endfunction()
 
-# The stack `name`, all tasks from `origin`, and the stacks NAME_on_M: the solutions of tasks 1 to M
-# and then tasks from `origin`. So a mistake in an earlier task does not make the tests of a later
-# task fail. A task is in the stack with the most solutions before it; stack_of() of
-# scripts/stacks.sh finds it.
+# Defines the stack `name`, with all tasks from `origin`, and the stacks NAME_on_M, with the
+# solutions of tasks 1 to M and then tasks from `origin`. With these, a mistake in an earlier task
+# does not make the tests of a later task fail. Each task is in the NAME_on_M with the most
+# solutions before it; stack_of() of scripts/stacks.sh selects the stack.
 function(add_own_stacks name origin)
   add_stack(${name} fsdp_given "${tasks}" ${origin})
   set(later ${tasks})

@@ -1,5 +1,5 @@
-# The page of the HTML timeline, its style and scripts put in, as a string in a source of its own:
-# timeline_page_source.
+# Makes timeline_page_source, a source file with the page of the HTML timeline as a string. The
+# style and the scripts are inserted into the page.
 set(folder ${PROJECT_SOURCE_DIR}/common/trace/page)
 file(READ ${folder}/timeline.html timeline_page)
 file(READ ${folder}/timeline.css part)

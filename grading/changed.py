@@ -1,9 +1,9 @@
-"""The reference solutions with a change: the program of one task's tests, with one file compiled
-anew.
+"""Builds the test program of a task over the reference solutions with a change in one file, which
+is compiled again.
 
-A change is an entry of a list with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if
-it has more places: in the file of that name of the task's solution or its extensions, each old text
-becomes the new one. Uses the commands of build/default.
+A change is an entry of a bank with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if
+it changes several places. In the file of this name, of the task's solution or its extensions, each
+old text is replaced by the new one. Uses the commands of build/default.
 """
 
 import pathlib
@@ -18,18 +18,19 @@ from grader.programs import command_for
 
 
 def paths_of(task):
-    """Name -> path, of the files of a task's solution and of its extensions."""
+    """Returns name -> path of the files of a task's solution and of its extensions."""
     return {path.name: path for path in sorted((ROOT / "solutions").rglob(f"task{task}_*/*.*"))}
 
 
 def replaced(text, change, where):
-    """The text with the change. Each old text must occur in it once."""
+    """Returns the text with the change. Raises Refused unless each old text occurs in it once."""
     for old in [name for name in change if re.fullmatch(r"old(_\d)?", name)]:
         new = old.replace("old", "new")
         count = text.count(change[old])
         if count != 1 or change[old] == change[new] or not change[old].strip():
             raise Refused(
-                f"{where}: its `{old}` occurs {count} times in {change['file']}, or nothing changes"
+                f"{where}: its `{old}` occurs {count} times in {change['file']}, and must occur "
+                f"once; or old and new text are equal"
             )
         text = text.replace(change[old], change[new])
     return text
@@ -48,7 +49,7 @@ def prepare(*targets):
 
 
 def jobs():
-    """How many compilers this machine has room for, as ./fsdp builds."""
+    """Returns how many compilers ./fsdp runs at the same time on this machine."""
     script = 'root=$0; source "$0/scripts/build.sh"; jobs_of_build'
     return int(
         subprocess.run(
@@ -58,7 +59,7 @@ def jobs():
 
 
 def command(target):
-    """The one command with which ninja makes a target, as words."""
+    """Returns the command with which ninja makes a target, as words."""
     return [word for word in shlex.split(command_for(target)) if word not in (":", "&&")]
 
 
@@ -69,8 +70,8 @@ def call(words):
 
 
 def compile_as(path, source, task, output):
-    """Compiles `source` as the build compiles `path` of the task's solution; headers beside the
-    output come first."""
+    """Compiles `source` with the build's command for `path` of the task's solution. Headers in the
+    folder of the output are found first."""
     words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
@@ -80,8 +81,8 @@ def compile_as(path, source, task, output):
 
 
 def link_with(task, objects, replaced_paths, program):
-    """Links the tests of a task with these objects in place of those of the paths in its
-    library."""
+    """Links the tests of a task. In the task's library, these objects replace those of
+    `replaced_paths`."""
     library = f"libreference_task{task}.a"
     rest = shutil.copy(BUILD / library, program.with_name(library))
     call(["ar", "d", rest, *(f"{path.name}.o" for path in replaced_paths)])
@@ -113,7 +114,7 @@ def build(task, change, program):
 
 
 def tests_in(program):
-    """SUITE.NAME of each test of a program, with /N for its number of ranks."""
+    """Returns SUITE.NAME of each test of a program, with /N for its number of ranks."""
     listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True).stdout
     names, suite = [], ""
     for line in listed.splitlines():
@@ -125,8 +126,8 @@ def tests_in(program):
 
 
 def run(program, test, seconds):
-    """Exit status and output of the test SUITE.NAME. A program that does not end within `seconds`
-    is killed, with the status None."""
+    """Runs the test SUITE.NAME. Returns the exit status and the output. A program that does not end
+    within `seconds` is killed; its status is None."""
     words = [program, f"--gtest_filter={test}:{test}/*", "--gtest_brief=1"]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Results and grades of nobody, for the tests of the grader."""
+"""Made-up results and grades for the tests of the grader."""
 
 
 from grader import course, programs, score
@@ -9,7 +9,7 @@ OUTCOMES = {"passed": (2, 0, 0), "failed": (0, 2, 0), "not started": (0, 0, 2)}
 
 
 def result_of(task, outcome="passed", sentinel_fails=False):
-    """As `check --json` tells it, if all tests of the task have this outcome."""
+    """Returns the Result of `check --json` if all tests of the task have this outcome."""
     tests, problems = [], {}
     for problem in task.problems + task.extensions:
         passed, failed, not_started = OUTCOMES[outcome]

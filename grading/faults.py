@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Puts each fault of faults/taskN.toml into the reference solution and runs the test that must
-catch it.
+"""Checks that the test of each fault in faults/taskN.toml catches this fault.
 
-A fault is caught if its test fails on some number of ranks, 1 to 4, and prints the fault's message.
-It costs the compilation of one file, a link and the run of one test (changed.py). --nothing lists
-instead the tests that pass although no function of the task's skeleton does anything.
-grading/faults/README.md says more.
+A fault is a change of the reference solution. It is caught if its test fails on some number of
+ranks, 1 to 4, and prints the fault's message. For each fault, one file is compiled, a program is
+linked and one test runs (changed.py). --nothing lists instead the tests that pass although no
+function of the task's skeleton does anything. See also grading/faults/README.md.
 """
 
 import pathlib
@@ -20,12 +19,12 @@ from grader.course import ROOT, Refused, tomllib
 
 FIELDS = {"name", "task", "test", "mistake", "file", "old", "new", "message"}
 OPTIONAL = {"old_2", "new_2", "old_3", "new_3"}
-SECONDS = 120  # for the run of a test
+SECONDS = 120  # time limit of a test
 TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$', re.MULTILINE)
 
 
 def load(task):
-    """The faults of a task."""
+    """Returns the faults of a task."""
     text = (ROOT / "grading" / "faults" / f"task{task}.toml").read_text()
     return [
         {
@@ -43,15 +42,15 @@ def load(task):
 
 
 def file_of(task, old):
-    """The file of the task's solution that has the old text; if none or several have it, the fault
-    names it."""
+    """Returns the file of the task's solution that has the old text. Returns "none" if no file or
+    several files have it; such a fault must name its file."""
     found = [name for name, path in changed.paths_of(task).items() if old in path.read_text()]
     return found[0] if len(found) == 1 else "none"
 
 
 def files_of(fault):
-    """What decides whether it is caught: the file that it changes, the tests and the contract of
-    its task."""
+    """Returns the files that decide whether the fault is caught: the file that it changes, its
+    tests and the headers of its task."""
     task = fault["task"]
     changed_file = changed.paths_of(task).get(fault["file"])
     tests = [
@@ -67,7 +66,7 @@ def files_of(fault):
 
 
 def wrong_forms(faults):
-    """What is wrong with the bank before anything runs."""
+    """Yields the mistakes in the bank that can be found without running a test."""
     tests = {task.number: course.test_names(task.folder) for task in course.tasks()}
     for fault in faults:
         if wrong := FIELDS.symmetric_difference(fault) - OPTIONAL:
@@ -82,7 +81,7 @@ def wrong_forms(faults):
 
 
 def attempt(fault, show):
-    """Why the fault survives; empty if it is caught."""
+    """Returns why the fault is not caught; "" if it is caught."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "tests"
         changed.build(fault["task"], fault, program)
@@ -99,7 +98,7 @@ def attempt(fault, show):
 
 
 def emptied(text):
-    """A skeleton's source whose functions return at once, with an empty value."""
+    """Returns a skeleton's source whose functions return an empty value at once."""
 
     def without_todo(found):
         head = found["head"]
@@ -110,7 +109,7 @@ def emptied(text):
 
 
 def passing_on_nothing(task):
-    """The tests that pass although the skeleton's functions do nothing."""
+    """Returns the tests that pass although the skeleton's functions do nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         objects = []
@@ -131,11 +130,14 @@ def passing_on_nothing(task):
 
 def main():
     parser = lists.parser(__doc__)
-    parser.add_argument("--task", type=int, choices=range(1, 8), help="only of this task")
+    parser.add_argument("--task", type=int, choices=range(1, 8),
+                        help="only the faults of this task")
     parser.add_argument("--show", action="store_true", help="print what the tests print")
-    parser.add_argument("--check", action="store_true", help="the form of the bank; runs nothing")
+    parser.add_argument("--check", action="store_true",
+                        help="check only the form of the bank; run nothing")
     parser.add_argument(
-        "--nothing", action="store_true", help="the tests that pass on functions that do nothing"
+        "--nothing", action="store_true",
+        help="list the tests that pass on functions that do nothing"
     )
     arguments = parser.parse_args()
     tasks = [arguments.task] if arguments.task else range(1, 8)

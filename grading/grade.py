@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Grades a submission: a folder or a zip that holds the student's tasks/.
 
-Takes the student's .cpp files and own headers from it, links them with the grader's own copy of
-everything else, and runs every task's tests over the student's tasks before it and over the
-reference ones; of each task the better counts. Writes Gradescope's results.json, again whenever
-more is known, and with --page a page. grading/INSTRUCTORS.md says more.
+Uses the student's .cpp files and own headers, and links them with the grader's own copy of all
+other files. Runs every task's tests twice, over the student's earlier tasks and over the reference
+solutions of them; the better result counts. Writes Gradescope's results.json after each new result,
+and a page with --page. See also grading/INSTRUCTORS.md.
 """
 
 import argparse
@@ -27,9 +27,9 @@ def parse():
     )
     parser.add_argument("submission", nargs="?", help="a folder or a zip that holds tasks/")
     parser.add_argument("--all", metavar="FOLDER", help="grade every folder and zip in FOLDER")
-    parser.add_argument("--out", metavar="PATH", help="results.json; of --all, a folder")
+    parser.add_argument("--out", metavar="PATH", help="results.json; with --all, a folder")
     parser.add_argument("--page", metavar="FILE", help="write a page for the student, too")
-    parser.add_argument("--seed", help="of the hidden cases; drawn anew if left out")
+    parser.add_argument("--seed", help="seed of the hidden cases (default: a new one)")
     parser.add_argument(
         "--tasks",
         type=task_numbers,
@@ -37,8 +37,9 @@ def parse():
         help="grade only these tasks, as 1-3 or 1,2,5; throughput belongs to task 7",
     )
     parser.add_argument("--jobs", type=int, default=classroom.default_jobs(),
-                        help="submissions of --all at a time (default %(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="run again what was run before")
+                        help="how many submissions --all grades at a time (default %(default)s)")
+    parser.add_argument("--fresh", action="store_true",
+                        help="run all tests again, also those with kept results")
     arguments = parser.parse_args()
     if bool(arguments.submission) == bool(arguments.all):
         parser.error("name one submission, or --all FOLDER")
@@ -48,7 +49,8 @@ def parse():
 
 
 def task_numbers(text):
-    """The numbers of "1-3,5", ascending, or an error of argparse."""
+    """Returns the task numbers of a text such as "1-3,5", ascending. Raises
+    argparse.ArgumentTypeError if the text is wrong."""
     found = set()
     for part in text.split(","):
         if not (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())):
@@ -131,7 +133,7 @@ def show(grade):
     known = f" ({grade.known} results were known from before)" if grade.known else ""
     print(f"all {grade.points:g} of {grader.most_points(grade):g}, in {grade.seconds:.0f} s{known}")
     for note in grade.notes:
-        print(textwrap.fill(f"to read, it costs nothing: {note}", 99, subsequent_indent="    "))
+        print(textwrap.fill(f"remark, costs no points: {note}", 99, subsequent_indent="    "))
     print(
         f"extensions {grade.extension_points:g} of {grader.most_extension_points(grade):g}, not "
         f"part of the grade"
@@ -139,7 +141,7 @@ def show(grade):
 
 
 def main():
-    # A terminal may not know the letters of a name.
+    # The terminal's encoding may lack characters of a name.
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = parse()
     if arguments.seed == "":

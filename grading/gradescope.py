@@ -14,7 +14,8 @@ from course import handout
 from course.handout import ROOT
 from course.skeletons import is_source
 
-# What goes in, by the beginning of the path: what a student builds, the solutions, and the grader.
+# Beginnings of the paths that go into the zip: the files that a student builds, the solutions, and
+# the grader.
 GIVEN = tuple(
     name
     for name in handout.GIVEN
@@ -35,7 +36,7 @@ def archive(members):
             tar.add(ROOT / name, arcname=name)
             if name.startswith("tasks/") and is_source(
                 name
-            ):  # by which the grader sees that its tasks/ are blank
+            ):  # with these files the grader checks that its tasks/ are blank
                 tar.add(ROOT / name, arcname=f".pristine/{name.removeprefix('tasks/')}")
     return out.getvalue()
 
@@ -50,7 +51,7 @@ def add(archived, name, content, mode=0o644):
 def main():
     parser = argparse.ArgumentParser(prog="fsdp gradescope", description=__doc__.split("\n\n")[0])
     parser.add_argument("out", metavar="OUT.zip")
-    parser.add_argument("--seed", help="of the hidden cases; drawn if left out")
+    parser.add_argument("--seed", help="seed of the hidden cases (default: a new one)")
     arguments = parser.parse_args()
     seed = arguments.seed or os.urandom(8).hex()
     partial = pathlib.Path(arguments.out + ".partial")

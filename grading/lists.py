@@ -1,4 +1,5 @@
-"""What the programs that go through a list have in common: faults, submissions, course/samples."""
+"""Functions for the programs that check the entries of a bank: faults, submissions,
+course/samples."""
 
 import argparse
 import concurrent.futures
@@ -12,7 +13,7 @@ from grader.course import ROOT, Refused, tomllib
 
 
 def load(file):
-    """The tables of a file of grading/, each with its `name`."""
+    """Returns the tables of a TOML file of grading/, each with its `name`."""
     return [
         {"name": name, **entry}
         for name, entry in tomllib.loads((ROOT / "grading" / file).read_text()).items()
@@ -21,20 +22,20 @@ def load(file):
 
 def parser(description):
     made = argparse.ArgumentParser(description=description.splitlines()[0])
-    made.add_argument("--only", nargs="+", metavar="NAME", help="only what has these names")
+    made.add_argument("--only", nargs="+", metavar="NAME", help="only entries with these names")
     made.add_argument(
         "--changed",
         action="store_true",
-        help="only what files concern that have changed since origin/main (on main: in the "
-             "last commit), and "
-        "a small fixed part; nothing that has passed with the same files",
+        help="only entries that depend on files changed since origin/main (on main: in the last "
+             "commit), and "
+        "a small fixed part; no entry that has passed with the same files",
     )
-    made.add_argument("--totals", metavar="FILE", help="add 'passed failed skipped' to FILE")
+    made.add_argument("--totals", metavar="FILE", help="add a line 'PASSED FAILED SKIPPED' to FILE")
     return made
 
 
 def of_shell(command):
-    """What a command prints that uses the functions of scripts/build.sh."""
+    """Returns the output of a shell command that uses the functions of scripts/build.sh."""
     script = f'root=$0; source "$0/scripts/build.sh"; cd "$0"; {command}'
     return subprocess.run(
         ["bash", "-c", script, ROOT], capture_output=True, text=True, check=True
@@ -42,12 +43,12 @@ def of_shell(command):
 
 
 def changed_files():
-    """The paths that have changed, as scripts/build.sh finds them."""
+    """Returns the paths that have changed, as scripts/build.sh finds them."""
     return set(of_shell("changed_since_base").splitlines())
 
 
 def added_to_lists():
-    """The lines that were added to lists meanwhile, as one text."""
+    """Returns the lines that were added to the banks since base_of_changes, as one text."""
     diff = of_shell("base=$(base_of_changes) || exit 0; git diff -U0 $base -- 'grading/**.toml'")
     return "".join(
         f"{line[1:]}\n"
@@ -57,13 +58,14 @@ def added_to_lists():
 
 
 def is_new(entry, added):
-    """Whether the entry, or a line of it, was added."""
+    """Returns whether the entry, or a line of it, was added."""
     values = [value for value in entry.values() if isinstance(value, str)]
     return any(len(line) > 7 and line in added for value in values for line in value.splitlines())
 
 
 def evenly(entries, most):
-    """At most so many of the entries, from the whole list; always the same of the same list."""
+    """Returns at most `most` of the entries, evenly spread over the list. The same list gives the
+    same entries."""
     return (
         entries
         if len(entries) <= most
@@ -72,9 +74,10 @@ def evenly(entries, most):
 
 
 def changed_entries(entries, files_of, changed, added, fixed, most):
-    """The entries that --changed chooses: a fixed part of `fixed` entries, and at most `most` of
-    those that are new or that a changed file concerns. `files_of(entry)`: the paths from the root
-    of the files that decide how it ends."""
+    """Returns the entries that --changed selects: `fixed` entries that are always the same, and at
+    most `most` of those that are new or depend on a changed file. An entry that has passed with the
+    present files is left out. `files_of(entry)`: the paths from the root of the files that decide
+    whether the entry passes."""
     concerned = [
         entry for entry in entries if is_new(entry, added) or changed.intersection(files_of(entry))
     ]
@@ -85,8 +88,8 @@ def changed_entries(entries, files_of, changed, added, fixed, most):
 
 
 def stamp_of(entry, files_of):
-    """The file that is there if the entry has passed, as it is now and with these contents of its
-    files."""
+    """Returns the path of a file that exists if the entry, as it is now, has passed with the
+    present contents of its files."""
     inputs = hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode())
     for name in sorted(files_of(entry)):
         inputs.update(
@@ -96,7 +99,7 @@ def stamp_of(entry, files_of):
 
 
 def chosen(entries, arguments, files_of, fixed=3, most=12):
-    """Those of the entries that --only and --changed choose."""
+    """Returns the entries that --only and --changed select."""
     entries = [
         entry
         for entry in entries
@@ -108,8 +111,8 @@ def chosen(entries, arguments, files_of, fixed=3, most=12):
 
 
 def play(arguments, entries, attempt, files_of, at_a_time=1):
-    """Prints a line for each entry: what is wrong with it, which `attempt` finds out. Ends the
-    program."""
+    """Calls `attempt` for each entry and prints a line with what it returns: what is wrong with the
+    entry. Then ends the program."""
 
     def timed(entry):
         started = time.monotonic()

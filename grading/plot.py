@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Draws runs of ./fsdp train: the loss, the held-out accuracy and the tokens per second of each
-step.
+"""Draws loss, held-out accuracy and tokens per second of each step of runs of ./fsdp train.
 
-Reads the files of --log and --json (docs/telemetry.md). The names of the files are the legend. The
+Reads the files of --log and --json (docs/telemetry.md). The legend has the names of the files. The
 colours of an SVG follow the reader's light or dark scheme.
 """
 
@@ -13,7 +12,8 @@ import pathlib
 import re
 import sys
 
-MOST_POINTS = 400  # of a curve; of more steps, the lowest and the highest of each group are drawn
+# Points of a curve. If a run has more steps, the lowest and highest value of each group are drawn.
+MOST_POINTS = 400
 PANELS = {
     "loss": lambda line: math.nan if line["loss"] is None else float(line["loss"]),
     "held-out accuracy, %": lambda line: (
@@ -21,7 +21,7 @@ PANELS = {
     ),
     "tokens/s": lambda line: line.get("tokens_per_s"),
 }
-# 3:1 or more on both papers.
+# Each colour has a contrast of 3:1 or more on the light and on the dark background.
 COLORS = (
     "#3b82d6",
     "#d1700f",
@@ -35,8 +35,8 @@ INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 
 def read(path):
-    """Step -> {panel: value}. A step that a resumed run repeats counts once. The last line may be
-    incomplete."""
+    """Returns step -> {panel: value}. A step that a resumed run repeats counts once. The last line
+    may be incomplete."""
     steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
@@ -64,7 +64,8 @@ def read(path):
 
 
 def points(steps, panel):
-    """(step, value) of the steps that have one. A loss that is not finite interrupts the curve."""
+    """Returns (step, value) of the steps that have a value. A loss that is not finite interrupts
+    the curve."""
     found = [
         (step, values[panel]) for step, values in sorted(steps.items()) if values[panel] is not None
     ]
@@ -81,7 +82,7 @@ def points(steps, panel):
 
 
 def pyplot_in(ink, paper):
-    """matplotlib's pyplot, which draws in these colours."""
+    """Returns matplotlib's pyplot, set to draw in these colours."""
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams.update(
@@ -105,7 +106,7 @@ def pyplot_in(ink, paper):
 
 
 def draw(runs, out, ink, paper):
-    """`runs`: label -> steps."""
+    """Draws the runs into the file `out`. `runs`: label -> steps."""
     pyplot = pyplot_in(ink, paper)
     panels = [panel for panel in PANELS if any(points(steps, panel) for steps in runs.values())]
     figure = pyplot.figure(layout="constrained", figsize=(5.4, 0.7 + 1.8 * len(panels)))
@@ -136,8 +137,8 @@ def draw(runs, out, ink, paper):
 
 
 def follow_the_scheme(svg):
-    """Replaces the colours of text and background by the reader's; makes one line with short
-    numbers."""
+    """Returns the SVG with colours of text and background that follow the reader's scheme. It is
+    one line, with shortened numbers."""
     style = (
         f"<style>svg {{ color: {INK}; fill: currentColor }} .paper {{ fill: {PAPER} }} @media "
         f"(prefers-color-"
@@ -161,7 +162,7 @@ def main():
         "--out", required=True, type=pathlib.Path, metavar="FILE", help="the picture: .svg or .png"
     )
     parser.add_argument(
-        "--dark", action="store_true", help="a dark .png; an .svg is light or dark as its reader is"
+        "--dark", action="store_true", help="draw a dark .png; an .svg follows the reader's scheme"
     )
     arguments = parser.parse_args()
     out, logs = arguments.out, arguments.logs

@@ -1,5 +1,5 @@
-"""What Gradescope's documentation says of results.json ("Autograder Specifications"), as a check
-for tests."""
+"""Checks, for tests, whether a results.json is as Gradescope's documentation ("Autograder
+Specifications") describes it."""
 
 NUMBER, TEXT = (int, float), str
 VISIBILITIES = ("hidden", "after_due_date", "after_published", "visible")
@@ -10,7 +10,7 @@ CHOICES = {
     "output_format": ("text", "html", "simple_format", "md", "ansi"),
     "order": ("asc", "desc"),
 }
-# Name -> type. All may be missing but a leader's name and value.
+# Name -> type. Only a leader's name and value must be there.
 EITHER = {
     "score": NUMBER,
     "output": TEXT,
@@ -47,7 +47,7 @@ def wrong_fields(what, where, fields, required=()):
 
 
 def wrong(results):
-    """What Gradescope would not take, one line each."""
+    """Returns the mistakes that Gradescope would reject, one line each."""
     found = list(wrong_fields(results, "results", WHOLE))
     if isinstance(results, dict):
         if "score" not in results and not any("score" in test for test in results.get("tests", [])):

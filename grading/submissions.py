@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Grades the submissions of honest_submissions.toml and of exploits.toml as those of students are.
+"""Grades the submissions of honest_submissions.toml and of exploits.toml as submissions of students are.
 
-An ordinary one has all points of its task. An exploit earns none, keeps nobody waiting, leaves no
-process and no file behind, and gets the reason; it is graded again without the look at the compiled
-code, to see what stops it then.
+An ordinary submission must get all points of its task. An exploit must get no points and the
+reason, must end in time, and must leave no process and no file behind. It is graded a second time
+without the inspection of the compiled code, to see what stops it then.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from grader import course, grade, sandbox, submission
 from grader.course import ROOT, Refused
 from grader.programs import new_job
 
-# List -> which file of the course its entries change.
+# Bank -> the file of the course that its entries change.
 FILES = {
     "ordinary": "task3_forward_hooks/forward_hooks.cpp",
     "exploits": "task2_flat_parameter/flat_parameter.cpp",
 }
-# File -> before which line a `use` stands.
+# File -> the line before which the code of a `use` is inserted.
 PLACES = {
     "task2_flat_parameter/flat_layout.cpp": "  return layout;\n",
     "task3_forward_hooks/forward_hooks.cpp": "    unit->unshard();\n",
@@ -40,8 +40,8 @@ def task_of(entry):
 
 
 def files_of(entry):
-    """What decides how it is graded: the grader, what looks at its code, and the task that it
-    solves."""
+    """Returns the files that decide how the entry is graded: the grader, scripts/look.sh and others
+    that inspect its code, and the task that it solves."""
     grader = [*(ROOT / "grading/grader").glob("*.py"), *(ROOT / "common/testing/judge").glob("*")]
     names = {str(path.relative_to(ROOT)) for path in grader}
     return names | {
@@ -53,7 +53,7 @@ def files_of(entry):
 
 
 def numbers_of(entry):
-    """Of the tasks that are graded."""
+    """Returns the numbers of the tasks that are graded."""
     return entry.get("graded", [task_of(entry).number])
 
 
@@ -62,7 +62,7 @@ def most_points(entry):
 
 
 def changed_files(files, entry):
-    """The files with what the entry changes in other files than its own."""
+    """Returns the files with the entry's `changes`, which are in other files than its own."""
     files = {
         name: content
         for name, content in files.items()
@@ -86,7 +86,7 @@ def changed_files(files, entry):
 
 
 def handed_in(entry):
-    """The solutions or the skeletons, with what the entry has besides."""
+    """Returns the entry's Submission: the solutions or the skeletons, with the entry's code."""
     file = entry["file"]
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
@@ -112,10 +112,11 @@ STATUS = repository_status()
 
 
 def found_behind():
-    """Processes of the users that graded code ran as, and their files where everybody may write."""
+    """Yields the processes of the users as which graded code ran, and their files in folders where
+    every user may write."""
     for folder in ("/proc", "/tmp", "/var/tmp", "/dev/shm", ROOT):
         for path in pathlib.Path(folder).iterdir():
-            with contextlib.suppress(OSError):  # somebody else's, and no more there
+            with contextlib.suppress(OSError):  # another program's file, removed meanwhile
                 if path.lstat().st_uid in sandbox.given:
                     yield str(path)
     if repository_status() != STATUS:
@@ -123,8 +124,8 @@ def found_behind():
 
 
 def attempts(entries):
-    """Each entry with `told`, the words that the grader has to say: as submissions are graded, and
-    without the look. `listed` is the name that the list has."""
+    """Yields each entry as submissions are graded, and without the inspection of the code. `told`
+    has the words that the grader must print; `listed` is the entry's name in the bank."""
     for entry in ({**entry, "listed": entry["name"]} for entry in entries):
         if entry["is_honest"] or "rejected" in entry:
             yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}
@@ -138,7 +139,7 @@ def attempts(entries):
 
 
 def wrong(entry):
-    """What is wrong with how it is graded."""
+    """Yields what is wrong with the entry's grade."""
     with new_job() as job:
         graded = grade.grade(
             entry["name"],
@@ -150,7 +151,7 @@ def wrong(entry):
             looked_at=entry["looked_at"],
         )
     own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
-    # Of the solutions there are others.
+    # The solutions have notes of their own, which do not count here.
     notes = "; ".join(note for note in graded.notes if note.startswith(own))
     left_out = next(
         (best.left_out for best in map(graded.best, graded.graded) if best.left_out), ""

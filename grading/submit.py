@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code chooses what is
-in it, and reads it.
+"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code selects its
+files and reads it.
 
-RESULTS is of check --json, REFUSED holds a line for all that costs points. Without them this only
-refuses what can't become a zip.
+RESULTS is the file of check --json. REFUSED has a line for everything that costs points. Without
+these two, the program only checks that the zip can be made.
 """
 
 import json
@@ -20,7 +20,8 @@ WRITEUP = "tasks/WRITEUP.md"
 
 
 def collect(root=ROOT):
-    """Member of the zip -> content; and lines on what is in tasks/ and not in the zip."""
+    """Returns member of the zip -> content, and lines about files in tasks/ that are not in the
+    zip."""
     given = skeletons.delivered(root)
     headers = {name for name in given if not name.endswith(".cpp")}
     files = {
@@ -46,7 +47,8 @@ def collect(root=ROOT):
 
 
 def check_place(out, root=ROOT):
-    """Only an older zip of this program is replaced."""
+    """Raises Refused if the zip can't be written to `out`, or if `out` exists and is not a zip of
+    this program."""
     if (
         out.suffix != ".zip"
         or not out.parent.is_dir()
@@ -60,7 +62,7 @@ def check_place(out, root=ROOT):
 
 
 def write(out, files):
-    """The same zip for the same files; complete, or not there at all."""
+    """Writes the zip, completely or not at all. The same files give the same bytes."""
     part = out.with_name(out.name + ".part")
     with zipfile.ZipFile(part, "w") as archive:
         archive.comment = NOTE
@@ -68,7 +70,9 @@ def write(out, files):
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # of 1980
     read = {f"tasks/{name}": content for name, content in submission.read_zip(part)[0].items()}
     if read != {name: content for name, content in files.items() if name != WRITEUP}:
-        raise Refused(f"{part} is not what the grader would take: this is a fault of ./fsdp submit")
+        raise Refused(
+            f"{part}: the grader reads other files from it; this is a bug of ./fsdp submit"
+        )
     part.replace(out)
 
 

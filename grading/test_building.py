@@ -1,4 +1,4 @@
-"""How a submission is compiled, looked at and linked."""
+"""Tests how a submission is compiled, inspected and linked."""
 
 import fcntl
 import pathlib
@@ -82,10 +82,10 @@ class LimitedRuns(unittest.TestCase):
 
 
 class Looks(unittest.TestCase):
-    """scripts/look.sh, on what g++ makes of C++ without LibTorch."""
+    """Tests scripts/look.sh with objects that g++ makes from C++ without LibTorch."""
 
     def looked_at(self, code, *more):
-        """The lines, of one file or several."""
+        """Returns the lines that look.sh prints for one file or several."""
         with tempfile.TemporaryDirectory() as folder:
             objects = []
             for number, text in enumerate((code, *more)):
@@ -251,7 +251,7 @@ class Looks(unittest.TestCase):
 
 
 class Isolation(unittest.TestCase):
-    """cmake/isolate.sh, on a caller, a library and a student's file with names of both."""
+    """Tests cmake/isolate.sh with a caller, a library, and a student's file with names of both."""
 
     CALLER = """
         #include <vector>
@@ -316,13 +316,13 @@ class Isolation(unittest.TestCase):
 
 
 class IsolationOfTasks(unittest.TestCase):
-    """cmake/isolate.sh, on the files of several tasks."""
+    """Tests cmake/isolate.sh with the files of several tasks."""
 
     HEADERS = {"task2_a": "int second();", "task3_b": "int third();"}
 
     def run_program(self, callers, files):
-        """The status of the program of these sources and what isolate.sh or the program says.
-        `files`: path in tasks/ -> C++."""
+        """Builds and runs a program from these sources. Returns its status and what isolate.sh or
+        the program prints. `files`: path in tasks/ -> C++."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for script in ("cmake/isolate.sh", "scripts/look.sh"):
@@ -481,7 +481,7 @@ class Jobs(unittest.TestCase):
         ):
             self.assertNotIn(course.ROOT / "build", folder.parents)
         ignored = subprocess.run(["git", "-C", course.ROOT, "check-ignore", "-q", compiling.KEPT])
-        self.assertIn(ignored.returncode, (0, 128))  # 128: this copy is no repository
+        self.assertIn(ignored.returncode, (0, 128))  # 128: this copy is not a git repository
 
 
 class Programs(unittest.TestCase):
@@ -500,7 +500,8 @@ class Programs(unittest.TestCase):
                 )
 
     def builder(self, files=(), why=(), rejected=()):
-        """`why`: file -> why it does not compile; `rejected`: likewise why it is not run."""
+        """Returns a Builder. `why`: file -> why it does not compile; `rejected`: file -> why it is
+        not run."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         made = programs.Builder(
@@ -542,7 +543,7 @@ class Programs(unittest.TestCase):
         builder = self.builder(
             rejected={OF_TASK[4]: "tasks/4 uses fopen", OF_TASK[6]: "tasks/6 uses fork"}
         )
-        # Of the task itself, if it has a reason.
+        # If the task itself has a reason, that reason is given.
         self.assertEqual(
             {builder.build(Program(course.tasks()[5], base)).why for base in programs.BASES},
             {"is not run: tasks/6 uses fork"},

@@ -1,4 +1,4 @@
-"""The bank of faults, and lists in general, without compiling anything."""
+"""Tests the bank of faults and the functions for banks, without compiling anything."""
 
 import argparse
 import contextlib
@@ -39,7 +39,7 @@ class Changes(unittest.TestCase):
 
 
 class Chosen(unittest.TestCase):
-    """What --changed chooses of a list of 20 entries, each with a file of its own."""
+    """Tests what --changed selects from a list of 20 entries, each with a file of its own."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""What goes into Gradescope's autograder: grading/gradescope.py."""
+"""Tests what goes into Gradescope's autograder (grading/gradescope.py)."""
 
 import unittest
 

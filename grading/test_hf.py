@@ -1,9 +1,9 @@
-"""Hugging Face's transformers reads what ./fsdp export writes, and --init reads what transformers
-saves.
+"""Tests that Hugging Face's transformers reads what ./fsdp export writes, and that --init reads
+what transformers saves.
 
-The models are tiny and random, so nothing is downloaded. The tests run in a Python that has
-transformers: that of .venv-peers, which this file starts if it is run by another one. They are
-skipped if there is none.
+The models are tiny and random, so nothing is downloaded. The tests run in the Python of
+.venv-peers, which has transformers; if another Python runs this file, it starts that one. They are
+skipped without .venv-peers.
 """
 
 import json
@@ -29,7 +29,8 @@ else:
     sys.path.insert(0, str(ROOT / "grading/peers"))
     import gpt2
 
-# Others than the defaults of both. Grouped-query attention: two heads of keys and values serve six.
+# Sizes that differ from the defaults of both sides. LLAMA has grouped-query attention: six heads
+# share two heads of keys and values.
 GPT2 = {"vocab_size": 256, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 4}
 LLAMA = {
     "vocab_size": 256,
@@ -60,7 +61,7 @@ class InPeers(unittest.TestCase):
 
 
 def fsdp(*arguments):
-    """What the command prints, as bytes."""
+    """Runs ./fsdp and returns its output, as bytes."""
     done = subprocess.run([ROOT / "fsdp", *map(str, arguments)], capture_output=True)
     if done.returncode:
         raise AssertionError(done.stderr.decode())
@@ -72,7 +73,8 @@ def tokens_of(text):
 
 
 def random_model(kind, **sizes):
-    """Of transformers. No parameter is 0 or 1, as many are after its own initialization."""
+    """Returns a model of transformers. No parameter is 0 or 1, unlike after its own
+    initialization."""
     torch.manual_seed(4)
     config = transformers.AutoConfig.for_model(kind, bos_token_id=None, eos_token_id=None, **sizes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
@@ -83,7 +85,8 @@ def random_model(kind, **sizes):
 
 
 def greedy(logits_of, context):
-    """The prompt and the tokens that follow, from no more than `context` tokens each."""
+    """Returns the prompt and the tokens that follow, each computed from at most `context`
+    tokens."""
     text = list(PROMPT.encode())
     for _ in range(TOKENS):
         text.append(int(logits_of(torch.tensor([text[-context:]]))[0, -1].argmax()))
@@ -100,7 +103,7 @@ class HuggingFace(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def generated(self, *source):
-        """The text without its line feed, and the logits of the prompt."""
+        """Returns the generated text without its line feed, and the logits of the prompt."""
         logits = self.folder / "logits.safetensors"
         text = fsdp("generate", *source, "--prompt", PROMPT, "--tokens", TOKENS, "--logits", logits)
         return text[:-1], load_file(logits)["logits"]
@@ -110,7 +113,7 @@ class HuggingFace(unittest.TestCase):
         self.assertLess((expected - logits).abs().max().item(), 1e-5)
 
     def assert_generates(self, model, *source):
-        """Ours has the logits of theirs, and the same greedy text."""
+        """Asserts that our model has the logits and the greedy text of `model`."""
         text, logits = self.generated(*source)
         prompt = tokens_of(PROMPT.encode())
         self.assert_same(model(prompt).logits[0].detach(), logits)
@@ -119,7 +122,8 @@ class HuggingFace(unittest.TestCase):
         self.assertEqual(bytes(expected[0].tolist()), text)
 
     def loaded(self, folder):
-        """What transformers makes of a folder of ours, if nothing in it is missing or too much."""
+        """Returns the model that transformers loads from our folder. Asserts that no tensor is
+        missing or unexpected."""
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
             folder, output_loading_info=True
         )
@@ -189,7 +193,7 @@ class HuggingFace(unittest.TestCase):
                 vocabulary=256, context=19, d_model=35, layers=3, heads=5, d_ff=121
             )
         )
-        load_model(model, plain / "model.safetensors")  # every name, and no other
+        load_model(model, plain / "model.safetensors")  # raises unless it has exactly these names
         text, logits = self.generated("--checkpoint", run)
         with torch.no_grad():
             self.assert_same(model(tokens_of(PROMPT.encode()))[0], logits)

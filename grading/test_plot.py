@@ -1,4 +1,4 @@
-"""What ./fsdp plot reads, refuses and draws."""
+"""Tests what ./fsdp plot reads, rejects and draws."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Plot(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def plot(self, text, out, *python):
-        """Of two runs, a step and `text`. Returns what it prints."""
+        """Plots two runs, one of a step and one with the log `text`. Returns what plot prints."""
         for name, steps in (("a.jsonl", log(1)), ("b.jsonl", text)):
             (self.folder / name).write_text(steps)
         command = [sys.executable, *(python or [plot.__file__]), "a.jsonl", "b.jsonl", "--out", out]
@@ -53,7 +53,7 @@ class Plot(unittest.TestCase):
             plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(9, 1000, 10)]
         )
         drawn = plot.points(steps, "loss")
-        # Of many steps the lowest and the highest are drawn, and a gap.
+        # If there are many steps, the lowest and the highest value are drawn, and a gap.
         self.assertIn((701, 9), drawn)
         self.assertTrue(
             len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)

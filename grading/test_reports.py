@@ -1,4 +1,5 @@
-"""What a grade looks like: results.json, the student's page, the table and the page of a class."""
+"""Tests the output of a grade: results.json, the student's page, the table and the page of a
+class."""
 
 import argparse
 import contextlib
@@ -83,7 +84,7 @@ class Reports(unittest.TestCase):
     def test_names_and_texts_of_students_are_no_html_and_no_command_of_a_terminal(self):
         for name in ("<b>ada</b>", "<script>", "\x1b]0;x\x07", "ann\neve  120.00 points\teve"):
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                Progress(1).show(name, f"tasks/x.cpp is in it twice: {name} and x")
+                Progress(1).show(name, f"tasks/x.cpp is in the submission twice: {name} and x")
             grade = Grade(name, refused=course.one_line(name))  # as Refused makes it
             table = classroom.table([grade])
             self.assertEqual(

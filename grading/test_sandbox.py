@@ -1,4 +1,4 @@
-"""Where graded code runs: what it can't do there, and what ends with it."""
+"""Tests the sandbox of graded code: what code can't do there, and what ends with it."""
 
 import concurrent.futures
 import os
@@ -17,11 +17,11 @@ MODES = [mode for mode in ("namespaces", "user", "limits")
          if mode == "limits" or sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], mode)
          and (mode != "user" or os.geteuid() == 0)]
 AS_ROOT = unittest.skipIf(os.geteuid() != 0, "only root changes the user")
-FOREIGN = 61_150  # a number that systemd and directories give to users
+FOREIGN = 61_150  # a user id that systemd and directory services give to users
 
 
 def text_of(path):
-    """Empty if the process has ended."""
+    """Returns the text of a file of /proc; "" if the process has ended."""
     try:
         return path.read_text()
     except OSError:
@@ -29,7 +29,7 @@ def text_of(path):
 
 
 def wait_while(true):
-    """But not for ever."""
+    """Waits while true() is true, at most for PATIENCE."""
     deadline = time.monotonic() + session.PATIENCE
     while true() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -47,7 +47,7 @@ class InEveryMode(unittest.TestCase):
         self.script = pathlib.Path(folder.name) / "run"
 
     def sandboxed(self, words, mode, **how):
-        """The status and what is printed."""
+        """Runs the words in a sandbox. Returns the status and the output."""
         return run.run(
             [sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words],
             None,

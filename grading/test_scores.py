@@ -1,4 +1,4 @@
-"""How points come about, and what becomes of results that are none."""
+"""Tests how points are computed, and what happens to results that are damaged."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ class Scores(unittest.TestCase):
     def test_the_better_of_the_usual_tests_and_by_themselves_the_better_of_the_hidden_cases_count(
         self,
     ):
-        """So what is shown does not depend on hidden cases."""
+        """What is shown must not depend on hidden cases."""
         bases, outcomes = ("own", "reference"), ("passed", "failed")
         for usual in outcomes:
             for hidden in outcomes:
@@ -249,7 +249,8 @@ class Held(unittest.TestCase):
     PROGRAM = programs.Program(TASK, "reference")
 
     def kinds_that_ran(self, kept, sentinel_fails):
-        """Of a program whose results are `kept` from before, or whose tests end in this way."""
+        """Returns the kinds of tests that run for a program that has the `kept` results, and whose
+        sentinel fails or not."""
         ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
 
         def run_tests(path, task, seed, patience):

@@ -1,5 +1,5 @@
-"""What the site of ./fsdp site holds, and that nothing in it leads nowhere or is loaded from a
-network."""
+"""Tests what the site of ./fsdp site has, that its links are right, and that it loads nothing from
+a network."""
 
 import html.parser
 import importlib.util
@@ -44,7 +44,8 @@ class Page(html.parser.HTMLParser):
 
 
 def wrong_links(folder):
-    """Links, and what is loaded, of all pages: what is not there or lies outside of the folder."""
+    """Returns the links and loaded files of all pages that do not exist or are outside of the
+    folder."""
     pages = {path: Page(path) for path in folder.rglob("*.html")}
     for path, page in pages.items():
         for link in page.links:

@@ -1,6 +1,6 @@
-"""Python's torch.load() reads what examples/own_training.cpp saves, and it goes on from what
-torch.save() has written. The test is skipped without the PyTorch of .venv-peers, or if the example
-is not built."""
+"""Tests that Python's torch.load() reads what examples/own_training.cpp saves, and that the example
+continues from what torch.save() has written. The test is skipped without the PyTorch of
+.venv-peers, or if the example is not built."""
 
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-peers/bin/python3"
 EXAMPLE = ROOT / "build/default/bin/own_training"
 
-# Prints names and sizes, and saves the values again, ten times as large.
+# A program that prints names and sizes, and saves the values again, ten times as large.
 CHANGE = """
 import sys, torch
 state = torch.load(sys.argv[1], weights_only=False)

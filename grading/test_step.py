@@ -1,4 +1,4 @@
-"""The page of a step: what its WebAssembly says is what ./fsdp plan says."""
+"""Tests that the WebAssembly in the page of a step computes the numbers of ./fsdp plan."""
 
 import base64
 import importlib.util
@@ -33,7 +33,7 @@ def needs(*names):
 
 
 def settings(dice):
-    """A line that step.cpp reads."""
+    """Returns a random line of settings that step.cpp reads."""
     world = dice.choice([1, 2, 3, 4, 8, 16, 64])
     mode = dice.choice(["fsdp", "fsdp", "fsdp", "ddp"])
     replica = dice.choice([n for n in range(1, world + 1) if world % n == 0])
@@ -45,8 +45,8 @@ def settings(dice):
             dice.choice([10, 1000])]
 
 
-# Moves every slider to every place, goes to every stop and to addresses that are wrong, and notes
-# in the page what it says.
+# A script that moves every slider to every position, opens every stop and wrong addresses, and
+# writes into the page what the page showed.
 DRIVE = """<script>(async () => {
   while (!run) await new Promise(done => setTimeout(done, 10));
   const said = [], wrong = () => element('wrong').textContent;
@@ -181,5 +181,5 @@ class Step(unittest.TestCase):
             self.assertEqual({key: most[key] for key in planned}, planned)
             self.assertEqual(received, plan["bytes_within_host"] + plan["bytes_between_hosts"])
             self.assertEqual(flops, plan["flops"])
-            if plan["mode"] == "fsdp":  # the order of gradients within a block has no part in it
+            if plan["mode"] == "fsdp":  # here the order of gradients within a block does not matter
                 self.assertAlmostEqual(seconds, sum(plan["seconds"].values()), delta=1e-6)

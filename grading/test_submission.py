@@ -1,4 +1,4 @@
-"""What the grader takes from what is handed in, and what it refuses."""
+"""Tests what the grader uses of a submission, and what it rejects."""
 
 import io
 import json
@@ -145,7 +145,9 @@ class Submissions(unittest.TestCase):
             f"/tasks/{LISTED}",
         ):
             self.assertIn(
-                "is in it twice", self.refused(self.zipped(f"tasks/{LISTED}", other)), other
+                "is in the submission twice",
+                self.refused(self.zipped(f"tasks/{LISTED}", other)),
+                other,
             )
 
     def test_a_member_of_which_no_part_can_be_unpacked_is_refused_before_it_fills_the_memory(self):
@@ -166,7 +168,7 @@ class Submissions(unittest.TestCase):
     def test_refuses_two_of_one_file_links_and_what_is_too_large_or_too_much(self):
         path = self.put(f"tasks/{LISTED}")
         self.put(f"old/tasks/{LISTED}")
-        self.assertIn("is in it twice", self.refused(self.folder))
+        self.assertIn("is in the submission twice", self.refused(self.folder))
         (self.folder / "old" / "tasks" / LISTED).unlink()
         path.write_text("x" * (submission.MOST_BYTES + 1))
         self.assertIn("more than", self.refused(self.folder))
@@ -175,7 +177,7 @@ class Submissions(unittest.TestCase):
         self.assertIn("not a regular file", self.refused(self.folder))
         for number in range(submission.MOST_FILES):
             self.put(f"tasks/task2_flat_parameter/x{number}.h")
-        self.assertIn("at most are taken", self.refused(self.folder))
+        self.assertIn("are allowed", self.refused(self.folder))
 
     def test_refuses_what_holds_nothing(self):
         self.assertIn("no file of tasks/", self.refused(self.folder))
@@ -184,7 +186,8 @@ class Submissions(unittest.TestCase):
 
 
 class AsPeopleMakeThem(unittest.TestCase):
-    """The solutions, packed by ten people: each is read as the folder of the solutions is."""
+    """Tests the solutions packed in ten ways: each must be read as the folder of the solutions
+    is."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -317,7 +320,7 @@ class NotBegun(unittest.TestCase):
 
 
 class HostileSubmissions(unittest.TestCase):
-    """Each is read or refused with a text that can be printed."""
+    """Tests that hostile submissions are read, or rejected with a printable text."""
 
     def read(self, path):
         try:
@@ -369,7 +372,7 @@ class HostileSubmissions(unittest.TestCase):
 
 
 class Submit(unittest.TestCase):
-    """./fsdp submit in a student's copy."""
+    """Tests ./fsdp submit in a student's copy."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

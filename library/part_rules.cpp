@@ -158,8 +158,8 @@ PartRule part_rule(const c10::OperatorHandle& op) {
 
 void refuse_operator(const c10::OperatorHandle& op, const PartOf& of) {
   const std::string would = op.hasTag(at::Tag::nondeterministic_seeded)
-                                ? " would draw numbers for this rank's part alone: "
-                                : " would be that of this rank's part: ";
+                                ? " would draw numbers for only this rank's part: "
+                                : " would be computed from only this rank's part: ";
   throw std::logic_error(op.schema().name() + " of " + name_of(of) + would + advice_for(op, of) +
                          "; this_ranks_part(tensor) is the part as a plain tensor");
 }

@@ -1,4 +1,5 @@
-// diff --a "OPTIONS" --b "OPTIONS": trains twice, and says where the bits of the runs part.
+// diff --a "OPTIONS" --b "OPTIONS": trains twice, and prints where the bits of the runs first
+// differ.
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <command_line/child.h>
@@ -16,11 +17,11 @@ namespace fsdp {
 namespace {
 
 struct Run {
-  std::string name;     // a, b
-  std::string options;  // of train
+  std::string name;     // "a" or "b"
+  std::string options;  // of ./fsdp train
   std::string program{};
-  std::string path{};     // of its hashes
-  std::string failure{};  // what it said when it failed
+  std::string path{};     // of the file or folder with its hashes
+  std::string failure{};  // the error that the run printed; empty if the run succeeded
   RunHashes hashes{};
 };
 
@@ -31,7 +32,8 @@ struct Settings {
 
 Settings parse(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Trains twice, and says where the bits of the two runs part.", "fsdp diff");
+  CLI::App app("Trains twice, and prints where the bits of the two runs first differ.",
+               "fsdp diff");
   app.get_formatter()->column_width(34);
   app.add_option(
          "--a", settings.a.options,
@@ -39,7 +41,7 @@ Settings parse(int argc, char** argv) {
          "gpt2-tiny and --steps is 2")
       ->required();
   auto* b = app.add_option("--b", settings.b.options,
-                           "those of the other run, as \"--mode fsdp --world 4 --stack mine\"");
+                           "options of the other run, as \"--mode fsdp --world 4 --stack mine\"");
   auto* against = app.add_option("--against", settings.b.path,
                                  "in place of --b: a file of --save, or a folder of train --hashes")
                       ->excludes(b);
@@ -47,7 +49,8 @@ Settings parse(int argc, char** argv) {
   app.add_option("--binary-a", settings.a.program,
                  "the program that trains (./fsdp diff names its own)")
       ->required();
-  app.add_option("--binary-b", settings.b.program, "the same for b, as one with another LibTorch");
+  app.add_option("--binary-b", settings.b.program,
+                 "the program that trains b, for example one built with another LibTorch");
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (b->empty() && against->empty() && save->empty())
       throw UsageError("--a needs --b, --against or --save");
@@ -78,8 +81,8 @@ std::vector<std::string> command_of(const Run& run, const std::string& capture) 
   return command;
 }
 
-// The settings that decide which numbers the run computes; null if the program does not say them:
-// then training says why.
+// Returns the settings that decide which numbers the run computes; null if the program fails to
+// print them. In that case the training fails too, and prints the reason.
 nlohmann::json settings_of(const Run& run, const std::string& folder) {
   if (run.options.empty()) return nullptr;
   Run asked = run;
@@ -95,16 +98,18 @@ nlohmann::json settings_of(const Run& run, const std::string& folder) {
   return settings.is_object() ? settings : nlohmann::json();
 }
 
-// Throws, before either run trains, if their settings differ.
+// Throws std::invalid_argument, before either run trains, if their settings differ.
 void compare_settings(const Run& a, const Run& b, const std::string& folder) {
   const nlohmann::json of_a = settings_of(a, folder), of_b = settings_of(b, folder);
   if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);
 }
 
-// Trains with files in `folder`, and reads what that writes.
+// Trains with files in `folder`, and reads the hashes that the run writes. Throws UsageError if the
+// program rejects the options, and std::runtime_error if the run fails before it writes hashes. If
+// it fails later, run.failure has its error.
 void train(Run& run, const std::string& folder, const std::string& capture = "") {
   run.path = folder + '/' + run.name;
-  std::filesystem::remove_all(run.path);  // of the run before it
+  std::filesystem::remove_all(run.path);  // hashes of an earlier run
   const std::string log = folder + "/output";
   const ChildProgram::End end = run_child(command_of(run, capture), log);
   run.failure = end.ok() ? "" : "it " + end.text();
@@ -116,7 +121,7 @@ void train(Run& run, const std::string& folder, const std::string& capture = "")
     run.hashes = read_hashes(run.path);
   } catch (const std::runtime_error&) {
     if (end.ok()) throw;
-    throw std::runtime_error(run.name + " failed: " + run.failure);  // it has not begun to train
+    throw std::runtime_error(run.name + " failed: " + run.failure);  // it failed before training
   }
 }
 

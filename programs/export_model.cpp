@@ -20,13 +20,13 @@ int export_model(int argc, char** argv) {
                "fsdp export");
   app.get_formatter()->column_width(34);
   app.add_option("--checkpoint", checkpoint,
-                 "a checkpoint, or a folder of which to take the latest")
+                 "a checkpoint, or a folder of checkpoints, of which the latest is used")
       ->required();
   add_choice(app, "--format", format, formats,
              "safetensors (model.safetensors with the model's own names) or hf (also "
              "config.json, with the names and shapes of Hugging Face's transformers)")
       ->required();
-  app.add_option("--output", output, "the folder to make; it must not be there")->required();
+  app.add_option("--output", output, "the folder to create; it must not exist")->required();
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     std::error_code unknown;
     if (std::filesystem::exists(output, unknown))

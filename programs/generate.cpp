@@ -12,12 +12,12 @@
 
 #include <cstdio>
 
-// Continues a text with a model that was trained on text. Its tokens are bytes.
+// Continues a text with a model that was trained on text. A token is a byte.
 
 namespace fsdp {
 namespace {
 
-constexpr int64_t kBytes = 256;  // ids that are text
+constexpr int64_t kBytes = 256;  // token ids below this are bytes of text
 
 struct Settings {
   std::string checkpoint, init, prompt, logits;
@@ -32,18 +32,18 @@ Settings parse(int argc, char** argv) {
   CLI::App app("Continues a text with a model that was trained on text.", "fsdp generate");
   app.get_formatter()->column_width(34);
   app.add_option("--checkpoint", settings.checkpoint,
-                 "a checkpoint, or a folder of which to take the latest");
+                 "a checkpoint, or a folder of checkpoints, of which the latest is used");
   add_init_option(app, settings.init);
   app.add_option("--prompt", settings.prompt, "the text to continue")->required();
   add_number(app, "--tokens", settings.tokens, NumberRange<int64_t>{0, kMany},
              "tokens to add, each a byte (default 200)");
   add_number(
       app, "--temperature", settings.temperature, positive_up_to(1e6),
-      "draw tokens: near 0 likely ones, 1 as often as the model expects them (default: always "
-      "the most likely one)");
+      "draw each token at random: near 0 almost always a likely one, at 1 with the probabilities "
+      "of the model (default: always the most likely token)");
   add_number(app, "--seed", settings.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
-             "seed of what is drawn (default 42)");
+             "seed of the drawn tokens (default 42)");
   add_number(app, "--threads", settings.threads, NumberRange<int64_t>{1, 1024},
              "threads (default 1)");
   app.add_option("--logits", settings.logits,
@@ -53,7 +53,7 @@ Settings parse(int argc, char** argv) {
       throw UsageError("give --checkpoint or --init, one of them");
     if (!settings.logits.empty())
       check_output("--logits", settings.logits, reason_not_to_write(settings.logits));
-    if (settings.prompt.empty()) throw UsageError("--prompt: needs a byte at least");
+    if (settings.prompt.empty()) throw UsageError("--prompt: needs at least one byte");
   });
   if (app.count("--seed") > 0 && !settings.temperature)
     std::fprintf(stderr, "fsdp generate: --seed has no effect without --temperature\n");
@@ -75,7 +75,8 @@ Loaded checkpoint_at(const std::string& path) {
   config.model.name = saved.checkpoint.text_in_run("model");
   ModelShape shape = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
-  // Before it is built: the file may name a model that does not fit into memory.
+  // This check comes before the model is built, because the file may name a model that does not fit
+  // into memory.
   if (saved.parameters != parameters_of(hugging_face_tensors(shape)))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
                              config.model.name);

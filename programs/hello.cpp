@@ -20,7 +20,7 @@ namespace {
 
 struct Settings {
   int world{4};
-  int skip{-1};  // the rank that leaves out the second collective
+  int skip{-1};  // the rank that leaves out the second collective; -1: none
   std::string trace;
 };
 
@@ -33,11 +33,11 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// What a rank gave to a call and has after it, in memory that it shares with the process that
-// prints.
+// The input and the output of one rank in one collective. It lies in memory that the rank shares
+// with the process that prints it.
 struct Part {
-  long long bytes;  // received
-  char text[800];   // empty: the rank did not call it
+  long long bytes;  // that the rank received
+  char text[800];   // empty: the rank left out this collective
 };
 constexpr std::array<Operation, 3> kCalls{Operation::all_gather, Operation::reduce_scatter,
                                           Operation::all_reduce};
@@ -45,13 +45,13 @@ using Parts = std::array<Part, kCalls.size()>;
 
 void tell(Communicator& comm, Part& part, const at::Tensor& input, const at::Tensor& output) {
   const auto log = comm.take_log();
-  if (log.empty()) return;  // left out
+  if (log.empty()) return;  // this rank left out the collective
   part.bytes = log[0].bytes;
   std::snprintf(part.text, sizeof part.text, "gave %s\n         has  %s", values(input).c_str(),
                 values(output).c_str());
 }
 
-// Of the ranks that this process has started.
+// Prints the inputs and outputs of the ranks that this process has started.
 void print(const Parts* ranks, int world) {
   for (size_t call = 0; call < kCalls.size(); ++call) {
     std::printf("%s\n", to_string(kCalls[call]));
@@ -66,7 +66,7 @@ void print(const Parts* ranks, int world) {
   }
 }
 
-// Four elements for each rank: the shard is [4], the whole [4 W].
+// Each rank has a shard of 4 elements, so the whole tensor is [4 W].
 int say_hello(const RankContext& context, const Settings& settings, Parts& parts) {
   CommunicatorOptions options;
   options.timeout = std::chrono::seconds(3);

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
-// Says what is in a checkpoint or in a safetensors file. Reads no values.
+// Prints what is in a checkpoint or in a safetensors file. Reads the headers, not the values.
 
 namespace fsdp {
 namespace {
@@ -37,10 +37,10 @@ void print_checkpoint(const Checkpoint& checkpoint, bool tensors) {
 int inspect(int argc, char** argv) {
   std::string path;
   bool tensors = false;
-  CLI::App app("Says what is in a checkpoint, or in a safetensors file.", "fsdp inspect");
+  CLI::App app("Prints what is in a checkpoint, or in a safetensors file.", "fsdp inspect");
   app.get_formatter()->column_width(34);
   app.add_option("CHECKPOINT", path,
-                 "a checkpoint, a folder of which to take the latest, or a file")
+                 "a checkpoint, a folder of checkpoints, of which the latest is used, or a file")
       ->required();
   app.add_flag("--tensors", tensors, "list the tensors in each file of a checkpoint");
   parse_command_line(app, {argv + 1, argv + argc});

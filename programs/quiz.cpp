@@ -24,21 +24,21 @@ struct QuizSettings {
 QuizSettings parse(int argc, char** argv) {
   QuizSettings settings;
   CLI::App app(
-      "Writes a student's questions about bytes and times of runs, says what is right of the "
-      "answers, or grades those of a class.",
+      "Writes a student's questions about bytes and times of runs, prints which answers are right, "
+      "or grades the answers of a class.",
       "fsdp quiz");
-  app.add_option("--student", settings.student, "whose questions: letters, digits and ._@-");
-  app.add_option("--term", settings.term, "a word; another one draws other settings");
+  app.add_option("--student", settings.student, "the student's name: letters, digits and ._@-");
+  app.add_option("--term", settings.term, "a word for the term; another word draws other settings");
   app.add_option("--out", settings.out,
                  "write the questions to this new file, not to the terminal");
-  app.add_option("--answers", settings.answers, "say what is right in this file");
+  app.add_option("--answers", settings.answers, "print which answers in this file are right");
   app.add_option("--grade", settings.grade, "print the points of these files, or folders of files");
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.student.empty() == settings.grade.empty())
-      throw UsageError("quiz wants --student ID, or --grade FOLDER");
+      throw UsageError("give either --student ID or --grade FOLDER");
     for (const std::string& word : {settings.student, settings.term})
       if (!std::regex_match(word, std::regex("[A-Za-z0-9._@-]{0,64}")))
-        throw UsageError("--student and --term take at most 64 letters, digits and ._@-");
+        throw UsageError("--student and --term: each has at most 64 letters, digits and ._@-");
     std::error_code unknown;
     if (!settings.out.empty() && files::exists(settings.out, unknown))
       throw UsageError("--out " + settings.out + ": is there already; name a new file");
@@ -86,7 +86,7 @@ int grade(const QuizSettings& settings) {
   return status;
 }
 
-// The questions, or what is right of their answers.
+// Returns the questions or, with --answers, which of the answers are right.
 std::string text_for_student(const QuizSettings& settings) {
   if (settings.answers.empty()) return template_of(settings.student, settings.term);
   const Answers answers = read_answers(settings.answers);

@@ -10,7 +10,7 @@
 
 namespace {
 
-// Makes the tables of a row, prints and writes them. Returns the verdict.
+// Makes the tables of a row, and prints and writes them. Returns the verdict: "ok" or "NOT OK".
 std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs,
                  const fsdp::ReproduceSettings& settings) {
   const fsdp::Report report{row.name, row.command, fsdp::make_tables(row, runs, settings.run)};

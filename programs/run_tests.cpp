@@ -32,7 +32,7 @@ void print_indented(const std::string& text) {
     std::printf("    %s\n", line.c_str());
 }
 
-// In the order in which the suites came first.
+// Prints a line for each suite, in the order of the suites' first results.
 void print_suites(const std::vector<TestResult>& results) {
   using Suite = std::pair<std::string, Counts>;
   std::vector<Suite> suites;
@@ -55,13 +55,13 @@ void print_failures(const std::vector<TestResult>& results) {
   }
 }
 
-// What is wrong with the program as a whole; empty if nothing is.
+// Returns what is wrong with the program as a whole; "" if nothing is.
 std::string wrong_program(const TestRun& run) {
   if (run.results.empty()) return "it has no tests";
   return run.wrong_end.empty() ? "" : "after its last test it " + run.wrong_end;
 }
 
-// Adds "passed failed skipped" to the file.
+// Adds the line "PASSED FAILED SKIPPED", three numbers, to the file.
 void add_totals(const std::string& totals, const Counts& all) {
   if (totals.empty()) return;
   std::ofstream(totals, std::ios::app)
@@ -100,8 +100,9 @@ int main(int argc, char** argv) {
   fsdp::TestRunOptions options;
   app.add_option("program", program)->required();
   fsdp::add_number(app, "--seconds", seconds, fsdp::NumberRange<int64_t>{1, 1'000'000},
-                   "for all tests together (default 900)");
-  app.add_option("--totals", totals, "add 'passed failed skipped' to this file");
+                   "time limit for all tests together (default 900)");
+  app.add_option("--totals", totals,
+                 "add the line 'PASSED FAILED SKIPPED', three numbers, to this file");
   try {
     fsdp::parse_command_line(app, {argv + 1, argv + argc});
   } catch (const fsdp::UsageError& error) {

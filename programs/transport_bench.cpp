@@ -8,9 +8,10 @@
 #include <cstdio>
 #include <cstring>
 
-// What a transport moves in a second beside what plain copying moves: every rank copies, at the
-// same time as the others, as many bytes as the collective's larger tensor has. Both take turns in
-// one run, so a busy machine slows both.
+// Compares the bytes that a transport moves in a second with those that memcpy() moves. For the
+// comparison, all ranks copy at the same time, and each copies as many bytes as the larger tensor
+// of the collective has. Copies and collectives take turns in one run, so a busy machine slows
+// both.
 
 namespace {
 
@@ -27,7 +28,7 @@ struct Timings {
   std::vector<double> copy, all_gather, reduce_scatter;  // seconds
 };
 
-// From when the first rank may begin until the last one is done.
+// Returns the time from the barrier after which the ranks begin `work` until the last rank is done.
 template <typename Work>
 double seconds(fsdp::Communicator& comm, const Work& work) {
   comm.barrier("<bench>").wait();
@@ -44,7 +45,7 @@ Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
   whole.fill_(1);
   shard.fill_(1);
   Timings timings;
-  for (int round = -2; round < rounds; ++round) {  // two to touch all memory
+  for (int round = -2; round < rounds; ++round) {  // two rounds before to touch all memory
     const double copy =
         seconds(comm, [&] { std::memcpy(whole.data_ptr(), other.data_ptr(), whole.nbytes()); });
     const double gather =
@@ -105,9 +106,10 @@ int bench(const Settings& settings) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Times the transports beside plain copies.", "fsdp bench --transport");
+  CLI::App app("Measures the time of the transports' collectives and of plain copies.",
+               "fsdp bench --transport");
   fsdp::add_numbers(app, "--world", settings.worlds, {1, 64}, "numbers of ranks (default 2,4)");
-  app.add_option("--backend", settings.backends, "shm and gloo (default both)")
+  app.add_option("--backend", settings.backends, "shm, gloo or both (default both)")
       ->delimiter(',')
       ->check(fsdp::one_of("--backend", {"shm", "gloo"}));
   fsdp::add_number(app, "--megabytes", settings.megabytes, fsdp::NumberRange<double>{0.001, 4000},

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Shell functions that the other scripts share; to be sourced, with `root` set.
+# Shell functions that the other scripts share. Set `root`, then source this file.
 
 say() { echo "fsdp: $*" >&2; }
 
-# For what costs points: submit repeats it.
+# Prints a message about something that costs points. ./fsdp submit prints it again at its end.
 say_refused() {
   say "$*"
   echo "$*" >>"${FSDP_REFUSED:-/dev/null}"
 }
 
-# Ends with the status of a wrong command line.
+# Prints the message and exits with 2, the status of a wrong command line.
 refuse() {
   say "$*"
   exit 2
@@ -21,8 +21,8 @@ fail() {
 }
 
 # Configures build/PRESET if it is missing, or again if the environment names another LibTorch.
-# (Ninja itself notices changed sources.) A build whose LibTorch was named, in a terminal that names
-# none any more, keeps this LibTorch.
+# (Ninja notices changed sources without this.) If the environment named a LibTorch for the last
+# build and names none now, the build keeps its LibTorch.
 configure() {
   local preset=$1 dir="$root/build/$1"
   local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} options=() libtorch
@@ -57,10 +57,12 @@ configure() {
   echo "$named" >"$dir/named"
 }
 
-# Builds targets of a preset, and prints a line only if there is something to build. If the build
-# fails, shows the first errors and fails; with `quiet` set it shows none, and returns 3 if nothing
-# was compiled because the build could not be configured, which is shown. Where nothing can be
-# written, it is enough that the targets are current.
+# build PRESET TARGET...: builds the targets, and prints a line only if there is something to build.
+# - If the build fails, prints the first errors and exits with 1. With `quiet` set it does not print
+#   them and returns 1.
+# - If the build can't be configured, prints that error and exits with 1; with `quiet` set it
+#   returns 3.
+# - If the build folder can't be written, succeeds only if the targets are already up to date.
 build() {
   local preset=$1 dir="$root/build/$1" targets=("${@:2}") what steps jobs
   mkdir -p "$dir" 2>/dev/null ||
@@ -73,8 +75,8 @@ build() {
   fi
   (
     trap 'say interrupted; trap - INT; kill -INT "$BASHPID"' INT
-    # Two commands at a time would overwrite each other's files. Silent under torchrun, whose ranks
-    # queue here as a matter of course.
+    # Two commands at the same time would overwrite each other's files. Under torchrun all ranks
+    # wait for this lock, so the message is left out there.
     if ! flock --nonblock 9; then
       if is_current "$dir" "${targets[@]}"; then exit 0; fi
       [[ -n ${RANK-} ]] || say "waiting for another build to end$(holder "$dir/lock")"
@@ -103,8 +105,7 @@ build() {
   ) 9<>"$dir/lock" || return
 }
 
-# Prints the bytes of memory that are free, in MB: of the machine or, if that is less, of the
-# container.
+# Prints the free memory in MB: that of the machine or, if it is less, that of the container.
 free_megabytes() {
   awk -v group="$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null)" '
     function number(file,   line) {
@@ -130,8 +131,8 @@ free_megabytes() {
     }' /proc/meminfo
 }
 
-# Prints how many compilers a build runs at a time: one on each core, as far as the free memory has
-# room for them, but at least one.
+# Prints how many compilers a build runs at the same time: one for each core, or fewer if the free
+# memory is not enough for them, but at least one.
 megabytes_of_compiler=1300
 jobs_of_build() {
   local cores room
@@ -140,8 +141,8 @@ jobs_of_build() {
   echo $((room < 1 ? 1 : room < cores ? room : cores))
 }
 
-# counted_steps STEPS JOBS: prints "7 steps"; with the reason, if memory allows fewer jobs than
-# there are cores.
+# counted_steps STEPS JOBS: prints "7 steps"; if memory allows fewer jobs than there are cores, also
+# prints that reason.
 counted_steps() {
   local what="$1 steps"
   if (($1 == 1)); then what="1 step"; fi
@@ -152,8 +153,8 @@ counted_steps() {
   echo "$what"
 }
 
-# say_warnings LOG: says how many warnings a build gave, each one once, and shows the first, if
-# possible of a student's file.
+# say_warnings LOG: prints the number of different warnings of a build, and the first warning of a
+# file in tasks/; if there is none, the first of all.
 say_warnings() {
   local warnings count first
   warnings=$(grep 'warning:' "$1" | awk '!seen[$0]++' | sed "s|$root/||g") || return 0
@@ -164,8 +165,8 @@ say_warnings() {
   say "$count in ${1#"$root/"}; first: $first"
 }
 
-# holder LOCK: prints which command has the lock: " (process 4711: ./fsdp check)"; nothing if that
-# is not known.
+# holder LOCK: prints which command holds the lock, " (process 4711: ./fsdp check)", or nothing if
+# that is not known.
 holder() {
   local process
   process=$(head -n 1 "$1")
@@ -173,10 +174,11 @@ holder() {
   echo " (process $process: $(tr '\0' ' ' <"/proc/$process/cmdline" | sed 's/ $//'))"
 }
 
-# touch_old_files DIR: ninja goes by the times of files, but what comes out of an archive or a
-# backup may be older than what was made of the file before it. Touches such files: those that do
-# not hold what they held before the last build, by the list DIR/contents, and are older than this
-# list. (Ninja sees the newer ones by itself.) Then writes the list anew.
+# touch_old_files DIR: makes ninja notice changed files that have an old time. Ninja compares times,
+# but a file from an archive or a backup can be older than the object that was built from the file
+# that it replaces. DIR/contents lists the hash of each file at the last build. This function
+# touches the files whose hash is not in the list and which are older than the list (ninja notices
+# newer files without this), and then writes the list again.
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
@@ -190,8 +192,8 @@ touch_old_files() {
   mv "$list.new" "$list"
 }
 
-# is_current DIR TARGET...: whether the targets are newer than all that they are made from. Changes
-# nothing, so another build may be running; new files of a folder are not looked for.
+# is_current DIR TARGET...: succeeds if the targets are newer than everything that they are made
+# from. Changes nothing, so another build may run at the same time. Does not look for new files.
 is_current() {
   local dir=$1 copy
   copy=$(mktemp) || return 1
@@ -203,11 +205,11 @@ is_current() {
   return $status
 }
 
-# Makes .venv if it is missing: the scripts of grading/ run with its Python.
+# Makes .venv if it is missing. The scripts of grading/ run with its Python.
 need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/verbs/setup.sh" --python-only; }
 
-# Prints the folder that holds the folders of the tasks as they were delivered. A handout has it; of
-# the course's own repository it is the last commit.
+# Prints the folder that has the tasks as they were delivered. A handout contains it
+# (.pristine). In the course's own repository this function makes it from the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
@@ -219,17 +221,17 @@ first_states() {
   fi
 }
 
-# sources_of_task TASK FOLDER: prints the paths of the task's C++ files in a folder of the form of
-# tasks/, one per line, with those of its extensions.
+# sources_of_task TASK FOLDER: prints the paths of the C++ files of the task and of its extensions,
+# one per line. FOLDER has the same structure as tasks/.
 sources_of_task() (
   cd "$2" || exit 1
   shopt -s nullglob
   printf '%s\n' {,extensions/}task"$1"_*/*.{h,cpp}
 )
 
-# steps_to_build DIR TARGET...: prints how many steps ninja would take; nothing if there are none.
-# A dry run of build.ninja itself shows only the step that looks for new files. So that step is done
-# first, and the dry run reads a copy.
+# steps_to_build DIR TARGET...: prints how many steps ninja would run; nothing if there are none. A
+# dry run of build.ninja shows only the step that looks for new files. So this function first runs
+# that step, and then makes the dry run with a copy of build.ninja.
 steps_to_build() {
   local dir=$1
   shift
@@ -239,7 +241,8 @@ steps_to_build() {
     tail -n 1
 }
 
-# Copies ninja's output into a file. On a terminal, shows the count of steps in one line.
+# progress FILE: copies ninja's output into the file. On a terminal, also shows the count of steps
+# in one line.
 progress() {
   if [[ -t 2 ]]; then
     tee "$1" | awk '/^\[[0-9]+\/[0-9]+\]/ { printf "\r%s ", $1; shown = 1; fflush() }
@@ -249,8 +252,8 @@ progress() {
   fi
 }
 
-# Prints the repository's files, one per line, from its root: files that git knows and new files,
-# but no ignored ones.
+# Prints the repository's files, one per line, as paths from its root: tracked files and new files,
+# without ignored ones.
 repository_files() (
   cd "$root" || exit
   if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -260,8 +263,8 @@ repository_files() (
   fi | while read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done
 )
 
-# Prints the commit that changes are counted from: the one at which the branch left origin/main or,
-# on main itself, the last but one; of a first commit, that commit. Fails without git.
+# Prints the commit with which changes are compared: the commit at which the branch left
+# origin/main; on main itself, the parent of HEAD; if HEAD has no parent, HEAD. Fails without git.
 base_of_changes() (
   cd "$root" && git rev-parse --git-dir >/dev/null 2>&1 || return
   base=$(git merge-base HEAD origin/main 2>/dev/null || true)
@@ -271,8 +274,7 @@ base_of_changes() (
   echo "$base"
 )
 
-# Prints the files that have changed since then, also those that are not committed; nothing without
-# git.
+# Prints the files that have changed since base_of_changes, committed or not; nothing without git.
 changed_since_base() (
   base=$(base_of_changes) && cd "$root" || return 0
   git diff --name-only --diff-filter=d "$base"
@@ -281,7 +283,7 @@ changed_since_base() (
 
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
-# Prints the folder of the LibTorch that this copy was built with, if it is still there.
+# Prints the folder of the LibTorch that this copy was built with, if that folder still exists.
 built_with() {
   local preset cache libtorch
   for preset in default debug cuda asan tsan; do
@@ -307,7 +309,7 @@ compiles_cpp20() {
     "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null
 }
 
-# Refuses what is no preset.
+# require_preset NAME: exits with an error if there is no such preset.
 require_preset() {
   case ${1-} in
     default | debug | cuda | asan | tsan) ;;
@@ -315,11 +317,13 @@ require_preset() {
   esac
 }
 
-# Finds the program $2 of the pinned wheel $1, so that every machine runs the same version.
+# tool WHEEL PROGRAM: prints the path of a program of a pinned wheel in .venv, so that every machine
+# runs the same version.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }
 
-# check NAME COMMAND...: runs the command as one check, which passes if the command does. Adds to
-# the file `totals`, and shows what a command that fails has said; the folder `work` is for that.
+# check NAME COMMAND...: runs the command as one check, which passes if the command succeeds. Adds a
+# line to the file `totals`. If the command fails, prints its output, which is kept in the folder
+# `work`.
 check() {
   local name=$1 result=passed start=$SECONDS
   shift

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Which files of the course a student has changed. Needs scripts/build.sh.
+# Finds the files of the course that a student has changed. Needs scripts/build.sh.
 
-# Prints the files, one per line, with which the tests are built and which are not as the course
-# delivered them: changed, removed or added. The student's are the .cpp files of the tasks, and
-# headers that were not delivered.
+# Prints, one per line, the files that decide how tests are built and run, and that a student has
+# changed, removed or added. Not among them are the files that students write: the .cpp files of
+# the tasks, and new headers in tasks/.
 changed_files() {
   local decides=(CMakeLists.txt CMakePresets.json cmake common course.toml programs scripts/look.sh
     solutions tests trainer)
@@ -20,8 +20,8 @@ changed_files() {
   fi
 }
 
-# Says which files of the course are changed: a test that passes here may fail at the grader, which
-# uses its own.
+# Prints which files of the course are changed. The grader uses its own copies of these files, so a
+# test that passes here may fail there.
 say_changed() {
   local file restore changed
   mapfile -t changed < <(changed_files)

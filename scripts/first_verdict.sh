@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks a handout and prints how many seconds its first verdicts take, and one after an edit. For
-# a machine that does nothing else.
+# Unpacks a handout, and prints how many seconds the first results of ./fsdp check take, and a
+# result after an edit. Run it on an idle machine.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -13,11 +13,12 @@ export LIBTORCH
 tar -xzf "$work/handout.tar.gz" -C "$work"
 cd "$work/fsdp-course"
 
-# timed FILE PROBLEM: after an edit of the file, of a comment: ninja goes by the time of a file.
+# timed FILE PROBLEM: adds a comment to the file, which changes its time, so that ninja compiles it
+# again. Then prints how many seconds ./fsdp check PROBLEM takes. FILE '': edits nothing.
 timed() {
   local start=$EPOCHREALTIME
   if [[ $1 ]]; then echo "// edited" >>"tasks/$1"; fi
-  ./fsdp check $2 >"$work/output" 2>&1 || true  # a test that fails is a verdict
+  ./fsdp check $2 >"$work/output" 2>&1 || true  # a failed test is a result too
   awk -v from="$start" -v to="$EPOCHREALTIME" -v what="${1:-nothing}, problem ${2:-all}" \
     'BEGIN { printf "%-56s %6.1f s\n", what, to - from }'
 }

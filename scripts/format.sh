@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formats every C++ file of the repository. With --check it changes nothing, and fails if it would
-# change a file.
+# Formats every C++ file of the repository. With --check it changes nothing, and fails if a file is
+# not formatted.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -9,7 +9,7 @@ cd "$root"
 action=(-i)
 if [[ ${1-} == --check ]]; then action=(--dry-run -Werror --ferror-limit=1); fi
 clang_format=$(tool clang_format clang-format)
-# Not a link: its target is a file of its own, and clang-format would put a copy in the link's
-# place.
+# Links are skipped: their targets are also in the list, and clang-format would replace a link by a
+# copy.
 sources | while read -r file; do [[ -L $file ]] || echo "$file"; done |
   xargs -d '\n' "$clang_format" "${action[@]}"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for so long (60) on each reader of
-# tests/fuzz, or on those that are named, and prints what it found. Exits with 1 if one failed: the
-# input is then in build/fuzz/found/TARGET. Inputs that reach something new are in
-# build/fuzz/corpus/TARGET. scripts/fuzz.sh --keep TARGET FILE...: adds inputs to
-# tests/fuzz/corpus.tar.gz, which ./fsdp test reads.
+# scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for SECONDS (default 60) on each
+# target, and prints a line of results for each. The targets are the readers of tests/fuzz; default:
+# all. Exits with 1 if a target failed; its input is in build/fuzz/found/TARGET. Inputs that reach
+# new code are in build/fuzz/corpus/TARGET.
+# scripts/fuzz.sh --keep TARGET FILE...: adds inputs to tests/fuzz/corpus.tar.gz, which ./fsdp test
+# reads.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -19,7 +20,7 @@ if [[ ${1-} == --keep ]]; then
   for input in "${@:3}"; do
     cp "$input" "$work/corpus/$2/found-$(sha256sum "$input" | head -c 8)"
   done
-  # The same inputs are the same archive.
+  # These options make the archive depend only on the inputs.
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -cf - corpus |
     gzip -n -9 >"$work/new"
   cp "$work/new" "$archive"
@@ -29,7 +30,7 @@ fi
 seconds=${1:-60} targets=("${@:2}") status=0
 if ((!${#targets[@]})); then mapfile -t targets < <(ls "$work/corpus"); fi
 build fuzz fuzz
-# LibTorch is not instrumented, and keeps what it has allocated once.
+# LibTorch is not instrumented and does not free some of its memory, so these checks would fail.
 export TMPDIR=$work/tmp ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 \
   UBSAN_OPTIONS=print_stacktrace=1
 mkdir "$TMPDIR"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# scripts/gpu.sh [--dry | --collect DIR]: on a machine with a GPU, in some eight minutes and without
-# a network:
+# scripts/gpu.sh [--dry | --collect DIR]: runs tests and timings on a machine with a GPU, in about
+# eight minutes and without a network:
 #   1. builds with CUDA what the next two steps need, in build/gpu
-#   2. runs all tests for GPUs that this machine allows
-#   3. times our FSDP on one GPU beside PyTorch's FSDP2, DDP and an eager loop
+#   2. runs all GPU tests for which this machine has enough GPUs
+#   3. measures our FSDP on one GPU, and PyTorch's FSDP2, DDP and an eager loop
 #      (grading/peers/one_gpu.py)
-# The results of 3 are added to one_gpu.jsonl in that folder, or in OUT if it is set, a line as soon
-# as a run has ended. If a test fails, the programs are timed nevertheless.
-#   --dry      the same on the CPU, with the usual build and a tiny model: the tests are skipped,
-#              nothing is timed that means anything, but every line of all programs runs
-#   --collect  copies what the machine may lack (GoogleTest, the headers of nlohmann/json, CLI11 and
-#              OpenSSL 3) from where it is installed into DIR, which FSDP_DEPENDENCIES names on the
-#              machine with the GPU
+# The results of step 3 are added to one_gpu.jsonl in build/gpu, or in the folder OUT if it is set;
+# each run adds its line when it ends. If a test fails, step 3 runs too.
+#   --dry      the same steps on the CPU, with the default build and a tiny model: the tests are
+#              skipped and the timings have no meaning, but every line of all programs runs
+#   --collect  copies packages that the GPU machine may lack (GoogleTest, the headers of
+#              nlohmann/json, CLI11 and OpenSSL 3) from this machine into DIR. On the GPU machine,
+#              set FSDP_DEPENDENCIES to DIR
 # Needs a CUDA toolkit, CMake, a C++ compiler, and a python3 (or PYTHON) with torch 2.11.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

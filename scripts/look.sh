@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# look.sh [--names] OBJECT...: looks at what a student's files were compiled to, before it runs, for
-# what a solution does not need: it only computes. Prints lines of three parts with tabs between
-# them:
+# look.sh [--names] OBJECT...: inspects the objects of a student's files, before they run, for
+# functions and instructions that a solution does not need, because it only computes. Prints lines
+# of three parts with tabs between them:
 #   rejected  FILE  uses NAMES, ...   the task gets no points, in `./fsdp check` and from the grader
 #   stopped   FILE  uses NAMES, ...   costs nothing unless it runs: a rank ends where it calls one
 #                                     of these functions
 #   remark    FILE  uses NAMES, ...   costs nothing; the instructor may read the code
-# FILE is the path from tasks/ on, if that is in the object's path. NAMES are those that a source
-# file has. With --names it prints instead what the linker calls the functions of the lines
-# `stopped`, and `syscall`; cmake/isolate.sh replaces these. Fails if an object can't be read.
+# FILE is the path from tasks/ on, if the object's path contains tasks/. NAMES are written as in a
+# source file. With --names it prints instead the linker's names of the functions of the `stopped`
+# lines, and `syscall`; cmake/isolate.sh replaces these functions. Fails if an object can't be read.
 set -euo pipefail
 names=
 if [[ ${1-} == --names ]]; then
@@ -16,7 +16,8 @@ if [[ ${1-} == --names ]]; then
   shift
 fi
 
-# What the linker is left to find: names of C, by what they do. Of the rest, `plain` says nothing.
+# Undefined names of C, grouped by what the functions do. For `plain` names nothing is printed; C
+# names in no group are remarks.
 files='open(at)?(64|2)?|creat(64)?|f?d?open(64)?|freopen(64)?|__open(at)?(64)?_2|tmpfile(64)?'
 files+='|mks?temp.*|tmpnam|mkdtemp'
 files+='|p?read(64|v.*)?|__p?read(64)?_chk|p?write(64|v.*)?|readlink(at)?|f?l?stat(at|x|fs)?(64)?'
@@ -29,7 +30,7 @@ files+='|v?dprintf|__v?dprintf_chk|eventfd(_.*)?|vmsplice|putp?msg|_IO_(file_|fd
 files+='|(_*|__libc_)(write|read|open|close|send)(64|_2)?|close(_range|from)?'
 files+='|sendfile(64)?|splice|tee|copy_file_range|shm_open|memfd_create|mmap(64)?|mremap|shmget'
 files+='|shmat|io_.*|inotify_.*'
-ends='_?[eE]xit|quick_exit|raise|pthread_kill'  # this ends the rank, and its test fails
+ends='_?[eE]xit|quick_exit|raise|pthread_kill'  # they end the rank, and the test fails
 processes='_*v?fork|clone3?|_?_?clone|posix_spawnp?|f?execv?[lpe]*(at)?|system|popen|wordexp|daemon'
 processes+='|on_exit|kill(pg)?|tg?kill|sigqueue|ptrace|prctl|process_vm_.*|pidfd_.*'
 processes+='|set(sid|pgid|uid|gid|rlimit)'
@@ -53,7 +54,7 @@ plain+='|__once_proxy|__h_errno_location|__aarch64_.*|__(a|l|u)?san_.*|__ubsan_.
 plain+='|__emutls_.*'
 plain+='|__[a-z]*([sdtxhb][fi]|[sdxth]c)[0-9]*'  # the compiler's own arithmetic, as __udivti3
 
-# Of C++: namespaces, classes and functions; what follows such a name is none of its letters.
+# Names of C++: namespaces, classes and functions. A name matches only as a whole word.
 cpp_files='std::(basic_filebuf|basic_[io]?fstream|__basic_file|filesystem)'
 cpp_files+='|__gnu_cxx::stdio_(filebuf|sync_filebuf)'
 cpp_files+='|torch::(save|load|serialize|pickle_save|pickle_load|jit|autograd::profiler)'
@@ -82,16 +83,16 @@ mathematics() {
     awk '{ sub(/@.*/, "", $3); print $3 }'
 }
 
-# Lines "OBJECT TAB NAME TAB NAME" of the names that the objects leave to the linker, first without
-# their version.
+# Prints a line "OBJECT TAB NAME TAB NAME" for each undefined name of the objects. The first NAME is
+# without the symbol's version.
 undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2\t\2\3/p'; }
 
-# Instructions that call the kernel without a function.
+# Prints a line for each object that has an instruction that calls the kernel directly.
 kernel_calls() {
   local object
   for object; do
-    # Not grep -q, which would end objdump by a signal: then the pipe fails because it has found
-    # one.
+    # Not grep -q: it would exit at the first match, objdump would end by a signal, and with
+    # pipefail the match would count as a failure.
     if objdump -d --no-show-raw-insn "$object" |
       grep -E '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$' >/dev/null; then
       printf '%s\tsyscall\tsyscall\tan instruction of the kernel\n' "$object"
@@ -101,7 +102,7 @@ kernel_calls() {
 
 found=$(undefined "$@")
 defined=$(nm -A -g --defined-only "$@" | awk '{ print $NF }' | sort -u)
-# Of each name also its form in C++, without parameters and what it returns.
+# Adds to each name its C++ form, without parameters and return type.
 lines=$(
   paste <(printf '%s\n' "$found") <(cut -f 2 <<<"$found" | c++filt -p)
   if [[ ! $names ]]; then kernel_calls "$@"; fi
@@ -127,7 +128,7 @@ LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v 
     sub(/[^A-Za-z0-9_]$/, "", name)
     tell(kind, what)
   }
-  # A name as a source file has it, of a name as the linker does.
+  # Returns the form of a name in a source file.
   function as_written(name) {
     sub(/[<(].*/, "", name)
     if (name ~ /^std::(__basic_file|basic_filebuf)$/)
@@ -159,7 +160,7 @@ LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v 
       found[line] = found[line] (found[line] ? ", " : "") substr(name, 1, 100)
   }
   NF != 4 { next }
-  FNR == NR {  # the first time: which streams a file has, whose constructors use what is below them
+  FNR == NR {  # first reading: note the streams of a file, whose constructors use std::filebuf
     if (match($4, /std::basic_[io]?fstream/))
       has_stream[$1] = "std::" substr($4, RSTART + 11, RLENGTH - 11)
     next

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# What the grader would reject of a task. Needs scripts/build.sh.
+# Finds what the grader would reject in a task. Needs scripts/build.sh.
 
-# look TASK STACK: looks at the compiled files of the task as the grader does, and says what that
-# rejects, and which calls end a rank. Fails if the task has no points for it: an extension costs
-# its own alone.
+# look TASK STACK: inspects the compiled files of the task as the grader does. Prints what the
+# grader would reject, and which calls end a rank. Fails if the task would get no points; a rejected
+# extension costs only the extensions' points.
 look() {
   local folder=$root/build/default/CMakeFiles/$2_task$1.dir
   local objects=() source kind file text status=0
@@ -25,9 +25,8 @@ look() {
   return $status
 }
 
-# place_of FILE TEXT: prints the file with the first line in which one of the names stands that the
-# text begins with ("uses std::ofstream, fork: ..."): of the file, or of a header beside it. Without
-# a line if none is found.
+# place_of FILE TEXT: prints FILE:LINE, the first line of the file or of a header in its folder that
+# contains a name of TEXT ("uses std::ofstream, fork: ..."). Prints FILE if no line contains one.
 place_of() {
   local file=$1 names line
   names=$(sed 's/^uses //; s/: .*//; s/ and more$//; s/, /\n/g; s/ or /\n/g' <<<"$2" |

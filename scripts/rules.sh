@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the repository's rules that no compiler checks; each rule is one check. Adds "passed failed
-# skipped" to the file $1, if it is given, and fails if a rule is broken.
+# rules.sh [TOTALS]: checks the rules of this repository that no compiler checks. Each rule is one
+# check. Adds a line "passed failed skipped" for each rule to the file TOTALS, and fails if a rule
+# is broken.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -16,46 +17,46 @@ wrong_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 repeated_names() {
   printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d
 }
-# A precompiled header is compiled as a main file, where the pragma gives a warning.
+# pch.h is exempt: a precompiled header is compiled as a main file, where #pragma once is a warning.
 unguarded_headers() {
   printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' |
     xargs -d '\n' grep -L '^#pragma once'
 }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
-# Somebody reads it in one sitting. What only extension problems ask for is in
-# solutions/extensions/.
+# The reference must be short enough to read in one sitting. Code that only extension problems need
+# is in solutions/extensions/ and does not count.
 long_reference() {
   cat solutions/task*/*.{h,cpp} | awk -v most=1500 'END {
     if (NR > most)
       printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
 }
-# Not the lines that ./fsdp help shows. The banks in TOML quote lines of sources, and texts have
-# 110.
+# Lines of ./fsdp help ("#: ") are exempt. TOML files, which quote lines of sources, and texts,
+# which have 110 columns, are not checked here.
 long_lines() {
   printf '%s\n' "${files[@]}" |
     grep -E '(^|/)(fsdp|run|run_autograder|CMakeLists.txt|[^/]*\.(sh|py|cmake|cmake\.in))$' |
     LC_ALL=C.UTF-8 xargs -d '\n' grep -nE '^.{101}' /dev/null | grep -v ':#: '
 }
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
-# SC2154: what the script that sources another one has set.
+# SC2154 is off, because sourced scripts use variables that the sourcing script has set.
 broken_scripts() {
   .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run \
     {cmake,scripts,scripts/verbs,grading/course,grading/gradescope}/*.sh
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
-# A name of a file says what it tests: no two files under tests/ share one.
+# No two files under tests/ may have one name, because a name describes what the file tests.
 repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
-# Suites with tests in two files. `check` shows the failures of a suite in the order of its file:
-# of two files, the linker chooses.
+# Finds suites with tests in two files. `check` shows the failures of a suite in the order of its
+# file; the order of two files would depend on the linker.
 torn_suites() {
   local test='\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])'
   grep -rzoP --include='*.cpp' "$test" tests | tr '\n\0' ' \n' |
     sed -E 's/:.*\(\s*/ /' | sort -u | awk '{ print $2 }' | sort | uniq -d
 }
 
-# A rank observes, and the test's own process compares: what a rank asserts, its own code could
-# answer.
+# Finds assertions inside of ranks. A rank must only observe, and the test's own process compares,
+# because the student's code runs in the rank's process and could change what is asserted there.
 asserts_in_ranks() {
   awk '{ match($0, /^ */) }
        inside && NF && RLENGTH <= indent { inside = 0 }
@@ -64,22 +65,22 @@ asserts_in_ranks() {
     ' tests/task[1-7]*/* tests/extensions/*
 }
 
-# A check of grading/, which prints what is wrong.
+# grading NAME OPTION...: runs a check of grading/, which prints what is wrong.
 grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
-# Suites that only the tests have, or only course.toml.
+# Finds suites that only the tests have, or only course.toml.
 unlisted_suites() {
   diff <(grep -ohE 'T[1-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* |
       sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
-# Tests whose name is not a sentence in snake_case.
+# Finds tests whose name is not in snake_case.
 odd_test_names() {
   grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
-# Failures of Python's tests.
+# Prints the failures of Python's tests.
 python_tests() {
   local folder said
   for folder in grading grading/course grading/peers; do
@@ -87,7 +88,7 @@ python_tests() {
       tail -n 20 <<<"$said"
   done
 }
-# The first examples in docs/library.md and docs/checkpoints.md have to be what is compiled.
+# The first examples in docs/library.md and docs/checkpoints.md must equal the compiled code.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
     <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' \
@@ -96,7 +97,7 @@ stale_example() {
     examples/own_model.cpp
 }
 
-# rule NAME COMMAND...
+# rule NAME COMMAND...: runs one rule. It passes if the command prints nothing.
 rule() {
   local places
   places=$("${@:2}")

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Which code a verb builds: of each task the course's solution or the student's own. Needs
-# scripts/verb.sh.
+# Selects the code that a verb builds: for each task the course's solution or the student's own
+# code. Needs scripts/verb.sh.
 
-# stack_of TASK OPTION...: prints the stack that the tests of the task run. This is the one place
-# that decides what a task stands on: the solutions of the earlier tasks, from task 1 on, as far as
-# this copy has them, and the student's own tasks after these. So `mine_on_3` (cmake/stacks.cmake)
-# has the solutions of tasks 1 to 3, and `mine` has none.
+# stack_of TASK OPTION...: prints the stack that the tests of the task run. No other code decides
+# over which code a task is tested: over the solutions of the earlier tasks, from task 1 on, as far
+# as this copy has them, and over the student's own tasks after these. So `mine_on_3`
+# (cmake/stacks.cmake) has the solutions of tasks 1 to 3, and `mine` has none.
 stack_of() {
   local task=$1 solutions=0 base
   shift
@@ -29,7 +29,7 @@ stack_of() {
   fi
 }
 
-# is_blank TASK: whether the files of the task are byte for byte those that were delivered.
+# is_blank TASK: succeeds if the files of the task are byte for byte the delivered ones.
 is_blank() {
   local file
   : "${pristine:=$(first_states)}"
@@ -39,8 +39,8 @@ is_blank() {
   done < <(sources_of_task "$1" "$pristine" && sources_of_task "$1" "$root/tasks")
 }
 
-# Prints the stack of the seven tasks of the student's own; or, if not all of them are begun, that
-# of task 7 over what it is tested over.
+# Prints `mine`, the stack of the student's own seven tasks. If a task is not begun, prints the
+# stack that the tests of task 7 run.
 own_stack() {
   local task
   for task in 1 2 3 4 5 6 7; do
@@ -52,12 +52,13 @@ own_stack() {
   echo mine
 }
 
-# Students train with their own FSDP.
+# Prints the value of --stack if it is not given: `reference`, or `mine` in a handout without the
+# solution of task 7, where students train with their own FSDP.
 default_stack() {
   if [[ -d $root/solutions/task7_integration ]]; then echo reference; else echo mine; fi
 }
 
-# build_train OPTION...: builds what trains with these options, and sets `program` to its path.
+# build_train OPTION...: builds the train program for these options, and sets `program` to its path.
 build_train() {
   local stack preset=default
   stack=$(value_of stack "$@")
@@ -78,7 +79,7 @@ build_train() {
   program=$root/build/$preset/bin/${stack}_train
 }
 
-# Before a build that takes minutes.
+# Exits with an error if the machine has no GPU. Called before a build that takes minutes.
 require_gpu() {
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] ||
     refuse "--device cuda needs an NVIDIA GPU and its driver, and this machine has none (there is" \

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# One last line for several verbs of ./fsdp; to be sourced, with `root` set and pipefail.
+# Runs several verbs of ./fsdp and sums their last lines. Set `root` and pipefail, then source this.
 
-# summed "VERB OPTION..."...: runs these verbs one after the other, and shows what they print. Its
-# last line is "N passed, N failed, N skipped": the sum of the last lines of the verbs. Fails if a
-# verb fails; if one ends without such a line, that is a failure more.
+# summed "VERB OPTION..."...: runs the verbs one after another, and shows what they print. Its last
+# line is "N passed, N failed, N skipped": the sum of the last lines of the verbs. Fails if a verb
+# fails. A verb that ends without such a line counts as one more failure.
 summed() {
   local command words said failed=0 status=0 sum=(0 0 0) number='([0-9]+)'
   said=$(mktemp)
   for command; do
     read -ra words <<<"$command"
-    # The last line is held back: it is not the last one here.
+    # The verb's last line is left out, because only the sum is printed.
     if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then
       failed=1 status=1
     fi

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Installs the library, moves it, and builds examples/find_package with it as a project elsewhere, where
-# a warning is an error, also one in our headers. Then runs it: it is killed and goes on, and under
-# torchrun if ./fsdp setup --peers has installed that. Then a project of one file takes the library
-# in each of CMake's ways, with g++ and clang, Debug and Release. The two ways that compile the
-# library are tried with each compiler with --all, and with g++ and Debug if what they are made of
-# has changed: cmake/, examples/, or this file. Adds "passed failed skipped" to the file $1.
+# test_install.sh [TOTALS [--all]]: tests the installed library from projects outside of this repository.
+# - Installs the library, moves the installed folder, and builds examples/find_package with it. There a
+#   warning is an error, also in our headers.
+# - Runs that program: one run is killed and continued. If ./fsdp setup --peers has installed
+#   torchrun, the program also runs under torchrun.
+# - Builds a project of one file that uses the library in each way that CMake has, with g++ and
+#   clang, Debug and Release. The two ways that compile the library run with every compiler and type
+#   only with --all; else with g++ and Debug, if cmake/, examples/ or this file has changed.
+# Adds a line "passed failed skipped" for each check to the file TOTALS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -15,7 +18,7 @@ totals=$work/totals  # lines "passed failed skipped"
 all=${2-}
 ranks=4
 
-# Warnings in headers of imported targets are left out by default.
+# By default CMake hides warnings in headers of imported targets; NO_SYSTEM shows them.
 builds_elsewhere() {
   "$root/fsdp" install "$work/prefix" &&
     mv "$work/prefix" "$work/the prefix" &&
@@ -25,7 +28,7 @@ builds_elsewhere() {
     cmake --build "$work/build" --parallel "$(jobs_of_build)"
 }
 
-# With what looks like a LibTorch of another version.
+# Configures the project with a folder that looks like a LibTorch of another version.
 refuses_another_libtorch() {
   local other=$work/libtorch api=include/torch/csrc/api/include/torch said
   mkdir -p "$other/lib" "$other/$api" &&
@@ -43,9 +46,9 @@ same() {
   [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
 }
 
-# Kills a run when it has saved its first checkpoint. How far it comes before the signal arrives
-# does not matter: the run that goes on, and the one that was never disturbed, end seven steps
-# later.
+# Kills a run after it has saved its first checkpoint, and continues it. The step at which the
+# signal arrives does not matter: the continued run and an uninterrupted run both end seven steps
+# after the last checkpoint, and must have the same hash.
 goes_on_after_a_kill() {
   local line process last resumed whole
   exec {output}< <(exec "$work/build/outside" "$ranks" 1000000 "$work/killed")
@@ -62,8 +65,8 @@ goes_on_after_a_kill() {
     same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 
-# Gradients are added up as of four parts by two and by four ranks, with either class; buffers are
-# rank 0's.
+# Trains on two and on four ranks, with FSDP and with DDP. All runs add the gradients of four
+# microbatches in the same order, so the results must be equal, except buffers, which are rank 0's.
 is_one_training_with_either_class() {
   local run first='' said ranks_of_run steps class
   for run in '2 7' '4 7' '2 7 ddp' '4 7 ddp'; do
@@ -76,7 +79,7 @@ is_one_training_with_either_class() {
   same "$(hash_of "$said")" "$(hash_of "$first")"
 }
 
-# A port that is free: the usual one may be in use.
+# With --standalone, torchrun uses a free port; its default port may be in use.
 torchrun() {
   "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"
 }
@@ -96,8 +99,9 @@ train_in_torchrun() {
   same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
 }
 
-# takes_it_by WAY COMPILER TYPE [OPTION...]: the project has a target and headers with names of
-# ours. Both ways to compile the library share a folder, and compile it once.
+# takes_it_by WAY COMPILER TYPE [OPTION...]: builds and runs a project that uses the library. The
+# project has a target and headers whose names are also ours. The two ways that compile the library
+# share a build folder, so that they compile it once.
 takes_it_by() {
   local way project=$root/build/outside/project build=$root/build/outside/$2-$3 said
   case $1 in
@@ -187,7 +191,7 @@ if [[ -x $work/build/outside ]]; then
   fi
 fi
 
-# Whether to compile the library with this compiler and type.
+# wants_to_compile COMPILER TYPE: succeeds if the library must be compiled with these.
 wants_to_compile() {
   [[ $all ]] || { [[ "$1 $2" == "g++ Debug" ]] &&
     changed_since_base | grep -qE '^(CMake|cmake/|examples/|scripts/test_install.sh$)'; }

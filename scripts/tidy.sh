@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on the files that have changed since origin/main or, on main, in the last commit;
-# with --all, on every file. A file that has passed is checked again only after it, one of our
-# headers that it includes, or the settings change. Adds "passed failed skipped" to the file $1.
+# tidy.sh [TOTALS [--all]]: runs clang-tidy on the files that have changed since origin/main or, on
+# main, in the last commit; with --all, on every file. A file that has passed is checked again only
+# after a change of the file, of one of our headers that it includes, or of the settings. Adds a
+# line "passed failed skipped" to the file TOTALS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -9,17 +10,17 @@ source "$root/scripts/build.sh"
 cd "$root"
 totals=${1:-/dev/null}
 all=${2-}
-at_most=${FSDP_TIDY_FILES:-24}  # files in one run without --all; one takes about 20 s
+at_most=${FSDP_TIDY_FILES:-24}  # files in one run without --all; a file takes about 20 s
 stamps=$root/.cache/tidy
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$stamps"
 
-# Without the precompiled header: clang cannot read GCC's. So clang-tidy also shows that every file
-# includes what it uses.
+# clang-tidy runs without the precompiled header, because clang cannot read GCC's. So it also shows
+# that every file includes what it uses.
 configure default
 ninja -C build/default build.ninja >/dev/null
-# A file that several stacks compile is checked as the first of them compiles it.
+# If several stacks compile a file, it is checked with the options of the first one.
 awk '
   /^{/ { entry = "" }
   { entry = entry $0 "\n" }
@@ -38,7 +39,7 @@ sources_to_check() {
   done
 }
 
-# Lines "FILE HASH...": each .cpp file with its hash and those of our headers that it includes.
+# Lines "FILE HASH...": each .cpp file with its hash and the hashes of our headers that it includes.
 sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
 libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt)
 settings=$( (cat .clang-tidy; echo "$clang_tidy"; echo "$libtorch") | sha256sum)
@@ -54,7 +55,8 @@ if [[ $all ]]; then
 else
   wanted=$(sources_to_check)
 fi
-# Keeps the given order, each file once, and only files that are compiled and have no stamp.
+# Writes the wanted files in the given order, each once, and only files that are compiled and have
+# no stamp.
 awk -v stamps="$stamps" '
   FILENAME == ARGV[1] { stamp[$1] = $2; next }
   FILENAME == ARGV[2] { built[$1] = 1; next }

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Counts of what passed, failed and was skipped; to be sourced after scripts/verb.sh. Makes the
-# folder `work` for what is written meanwhile, and in it the file `totals`, with lines "passed
-# failed skipped".
+# Counts what passed, failed and was skipped. Source it after scripts/verb.sh. Makes the folder
+# `work` for temporary files, and in it the file `totals`, with lines "passed failed skipped".
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 totals=$work/totals
 touch "$totals"
 
-# Runs a program that adds to the totals itself. If it fails without adding a failure, that is one.
+# counted COMMAND...: runs a program that adds lines to the totals itself. If the program fails
+# without adding a failure, adds one.
 counted() {
   local before
   before=$(failed_so_far)
@@ -18,7 +18,7 @@ counted() {
 }
 failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
 
-# Prints the sum as the last line, and fails if anything has failed.
+# Prints the sum of the totals, and fails if anything has failed.
 print_totals() {
   local passed failed skipped
   read -r passed failed skipped < <(

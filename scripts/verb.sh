@@ -1,18 +1,17 @@
 # shellcheck shell=bash
-# What the files of scripts/verbs/ begin with, one for each verb of ./fsdp. The lines of such a file
-# that begin with "#: " are what ./fsdp help shows of the verb; so they, and no others, may have up
-# to 110 columns.
+# Every file of scripts/verbs/ sources this file first; each is a verb of ./fsdp. ./fsdp help shows
+# the lines of such a file that begin with "#: ". Only these lines may have up to 110 columns.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 bin=$root/build/default/bin
 
-# Programs run in the caller's folder. They find the repository through FSDP_ROOT.
+# Programs run in the caller's folder and find the repository through FSDP_ROOT.
 export FSDP_ROOT=$root
 
-# Prints the verbs in the order of ./fsdp help: a new one is added here. A verb exists if its file
-# does: a handout has no files of verbs that only maintainers need (grading/course/handout.py). It
-# alone has update.
+# Prints the verbs in the order of ./fsdp help; add a new verb here. A verb exists if its file
+# exists: a handout has no files of verbs that only maintainers need (grading/course/handout.py),
+# and only a handout has update.
 verbs() {
   local verb
   for verb in setup doctor build install test lint hello check hint reset appendix train \
@@ -31,15 +30,16 @@ usage_of() {
 
 asks_for_help() { [[ " $* " == *" --help "* || " $* " == *" -h "* ]]; }
 
-# help_if_asked ARGUMENT...: of a verb that is no program with a --help of its own. If help is the
-# first argument, shows the usage of the verb, and ends.
+# help_if_asked ARGUMENT...: if the first argument asks for help, prints the usage of the verb and
+# exits. For verbs that do not run a program with its own --help.
 help_if_asked() {
   [[ ${1-} == -h || ${1-} == --h* ]] || return 0
   usage_of "$(basename "$0" .sh)"
   exit
 }
 
-# help_if_option ARGUMENT...: the same, of a verb that has no options: any one asks for help.
+# help_if_option ARGUMENT...: prints the usage of the verb and exits if the first argument is any
+# option. For verbs that have no options.
 help_if_option() { [[ ${1-} != -* ]] || help_if_asked --help; }
 
 # value_of OPTION ARGUMENT...: prints the value of `--OPTION` among the arguments, or nothing.
@@ -56,20 +56,20 @@ value_of() {
   done
 }
 
-# run PROGRAM OPTION...: builds the program, and runs it in the place of this one.
+# run PROGRAM OPTION...: builds the program, and replaces this process by it.
 run() {
   build default "$1"
   exec "$bin/$1" "${@:2}"
 }
 
-# python FILE OPTION...: runs a program of grading/ in the place of this one.
+# python FILE OPTION...: replaces this process by a program of grading/.
 python() {
   need_python
   exec "$root/.venv/bin/python3" "$root/grading/$1" "${@:2}"
 }
 
-# take_preset VERB ARGUMENT...: sets `preset` to what --preset names, and `rest` to the other
-# arguments.
+# take_preset VERB ARGUMENT...: sets `preset` to the value of --preset, or default, and `rest` to
+# the other arguments.
 take_preset() {
   local verb=$1
   shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The cmake of a clone that fresh_clone.py tries: it configures the preset default once, and from
-# then on copies what this has made, FRESH_CONFIGURED, because every line of the table begins
-# without a build folder.
+# Takes the place of cmake in a clone of fresh_clone.py. It configures the preset default once, and
+# afterwards copies the result, FRESH_CONFIGURED, because every line of the table begins without a
+# build folder.
 set -euo pipefail
 if [[ $PWD != "$FRESH_CLONE" || $* != "--preset default" ]]; then exec "$FRESH_CMAKE" "$@"; fi
 if [[ ! -d $FRESH_CONFIGURED ]]; then

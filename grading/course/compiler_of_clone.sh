@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The compiler of a clone that fresh_clone.py tries: what ninja asks for is copied from the finished
-# build FRESH_BUILD, if this was made from the same sources; all else is compiled, by FRESH_CXX. So
-# ninja runs each step of a build from nothing, in the time of a copy. FRESH_NEEDS has lines "OUTPUT
-# TAB FILE": files of the build folder that the compiler read for OUTPUT. A step fails if such a
-# file is missing: no step before has made it. FRESH_TASKS is set if the clone has other solutions
-# in tasks/ than the finished build.
+# Takes the place of the compiler in a clone of fresh_clone.py. It copies an output from the
+# finished build FRESH_BUILD if that was made from the same sources, and otherwise compiles it with
+# FRESH_CXX. So ninja runs every step of a build from nothing, but each step takes only the time of
+# a copy.
+# - FRESH_NEEDS has lines "OUTPUT TAB FILE": files of the build folder that the compiler read for
+#   OUTPUT. A step fails if such a file is missing, because then no earlier step has made it.
+# - FRESH_TASKS is set if tasks/ of the clone differs from tasks/ of the finished build.
 set -euo pipefail
 output='' dependencies='' source=''
 words=("$@")
@@ -18,13 +19,13 @@ done
 finished=$FRESH_BUILD/$output
 folder=$PWD
 
-# Whether the build folder is of the clone, and FRESH_BUILD has been made from the same sources.
+# Succeeds if the build folder is the clone's and FRESH_BUILD was made from the same sources.
 is_the_same() {
   [[ $output && $output != /* && $folder == "$FRESH_CLONE"/build/* && -f $finished ]] || return 1
   if [[ ! $source ]]; then
     [[ $output != bin/mine* || ! ${FRESH_TASKS-} ]]
   elif [[ $source == "$FRESH_CLONE"/build/* ]]; then
-    true  # many sources in one file, or made when the build was configured
+    true  # a file of a unity build, or a source that CMake made
   else
     cmp -s "$source" "$FRESH_ROOT/${source#"$FRESH_CLONE/"}"
   fi
@@ -32,7 +33,7 @@ is_the_same() {
 
 precompiled=$folder/CMakeFiles/fsdp_memory.dir/cmake_pch.hxx.gch
 if ! is_the_same; then
-  # 0.5 GB, which only a compiler reads.
+  # The precompiled header has 0.5 GB and is copied only now, because only a compiler reads it.
   if [[ $folder == "$FRESH_CLONE"/build/default && -f $precompiled && ! -s $precompiled ]]; then
     cp "$FRESH_BUILD/${precompiled#"$folder/"}" "$precompiled"
   fi

@@ -1,4 +1,4 @@
-"""What tests of ./fsdp have in common: a copy of the course to try a verb in."""
+"""The base class of the tests of ./fsdp: a copy of the course in which a test tries a verb."""
 
 import pathlib
 import shutil
@@ -13,7 +13,7 @@ SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
 
 
 class CourseCopy(unittest.TestCase):
-    """Each test has a copy of its own that holds what the verbs read. Nothing is built in it."""
+    """Gives each test a copy of the files that the verbs read. Nothing is built in it."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="a course ")
@@ -36,14 +36,14 @@ class CourseCopy(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def run_function(self, source, script):
-        """The script, which may call the functions of this file of scripts/."""
+        """Runs a script that may call the functions of this file of scripts/."""
         begin = f"source scripts/verb.sh; source scripts/{source}.sh; set +e; "
         return subprocess.run(
             ["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True
         )
 
     def folder_of_build(self, rule):
-        """Whose one target is made by `rule`."""
+        """Creates a build folder whose only target is made by `rule`."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")

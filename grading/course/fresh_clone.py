@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Types every line that the texts show into a clone that has built nothing, and prints a table.
+"""Runs every command that the texts show in a clone that has built nothing, and prints a table.
 
-The lines are the help of each verb of ./fsdp and the commands in the code blocks of the pages, and
-what fresh_clone.toml adds. A page has a clone of its own; what its lines write stays for the lines
-after them, but each line begins without build/, so that it must build all that it uses. Compiled
-files are copied from this repository's build, where this is current, by the rules of the clone's
-own ninja (compiler_of_clone.sh). With --really everything is compiled: hours for the whole table.
+The lines are the help of each verb of ./fsdp, the commands in the code blocks of the pages, and the
+lines that fresh_clone.toml adds. Each page has a clone of its own. Files that a line writes stay
+for the lines after it, but each line begins without build/, so it must build everything that it
+uses. To save time, the compiler of the clone (compiler_of_clone.sh) copies compiled files from this
+repository's build if they are up to date. With --really it compiles everything, which takes hours
+for the whole table.
 """
 
 import dataclasses
@@ -39,13 +40,14 @@ PAGES = (
     "grading/*/README.md",
     "scripts/maintain.txt",
 )
-OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"  # the pages of its own lines
-# What begins a command. `P` stands in scripts/maintain.txt for the Python of the repository.
+# The "pages" of the lines that fresh_clone.toml adds.
+OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"
+# The beginnings of commands. In scripts/maintain.txt, `P` is the Python of the repository.
 BEGINS = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
     r"torchrun |mpirun |srun )"
 )
-# What a line never prints if all that it needs is there.
+# Texts that a line prints only if something that it needs is missing.
 WRONG = re.compile(
     r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built"
 )
@@ -55,7 +57,7 @@ WRONG = re.compile(
 class Line:
     page: str
     number: int
-    text: str  # as the page has it
+    text: str  # as it is in the page
     expected: dict = dataclasses.field(default_factory=dict)  # its table of fresh_clone.toml
 
     @property
@@ -64,7 +66,7 @@ class Line:
 
     @property
     def keeps_build(self):
-        """Whether it runs what the lines before it have built."""
+        """Whether the line runs programs that the lines before it have built."""
         words = [
             word
             for word in shlex.split(self.text, comments=True)
@@ -74,8 +76,8 @@ class Line:
 
 
 def lines_of_text(page, text):
-    """The commands of a page: what its code blocks and scripts/maintain.txt show, and `./fsdp
-    appendix NAME`."""
+    """Returns the commands of a page: those of its code blocks and of scripts/maintain.txt, and
+    `./fsdp appendix NAME`."""
     found, fenced = [], False
     rows = text.splitlines()
     for number, row in enumerate(rows, 1):
@@ -111,7 +113,7 @@ def lines_of_help():
 
 
 def load():
-    """Every line, with what is expected of it."""
+    """Returns every line, with its expectations from fresh_clone.toml."""
     settings = tomllib.loads((HERE / "fresh_clone.toml").read_text())
     lines = lines_of_help()
     for pattern in PAGES:
@@ -158,7 +160,7 @@ class Clone:
         )
 
     def begin(self, page):
-        """Makes the clone anew, for the lines of a page."""
+        """Makes a new clone, for the lines of a page."""
         shutil.rmtree(self.folder, ignore_errors=True)
         in_handout = page in handouts_pages()
         if in_handout:
@@ -184,7 +186,7 @@ class Clone:
                 (self.folder / name).symlink_to(ROOT / name)
 
     def run(self, command, seconds):
-        """Status, what it printed, and whether it took longer."""
+        """Runs a command. Returns its status, its output, and whether it exceeded `seconds`."""
         process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -203,8 +205,8 @@ class Clone:
 
 
 def needed_files():
-    """(output, file) for each file in the build folder that a compiler read for an output, both
-    relative to it."""
+    """Yields (output, file) for each file in the build folder that a compiler read for an output;
+    both paths are relative to the build folder."""
     listed = subprocess.run(
         ["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True
     ).stdout
@@ -219,7 +221,7 @@ def needed_files():
 
 
 def handouts_pages():
-    """The pages that tell students what to type: their lines are typed in a handout."""
+    """Returns the pages whose commands are for students. Their lines run in a handout."""
     names = (handout.RENAMED.get(line, line) for line in handout.tracked())
     return {
         IN_HANDOUT,
@@ -229,7 +231,7 @@ def handouts_pages():
 
 
 def clone_of_repository(folder):
-    """As `git clone`, with what is not committed yet."""
+    """Makes a clone as `git clone` does, and adds the changes that are not committed."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, folder], check=True)
     with open(folder / ".git/info/exclude", "a") as file:
         file.write("/.venv\n/.venv-peers\n")
@@ -255,8 +257,8 @@ def clone_of_repository(folder):
 
 
 def command_of(line, words):
-    """What is typed: without the comment and what is optional, with values for the words that a
-    reader replaces, and shortened as fresh_clone.toml says."""
+    """Returns the command to run: without comments and optional parts, with values for the words
+    that a reader replaces, and with the shorter options of fresh_clone.toml."""
     if line.page in (OWN, IN_HANDOUT):
         return line.text
     command = re.sub(r"\s+# .*|\s+#$", "", line.text)
@@ -272,7 +274,7 @@ def command_of(line, words):
 
 
 def attempt(clone, line, words):
-    """What differs from what the text says; nothing if all is as it says."""
+    """Runs a line. Returns what differs from the text; nothing if nothing differs."""
     expected = line.expected
     if not line.keeps_build:
         shutil.rmtree(clone.folder / "build", ignore_errors=True)
@@ -299,7 +301,8 @@ def attempt(clone, line, words):
 
 
 def why_left_out(line, clone):
-    """The reason, or nothing. What a line needs is a path, or the name of a program."""
+    """Returns why the line is not run; nothing if it is run. `needs` in fresh_clone.toml is a path
+    or the name of a program."""
     if line.expected.get("compiles") and not clone.really:
         return "calls the compiler itself, in a sandbox; --really tries it"
     needed = line.expected.get("needs")
@@ -309,7 +312,7 @@ def why_left_out(line, clone):
 
 
 def play(lines, settings, clone):
-    """Prints the table. Returns how many lines passed, failed and were left out."""
+    """Runs the lines and prints the table. Returns how many passed, failed and were left out."""
     counts, page = [0, 0, 0], None
     print(f"{'line':100} {'seconds':>7}  verdict")
     for line in lines:
@@ -327,7 +330,7 @@ def play(lines, settings, clone):
     return counts
 
 
-# What a student or a user types first, and what is refused.
+# The pages of the lines that always run: the first commands of students and users, and wrong ones.
 QUICK = ("./fsdp help", OWN)
 
 
@@ -346,13 +349,13 @@ def main():
         action="store_true",
         help="also the lines of the pages that take less than a minute",
     )
-    parser.add_argument("--all", action="store_true", help="every line")
+    parser.add_argument("--all", action="store_true", help="all lines")
     parser.add_argument(
-        "--list", action="store_true", help="print what would be typed; run nothing"
+        "--list", action="store_true", help="print the commands; run nothing"
     )
     parser.add_argument("--really", action="store_true", help="compile everything")
     parser.add_argument(
-        "--folder", type=pathlib.Path, help="where the clone is made; must be empty"
+        "--folder", type=pathlib.Path, help="the folder for the clone; must be empty"
     )
     arguments = parser.parse_args()
     try:
@@ -370,7 +373,7 @@ def main():
     if not arguments.really:
         changed.prepare("everything")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        # As a folder of work is: graded code, which runs as another user, is read from it.
+        # Graded code, which runs as another user, must be able to read files from this folder.
         os.chmod(folder, 0o755)
         passed, failed, left_out = play(
             lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really)

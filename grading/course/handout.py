@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes the student's repository: OUT.tar.gz.
 
-It holds what a student builds, runs and reads; no solution, no fault, nothing of the grader. With
---release K the solutions of the tasks before K are in it, so that task K can stand on them. The
-first state of tasks/ is in it twice: for the student to change, and in .pristine/ for `./fsdp
-reset`. For `./fsdp update`, .pristine/delivered lists the files; .pristine/hashes lists what a
-student must not change, for `./fsdp check`.
+It has the files that a student builds, runs and reads, but no solution, no fault and nothing of the
+grader. With --release K it also has the solutions of the tasks before K, so that task K can be
+tested over them. It has the first state of tasks/ twice: for the student to change, and in
+.pristine/ for `./fsdp reset`. .pristine/delivered lists the files, for `./fsdp update`.
+.pristine/hashes has the hashes of the files that a student must not change, for `./fsdp check`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import skeletons  # noqa: E402
 ROOT = skeletons.ROOT
 FOLDER = "fsdp-course"
 
-# What is given, by the beginning of the path. The rest of the repository is the maintainers'.
+# Beginnings of the paths that students get. The other files are for maintainers.
 GIVEN = tuple(
     """
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
@@ -45,7 +45,7 @@ GIVEN = tuple(
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
-# What the tests of a student's .cpp files are built from: the grader uses its own.
+# Beginnings of the paths from which the tests are built. The grader uses its own copies of them.
 DECIDES = (
     "CMake",
     "cmake/",
@@ -57,7 +57,7 @@ DECIDES = (
     "tests/",
     "trainer/",
 )
-# What has another place in a handout. ./fsdp update is a verb of handouts alone.
+# Files that have another path in a handout. Only a handout has the verb ./fsdp update.
 RENAMED = {"COURSE.md": "README.md", "grading/course/update.sh": "scripts/verbs/update.sh"}
 
 
@@ -68,8 +68,8 @@ def tracked():
 
 
 def for_students(page):
-    """The page of a step, in which the order of actions, which problems ask for, is hidden until a
-    button is pressed."""
+    """Returns the page of a step for students. It hides the order of actions, which is the answer
+    to problems, until a button is pressed."""
     hidden = page.replace(b'data-students=""', b'data-students="hidden"')
     if hidden.count(b'data-students="hidden"') != 1:
         raise skeletons.Refused(
@@ -80,7 +80,7 @@ def for_students(page):
 
 
 def contents(release=1):
-    """Path in the handout -> (bytes, executable)."""
+    """Returns path in the handout -> (bytes, executable)."""
     files = {}
     released = tuple(f"solutions/{folder}_" for task in range(1, release)
                      for folder in skeletons.folders_of(f"task{task}"))
@@ -100,7 +100,8 @@ def contents(release=1):
 
 
 def hashes(files):
-    """As sha256sum prints them: of what decides a verdict, and is not the student's."""
+    """Returns the lines of sha256sum for the files that decide a verdict and that the student must
+    not change."""
     return "".join(
         f"{hashlib.sha256(content).hexdigest()}  {name}\n"
         for name, (content, _) in sorted(files.items())
@@ -109,20 +110,20 @@ def hashes(files):
 
 
 def with_list(files):
-    """The files and the list of them, which does not list itself."""
+    """Returns the files and a list of them, which does not contain itself."""
     names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
     return {**files, LIST: (names.encode(), False)}
 
 
 def commit_time():
-    """Of the commit that the handout is made from."""
+    """Returns the time of the commit that the handout is made from."""
     command = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def write(out, files, seconds):
-    """The archive, of files that were changed at `seconds`; the same for the same files; complete,
-    or not there at all."""
+    """Writes the archive, completely or not at all. All its files have the time `seconds`, so the
+    same files give the same bytes."""
     part = out.with_name(out.name + ".part")
     with (
         part.open("wb") as raw,

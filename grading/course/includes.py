@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Who includes whom. As a program: reads the names of C++ files and prints for each .cpp file a
-line with the hash of it and of every one of the files that it includes, directly or not. For
-scripts/tidy.sh."""
+"""Finds which files include which. As a program, for scripts/tidy.sh: reads the names of C++ files
+and prints for each .cpp file a line with its hash and the hashes of those files that it includes,
+directly or not."""
 
 import hashlib
 import pathlib
@@ -12,8 +12,8 @@ INCLUDE = re.compile(r'^ *# *include *[<"](?:fsdp/)?([^">]+)[">]', re.MULTILINE)
 
 
 def included(texts):
-    """Path -> the paths of those of the files `texts` that it includes. An include stands for all
-    files whose path ends with it."""
+    """Returns path -> the paths of the files in `texts` that it includes. An include matches every
+    file whose path ends with it."""
     ends = {}
     for path in texts:
         parts = path.split("/")
@@ -26,7 +26,7 @@ def included(texts):
 
 
 def reached(path, arrows):
-    """All that the path leads to, itself too."""
+    """Returns the path and all paths that can be reached from it."""
     found, left = set(), {path}
     while left:
         found |= left

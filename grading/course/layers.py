@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what breaks a rule of the layers: a layer includes only what MAY_INCLUDE lists, only
-solutions/ includes files of solutions/, and neither modules nor files include one another in a
-circle. rooms.py says what common/README.md promises besides."""
+"""Prints the includes that break a rule of the layers: a layer includes only the layers that
+MAY_INCLUDE lists, only solutions/ includes files of solutions/, and neither modules nor files
+include one another in a circle. rooms.py checks further promises of common/README.md."""
 
 import graphlib
 import re
@@ -22,7 +22,7 @@ ADAPTER = "strategies/fsdp"  # the module of trainer/ that includes the tasks
 
 
 def sources():
-    """Path -> text of the C++ files that modules hold."""
+    """Returns path -> text of the C++ files of all modules."""
     inside = re.compile(r"((common|trainer|solutions|library|programs)/.*\.(h|cpp)|tasks/.*\.h)$")
     return {
         name: (handout.ROOT / name).read_text() for name in handout.tracked() if inside.match(name)
@@ -35,8 +35,8 @@ def layer_of(path):
 
 
 def module_of(path):
-    """common/comm/link.h -> comm; tasks/task2_x/y.h -> task2, and so in solutions/ and in
-    extensions/; library/... -> library; programs/... -> programs"""
+    """Returns the module of a path: common/comm/link.h -> comm; tasks/task2_x/y.h -> task2, also in
+    solutions/ and extensions/; library/... -> library; programs/... -> programs."""
     folder, *parts = path.replace("/extensions/", "/").split("/")
     if folder in ("library", "programs"):
         return folder

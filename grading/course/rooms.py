@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what common/README.md promises of the headers in common/ and what is not so: a room of
-ranks includes only the rooms before it; files outside the rooms include only the headers that the
-table lists for them; and the number of headers that a student meets is right."""
+"""Prints the promises of common/README.md about the headers in common/ that do not hold. They are:
+a room of ranks includes only the rooms before it; files outside the rooms include only the headers
+that the table lists; and the number of headers that a student meets is right."""
 
 import re
 import sys
@@ -10,26 +10,28 @@ import handout
 import layers
 from includes import included, reached
 
-# What serves ranks, the lowest first: what they call, how they are started on one host, how they
-# find one another on several, and what moves the bytes between them.
+# The modules for ranks, the lowest first: the functions that ranks call, the launcher on one host,
+# the connection of several hosts, and the transports that move bytes.
 ROOMS = ("comm", "launch", "hosts", "transports")
 ABOVE_ROOMS = ("trace", "testing")  # modules of common/ that observe the rooms
 
 
 def doors(readme):
-    """Room -> the headers that files outside the rooms may include, by the README's table."""
+    """Returns room -> the headers that files outside of the rooms may include, by the README's
+    table."""
     rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (`[^|]*) \|$", readme, re.MULTILINE)
     return {room: re.findall(r"`(\w+\.h)`", headers) for room, headers in rows if room in ROOMS}
 
 
 def room_of(path):
-    """The room that the file lies in, or None."""
+    """Returns the room of the file, or None."""
     module = layers.module_of(path)
     return module if path.startswith("common/") and module in ROOMS else None
 
 
 def broken_rooms(includes, readme):
-    """Includes that go up from a room or pass by its doors, and doors that nobody uses."""
+    """Yields the includes of higher rooms and of headers that are not listed, and the listed
+    headers that no file includes."""
     listed, used = doors(readme), set()
     for path, targets in sorted(includes.items()):
         room = room_of(path)
@@ -56,7 +58,7 @@ def broken_rooms(includes, readme):
 
 
 def wrong_count(texts, includes, readme):
-    """The sentence on how many headers a student meets, if it is wrong."""
+    """Yields the right sentence on how many headers a student meets, if the README's is wrong."""
     own = [path for path in texts if path.startswith(("solutions/", "tasks/"))]
     common = {path for path in texts if path.startswith("common/")}
     direct = set().union(*(includes[path] for path in own)) & common

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the output that pages show, of samples.toml and of the programs of appendix/, and compares
-it.
+"""Compares the output that pages show with the output of runs. The samples are those of
+samples.toml and the programs of appendix/.
 
-Prints a line for each sample, and exits with 1 if one differs. --write puts what a run prints into
-the page.
+Prints a line for each sample, and exits with 1 if one differs. --write writes the output of the
+runs into the pages.
 """
 
 import os
@@ -20,9 +20,9 @@ from grader.course import BUILD, ROOT, Refused, tasks  # noqa: E402
 
 BIN = BUILD / "bin"
 APPENDIX = pathlib.Path("appendix/README.md")
-SECONDS = 900  # that a program may take
-# The levers of memory that task 7's handout shows, each with its option. A line has the options of
-# those before it.
+SECONDS = 900  # time limit of a program
+# The measures against memory that task 7's handout shows, each with its option. The run of a line
+# also has the options of the lines before it.
 LEVERS = (
     ("DDP", "--world 4 --mode ddp"),
     ("FSDP, one unit", "--mode fsdp --wrap none"),
@@ -53,8 +53,8 @@ def programs():
 
 
 def files_of(sample):
-    """What decides what the run prints: beside the page, the program, or what trains, or the tests
-    of the task."""
+    """Returns the files that decide the output: the page, and the program, or the code that trains,
+    or the tests of the task."""
     kind, page = sample["kind"], sample["page"]
     if kind == "program":
         return {page, f"appendix/{sample['name'].split()[-1]}.cpp"}
@@ -73,7 +73,7 @@ def files_of(sample):
 
 
 def run(words):
-    """A program of the build, as ./fsdp runs it."""
+    """Runs a program of the build, as ./fsdp does."""
     return subprocess.run(
         words,
         env={**os.environ, "FSDP_ROOT": str(ROOT)},
@@ -85,8 +85,8 @@ def run(words):
 
 
 def block_span(text, sample):
-    """Where the output is in the page: the first block after the command, fenced or indented. A
-    table of peaks has the command in its head."""
+    """Returns where the output is in the page: the first block after the command, fenced or
+    indented. A table of peaks has the command in its head."""
     if sample["kind"] == "peaks":
         found = re.search(rf"(?m)^\| `{re.escape(sample['name'])}` \|.*\n(?:\|.*\n)+", text)
         if not found:
@@ -105,13 +105,14 @@ def block_span(text, sample):
 
 
 def check_with_a_mistake(sample):
-    """What `check` prints for a student with this mistake, whose stack of this name it tests."""
+    """Returns the output of `check` for a student with this mistake. `check` tests the stack that
+    the sample names."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         changed.build(
             sample["task"], sample, folder / f"{sample['stack']}_task{sample['task']}_tests"
         )
-        check = folder / "check"  # finds the tests beside it
+        check = folder / "check"  # it finds the test programs in its own folder
         check.write_bytes((BIN / "check").read_bytes())
         check.chmod(0o700)
         return run([check, *sample["name"].split()[2:], "--stacks", sample["stack"]]).stdout
@@ -126,7 +127,7 @@ def check_of_solutions(_):
 
 
 def failing_training(sample):
-    """The error, indented."""
+    """Returns the error that the training prints, indented."""
     error = run([BIN / "reference_train", *sample["name"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
 
@@ -139,7 +140,7 @@ def program_of_appendix(sample):
 
 
 def levers_of_memory(sample):
-    """A line for each lever: what it is, its option, the highest total of a rank."""
+    """Returns a line for each lever: its title, its option, and the highest total of a rank."""
     lines, options = [], {}  # a later --wrap or --mode replaces the one before
     with tempfile.TemporaryDirectory() as folder:
         for title, words in LEVERS:
@@ -153,9 +154,9 @@ def levers_of_memory(sample):
 
 
 def table_of_peaks(sample):
-    """The table of the page, with the highest total of rank 0 in the last cell of each row. A row
-    has options that are added to the command in its first pair of backticks, DIR for a folder, or
-    none."""
+    """Returns the table of the page, with the highest total of rank 0 in the last cell of each row.
+    The first pair of backticks in a row, if there is one, has options that are added to the
+    command; DIR in it is a folder."""
     text = (ROOT / sample["page"]).read_text()
     begin, end = block_span(text, sample)
     head, rule, *rows = text[begin:end].splitlines(keepends=True)
@@ -181,12 +182,12 @@ KINDS = {
 
 
 def play(sample, write=False):
-    """What is wrong with the page."""
+    """Returns what is wrong with the page."""
     printed = KINDS[sample["kind"]](sample)
     path = ROOT / sample["page"]
     text = path.read_text()
     begin, end = block_span(text, sample)
-    # What differs from run to run is not compared.
+    # Parts that differ from run to run (`varies`) are not compared.
     before, now = (
         re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed)
     )
@@ -197,8 +198,8 @@ def play(sample, write=False):
 
 
 def wrong_quotes(page):
-    """Programs of which the appendix quotes no line, or lines that they lack; "..." stands for any
-    lines."""
+    """Yields the programs of which the appendix quotes no line, or lines that they do not have;
+    "..." in a quote matches any lines."""
     quotes = dict(re.findall(r"<!-- lines of (\S+) -->\n```cpp\n(.*?)```", page, re.DOTALL))
     for name in {*programs(), *re.findall(r"<!-- \w+ of (\S+) -->", page)} - quotes.keys():
         yield f"{APPENDIX} quotes no line of {name}"
@@ -216,7 +217,7 @@ def wrong_quotes(page):
 
 
 def wrong_forms():
-    """What is wrong before anything runs."""
+    """Yields the mistakes that can be found without running a program."""
     yield from wrong_quotes((ROOT / APPENDIX).read_text())
     for sample in load():
         try:
@@ -230,9 +231,10 @@ def wrong_forms():
 def main():
     parser = lists.parser(__doc__)
     parser.add_argument(
-        "--write", action="store_true", help="put what the runs print into the pages"
+        "--write", action="store_true", help="write the output of the runs into the pages"
     )
-    parser.add_argument("--check", action="store_true", help="the form of the list; runs nothing")
+    parser.add_argument("--check", action="store_true",
+                        help="check only the form of the list; run nothing")
     arguments = parser.parse_args()
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)

@@ -1,5 +1,5 @@
-"""The skeletons: the C++ files of tasks/ as students get them. In a handout .pristine/ has them, in
-the course's own repository its last commit."""
+"""The skeletons: the C++ files of tasks/ as students get them. They are in .pristine/ in a handout,
+and in the last commit in the course's own repository."""
 
 import pathlib
 import subprocess
@@ -13,19 +13,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def printable(text):
-    """Names and texts from outside may hold anything: what can't be printed is shown by its code,
-    so that no terminal obeys it and every format of files takes it."""
+    """Returns the text with an escape code for each character that can't be printed. Names and
+    texts of submissions may have any characters; the codes have no effect on terminals and are
+    valid in every file format."""
     text = text.encode(errors="backslashreplace").decode()
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def one_line(text):
-    """The same for names, which make no line and no column of their own."""
+    """Returns printable(text) in one line, without line feeds and tabs, for names."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 class Refused(Exception):
-    """What can't be graded, and why, as it can be printed."""
+    """The reason why something can't be graded or done, as a printable text."""
 
     def __init__(self, why):
         super().__init__(printable(str(why)))
@@ -36,7 +37,7 @@ def folder_of(task):
 
 
 def folders_of(folder):
-    """Where a task's files lie, in solutions/ and in tasks/: what it asks for, and its
+    """Returns the folders of a task's files in solutions/ and in tasks/: of the task, and of its
     extensions."""
     return folder, f"extensions/{folder}"
 
@@ -46,7 +47,7 @@ def is_source(path):
 
 
 def delivered(root=ROOT):
-    """Path -> content, of every C++ file of tasks/."""
+    """Returns path -> content of every C++ file of tasks/ as it was delivered."""
     pristine = root / ".pristine"
     if pristine.is_dir():
         return {f"tasks/{path.relative_to(pristine).as_posix()}": path.read_bytes()
@@ -62,7 +63,7 @@ def delivered(root=ROOT):
 
 
 def differences(files, root=ROOT):
-    """One line for each C++ file of tasks/ that is not what it should be."""
+    """Yields one line for each C++ file of tasks/ that differs from `files`."""
     here = {
         path.relative_to(root).as_posix()
         for path in (root / "tasks").rglob("*")

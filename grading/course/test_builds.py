@@ -1,4 +1,4 @@
-"""How ./fsdp builds: python3 -m unittest discover grading/course."""
+"""Tests how ./fsdp builds: python3 -m unittest discover grading/course."""
 
 import fcntl
 import os
@@ -48,8 +48,8 @@ class Build(course_copy.CourseCopy):
             self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
 
     def jobs_and_said(self, megabytes, cores, files):
-        """The -j of a build of so many files on such a machine, and the first line that it
-        prints."""
+        """Returns the -j of a build of `files` on a machine with this memory and these cores, and
+        the first line that the build prints."""
         folder = self.folder_of_build("true")
         (folder / "build.ninja").write_text(
             "rule r\n  command = touch $out\n"
@@ -103,14 +103,14 @@ class Build(course_copy.CourseCopy):
             self.assertEqual(printed[1:], [f"fsdp: {said}"] if said else [])
 
     def build_while_another_holds_the_lock(self, rule, process=""):
-        """The first line that it prints; "" if it does not wait."""
+        """Returns the first line that the build prints; "" if it does not wait."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
         with open(folder / "lock", "w") as lock:
             print(process, file=lock, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
             waiting = self.build()
-            first = waiting.stderr.readline()  # ends with the script, or says that it waits
+            first = waiting.stderr.readline()  # "" if the script ends without this message
             if first:
                 os.killpg(waiting.pid, signal.SIGKILL)
             waiting.communicate()
@@ -129,14 +129,15 @@ class Build(course_copy.CourseCopy):
             .rstrip(" ")
         )
         for known, which in (("", ""), (process, f" (process {process}: {words})")):
-            # Makes nothing, so it is never current.
+            # The rule `true` makes no file, so the target is never up to date.
             said = self.build_while_another_holds_the_lock("true", known)
             self.assertEqual(said, f"fsdp: waiting for another build to end{which}\n")
 
     def test_an_interrupted_build_is_not_called_failed(self):
         started = self.root / "started"
         os.mkfifo(started)
-        # The trap also counts where a shell that waits for a program would not end by the signal.
+        # The trap ends the shell: a shell that waits for a program does not end by the signal
+        # alone.
         self.folder_of_build(
             f"trap 'kill $$!; exit 130' INT; echo >'{started}'; sleep 1000 & wait")
         build = self.build(before="configure() { :; };")
@@ -149,7 +150,7 @@ class Build(course_copy.CourseCopy):
         self.assertNotIn("failed", said)
 
     def read_only_build(self, rule):
-        """In a folder in which nothing can be written, even by root."""
+        """Builds in a folder in which not even root can write."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
         mount = (

@@ -1,4 +1,4 @@
-"""What .ci/run makes of ./fsdp test and ./fsdp lint: python3 -m unittest discover
+"""Tests how .ci/run combines ./fsdp test and ./fsdp lint: python3 -m unittest discover
 grading/course."""
 
 import shutil
@@ -10,7 +10,8 @@ import skeletons
 
 class Run(course_copy.CourseCopy):
     def run_with(self, test, lint, *options):
-        """Status and lines of .ci/run where the verbs are these scripts."""
+        """Returns the status and the lines of .ci/run if these scripts take the place of the
+        verbs."""
         shutil.copytree(skeletons.ROOT / ".ci", self.root / ".ci", dirs_exist_ok=True)
         for verb, script in (("test", test), ("lint", lint)):
             path = self.root / f"scripts/verbs/{verb}.sh"

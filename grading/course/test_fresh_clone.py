@@ -1,5 +1,4 @@
-"""What is typed into a clone that has built nothing: python3 -m unittest discover
-grading/course."""
+"""Tests fresh_clone.py: python3 -m unittest discover grading/course."""
 
 import os
 import pathlib
@@ -79,7 +78,7 @@ class Lines(unittest.TestCase):
 
 
 class FakeClone:
-    """Says what was typed and what was in build/ then, and prints what it is told to."""
+    """Records each command and what was in build/ at that time, and returns the given output."""
 
     def __init__(self, folder, status=0, printed="fine"):
         self.folder, self.answer, self.typed, self.really = folder, (status, printed), [], False
@@ -136,8 +135,8 @@ class Verdicts(unittest.TestCase):
 
 
 class Compiler(unittest.TestCase):
-    """The compiler of the clone, beside a finished build whose one object is not what a compiler
-    would make."""
+    """Tests the compiler of the clone, with a finished build whose only object is marked, so that a
+    copy of it differs from a compiled object."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -204,7 +203,7 @@ class Compiler(unittest.TestCase):
         (self.build / "bin").mkdir()
         self.assertEqual(self.call("-o", "bin/mine_train").returncode, 0)
         self.assertEqual((self.build / "bin/mine_train").read_text(), "finished")
-        # There is nothing to link.
+        # The link fails, because there is nothing to link.
         self.assertNotEqual(self.call("-o", "bin/mine_train", FRESH_TASKS="others").returncode, 0)
 
 

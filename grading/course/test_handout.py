@@ -1,4 +1,4 @@
-"""What a handout holds, and what it must not: python3 -m unittest discover grading."""
+"""Tests what a handout has and what it must not have: python3 -m unittest discover grading."""
 
 import fnmatch
 import os
@@ -16,20 +16,22 @@ import texts
 LINK = re.compile(r"""\]\(([^)\s]+)\)|(?:href|src|srcset)="([^"]+)""")
 PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*(?:/|\.[a-z]+)")
 KINDS = (".cpp", ".h", ".html", ".md", ".png", ".py", ".sh", ".svg", ".toml", "/")
-# A paragraph that has one of these words may name what students do not get.
+# A paragraph with one of these texts may name files that students do not get.
 EXCUSES = ("not in the students' copy", "Instructors:")
-# Each `NAME` stands for a name that the reader chooses.
+# In these paths the reader chooses the name.
 PLACEHOLDER = re.compile(r"\bNAME\b|task[NK]\b")
 
 
 def telling_lines(text):
-    """The lines of a body that say something: not braces, not "return result;"."""
+    """Yields the lines of a body that can give a solution away: not braces, not "return
+    result;"."""
     lines = (line.strip() for line in text.splitlines())
     return {line for line in lines if len(line) >= 24 and not line.startswith(("//", "#include"))}
 
 
 def solution_lines(tasks):
-    """The lines that solutions alone have, by task; those that students are given are left out."""
+    """Returns the lines that only solutions have, by task, without lines in files that students
+    get."""
     given = set()
     for folder in ("common", "trainer", "tests", "programs", "examples", "appendix"):
         for path in (handout.ROOT / folder).rglob("*"):
@@ -46,7 +48,7 @@ def solution_lines(tasks):
 
 
 def found_in(lines, files):
-    """The files, with a line, in which one of `lines` is."""
+    """Yields the files that contain one of `lines`, with that line."""
     for name, (data, _) in files.items():
         try:
             text = data.decode()
@@ -57,7 +59,8 @@ def found_in(lines, files):
 
 
 def paths_in(paragraph):
-    """What the paragraph of a text names: links and, in code, paths and the names of files."""
+    """Returns the paths that a paragraph names: links and, in code, paths and the names of
+    files."""
     links = [first or second for first, second in LINK.findall(paragraph)]
     links = [link.partition("#")[0] for link in links if not re.match(r"\w+:|#", link)]
     spans = [span.partition("#")[0] for span in texts.CODE.findall(paragraph)]
@@ -69,8 +72,9 @@ def paths_in(paragraph):
 
 
 def is_there(path, folder, names):
-    """Whether a file or a folder has this path, which counts from the root, from the page's folder
-    or from what #include counts from. A name alone may be that of any file."""
+    """Returns whether there is a file or a folder with this path, relative to the root, to the
+    page's folder or to a folder of #include. A path that is only a name matches every file of this
+    name."""
     if "/" not in path:
         return any(name == path or name.endswith(f"/{path}") for name in names)
     places = (
@@ -80,7 +84,7 @@ def is_there(path, folder, names):
 
 
 def missing_in(files):
-    """What the texts of a handout name, and what it lacks: "TEXT: PATH"."""
+    """Returns the paths that the texts of a handout name but the handout lacks: "TEXT: PATH"."""
     names = {
         *files,
         *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents),
@@ -102,7 +106,7 @@ def missing_in(files):
 
 
 def verbs_in(files):
-    """The verbs of ./fsdp that the texts name, with the text."""
+    """Yields the verbs of ./fsdp that the texts name, with the text."""
     for page, (data, _) in sorted(files.items()):
         if page.endswith(".md"):
             for paragraph in re.split(r"\n\s*\n", data.decode()):
@@ -111,7 +115,7 @@ def verbs_in(files):
 
 
 def verbs_of_copy(files):
-    """The verbs that ./fsdp has in a copy with these files."""
+    """Returns the verbs that ./fsdp has in a copy with these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, (data, executable) in files.items():
             path = pathlib.Path(folder, name)
@@ -128,7 +132,7 @@ class Names(unittest.TestCase):
     def test_whatever_a_text_of_the_handout_names_is_in_the_handout(self):
         self.assertEqual(list(missing_in(handout.contents(release=2))), [])
         missing = {line.partition(": ")[2] for line in missing_in(handout.contents())}
-        self.assertEqual(missing, {"solutions/"})  # the texts say that later releases have it
+        self.assertEqual(missing, {"solutions/"})  # the texts explain that later releases have it
 
     def test_whatever_page_a_file_names_and_whatever_path_a_contract_names_is_in_the_handout(self):
         files = handout.contents(release=2)

@@ -1,4 +1,4 @@
-"""What breaks a rule of the layers: python3 -m unittest discover grading/course."""
+"""Tests which includes break a rule of the layers: python3 -m unittest discover grading/course."""
 
 import unittest
 
@@ -10,7 +10,7 @@ OF_EXTENSION = "solutions/extensions/task5_sharded_optimizer/clip.h"
 
 
 def broken(includes):
-    """The broken rules, where `includes` has path -> the paths that it includes."""
+    """Returns the broken rules. `includes`: path -> the paths that it includes."""
     named = {target for targets in includes.values() for target in targets}
     return list(layers.broken_rules({**{path: set() for path in named}, **includes}))
 

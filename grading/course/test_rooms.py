@@ -1,4 +1,4 @@
-"""What common/README.md promises of its rooms: python3 -m unittest discover grading/course."""
+"""Tests the check of the rooms in common/README.md: python3 -m unittest discover grading/course."""
 
 import unittest
 

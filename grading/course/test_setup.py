@@ -1,4 +1,4 @@
-"""What ./fsdp installs, and which LibTorch a build uses: python3 -m unittest discover
+"""Tests what ./fsdp installs, and which LibTorch a build uses: python3 -m unittest discover
 grading/course."""
 
 import os
@@ -36,7 +36,7 @@ class Setup(course_copy.CourseCopy):
             self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def libtorch(self, version="11"):
-        """A folder with what is looked at to find a LibTorch."""
+        """Creates a folder with the files by which a LibTorch is found."""
         folder = self.root / f"libtorch {version}"
         for header, text in (
             (
@@ -51,15 +51,15 @@ class Setup(course_copy.CourseCopy):
         return folder
 
     def what_setup_installs(self, *options, **named):
-        """What `./fsdp setup` asks pip for, as "ENVIRONMENT: WHAT ...", where nothing is
-        installed."""
+        """Returns what `./fsdp setup` asks pip to install, as "ENVIRONMENT: WHAT ...", if nothing
+        is installed."""
         asked = self.root / "asked"
         if (self.root / ".venv").is_symlink():
             (self.root / ".venv").unlink()
         for name in (".venv", ".venv-peers"):
             python = self.root / name / "bin/python3"
             python.parent.mkdir(parents=True, exist_ok=True)
-            # Asked where torch is (-c), it knows none; as pip, it writes down what to install.
+            # This python finds no torch (-c). As pip (-m), it writes down what it must install.
             python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "{name}: $*" >>"{asked}"\n')
             python.chmod(0o755)
         environment = {
@@ -78,7 +78,7 @@ class Setup(course_copy.CourseCopy):
         return done, [re.sub(r"-m pip install |--\S+ |==\S+", "", line) for line in lines]
 
     def without_torch(self):
-        """A PATH whose python3 has no torch."""
+        """Returns a PATH whose python3 has no torch."""
         folder = self.root / "programs without torch"
         folder.mkdir(exist_ok=True)
         (folder / "python3").write_text("#!/bin/sh\nexit 1\n")
@@ -109,7 +109,8 @@ class Setup(course_copy.CourseCopy):
         self.assertEqual((done.returncode, asked), (0, []), done.stderr)
 
     def built_copy(self, libtorch, named):
-        """A copy that was built with a LibTorch while this was named."""
+        """Makes this copy look as if it was built with `libtorch` while the environment had
+        `named`."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True)
         (folder / "CMakeCache.txt").write_text(
@@ -118,8 +119,8 @@ class Setup(course_copy.CourseCopy):
         (folder / "named").write_text(f"{named}\n")
 
     def configured(self, script="configure default", **named):
-        """What configure() says in a terminal with these variables, if setup and cmake would say so
-        too."""
+        """Returns what configure() prints with these variables. Its setup and cmake are replaced by
+        scripts that print what they would do."""
         (self.root / "scripts/verbs/setup.sh").write_text("echo fsdp: installing >&2\n")
         begin = (
             f'root={str(self.root)!r}; source scripts/build.sh; cmake() {{ echo fsdp: cmake "$@" '
@@ -149,13 +150,13 @@ class Setup(course_copy.CourseCopy):
             f"built with, {libtorch}; "
             "remove build/ to use another one\n"
         )
-        self.assertEqual([self.configured(), self.configured()], [keeps, ""])  # it says so once
+        self.assertEqual([self.configured(), self.configured()], [keeps, ""])  # it prints it once
         self.assertEqual(self.configured(LIBTORCH="/another").splitlines()[0], "fsdp: installing")
 
     def test_another_preset_of_a_built_copy_takes_its_libtorch(self):
         libtorch = self.libtorch()
         self.built_copy(libtorch, named=f"::{libtorch}")
-        # configure() sends what cmake prints into a file.
+        # configure() writes cmake's output into a file.
         self.configured("configure debug")
         self.assertIn(
             f"-DLibTorch_BUILT_WITH={libtorch}",
@@ -168,7 +169,7 @@ class Setup(course_copy.CourseCopy):
         done, asked = self.what_setup_installs("--plots")
         self.assertEqual((done.returncode, asked), (0, [".venv: matplotlib"]), done.stderr)
         self.assertIn(f"LibTorch: {libtorch}\n", done.stderr)
-        # A copy of the folder is another copy.
+        # The cache of another folder does not count.
         cache = self.root / "build/default/CMakeCache.txt"
         cache.write_text(cache.read_text().replace(str(self.root), "/elsewhere", 1))
         self.assertEqual(self.what_setup_installs("--plots")[1], [".venv: torch"])

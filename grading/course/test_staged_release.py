@@ -1,5 +1,5 @@
-"""What a student's copy does when the next release is unpacked over it: python3 -m unittest
-discover grading."""
+"""Tests a student's copy over which the next release is unpacked: python3 -m unittest discover
+grading."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ ROOT = skeletons.ROOT
 
 
 def libtorch():
-    """The folder of the LibTorch that the build of this repository uses."""
+    """Returns the folder of the LibTorch that the build of this repository uses."""
     found = subprocess.run(
         ["cmake", "-P", ROOT / "cmake/missing.cmake"], capture_output=True, text=True
     )
@@ -30,8 +30,8 @@ class StagedRelease(unittest.TestCase):
         self.root = self.folder / handout.FOLDER  # a student's copy
 
     def release(self, number, changed=()):
-        """Unpacks it, into the copy if there is one. `changed`: name -> content, None if there is
-        no such file."""
+        """Unpacks release `number`, into the copy if there is one. `changed`: name -> content of
+        files that differ in the release; None: the release lacks the file."""
         files = {
             **handout.contents(number),
             **{name: (content, False) for name, content in dict(changed).items()},
@@ -55,7 +55,7 @@ class StagedRelease(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def stack_of(self, task, *options):
-        """What ./fsdp check says that it stands on."""
+        """Returns the stack that ./fsdp check uses for the task."""
         script = (
             f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
         )
@@ -65,7 +65,8 @@ class StagedRelease(unittest.TestCase):
         return done.stdout.strip()
 
     def code_in(self, target):
-        """The tasks whose solutions, and those whose own code, are compiled for it."""
+        """Returns the tasks whose solutions, and those whose own code, are compiled for the
+        target."""
         listed = subprocess.run(["ninja", "-C", self.root / "build", "-t", "commands", target],
                                 capture_output=True, text=True, check=True).stdout
         found = set(
@@ -149,7 +150,7 @@ class StagedRelease(unittest.TestCase):
             "tasks/task3_forward_hooks/forward_hooks.cpp",
             "COURSE.md",
         ]
-        lost = "tasks/task4_backward_hooks/backward_hooks.cpp"  # nobody has begun it
+        lost = "tasks/task4_backward_hooks/backward_hooks.cpp"  # the student has not begun it
         self.release(3, {**dict.fromkeys((*brought, *begun), b"3"), begun[2]: None, lost: None})
         after = self.files()
         self.assertEqual(
@@ -160,7 +161,7 @@ class StagedRelease(unittest.TestCase):
         solutions = {name for name in after if name.startswith("solutions/")}
         self.assertEqual(after.keys() - solutions, before.keys() - {*gone, lost} | {"COURSE.md"})
         self.assertEqual(
-            self.fsdp("update"), (2, "fsdp: update wants the archive of a later release\n")
+            self.fsdp("update"), (2, "fsdp: update needs the archive of a later release\n")
         )
 
 

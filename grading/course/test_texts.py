@@ -1,4 +1,4 @@
-"""What is found in the texts: python3 -m unittest discover grading/course."""
+"""Tests what texts.py finds: python3 -m unittest discover grading/course."""
 
 import re
 import sys
@@ -107,7 +107,7 @@ class Measurements(unittest.TestCase):
 
 
 class Points(unittest.TestCase):
-    """What COURSE.md says of points is what the sample above it and the rubric say."""
+    """Tests that the points in COURSE.md are those of the sample above them and of the rubric."""
 
     def setUp(self):
         page = (texts.ROOT / "COURSE.md").read_text()

@@ -1,4 +1,4 @@
-"""The verbs that students use: python3 -m unittest discover grading."""
+"""Tests the verbs that students use: python3 -m unittest discover grading."""
 
 import pathlib
 import re
@@ -106,7 +106,7 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(said, line)
 
     def said_of_changes(self):
-        """What check would say of changed files of the course."""
+        """Returns what check would print about changed files of the course."""
         done = self.run_function("changed_files", "set -euo pipefail; say_changed")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         return done.stderr
@@ -122,7 +122,7 @@ class Verbs(course_copy.CourseCopy):
     )
 
     def change_files(self):
-        """The student's own files as well, of which nothing is said."""
+        """Changes files of the course, and files of the student, about which nothing is printed."""
         for name in (
             self.HEADER,
             self.GIVEN,
@@ -193,7 +193,8 @@ class Verbs(course_copy.CourseCopy):
         )
 
     def object_of(self, task, name, code):
-        """Where ninja puts what a file of tasks/ is compiled to. The code is also in the file."""
+        """Writes the code into a file of tasks/, and returns the path of its object in the
+        build."""
         (self.root / name).write_text(code)
         made = self.root / f"build/default/CMakeFiles/mine_task{task}.dir/{name}.o"
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -306,7 +307,7 @@ class Verbs(course_copy.CourseCopy):
         (self.root / "file").write_text("")
         prefix, one = (
             str(self.root / "prefix"),
-            "install wants one folder: the PREFIX to install into",
+            "install needs one folder: the PREFIX to install into",
         )
         for arguments, reason in (
             ((), one),
@@ -392,7 +393,7 @@ class Verbs(course_copy.CourseCopy):
 
 
 def fsdp(*arguments):
-    """Of this repository. What it prints, as bytes."""
+    """Runs ./fsdp of this repository. Its output is bytes."""
     return subprocess.run([skeletons.ROOT / "fsdp", *arguments], capture_output=True)
 
 
@@ -447,14 +448,14 @@ class Hello(unittest.TestCase):
 
 
 class Generate(unittest.TestCase):
-    """From two checkpoints of one step each."""
+    """Tests ./fsdp generate with two checkpoints of one step each."""
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        fsdp("generate", "--help")  # builds it, and says so on stderr
+        fsdp("generate", "--help")  # builds the program, which prints to stderr
         for name, options in (("text", ["--seq", "18"]), ("published", ["--recipe", "published"])):
             fsdp(
                 "train",
@@ -482,7 +483,7 @@ class Generate(unittest.TestCase):
         fsdp("export", "--format", "hf", "--checkpoint", self.folder / "published", "--output", out)
         text, published = (["--checkpoint", self.folder / name] for name in ("text", "published"))
         for options, status, reason in (
-            ([*text, "--prompt", ""], 2, "--prompt: needs a byte at least"),
+            ([*text, "--prompt", ""], 2, "--prompt: needs at least one byte"),
             (
                 [*text, "--prompt", "a", "--init", "hf:x"],
                 2,

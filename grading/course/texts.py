@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Compares the texts with what they talk about; prints what does not agree.
+"""Compares the texts with the repository, and prints what does not agree. The rules are:
 
-A handout has a section for each problem of course.toml, with its name, points and command; HINTS.md
-has three levels for each. A path, a test, a verb of ./fsdp and an option that a text names must
-exist, and a name must be in the header that a text gives for it; ./fsdp site checks links. A row of
-"Measure" says by itself what to measure, with which command. A test must compare each answer of
-"Predict before you code" with a run. Each row of the tables of docs/what_works.md names its test,
-and that test exists.
+- A handout has a section for each problem of course.toml, with its name, points and command.
+  HINTS.md has three levels for each problem.
+- A path, a test, a verb of ./fsdp and an option that a text names must exist, and a name must be in
+  the header that a text gives for it. (./fsdp site checks links.)
+- A row of "Measure" names what to measure and the command, without reference to another row.
+- A test must compare each answer of "Predict before you code" with a run.
+- Each row of the tables of docs/what_works.md names its test, which must exist.
 """
 
 import pathlib
@@ -20,7 +21,7 @@ from grader.course import ROOT, tomllib  # noqa: E402
 CODE = re.compile(r"`([^`\n]+)`")
 TEST = re.compile(r"\bT[1-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
-# What a student's commands make, and a copy keeps.
+# Beginnings of paths that a student's commands make.
 MADE = ("build/", ".backup/", ".venv", "/tmp/")
 
 
@@ -29,8 +30,8 @@ def without_blocks(text):
 
 
 def verbs_and_options():
-    """The verbs of ./fsdp, and the options that the sources of its programs name, whichever verb
-    takes them."""
+    """Returns the verbs of ./fsdp, and all options in the sources of its programs, whichever verb
+    has them."""
     paths = [*(ROOT / "scripts/verbs").glob("*.sh"), ROOT / "grading/course/update.sh"]
     usage = "".join(path.read_text() for path in paths)
     sources = [
@@ -50,7 +51,7 @@ def verbs_and_options():
 
 
 def problems_of_task(text, task):
-    """What is wrong with a handout's sections."""
+    """Yields what is wrong with a handout's sections."""
     headings = re.findall(r"^## Problem (.*)$", text, re.MULTILINE)
     sections = re.split(r"^## Problem .*$", text, flags=re.MULTILINE)[1:]
     if len(headings) != len(task["problem"]):
@@ -68,8 +69,8 @@ def problems_of_task(text, task):
 
 
 def problems_of_predictions(text, task):
-    """The answers of "Predict before you code" that no test of tests/reference/ compares with a
-    run."""
+    """Yields the answers of "Predict before you code" that no test of tests/reference/ compares
+    with a run."""
     section = text.partition("## Predict before you code")[2].split("\n## ")[0]
     name = f"test_handout_of_task{task['number']}.cpp"
     source = (ROOT / "tests" / "reference" / name).read_text()
@@ -79,7 +80,7 @@ def problems_of_predictions(text, task):
 
 
 def problems_of_measurements(text):
-    """Rows of "Measure" that cannot be read or typed without the row above."""
+    """Yields the rows of "Measure" that can't be understood or typed without the row above."""
     section = text.partition("## Measure")[2].split("\n## ")[0]
     for row in re.findall(r"^\|.*", section, re.MULTILINE):
         if re.search(r"^\| the same\b|\bas above\b|\.\.\. *\|$", row):
@@ -99,7 +100,7 @@ def problems_of_hints(text, task):
 
 
 def problems_of_text(text, known_tests, verbs, options):
-    """What a text names and is not there."""
+    """Yields the names in a text of things that do not exist."""
     for span in CODE.findall(without_blocks(text)):
         span = span.partition("#")[0]  # `page.html#section` names a page
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
@@ -130,8 +131,8 @@ def problems_of_text(text, known_tests, verbs, options):
 
 
 def headers_in(text):
-    """The name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has
-    `NAME`"."""
+    """Yields the name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and
+    "`HEADER` has `NAME`"."""
     text, name, header = " ".join(text.split()), r"`([A-Za-z_:]+)(?:\(\))?`", r"`([\w/]+\.h)`"
     for first, second, path in re.findall(
         rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text
@@ -142,8 +143,8 @@ def headers_in(text):
 
 
 def problems_of_headers(text, is_task, list_of_common):
-    """Names that the header beside them does not have, and headers of common/ that a task names and
-    its list lacks."""
+    """Yields names that are not in the header that the text gives for them, and headers of common/
+    that a task's text names but its list lacks."""
     for name, header in headers_in(text):
         path = next(
             (path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None
@@ -156,15 +157,15 @@ def problems_of_headers(text, is_task, list_of_common):
 
 
 def tests_named_in(text, suite=""):
-    """SUITE.NAME of each `Suite.name`, and of each `.name` of the suite before."""
+    """Yields SUITE.NAME of each `Suite.name`; a `.name` belongs to the suite named before it."""
     for first, name in re.findall(r"`(\w*)\.([a-z_0-9]+|\*)`", text):
         suite = first or suite
         yield f"{suite}.{name}"
 
 
 def problems_of_rows(text, known_tests):
-    """Rows of a page's tables whose last cell names no test, and names of tests that are not
-    there."""
+    """Yields the rows of a page's tables whose last cell names no test, and the names of tests that
+    do not exist."""
     known = {*known_tests, *(test.partition(".")[0] + ".*" for test in known_tests)}
     for table in re.findall(r"^\|[-|]+\|$\n((?:^\|.*\n)+)", text, re.MULTILINE):
         named = []
@@ -189,7 +190,7 @@ def problems():
                             ("README.md", lambda text, _: problems_of_measurements(text)),
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
-            more = folder / "EXTENSIONS.md"  # may hold the last problems of the handout
+            more = folder / "EXTENSIONS.md"  # may have the last problems of the handout
             text = path.read_text() + (
                 more.read_text() if check is problems_of_task and more.exists() else ""
             )

@@ -6,12 +6,12 @@ source "$root/scripts/stacks.sh"
 
 help_if_option "$@"
 
-# What the release of this copy delivered and the later one lacks is removed, because the build
-# takes every file that it finds. What is the student's stays: a task that is begun,
-# tasks/WRITEUP.md, and every file that no release delivered.
+# Unpacks the archive. Files that this copy's release delivered and that the later release lacks are
+# removed, because the build uses every file that it finds. The student's files stay: tasks that are
+# begun, tasks/WRITEUP.md, and all files that no release delivered.
 update() {
   local task begun=() kept='tasks/WRITEUP\.md' before
-  [[ -f ${1-} && $# == 1 ]] || refuse "update wants the archive of a later release"
+  [[ -f ${1-} && $# == 1 ]] || refuse "update needs the archive of a later release"
   tar -tzf "$1" >/dev/null
   for task in 1 2 3 4 5 6 7; do
     if is_blank "$task"; then continue; fi

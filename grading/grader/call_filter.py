@@ -1,9 +1,9 @@
-"""Takes system calls from graded code (seccomp, by libseccomp): those that change other processes,
-the system or the sandbox, and old doors into the kernel that no computation needs. Sockets stay:
-gloo's ranks talk over them, and the sandbox has no network.
+"""Blocks system calls of graded code (seccomp, through libseccomp): calls that change other
+processes, the system or the sandbox, and old kernel interfaces that no computation needs. Sockets
+are allowed, because gloo's ranks use them; the sandbox has no network.
 
-    call_filter.py PROGRAM [ARGUMENT...]    runs the program with what is left, where bubblewrap
-                                            does not
+    call_filter.py PROGRAM [ARGUMENT...]    runs the program with the other calls, for modes without
+                                            bubblewrap
 """
 
 import ctypes
@@ -30,7 +30,7 @@ class Compare(ctypes.Structure):
 
 
 def rules():
-    """libseccomp and its filter; OSError if the machine lacks libseccomp."""
+    """Returns libseccomp and its filter. Raises OSError if the machine lacks libseccomp."""
     lib = ctypes.CDLL("libseccomp.so.2")
     lib.seccomp_init.restype = ctypes.c_void_p
     made = ctypes.c_void_p(lib.seccomp_init(ALLOW))
@@ -45,13 +45,13 @@ def rules():
     for call in REFUSED:
         refuse(call, errno.EPERM)
     refuse("clone", errno.EPERM, Compare(0, MASKED_EQUAL, NEW_USER, NEW_USER))
-    # Its flags lie in memory, which a filter does not see; glibc calls clone then.
+    # clone3 passes its flags in memory, which a filter can't read. glibc then calls clone instead.
     refuse("clone3", errno.ENOSYS)
     return lib, made
 
 
 def write(path):
-    """As bubblewrap reads it."""
+    """Writes the filter to a file, in the format that bubblewrap reads."""
     lib, made = rules()
     with open(path, "wb") as file:
         if lib.seccomp_export_bpf(made, file.fileno()) != 0:

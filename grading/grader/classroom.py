@@ -1,4 +1,5 @@
-"""Grades a class: every folder and zip in a folder, resumably; a table, and a page to look at."""
+"""Grades a class: every folder and zip in a folder. Writes a table and a page. A grading that was
+interrupted can be resumed."""
 
 import collections
 import concurrent.futures
@@ -24,27 +25,28 @@ def memory():
 
 
 def default_jobs():
-    """Each runs up to four ranks; and compiles alone."""
+    """Returns how many submissions are graded at the same time: one for two cores, and for each
+    BYTES_PER_JOB of memory. A submission runs up to four ranks."""
     return max(1, min((os.cpu_count() or 1) // 2, memory() // BYTES_PER_JOB))
 
 
-# What stands beside the folders of the submissions.
+# The files beside the folders of the submissions.
 TABLE, PAGE, SEED = "grades.csv", "class.html", "seed"
 
 
 def is_reserved(name):
-    """Whether its results would be in the place of those of the class, or of what becomes of
-    whole_file.write()."""
+    """Returns whether a submission with this name would write its results over a file of the class,
+    or over a temporary file of whole_file.write()."""
     return name in (TABLE, PAGE, SEED) or name.endswith(".partial")
 
 
 def submissions(folder):
-    """Name -> paths: one, unless two submissions have the name."""
+    """Returns name -> paths. There is one path, unless several submissions have the name."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        # Which is refused, with a sentence.
+        # Another archive is refused later, with a message.
         other = "" if path.is_dir() else submission.archive_suffix(path.name)
         if not (path.is_dir() or path.suffix.lower() == ".zip" or other):
             print(
@@ -55,9 +57,9 @@ def submissions(folder):
         name = path.name if path.is_dir() else path.name[: -len(other or path.suffix)]
         if is_reserved(name):
             raise Refused(
-                f"{course.one_line(str(path))} can't be called so: its results would be in the "
-                f"place of "
-                "the class's; rename it"
+                f"{course.one_line(str(path))} needs another name, because its results would "
+                f"overwrite "
+                "a file of the class; rename it"
             )
         found.setdefault(name, []).append(path)
     if not found:
@@ -73,7 +75,8 @@ def only_one(paths):
 
 
 def class_seed(arguments, out):
-    """The same for the whole class, also when it is resumed."""
+    """Returns the seed of the class, and keeps it in a file, so that a resumed grading uses it
+    too."""
     file = out / SEED
     seed = arguments.seed or (file.read_text().strip() if file.exists() else os.urandom(8).hex())
     whole_file.write(file, seed + "\n")
@@ -82,8 +85,8 @@ def class_seed(arguments, out):
 
 
 def grade_into(name, paths, seed, fresh, out, progress, only=None):
-    """One of the class (`paths`: as of submissions()): its results.json and its page. The grade, or
-    the refusal."""
+    """Grades one submission of the class, and writes its results.json and its page. Returns the
+    Grade, which may be a refusal. `paths`: a value of submissions()."""
     folder = out / name
     folder.mkdir(exist_ok=True)
 
@@ -97,7 +100,7 @@ def grade_into(name, paths, seed, fresh, out, progress, only=None):
                                on_step=lambda step: progress.draw(f"compiling {name}: {step}"))
     except Refused as refused:
         done = grade.Grade(name, refused=str(refused), complete=True, tasks=tuple(only or ()))
-    except Exception as error:  # one submission stands in no other's way
+    except Exception as error:  # an error in one submission must not stop the others
         done = grade.Grade(name, refused=f"the grader failed: {error!r}", tasks=tuple(only or ()))
     write(done)
     whole_file.write(folder / "report.html", report.student_page(done))
@@ -143,8 +146,8 @@ def grade_all(arguments):
 
 
 def estimate(count, jobs, only=None):
-    """A line on how long it may take. A complete submission takes 268 s on two quiet cores, and 240
-    of them for what the tasks share as their points."""
+    """Returns a line on how long the grading may take. A complete submission takes 268 s on two
+    quiet cores. 240 s of these are divided among the tasks in proportion to their points."""
     share = sum(task.points for task in grade.Grade("", tasks=tuple(only or ())).graded) / sum(
         task.points for task in course.tasks())
     at_once = min(jobs, count, max(1, (os.cpu_count() or 1) // 2))
@@ -157,7 +160,8 @@ def estimate(count, jobs, only=None):
 
 
 def cell(text):
-    """A spreadsheet takes what begins so for a formula, and runs it."""
+    """Returns the text for a cell of a table. A spreadsheet would run a text as a formula if it
+    begins with one of these characters, so such a text gets an apostrophe."""
     return f"'{text}" if text.startswith(tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")) else text
 
 
@@ -195,7 +199,7 @@ def table(grades):
 
 
 def histogram(points, most):
-    """Of ten equal ranges, as an SVG."""
+    """Returns a histogram of ten equal ranges, as an SVG."""
     counts = [0] * 10
     for value in points:
         counts[min(9, int(10 * value / most))] += 1
@@ -212,7 +216,8 @@ def histogram(points, most):
 
 
 def rates(grades):
-    """(test, how many pass it on the better base), the hardest first."""
+    """Returns pairs (test, number of submissions that pass it on the better base), the hardest
+    first."""
     found = collections.Counter()
     for done in grades:
         for task in done.graded:

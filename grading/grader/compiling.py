@@ -1,5 +1,5 @@
-"""Compiles the .cpp files of a submission, each once, where headers lie and no secret; and looks at
-the objects (scripts/look.sh). An object serves every program that its task is in."""
+"""Compiles the .cpp files of a submission, and inspects the objects (scripts/look.sh). Each file is
+compiled once, in a folder that has headers but no secret; all programs use its object."""
 
 import concurrent.futures
 import dataclasses
@@ -20,7 +20,7 @@ from grader.course import BUILD, ROOT, Refused
 from grader.sandbox import KEPT
 
 OBJECTS = KEPT / "objects"
-MOST_KEPT = 1_000_000_000  # [bytes] of objects
+MOST_KEPT = 1_000_000_000  # [bytes] of objects that are kept
 AT_A_TIME = 2
 LOOK = ROOT / "scripts" / "look.sh"
 TOO_MUCH, NO_TIME = (
@@ -33,7 +33,7 @@ ALL_TIME = (
 )
 NO_REASON = "does not build, and the compiler gives no reason"
 
-# What a machine does that is full or busy, whoever filled it.
+# Errors of a full or busy machine. Another submission may have caused them.
 MACHINE = re.compile(
     r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
     r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory"
@@ -42,13 +42,13 @@ MACHINE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    path: object = None  # of the object, None if there is none
-    why: str = ""  # there is none, or it is not used
+    path: object = None  # of the object; None if there is none
+    why: str = ""  # why there is no object, or why it is not used
 
 
 @functools.cache
 def commands():
-    """Path in tasks/ -> the build's own command for it, as words."""
+    """Returns path in tasks/ -> the build's command that compiles it, as words."""
     found = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
@@ -62,8 +62,8 @@ def commands():
 
 
 def command_of(name, folder, out):
-    """Compiles the file `name` of `folder`, which is like tasks/, into `out`. A file that the
-    course does not have is compiled as another of its task is."""
+    """Returns the command that compiles the file `name` in `folder`, a copy of tasks/, into `out`.
+    For a file that the course does not have, uses the command of another file of its task."""
     of_task = [other for other in commands() if other.split("/")[-2] == name.split("/")[-2]]
     neighbour = name if name in of_task else next(iter(of_task), None)
     if neighbour is None:
@@ -80,8 +80,8 @@ def command_of(name, folder, out):
 
 @functools.cache
 def read_by_compilers():
-    """Besides the system: the headers of common/, the precompiled header, LibTorch's headers, the
-    compiler."""
+    """Returns the paths that a compiler may read besides the system's: the headers of common/, the
+    precompiled header, LibTorch's headers, and the compiler."""
     words = [word for command in commands().values() for word in command]
     named = {words[i + 1] for i, word in enumerate(words) if word == "-isystem"}
     compiler = pathlib.Path(words[0]).resolve()
@@ -101,8 +101,9 @@ def read_by_compilers():
 
 @functools.cache
 def code():
-    """A hash of all that an object depends on besides the submission and its command. With another
-    compiler or LibTorch the precompiled header is another."""
+    """Returns a hash of everything that an object depends on besides the submission and its
+    command. The time of the precompiled header stands for the compiler and LibTorch, because a
+    change of these makes it again."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
     made = [
         path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")
@@ -117,7 +118,7 @@ def key_of(handed_in, name):
 
 
 def remove_old():
-    """Of the objects those that were not used for longest."""
+    """Removes the least recently used objects, if all together are larger than MOST_KEPT."""
     found = sorted(OBJECTS.glob("*.o"), key=lambda path: path.stat().st_mtime, reverse=True)
     size = 0
     for path in found:
@@ -127,8 +128,8 @@ def remove_old():
 
 
 def run_limited(command, seconds, cwd=None):
-    """The exit status and what it prints; None for the status if that is too much or takes too
-    long."""
+    """Runs the command. Returns its exit status and its output; the status is None if it prints too
+    much or takes too long."""
     most = course.rubric()["limits"]["log_characters"]
     with subprocess.Popen(
         session.bound(command),
@@ -153,11 +154,11 @@ def run_limited(command, seconds, cwd=None):
 
 
 def first_errors(log, places=()):
-    """Of a compiler's or linker's output, what a student can do something about. `places`: folder
-    -> what is shown for it."""
+    """Returns the errors in a compiler's or linker's output that a student can correct. `places`:
+    folder -> the text that is shown for it."""
     shown = {}  # as a set that keeps their order
     for line in log.splitlines():
-        if re.match(r" *\d* *\|", line):  # a line of the source, as compilers show it
+        if re.match(r" *\d* *\|", line):  # a line of the source, quoted by the compiler
             continue
         if re.search(
             r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol",
@@ -172,7 +173,7 @@ def first_errors(log, places=()):
 
 
 class Compiler:
-    """Of one submission, in the folder of its job."""
+    """Compiles one submission, in the folder of its job."""
 
     def __init__(self, handed_in, job):
         self.submission, self.job = handed_in, pathlib.Path(job)
@@ -187,7 +188,7 @@ class Compiler:
         ]  # [s] for all files together
 
     def compile(self, names, on_step=None):
-        """Afterwards `made` has all of these."""
+        """Compiles the files that are not compiled yet. Afterwards `made` has all of `names`."""
         names = [name for name in dict.fromkeys(names) if name not in self.made]
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             for name in names:
@@ -228,7 +229,7 @@ class Compiler:
         return Compiled(kept)
 
     def look(self, names):
-        """Finds what is rejected in these files, and what is remarked."""
+        """Inspects the objects of these files, and stores what is rejected, stopped or remarked."""
         folder = self.job / "looked_at"
         paths = {}
         for name in names:
@@ -257,7 +258,7 @@ class Compiler:
                 )
 
     def trouble(self, name, looked_at=True):
-        """Why the file is not used, empty if it is."""
+        """Returns why the file is not used; "" if it is used."""
         if self.made[name].why:
             return self.made[name].why
         if looked_at and name in self.rejected:
@@ -266,7 +267,7 @@ class Compiler:
 
 
 def require_that_compilers_run():
-    """Throws Refused if the compiler of graded code does not work in the sandbox."""
+    """Raises Refused if the compiler of graded code does not work in the sandbox."""
     with tempfile.TemporaryDirectory(prefix="fsdp-trial-") as folder:
         os.chmod(folder, 0o755)
         made = pathlib.Path(folder) / "made"

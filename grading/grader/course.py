@@ -1,5 +1,5 @@
-"""The course as the grader needs it: course.toml, grading/rubric.toml and the first state of
-tasks/."""
+"""The data of the course that the grader needs: course.toml, grading/rubric.toml and the delivered
+files of tasks/."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ class Task:
     name: str
     sentinel: str  # a test; if it fails, no point of the task counts
     problems: tuple
-    extensions: tuple  # problems whose points are no part of the task's
+    extensions: tuple  # problems whose points do not count in the task's points
     files: tuple  # the .cpp files of the task and its extensions: their paths in tasks/
 
     @property
@@ -42,7 +42,7 @@ class Task:
 
     @property
     def folders(self):
-        """Of its files, in tasks/ and in solutions/."""
+        """The task's folders, in tasks/ and in solutions/."""
         return folders_of(self.folder)
 
     @property
@@ -51,7 +51,7 @@ class Task:
 
 
 def digest(paths):
-    """Of these files of the repository: their names and what they hold."""
+    """Returns a hash of the names and contents of these files of the repository."""
     state = hashlib.sha256()
     for path in sorted(paths):
         state.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
@@ -77,7 +77,7 @@ def tasks():
 
 
 def test_names(folder="."):
-    """SUITE.NAME of every test in a folder of tests/, whatever the number of ranks."""
+    """Returns SUITE.NAME of every test in a folder of tests/, once for all numbers of ranks."""
     sources = " ".join(
         path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp"))
     )
@@ -92,20 +92,20 @@ def rubric():
 
 
 def task_files(folder):
-    """Path in tasks/ -> content, of the .cpp file of every task, from another folder of that
-    form."""
+    """Returns path in tasks/ -> content of the .cpp files of all tasks, from a folder with the
+    structure of tasks/."""
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
 @functools.cache
 def blank():
-    """As a student gets them."""
+    """Returns the .cpp files of tasks/ as students get them."""
     return task_files("tasks")
 
 
 @functools.cache
 def headers():
-    """Path in tasks/ -> content, of the headers of the tasks, which are the course's."""
+    """Returns path in tasks/ -> content of the course's headers of the tasks."""
     found = (path for task in tasks() for folder in task.folders
              for path in sorted((ROOT / "tasks" / folder).glob("*.h")))
     return {path.relative_to(ROOT / "tasks").as_posix(): path.read_bytes() for path in found}

@@ -17,23 +17,24 @@ HELD = (
 
 @dataclasses.dataclass
 class Grade:
-    """What is known of a submission so far."""
+    """The results of a submission so far."""
 
     name: str
     refused: str = ""  # why nothing was graded
     missing: tuple = ()
     ignored: tuple = ()
     changed: tuple = ()  # headers of the course that the student has changed
-    scores: dict = dataclasses.field(default_factory=dict)  # task number -> [TaskScore, one a base]
+    # Task number -> [TaskScore], one for each base.
+    scores: dict = dataclasses.field(default_factory=dict)
     throughput: dict = dataclasses.field(default_factory=dict)
-    seconds: float = 0  # by the clock on the wall, until now
-    usual_seconds: float = 0  # without those in which hidden cases ran
-    known: int = 0  # results that were known from an earlier run
-    # For the instructor: what the look at the compiled code has found and costs nothing.
+    seconds: float = 0  # wall time until now
+    usual_seconds: float = 0  # wall time without the time in which hidden cases ran
+    known: int = 0  # number of results from an earlier run
+    # For the instructor: findings in the compiled code that cost no points.
     notes: tuple = ()
     complete: bool = False
     seed: str = ""  # of the hidden cases
-    tasks: tuple = ()  # the numbers of those that are graded; all of them if it is empty
+    tasks: tuple = ()  # the numbers of the tasks that are graded; empty: all
 
     @property
     def graded(self):
@@ -42,7 +43,7 @@ class Grade:
 
     @property
     def trains(self):
-        """Whether throughput is graded: it belongs to the last task."""
+        """Whether throughput, which belongs to the last task, is graded."""
         return course.tasks()[-1] in self.graded
 
     def best(self, task):
@@ -55,13 +56,13 @@ class Grade:
 
     @property
     def usual_points(self):
-        """What a student may see before the hidden cases are shown."""
+        """The points that a student may see before the hidden cases are shown."""
         tests = sum(self.best(task).usual_points for task in course.tasks() if self.best(task))
         return round(tests + self.throughput.get("points", 0), 2)
 
     @property
     def remark(self):
-        """Why the whole or a task was not run, as one line."""
+        """Why the submission or a task was not run, as one line."""
         found = [self.refused] if self.refused else []
         for task in course.tasks():
             best = self.best(task)
@@ -73,13 +74,13 @@ class Grade:
                     and 1 < task.number
                     and any(told.startswith("task") for told in found)
                 ):
-                    continue  # it is told of the earlier task
+                    continue  # the reason is reported for the earlier task
                 found.append(f"task {task.number} {kind}: {' '.join(words)}".rstrip(": "))
         return course.one_line("; ".join(dict.fromkeys(found)))
 
     @property
     def extensions(self):
-        """(Problem, points) of each extension, which count in no sum of the course."""
+        """(Problem, points) of each extension. These points count in no sum of the course."""
         return [
             found
             for task in course.tasks()
@@ -93,7 +94,7 @@ class Grade:
 
 
 def most_points(grade=None):
-    """Of what is graded; without a grade of the whole course."""
+    """Returns the most points of the graded tasks; without `grade`, of the whole course."""
     grade = grade or Grade("")
     trains = course.rubric()["throughput"]["points"] if grade.trains else 0
     return sum(task.points for task in grade.graded) + trains
@@ -112,15 +113,14 @@ def most_extension_points(grade=None):
 
 
 def prepare(only=None):
-    """Builds what is the grader's own: for the tasks with these numbers, or all."""
+    """Builds the grader's own programs for the tasks with these numbers, or for all tasks."""
     changed = list(skeletons.differences(skeletons.delivered()))
     if changed:
         raise Refused(
-            f"tasks/ of the grader is not as at first: {changed[0]}; grade from a clean copy"
+            f"tasks/ in the grader's copy was changed: {changed[0]}; grade from a clean copy"
         )
     numbers = only or [task.number for task in course.tasks()]
-    # The judges have the tests, and the reference's libraries are what is linked below a student's
-    # task.
+    # The judges contain the tests. The reference's libraries are linked below a student's task.
     below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else []
     below += ["reference_train"] if course.tasks()[-1].number in numbers else []
     build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
@@ -131,10 +131,11 @@ def prepare(only=None):
 
 
 def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
-    """Yields (program, kind, result, whether it was known) of each program of `wanted`: first what
-    is known, then what it builds and runs. Calls on_step("3/25") as it compiles."""
+    """Yields (program, kind, result, whether it was known) for each program of `wanted`: first the
+    results that are known, then those of the programs that it builds and runs. Calls
+    on_step("3/25") while it compiles."""
     seeds, patience = {"tests": "", "hidden": seed}, run.Patience()
-    missing, held = [], set()  # programs of whose hidden cases no point counts
+    missing, held = [], set()  # held: programs whose hidden cases can't give points
     for program in wanted:
         key = program.key(builder.submission, builder.looked_at)
         for kind in kinds:
@@ -173,9 +174,11 @@ def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
 
 def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: None, only=None,
           looked_at=True, on_step=None):
-    """`job`: of programs.new_job(), for this submission alone. `on_progress` is called whenever
-    more is known. `only`: the numbers of the tasks to grade. `looked_at`: whether code that the
-    look rejects is not run. `on_step`: as of results()."""
+    """Grades a submission and returns its Grade.
+
+    `job`: a folder of programs.new_job(), for only this submission. `on_progress` is called after
+    each new result. `only`: the numbers of the tasks to grade. `looked_at`: code that
+    scripts/look.sh rejects is not run. `on_step`: as in results()."""
     started, hidden = time.monotonic(), 0
     done = Grade(
         name,
@@ -185,7 +188,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
         seed=seed,
         tasks=tuple(only or ()),
     )
-    notes = {}  # as a set that keeps their order
+    notes = {}  # used as an ordered set
     builder = Builder(submission, job, looked_at)
     found = {}  # (base, task number) -> kind -> Result
     wanted = [p for p in all_programs() if only is None or p.task.number in only]

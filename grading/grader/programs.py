@@ -1,4 +1,5 @@
-"""The programs of a submission: one per task and base, linked from its objects and the course's."""
+"""The programs of a submission: one for each task and base, linked from the submission's objects
+and the course's."""
 
 import contextlib
 import dataclasses
@@ -26,9 +27,9 @@ ISOLATE = ROOT / "cmake" / "isolate.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The tests of a task, over the student's own tasks before it or over the reference ones. Of
-    task 1 there is one: nothing comes before it. Of the last task over the student's own, also
-    `fsdp train`."""
+    """The test program of a task, over the student's own earlier tasks or over the reference
+    solutions of them. Task 1 has one program, because no task comes before it. For the last task
+    over the student's own, `fsdp train` is a program too (`trains`)."""
 
     task: course.Task
     base: str  # own or reference
@@ -41,19 +42,20 @@ class Program:
 
     @property
     def target(self):
-        """The build's program that is like this one, over the blank tasks."""
+        """The build's target for this program, which uses the blank tasks in place of a
+        submission."""
         return (
             f"{self.stack}_train" if self.trains else f"{self.stack}_task{self.task.number}_tests"
         )
 
     @property
     def own_object(self):
-        """Of this target: the student's code as one object."""
+        """The object of this target that has the student's code."""
         return f"own/{self.target}.o"
 
     @property
     def tasks(self):
-        """Whose files are in it."""
+        """The tasks whose files are in the program."""
         first = 1 if self.base == "own" else self.task.number
         return [task for task in course.tasks() if first <= task.number <= self.task.number]
 
@@ -78,7 +80,8 @@ def training_program():
 
 @functools.cache
 def code(program):
-    """A hash of everything that a program and its result depend on besides the submission."""
+    """Returns a hash of everything that a program and its result depend on besides the
+    submission."""
     tasks = course.tasks()[: program.task.number]
     given = course.tasks() if program.trains else tasks[:-1] if program.base == "reference" else []
     names = [
@@ -91,7 +94,7 @@ def code(program):
         "tasks",
         "scripts/look.sh",
         "grading/rubric.toml",
-        *(f"tests/{task.folder}" for task in tasks),  # a later task's include an earlier one's
+        *(f"tests/{task.folder}" for task in tasks),  # later tests include headers of earlier ones
         *(f"solutions/{folder}" for task in given for folder in task.folders),
         *(
             f"grading/grader/{name}.py"
@@ -106,7 +109,7 @@ def code(program):
 
 
 def build(*targets):
-    """What is the grader's own, with the build's progress and errors on standard error."""
+    """Builds the grader's own targets, with the build's progress and errors on standard error."""
     if (
         subprocess.run([ROOT / "fsdp", "build", *targets], stdout=subprocess.DEVNULL).returncode
         != 0
@@ -116,15 +119,15 @@ def build(*targets):
 
 @contextlib.contextmanager
 def new_job():
-    """A folder for what is made of one submission, which ends with the job. Removes those of
-    graders that were killed."""
+    """Yields a folder for the files that are made of one submission, and removes it at the end.
+    Also removes folders of graders that were killed."""
     for folder in (KEPT, JOBS):
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     for left in JOBS.iterdir():
         with (
             contextlib.suppress(OSError),
             open(left / "lock") as lock,
-        ):  # held by its grader, if that runs
+        ):  # its grader holds the lock while it runs
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
     folder = pathlib.Path(tempfile.mkdtemp(dir=JOBS))
@@ -139,7 +142,7 @@ def new_job():
 
 @functools.cache
 def command_for(target):
-    """The last command by which the build makes the target."""
+    """Returns the last command with which the build makes the target."""
     listed = subprocess.run(
         ["ninja", "-C", BUILD, "-t", "commands", "-s", target], capture_output=True, text=True
     )
@@ -153,8 +156,9 @@ def command_for(target):
 
 
 def link_command(program, objects, folder, guarded=True):
-    """Makes `folder`/program of the objects, where the build would make the target of its own.
-    `guarded`: what ends a rank if it runs (scripts/look.sh) is replaced."""
+    """Returns the command that links the objects into `folder`/program, as the build links the
+    program's target. `guarded`: functions that scripts/look.sh lists as `stopped` are replaced by
+    one that ends the rank."""
     own = f"{folder}/own.o"
     isolate = shlex.split(command_for(program.own_object))
     if isolate.count("--") != 2 or str(ISOLATE) not in isolate:
@@ -175,20 +179,20 @@ def link_command(program, objects, folder, guarded=True):
     link = command_for(f"bin/{program.target}")
     link = re.sub(rf"\S*{re.escape(program.own_object)}(?=\s)", lambda _: shlex.quote(own), link)
     link = link.replace(f"-o bin/{program.target}", f"-o {shlex.quote(f'{folder}/program')}")
-    if "-fuse-ld=lld" in link:  # else a section of an object could name a library
+    if "-fuse-ld=lld" in link:  # without this option, an object's section could name a library
         link = link.replace("-fuse-ld=lld", "-fuse-ld=lld -Wl,--no-dependent-libraries")
     return f"{shlex.join(words)} && {link}"
 
 
 @dataclasses.dataclass
 class Built:
-    path: object = None  # of the program, None if there is none
-    why: str = ""  # there is none
-    left_out: str = ""  # why extensions are in it as if they were not handed in
+    path: object = None  # of the program; None if there is none
+    why: str = ""  # why there is no program
+    left_out: str = ""  # why the program has the blank extensions and not the submitted ones
 
 
 class Builder:
-    """Of the programs of one submission."""
+    """Builds the programs of one submission."""
 
     def __init__(self, handed_in, job, looked_at=True):
         self.submission, self.job, self.looked_at = handed_in, pathlib.Path(job), looked_at
@@ -196,7 +200,7 @@ class Builder:
         self.count = 0
 
     def compile(self, wanted, on_step=None):
-        """All that the programs are made of."""
+        """Compiles all files of the programs."""
         tasks = {task.number: task for program in wanted for task in program.tasks}
         self.compiler.compile(
             [name for number in sorted(tasks) for name in self.submission.sources(tasks[number])],
@@ -213,13 +217,14 @@ class Builder:
         return Compiler(completed(kept), self.job / "without_extensions")
 
     def notes(self, tasks):
-        """For the instructor: what may be read in the code of these tasks, and costs nothing."""
+        """Returns, for the instructor, findings in the code of these tasks that cost no points."""
         found = self.compiler
         return [sentence for task in tasks for name in self.submission.sources(task)
                 for sentence in (*found.stopped.get(name, ()), *found.remarks.get(name, ()))]
 
     def stopped(self, task):
-        """Of the task: what ends a rank if it runs. If a test fails, the student reads it."""
+        """Returns the calls in the task's code that end a rank. A student sees them if a test
+        fails."""
         return [
             sentence
             for name in self.submission.sources(task)
@@ -227,13 +232,14 @@ class Builder:
         ]
 
     def trouble(self, names):
-        """Of those of the files that are not used: why, each reason once."""
+        """Returns why some of these files are not used, each reason once."""
         found = (self.compiler.trouble(name, self.looked_at) for name in names)
         return "\n".join(dict.fromkeys(filter(None, found)))
 
     def build(self, program):
-        """Requires that it was compiled. No task depends on extensions: a program that can't be had
-        with them is built without. It stays until the job ends."""
+        """Links the program, which stays until the job ends. Requires that its files were compiled.
+        No task needs extensions, so a program that can't be built with them is built without
+        them."""
         names = [name for task in program.tasks for name in self.submission.sources(task)]
         own = [name for name in names if not is_extension(name)]
         for task in reversed(program.tasks):
@@ -266,8 +272,8 @@ class Builder:
             built if built.why else again)
 
     def link(self, program, objects):
-        """In a sandbox, which reads the tests' objects and the course's libraries. No other user
-        may read these."""
+        """Links in a sandbox, which can read the tests' objects and the course's libraries. No
+        other user may read these files."""
         self.count += 1
         folder = self.job / f"program{self.count}"
         folder.mkdir()
@@ -287,7 +293,7 @@ class Builder:
             BUILD,
             as_grader=True,
         )
-        links = []  # which isolate.sh knows the tasks by
+        links = []  # links to the objects; isolate.sh finds the task in their paths
         for name, path in objects.items():
             links.append(folder / "tasks" / f"{name}.o")
             links[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a terminal shows while a grader works."""
+"""Shows on a terminal how far a grading is."""
 
 import sys
 import time
@@ -7,13 +7,13 @@ from grader.course import one_line
 
 
 def show_line(text):
-    """In the place of the one before. Shows nothing where there is no terminal."""
+    """Shows the text in place of the line before. Shows nothing without a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 class Progress:
-    """Of a class: a line per submission, and on a terminal a bar under them."""
+    """The progress of a class: a line per submission and, on a terminal, a bar below them."""
 
     def __init__(self, total):
         self.total, self.done, self.started = total, 0, time.monotonic()

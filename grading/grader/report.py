@@ -1,4 +1,4 @@
-"""What a grade looks like: Gradescope's results.json, and a page for the student."""
+"""Writes a grade as Gradescope's results.json and as a page for the student."""
 
 import html
 import json
@@ -25,7 +25,7 @@ def counts_text(counts):
 
 def bases_text(grade, task):
     scores = sorted(grade.scores[task.number], key=lambda score: score.base)
-    both = scores[0].task.number > 1  # nothing comes before the first task
+    both = scores[0].task.number > 1  # no task comes before the first one
     return "; ".join((f"over {BASE_NAMES[s.base]}: " if both else "") + points_text(s)
                      for s in (scores if both else scores[:1]))
 
@@ -42,12 +42,13 @@ def hidden_is_shown():
 
 
 def shown_points(score):
-    """Of a Grade or of a TaskScore."""
+    """Returns the points of a Grade or a TaskScore that students may see now."""
     return score.points if hidden_is_shown() else score.usual_points
 
 
 def shown_seconds(grade):
-    """Code that sleeps could tell by them what its ranks are given."""
+    """Returns the seconds that students may see now. Until hidden cases are shown, their seconds do
+    not count, because code that sleeps could reveal the sizes of hidden cases."""
     return grade.seconds if hidden_is_shown() else grade.usual_seconds
 
 
@@ -71,7 +72,7 @@ def entry(name, number, points, output, visibility, tags=()):
 
 
 def of_problem(task_score, problem_score):
-    """The entries of the problem's usual tests and of its hidden cases."""
+    """Returns the entries of the problem's usual tests and of its hidden cases."""
     problem = problem_score.problem
     visibility = course.rubric()["visibility"]
     task = f"task {task_score.task.number}"
@@ -121,7 +122,7 @@ def of_throughput(grade):
 
 
 def of_extensions(grade):
-    """An entry without points: what it tells counts in no sum."""
+    """Returns an entry without points that lists the extensions, whose points count in no sum."""
     not_begun = {
         number for task in grade.graded if grade.best(task) for number in grade.best(task).not_begun
     }
@@ -146,12 +147,13 @@ def of_extensions(grade):
 
 
 def of_notes(grade):
-    """An entry that students do not see: the seed, and what may be read in the code."""
+    """Returns an entry that students do not see: the seed, and findings in the code that cost no
+    points."""
     lines = (
         [f"To grade again with the same hidden cases: --seed {grade.seed}"] if grade.seed else []
     )
     if grade.notes:
-        lines += ["It costs nothing, and may be read in the code:", *grade.notes]
+        lines += ["These findings cost no points; read the code if you like:", *grade.notes]
     if lines:
         yield {
             "name": "for the instructor",
@@ -167,7 +169,7 @@ def leaderboard(grade):
 
 
 def remarks(grade):
-    """On the whole, a line each."""
+    """Returns lines about the whole submission."""
     if grade.refused:
         return [f"Not graded: {grade.refused}"]
     later = most_points(grade) - most_shown_points(grade)
@@ -208,7 +210,8 @@ def summary(grade):
 
 
 def gradescope(grade):
-    """As its documentation asks; the score is the sum over the tests."""
+    """Returns the results.json that Gradescope's documentation describes. The score is the sum over
+    the tests."""
     tests = []
     for task in grade.graded:
         best = grade.best(task)
@@ -288,7 +291,7 @@ def meter(value, most):
 
 
 def row(test):
-    """Of a student's page."""
+    """Returns a row of a student's page."""
     score, most = test["score"], test["max_score"]
     kind = "full" if score == most else "part" if score else "none"
     details = ""
@@ -303,7 +306,7 @@ def row(test):
 
 
 def of_task(grade, task, tests):
-    """The rows of a task: its points, and those of its problems that may be shown."""
+    """Returns the rows of a task: its points, and the points of its problems that may be shown."""
     bases = (
         f"<small>{html.escape(bases_text(grade, task))}</small>"
         if grade.best(task) and task.number > 1

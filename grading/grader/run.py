@@ -1,5 +1,5 @@
-"""Runs the tests of a program of graded code. The program that compares is the same tests over the
-skeletons: it holds nothing of what is graded (common/testing/judge/remote_ranks.h)."""
+"""Runs the tests of a program with graded code. The judge, which compares, is another program: the
+same tests over the skeletons, without graded code (common/testing/judge/remote_ranks.h)."""
 
 import dataclasses
 import hashlib
@@ -14,23 +14,24 @@ import time
 from grader import compiling, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
-OVERHEAD = 60  # [s] to list tests and to end
-MOST_RESULT = 100_000_000  # [bytes] of what check writes
+OVERHEAD = 60  # [s] for listing the tests and for the end of the program
+MOST_RESULT = 100_000_000  # [bytes] of the file that check writes
 
 
 @dataclasses.dataclass
 class Result:
-    tests: list  # as `check --json` has them
-    why: str = ""  # there are none
+    tests: list  # in the form of `check --json`
+    why: str = ""  # why there are no tests
     seconds: float = 0
-    problems: dict = dataclasses.field(default_factory=dict)  # number -> as `check --json` has it
+    # Number -> the problem in the form of `check --json`.
+    problems: dict = dataclasses.field(default_factory=dict)
     sentinel_fails: bool = False
-    left_out: str = ""  # why extensions were not in the program
-    # Of the look at the task's code, for the instructor.
+    left_out: str = ""  # why the submitted extensions are not in the program
+    # Findings in the task's code, for the instructor.
     notes: list = dataclasses.field(default_factory=list)
-    # Of this look: what ends a rank if it runs.
+    # The calls in the task's code that end a rank.
     stopped: list = dataclasses.field(default_factory=list)
-    cut_short: bool = False  # because of other programs: another time more tests would run
+    cut_short: bool = False  # other programs used up the time; another run may run more tests
 
 
 def result_file(key, seed):
@@ -41,12 +42,13 @@ def result_file(key, seed):
 def kept(key, seed):
     try:
         return Result(**json.loads(result_file(key, seed).read_text()))
-    except (OSError, ValueError, TypeError):  # none, or what the machine left when its power failed
+    except (OSError, ValueError, TypeError):  # there is no file, or a power failure damaged it
         return None
 
 
 def is_of_the_machine(result):
-    """Whether the machine may be to blame, as another submission may have filled it."""
+    """Returns whether the machine may have caused the result, for example because another
+    submission has filled the disk or the memory."""
     reasons = [
         result.why,
         result.left_out,
@@ -61,7 +63,8 @@ def is_of_the_machine(result):
 
 
 def keep(key, seed, result):
-    """But not what the machine may be to blame for: that is tried again."""
+    """Keeps the result for later gradings, unless the machine may have caused it: then the program
+    is run again."""
     if is_of_the_machine(result) or result.cut_short:
         return
     path = result_file(key, seed)
@@ -75,8 +78,8 @@ def shortened(entry, name):
 
 
 def read_result(path, task, seconds):
-    """The result of the task from the file that `check --json` has written, the grader's own
-    program."""
+    """Returns the result of the task from the file that the grader's own `check --json` has
+    written."""
     try:
         if (size := os.path.getsize(path)) > MOST_RESULT:
             raise ValueError(f"it has {size} bytes")
@@ -91,11 +94,11 @@ def read_result(path, task, seconds):
 
 
 def run(command, environment, seconds, folder=None):
-    """The exit status, None if the program took longer than that; and what it printed. What it has
-    started ends with it."""
+    """Runs the command. Returns its exit status, or None if it took longer than `seconds`, and its
+    output. All processes that it has started are ended with it."""
     with (
         tempfile.TemporaryFile() as printed
-    ):  # not a pipe: of a file, graded code writes `file_bytes` at most
+    ):  # not a pipe: graded code can write at most `file_bytes` to a file
         process = subprocess.Popen(
             session.bound(command),
             stdin=subprocess.DEVNULL,
@@ -117,7 +120,7 @@ def run(command, environment, seconds, folder=None):
 
 
 def sandboxed(path, script):
-    """Makes `script`, which runs the program in the sandbox."""
+    """Writes `script`, which runs the program in the sandbox."""
     return sandbox.make(
         script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path]
     )
@@ -130,22 +133,23 @@ NOT_RUN = re.compile(r"not run: earlier runs of this (task|problem) did not end"
 
 
 def lost_seconds(result):
-    """Of tests that did not end, as common/testing/judge/lost_time.h counts."""
+    """Returns the seconds that tests lost because they did not end, counted as in
+    common/testing/judge/lost_time.h."""
     texts = (test.get("text", "") for test in result.tests)
     waits = [match.group(0).startswith("Comm") for match in map(LOST.search, texts) if match]
     return sum(2 if in_vain else 20 for in_vain in waits)
 
 
 class Patience:
-    """What is left of the time that the tests of one submission may lose by not ending or failing.
-    Once they have lost `lost_seconds`, a program of tests ends when it has lost
+    """The time that the tests of one submission may still lose because they do not end or fail.
+    Once they have lost `lost_seconds`, each later test program ends when it has lost
     `lost_seconds_at_last`."""
 
     def __init__(self):
         self.lost, self.failing = 0, 0.0
 
     def of_next(self):
-        """[s] that the next program may lose."""
+        """Returns the seconds that the next program may lose."""
         limits = rubric()["limits"]
         return limits[
             "task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"
@@ -169,7 +173,8 @@ OVER = (
 
 
 def run_tests(path, task, seed, patience=None):
-    """`seed`: of the hidden cases; empty for the usual ones."""
+    """Runs the tests of a program and returns the Result. `seed`: of the hidden cases; "" for the
+    usual tests."""
     started = time.monotonic()
     limit = rubric()["limits"]["task_seconds"]
     patience = patience or Patience()
@@ -177,10 +182,9 @@ def run_tests(path, task, seed, patience=None):
         return Result([], OVER, cut_short=True)
     at_most = patience.of_next()
     script = sandboxed(path, path.with_name("run.sh"))
-    # The judge takes spaces for the ends of words, so the script is named from the folder that it
-    # is in.
+    # The judge splits this command at spaces, so the script is named relative to its own folder.
     environment = {**os.environ, "FSDP_ROOT": str(ROOT), "FSDP_RANKS_OF": f"./{script.name}"}
-    environment.pop("FSDP_TEST_SEED", None)  # of the shell in which somebody has tried hidden cases
+    environment.pop("FSDP_TEST_SEED", None)  # may be set in the shell that runs the grader
     environment["FSDP_MOST_LOST_SECONDS"] = str(at_most)
     if seed:
         environment["FSDP_TEST_SEED"] = seed

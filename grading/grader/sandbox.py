@@ -1,6 +1,7 @@
-"""Where graded code is compiled, linked and run. A sandbox is a script that runs a program with
-what it may do here at most, in the first of three modes that works: `namespaces` (bubblewrap),
-`user` (root without namespaces: another user with limits) or `limits` (limits alone)."""
+"""Sandboxes in which graded code is compiled, linked and run. A sandbox is a script that runs a
+program with as few rights as possible, in the first of three modes that works: `namespaces`
+(bubblewrap), `user` (for root without namespaces: another user with limits) or `limits` (only
+limits)."""
 
 import dataclasses
 import functools
@@ -19,13 +20,14 @@ import tempfile
 from grader import call_filter
 from grader.course import BUILD, ROOT, Refused, rubric
 
-# Results, objects and running jobs: not in build/, which a moved folder makes anew.
+# Results, objects and running jobs. They are not in build/, which is deleted if the repository's
+# folder was moved.
 KEPT = ROOT / ".grades"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 OF_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "hosts", "nsswitch.conf")
-# Above the numbers that systemd, containers and directories give to users.
+# User ids above those that systemd, containers and directory services give to users.
 USERS = range(1_900_000_000, 2_100_000_000)
-given = set()  # of these, to the sandboxes of this grader
+given = set()  # user ids that this grader has given to sandboxes
 
 
 def has_processes(user):
@@ -35,13 +37,13 @@ def has_processes(user):
                 rf"(?m)^Uid:.*\t{user}\b", (entry / "status").read_text()
             ):
                 return True
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return False
 
 
 def is_free(user):
-    """Whether nobody on this machine has the number, or runs anything under it."""
+    """Returns whether this user id is unused: no account has it, and no process runs under it."""
     try:
         pwd.getpwuid(user)
         return False
@@ -50,7 +52,7 @@ def is_free(user):
 
 
 def free_user():
-    """A number for a user of one sandbox."""
+    """Returns an unused user id, for one sandbox."""
     user = next(user for user in iter(lambda: random.choice(USERS), None) if is_free(user))
     given.add(user)
     return user
@@ -62,7 +64,7 @@ class Limits:
 
     options: tuple
     scratch: int  # [bytes]
-    # Whether it sees /dev and /proc; a compiler could wait for ever for what is read from there.
+    # Whether /dev and /proc are visible. A compiler could wait forever when it reads from there.
     devices: bool = True
 
 
@@ -101,10 +103,12 @@ def limits_of_compilers():
 
 def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(), as_grader=False):
     """Writes `script`, which runs the words `program` and then its own arguments under these
-    limits. In `namespaces` this reads the system's folders and `seen`, files and folders; it
-    changes nothing but `writes`, a folder, and scratch folders. It starts in `folder`, otherwise in
-    /tmp. Returns the script's path. `as_grader`: it runs as the grader's user, who alone may read
-    what it is linked with; without namespaces with limits alone."""
+    limits. Returns the script's path.
+
+    In mode `namespaces` the program can read the system's folders and `seen` (files and folders),
+    and can write only to `writes` (a folder) and to scratch folders. It starts in `folder`, or in
+    /tmp if that is None. `as_grader`: the program runs as the grader's user, because only this user
+    may read the files that are linked; without namespaces it has only limits."""
     mode = mode or best_mode()
     if as_grader and mode == "user":
         mode = "limits"
@@ -145,7 +149,7 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
 
 
 def bubblewrap(limits, seen, writes, folder, user):
-    """The options that make the namespaces and what is seen in them."""
+    """Returns the options of bubblewrap for the namespaces and for the visible files."""
     words = [
         "--unshare-pid",
         "--unshare-net",
@@ -153,8 +157,8 @@ def bubblewrap(limits, seen, writes, folder, user):
         "--unshare-uts",
         "--die-with-parent",
     ]
-    # Root gives its rights away in the sandbox, after it has become the user; an ordinary user has
-    # none.
+    # Root needs these two rights to become the sandbox's user, and drops them then; an ordinary
+    # user has no rights to drop.
     words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else []
     words += ["--unshare-user"] if os.geteuid() != 0 else []
     for path in SYSTEM:
@@ -168,7 +172,8 @@ def bubblewrap(limits, seen, writes, folder, user):
         words += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"]
     for path in ("/dev/shm", "/tmp") if limits.devices else ("/tmp",):
         words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", path]
-    # What bubblewrap makes on the way to a path is for its owner alone.
+    # bubblewrap makes missing parent folders that only their owner can enter, so they are made
+    # here.
     parents = {
         parent
         for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
@@ -189,13 +194,13 @@ def bubblewrap(limits, seen, writes, folder, user):
 
 @functools.cache
 def filters_calls():
-    """Whether system calls can be taken away here."""
+    """Returns whether call_filter.py works on this machine."""
     program = [os.path.realpath(sys.executable), "-I", call_filter.__file__, "/bin/true"]
     return subprocess.run(program, capture_output=True).returncode == 0
 
 
-# Succeeds if it has no capability, can neither take a mount away nor make it writable again, and,
-# as in every mode that is tried, is not who grades.
+# A shell script that succeeds if it has no capability, can neither unmount a file system nor make
+# it writable again, and does not run as the grader's user.
 TRIES_TO_BREAK_OUT = """
 grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 1
 umount /tmp && exit 2
@@ -219,7 +224,8 @@ def works(command, mode, seen=()):
 
 @functools.cache
 def best_mode():
-    """namespaces, user or limits: the first that works, or what FSDP_SANDBOX says."""
+    """Returns the value of FSDP_SANDBOX or, if that is not set, the first mode that works:
+    namespaces, user or limits."""
     if os.environ.get("FSDP_SANDBOX") in ("namespaces", "user", "limits"):
         return os.environ["FSDP_SANDBOX"]
     possible = ["namespaces"] if shutil.which("bwrap") else []
@@ -232,8 +238,8 @@ def best_mode():
 
 @functools.cache
 def libraries():
-    """Folders of the libraries that the test programs load, without those of the system. They may
-    have been linked at different times, with LibTorch in different places."""
+    """Returns the folders of the libraries that the test programs load, without the system's. There
+    may be several, because programs may have been linked with LibTorch in different places."""
     programs = list((BUILD / "bin").glob("mine_task*_tests"))
     if not programs:
         return ()
@@ -243,11 +249,11 @@ def libraries():
 
 
 def require_that_tests_run(program):
-    """Throws Refused if the grader's own test program does not start where graded code will: then
-    no submission would have a point."""
+    """Raises Refused if the grader's own test program does not start in the sandbox of graded code,
+    because then no submission would get a point."""
     with tempfile.TemporaryDirectory(dir=KEPT, prefix="trial-") as folder:
         os.chmod(folder, 0o755)
-        # Where graded programs are: build/ may be closed.
+        # Copied to where graded programs are, because other users may be unable to read build/.
         copy = pathlib.Path(shutil.copy(program, folder))
         if works([copy, "--gtest_list_tests"], best_mode(), [copy, *libraries()]):
             return

@@ -1,4 +1,4 @@
-"""From the shares that `check` computes to the points of a grade."""
+"""Computes the points of a grade from the shares that `check` computes."""
 
 import dataclasses
 
@@ -7,20 +7,20 @@ from grader.course import printable, rubric
 
 @dataclasses.dataclass
 class ProblemScore:
-    """Of one problem on one base."""
+    """The score of one problem over one base."""
 
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)
     points: dict  # "tests" and "hidden" -> (score, most)
-    texts: dict  # "tests" and "hidden" -> the failure to show, or why nothing was run
+    texts: dict  # "tests" and "hidden" -> the failure to show, or why no test was run
 
     @property
     def text(self):
-        """Without a word of the hidden cases."""
+        """The text that students may see: nothing about the hidden cases."""
         return self.texts["tests"]
 
     def with_hidden_of(self, other):
-        """With the other's hidden cases in the place of its own."""
+        """Returns a copy with the hidden cases of `other`."""
         counts, points, texts = (
             {"tests": mine["tests"], "hidden": its["hidden"]}
             for mine, its in (
@@ -37,32 +37,32 @@ class TaskScore:
     task: object
     base: str
     problems: list
-    outcomes: dict  # test -> whether it passes on every number of ranks, hidden ones too
+    outcomes: dict  # test -> whether it passes on every number of ranks, also in hidden cases
     remark: str = ""  # about the whole task
-    why: str = ""  # no test of it was run
-    # (Problem, points), outside `points`.
+    why: str = ""  # why no test of it was run
+    # (Problem, points); not part of `points`.
     extensions: list = dataclasses.field(default_factory=list)
     left_out: str = ""  # why extensions are graded as if they were not handed in
-    base_of_hidden: str = ""  # as `base`, of better()
-    reasons: tuple = ()  # why no test was run, of either base, of better()
-    not_begun: frozenset = frozenset()  # the numbers of extensions
+    base_of_hidden: str = ""  # set by better(): the base of the hidden cases
+    reasons: tuple = ()  # set by better(): why no test was run, on each base
+    not_begun: frozenset = frozenset()  # the numbers of the extensions that are not begun
 
     @property
     def points(self):
         return sum(score for problem in self.problems for score, _ in problem.points.values())
 
     def points_of(self, kind):
-        """`kind`: "tests" or "hidden"."""
+        """Returns the points of a kind: "tests" or "hidden"."""
         return round(sum(problem.points[kind][0] for problem in self.problems), 2)
 
     @property
     def usual_points(self):
-        """Without those of the hidden cases."""
+        """The points without those of the hidden cases."""
         return self.points_of("tests")
 
     @property
     def tests(self):
-        """How many of the usual tests passed, and how many ran."""
+        """The number of usual tests that passed, and the number of those that ran."""
         counts = [problem.counts["tests"] for problem in self.problems]
         passed = sum(count[0] for count in counts)
         return passed, passed + sum(count[1] for count in counts)
@@ -73,13 +73,14 @@ def most_usual_points(task):
 
 
 def parts(problem):
-    """How the problem's points are divided."""
+    """Returns how the problem's points are divided between usual tests and hidden cases."""
     hidden = problem.points * rubric()["hidden"]
     return {"tests": problem.points - hidden, "hidden": hidden}
 
 
 def counts_of(found):
-    """`found`: a problem as `check --json` has it; None if nothing was run."""
+    """Returns (passed, failed, not started). `found`: a problem in the form of `check --json`; None
+    if no test was run."""
     names = ("passed", "failed", "not_started")
     return tuple(found[name] for name in names) if found else (0, 0, 0)
 
@@ -90,13 +91,14 @@ def shortened(text):
 
 
 def points_of(number, most, result, held):
-    """`held`: the sentinel keeps back the points of the task."""
+    """Returns the points of a problem. `held`: the sentinel fails, so the task gets no points."""
     found = result.problems.get(number)
     return round(most * found["share"], 2) if found and not held else 0.0
 
 
 def score_problem(problem, results, held):
-    """`results`: kind -> Result. What share of the tests passed is for `check` to say."""
+    """Returns the ProblemScore. `results`: kind -> Result, in which `check` has computed the share
+    of the points."""
     counts, points, texts = {}, {}, {}
     for kind, most in parts(problem).items():
         found = results[kind].problems.get(problem.number)
@@ -119,14 +121,14 @@ def outcomes(results):
 
 
 def score_task(task, base, results, not_begun=()):
-    """`not_begun`: the numbers of extensions that have no points, whatever passes without them.
-    `results`: kind ("tests", "hidden") -> Result of the task on this base. The sentinel of the
-    usual tests decides about the hidden ones too."""
+    """Returns the TaskScore. `not_begun`: the numbers of the extensions that are not begun; they
+    get no points, even if tests pass. `results`: kind ("tests", "hidden") -> Result of the task on
+    this base. The sentinel of the usual tests also decides about the hidden cases."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,
                       left_out=shortened(results["tests"].left_out), not_begun=frozenset(not_begun))
-    for problem in task.extensions:  # of the usual tests alone: they have no hidden cases
+    for problem in task.extensions:  # extensions have only usual tests, no hidden cases
         points = points_of(
             problem.number, problem.points, results["tests"], held or problem.number in not_begun
         )
@@ -143,10 +145,11 @@ def score_task(task, base, results, not_begun=()):
 
 
 def better(scores):
-    """The best of a task's scores by the usual tests, with the hidden cases of the one that is best
-    by these: so what a student sees tells nothing of hidden cases. Where points are equal, the one
-    of which more tests pass, then of which more run: it tells a student most; then the one over the
-    student's own tasks."""
+    """Returns the score with the most points in the usual tests, with the hidden cases of the score
+    that has the most points in hidden cases. So what a student sees does not depend on hidden
+    cases. If points are equal, the score with more passed tests is used, then the one with more
+    tests run, because it is more useful to the student, then the one over the student's own
+    tasks."""
     usual, hidden = (
         max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))
         for kind in ("tests", "hidden")

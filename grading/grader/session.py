@@ -1,27 +1,28 @@
-"""Ends programs with all that they have started."""
+"""Ends programs and all processes that they have started."""
 
 import os
 import pathlib
 import signal
 import time
 
-PATIENCE = 20  # [s] until the killed have ended
+PATIENCE = 20  # [s] limit until killed processes have ended
 
 
 def bound(command):
-    """The command, which the kernel kills when the grader ends, also if that is killed itself."""
+    """Returns the command with a prefix that makes the kernel kill it when the grader ends, even if
+    the grader is killed."""
     return ["setpriv", "--pdeathsig", "KILL", *command]
 
 
 def members(session):
-    """The numbers of the processes of a session that still run."""
+    """Returns the ids of the processes of a session that still run."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             state, _, _, its = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if state != "Z" and int(its) == session:
             found.append(int(entry.name))
@@ -29,10 +30,13 @@ def members(session):
 
 
 def end(process):
-    """`process` was started with start_new_session. What it has started may leave its group (ninja
-    gives each compiler one of its own), but not its session: a filter of system calls, or a
-    namespace of processes that ends with its first one, keeps it there. So no process that somebody
-    else has started is ended, whatever user it runs as. Whether all have ended."""
+    """Kills `process`, which was started with start_new_session, and all processes of its session.
+    Returns whether all have ended.
+
+    A process that `process` has started may leave its process group (ninja gives each compiler a
+    group of its own), but can't leave the session: the filter of system calls prevents this, or the
+    process is in a PID namespace that ends with its first process. So no other process of the
+    machine is ended, whatever user it runs as."""
     deadline = time.monotonic() + PATIENCE
     while (numbers := members(process.pid)) and time.monotonic() < deadline:
         for number in numbers:

@@ -1,6 +1,6 @@
-"""What a student hands in: a folder or a zip with tasks/. Of it the grader takes the course's .cpp
-files, and the sources and headers of the student's own beside them; the headers of the course are
-its own copies."""
+"""Reads a submission: a folder or a zip with tasks/. The grader uses the .cpp files of the course
+from it, and the student's own sources and headers beside them. For the headers of the course it
+uses its own copies."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ MOST_BYTES = 1_000_000  # of one file
 MOST_FILES = 300  # tasks/ has some fifty
 MOST_ZIPPED = 20_000_000  # of a zip: tasks/ has 0.1 MB, and each member costs memory
 HEADERS = (".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".ipp", ".tpp")
-# And no zip.
+# Endings of archives that are not zips.
 ARCHIVES = (
     ".tar",
     ".tar.gz",
@@ -30,24 +30,24 @@ ARCHIVES = (
     ".7z",
     ".rar",
 )
-OTHER_SOURCES = (".cc", ".cxx", ".c", ".cu")  # which no build of the course takes
+OTHER_SOURCES = (".cc", ".cxx", ".c", ".cu")  # no build of the course compiles these
 
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    # "task2_flat_parameter/flat_parameter.cpp" -> bytes; of every .cpp of the course, and of its
-    # own files.
+    # "task2_flat_parameter/flat_parameter.cpp" -> bytes: every .cpp file of the course, and the
+    # student's own files.
     files: dict
-    missing: tuple = ()  # the course's .cpp files that were not handed in: they are as at first
-    ignored: tuple = ()  # sources that lie where nobody compiles them
-    changed: tuple = ()  # headers of the course that are not as the course's
+    missing: tuple = ()  # the course's .cpp files that were not handed in; the skeletons are used
+    ignored: tuple = ()  # sources in places where they are not compiled
+    changed: tuple = ()  # headers of the course that the student has changed
 
     @property
     def headers(self):
         return {name: content for name, content in self.files.items() if not name.endswith(".cpp")}
 
     def sources(self, task):
-        """The .cpp files of the task and of its extensions."""
+        """Returns the .cpp files of the task and of its extensions."""
         return [
             name
             for name in self.files
@@ -55,8 +55,8 @@ class Submission:
         ]
 
     def not_begun(self, task):
-        """The numbers of the task's extensions of which the student has written nothing: what a
-        todo() stands for is still to be written as at first."""
+        """Returns the numbers of the task's extensions in which the student has written nothing:
+        every todo() of the skeleton is still there."""
         def todos(files, number):
             code = b"\n".join(
                 content
@@ -78,7 +78,7 @@ class Submission:
         return found
 
     def digest(self, tasks):
-        """Of all that the tasks are compiled from."""
+        """Returns a hash of all files from which the tasks are compiled."""
         names = [*self.headers, *(name for task in tasks for name in self.sources(task))]
         return digest({name: self.files[name] for name in names})
 
@@ -91,13 +91,13 @@ def digest(files):
 
 
 def plain(content):
-    """Without what an editor of Windows adds: a mark at the beginning, and a second character at
-    each line's end."""
+    """Returns the content without what editors of Windows add: a byte order mark at the beginning,
+    and a carriage return at each line's end."""
     return content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
 
 
 def archive_suffix(name):
-    """How the name of an archive ends that is no zip, else nothing."""
+    """Returns the ending of the name if it is that of an archive that is not a zip; else ""."""
     return next(
         (
             suffix
@@ -109,7 +109,7 @@ def archive_suffix(name):
 
 
 def require_zip(name):
-    """Throws Refused if the name is that of another archive."""
+    """Raises Refused if the name is that of an archive that is not a zip."""
     if suffix := archive_suffix(name):
         raise Refused(
             f"{name} is a {suffix} archive: hand in a zip of the folder tasks/, which ./fsdp "
@@ -125,8 +125,9 @@ NOTHING = "it holds no file of tasks/: hand in the folder tasks/, or a zip of it
 
 
 def roots(paths):
-    """The folders that hold task folders: those called tasks/ if there are any, as in a copy of the
-    course, which may also have solutions. `paths`: path -> its parts."""
+    """Returns the folders that contain task folders. If some of them are called tasks/, returns
+    only these, because a copy of the course may also have solutions/. `paths`: path -> its
+    parts."""
     found = []  # (folder, which file of the course, path)
     for path, parts in paths.items():
         for length in (3, 2):  # extensions/FOLDER/FILE, FOLDER/FILE
@@ -139,13 +140,13 @@ def roots(paths):
     taken = {}
     for _, listed, path in found:
         if (other := taken.setdefault(listed, path)) != path:
-            raise Refused(f"tasks/{listed} is in it twice: {other} and {path}")
+            raise Refused(f"tasks/{listed} is in the submission twice: {other} and {path}")
     return {root for root, _, _ in found}
 
 
 def chosen(paths):
-    """Name in tasks/ -> the one path of it, of all sources and headers; and the sources that nobody
-    compiles."""
+    """Returns name in tasks/ -> its path, for all sources and headers, and the sources that are not
+    compiled. Raises Refused if a name has several paths."""
     taken, ignored = {}, []
     folders = {folder for task in course.tasks() for folder in task.folders}
     for root in sorted(roots(paths)):
@@ -154,23 +155,25 @@ def chosen(paths):
             if parts[: len(root)] != root or suffix not in (".cpp", *HEADERS, *OTHER_SOURCES):
                 continue
             if not any(name.startswith(f"{folder}/") for folder in folders):
-                continue  # as of tests/, if somebody hands in everything
+                continue  # for example a file of tests/, if a student hands in everything
             if suffix in HEADERS or (suffix == ".cpp" and name.rpartition("/")[0] in folders):
                 if name in taken:
-                    raise Refused(f"tasks/{name} is in it twice: {taken[name]} and {path}")
+                    raise Refused(
+                        f"tasks/{name} is in the submission twice: {taken[name]} and {path}"
+                    )
                 taken[name] = path
             else:
                 ignored.append(name)
     if len(taken) > MOST_FILES:
         raise Refused(
-            f"it holds {len(taken)} sources and headers, and {MOST_FILES} at most are taken"
+            f"the submission has {len(taken)} sources and headers; at most {MOST_FILES} are allowed"
         )
     return taken, tuple(ignored)
 
 
 def zip_in(paths):
-    """The one zip among paths that have no file of tasks/, as in a folder that Moodle makes for
-    each student; None if there is none."""
+    """Returns the zip among paths that have no file of tasks/, as in the folder that Moodle makes
+    for each student; None if there is no zip."""
     if any(
         "/".join(parts[-length:]) in course.blank() for parts in paths.values() for length in (3, 2)
     ):
@@ -186,7 +189,7 @@ def zip_in(paths):
 
 
 def read_folder(folder, under="."):
-    """Name in tasks/ -> content, and the sources that nobody compiles. Takes what is in
+    """Returns name in tasks/ -> content, and the sources that are not compiled, of the files in
     folder/under."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
@@ -211,14 +214,15 @@ def read_folder(folder, under="."):
 
 
 def parts_in_zip(name):
-    """Of a member's name. Some tools put ./ before it, and some of Windows write \\ for /. What
-    this makes of a name only says which file of tasks/ it is; none leads out of it."""
+    """Returns the parts of a member's name. Some tools put ./ before it, and some tools of Windows
+    write \\ for /. The parts only select a file of tasks/, so a name can't lead out of tasks/."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
 def read_member(archive, member, most=MOST_BYTES):
-    """Only of deflate can zipfile unpack a part: what one byte of another becomes may fill the
-    memory."""
+    """Returns the content of a member. Raises Refused if it has more than `most` bytes, or if it is
+    compressed with anything but deflate: zipfile can't limit what it unpacks from other formats, so
+    a small member could fill the memory."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Refused(
             f"{member.filename} is compressed in an unusual way: make the zip with deflate, as "
@@ -232,7 +236,7 @@ def read_member(archive, member, most=MOST_BYTES):
 
 
 def read_zip(path):
-    """The same of a zip."""
+    """Returns the same as read_folder() for a zip."""
     require_zip(path.name)
     if path.stat().st_size > MOST_ZIPPED:
         raise Refused(
@@ -243,7 +247,8 @@ def read_zip(path):
 
 
 def read_archive(file, shown, inner=False):
-    """`file`: a path or an open file; `shown`: its name. `inner`: it is a zip in another one."""
+    """Returns what read_folder() returns. `file`: a path or an open file; `shown`: its name in
+    messages; `inner`: it is a zip inside another zip."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = {member.filename: member for member in archive.infolist()}
@@ -261,7 +266,7 @@ def read_archive(file, shown, inner=False):
             }, ignored
     except Refused:
         raise
-    except Exception as error:  # zipfile throws many kinds for a file that is none, or is damaged
+    except Exception as error:  # zipfile raises many types if a file is not a zip or is damaged
         raise Refused(f"{shown} can't be read as a zip: {error}") from None
 
 
@@ -274,7 +279,7 @@ def read(path):
             files, ignored = read_folder(path)
         else:
             raise Refused(f"{path} is neither a folder nor a zip")
-    except Refused as refused:  # one line, whatever names are in it
+    except Refused as refused:  # make it one line: names in it may have line feeds
         raise Refused(course.one_line(str(refused))) from None
     except (OSError, RecursionError, ValueError) as error:
         raise Refused(course.one_line(f"{path.name} can't be read: {error}")) from None
@@ -282,7 +287,8 @@ def read(path):
 
 
 def completed(files, ignored=()):
-    """`files`: name in tasks/ -> content, of what was handed in."""
+    """Returns the Submission with `files`: name in tasks/ -> content of the handed-in files. The
+    skeletons take the place of missing files."""
     given = course.headers()
     changed = tuple(
         name for name in files if name in given and plain(files[name]) != plain(given[name])

@@ -1,5 +1,6 @@
-"""Training with the student's seven tasks beside the reference: in turns, by the grader's clock. A
-run counts if its parameters end as the reference's, from a seed that nobody knew."""
+"""Measures training with the student's seven tasks and with the reference, in turns, by the
+grader's clock. A run counts if it ends with the reference's parameters. Its seed is not known
+before."""
 
 import dataclasses
 import hashlib
@@ -15,12 +16,12 @@ from grader.course import BUILD, rubric, tasks
 @dataclasses.dataclass
 class Training:
     seconds: float = 0.0
-    parameters: str = ""  # the beginning of their hash
-    why: str = ""  # there is none of this
+    parameters: str = ""  # the beginning of the parameters' hash
+    why: str = ""  # why the training failed
 
 
 def train(script, seed):
-    """`script`: of run.sandboxed()."""
+    """Trains once and returns a Training. `script`: from run.sandboxed()."""
     settings = rubric()["throughput"]["train"]
     command = [script, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
@@ -28,8 +29,8 @@ def train(script, seed):
     if status is None:
         return Training(why="training did not end in time")
     seconds = time.monotonic() - started
-    # Graded code prints into the same stream. It can't keep the program from printing its line, so
-    # a line of its own is seen by their number.
+    # Graded code prints into the same stream. It can't prevent the program from printing its own
+    # line, so a forged line makes the number of lines wrong.
     parameters = re.findall(r"(?m)^.*sha256 (\w+)", text)
     if status != 0 or not parameters:
         return Training(why="training failed: " + text.strip()[-500:])
@@ -39,9 +40,10 @@ def train(script, seed):
 
 
 def compare(program, seed):
-    """Each in turn; the fastest of both."""
+    """Trains the reference and the program in turns. Returns `points` and `ratio`, which compares
+    the fastest run of each, or no points and `why`."""
     turns = []
-    # Build/ may be closed.
+    # Copied, because other users may be unable to read build/.
     reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)
     scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
                for path in (pathlib.Path(reference), program)]
@@ -62,9 +64,9 @@ def compare(program, seed):
 
 
 def measure(builder, grade, seed, fresh):
-    """`points` and, where training was possible, the seconds as a ratio to the reference's. What is
-    needed for it are the usual tests: students see whether it was possible, and nothing that they
-    see may tell of hidden cases."""
+    """Returns `points` and, if training was possible, the ratio of the seconds to the reference's.
+    Training requires that the usual tests pass, not the hidden cases: students see whether training
+    was possible, and nothing that they see may depend on hidden cases."""
     last = tasks()[-1]
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
     if own is None or own.usual_points < score.most_usual_points(last):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Writes files that appear either complete or not at all."""
 
 import os
 import threading

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Gradescope runs this once, as root, when it makes the image: installs what the build needs,
-# compiles the grader's own programs, and closes what graded code must not read.
+# Gradescope runs this file once, as root, when it makes the image. It installs what the build
+# needs, compiles the grader's own programs, and removes the read permission of files that graded
+# code must not read.
 set -euo pipefail
 cd "${AUTOGRADER:-/autograder}/source"
 
@@ -12,11 +13,12 @@ mkdir -p fsdp
 tar xzf fsdp.tar.gz -C fsdp
 cd fsdp
 ./fsdp setup --build-only
-# The first grade compiles the tests and the reference; later ones compile what a student has
-# written.
+# The first grading compiles the tests and the reference; later ones compile only the student's
+# files.
 ./fsdp grade tasks --out /tmp/blank.json --seed first
-# Nobody else comes past these folders. Without namespaces, graded code is compiled and run as
-# another user, who reads the headers and the precompiled one; programs are handed over open.
+# Only root may enter these folders. Without namespaces, graded code is compiled and run as another
+# user, who may read the headers and the precompiled header; the programs are copied to folders that
+# this user can read.
 chmod go-rwx solutions grading tests ../seed
 chmod go-r build build/default build/default/CMakeFiles
 find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles \

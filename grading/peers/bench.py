@@ -1,8 +1,8 @@
-"""Times our FSDP and DDP beside PyTorch's FSDP2 and DDP: one model, data, threads, optimizer,
-machine.
+"""Compares the speed of our FSDP and DDP with PyTorch's FSDP2 and DDP.
 
-Programs take turns, a short run each, `--rounds` times; a ratio is taken within one round, so that
-what else the machine does weighs on both sides. The losses of every run must agree."""
+The model, data, threads, optimizer and machine are the same. The programs take turns, `--rounds`
+times, each with a short run. A ratio is computed within one round, so that other load of the
+machine slows both sides. The losses of all runs must agree."""
 
 import argparse
 import datetime
@@ -26,9 +26,9 @@ ROOT = HERE.parents[1]
 TRAIN = ROOT / "build/default/bin/reference_train"
 COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
 
-# Program -> its name in the table. Alone: W processes that train the model at once, each by itself.
-# What is computed in a step can't be had faster on this machine. Ours has FSDP2's units, auto those
-# of --wrap auto.
+# Program -> its name in the table. ALONE is W independent processes that train the model at the
+# same time and send nothing: an upper bound of the speed on this machine. OURS has FSDP2's units,
+# AUTO those of --wrap auto.
 OURS, AUTO, OUR_DDP, ALONE = "fsdp", "fsdp-auto", "our-ddp", "alone"
 LABELS = {
     OURS: "ours",
@@ -38,16 +38,17 @@ LABELS = {
     "ddp": "DDP",
     ALONE: "alone",
 }
-MODES = {OURS: "fsdp", AUTO: "fsdp", OUR_DDP: "ddp", ALONE: "single"}  # of our train program
+# Program -> --mode of our train program.
+MODES = {OURS: "fsdp", AUTO: "fsdp", OUR_DDP: "ddp", ALONE: "single"}
 WRAPS = {OURS: "block", AUTO: "auto"}
 
-# The losses of two runs may differ by this much, relative. The programs run the same kernels on the
-# same weights and rows, but from three ranks on they sum gradients in another order: a few units in
-# the last place of fp32 (6e-8). What would be wrong (other rows, another learning rate, a missing
-# step) is off by 1e-5 and more.
+# The relative difference that the losses of two runs may have. The programs run the same kernels on
+# the same weights and rows, but on three or more ranks they sum gradients in another order, which
+# changes a few units in the last place of fp32 (6e-8). Mistakes (other rows, another learning rate,
+# a missing step) change losses by 1e-5 or more.
 LOSS_TOLERANCE = 1e-6
 COMPARED = (
-    100  # first steps: later on, where a model suddenly learns, a rounding grows to a per cent
+    100  # first steps: later, where a model learns suddenly, a rounding error grows to a per cent
 )
 WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
 EVAL_EVERY = 20  # steps of the recipe modular
@@ -67,15 +68,16 @@ def parse():
     parser.add_argument("--model", type=list_of(str), default="gpt2-36m,gpt2-124m", metavar="LIST")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--steps", type=int, default=8, help=f"timed in each run, after {WARMUP} that are not"
+        "--steps", type=int, default=8, help=f"timed steps of each run, after {WARMUP} untimed ones"
     )
     parser.add_argument("--recipe", choices=["published", "modular"], default="published",
-                        help="data and settings, as of train")
-    parser.add_argument("--rows", type=int, default=1, help="per rank")
-    parser.add_argument("--seq", type=int, default=16, help="tokens a row")
+                        help="data and settings, as in train")
+    parser.add_argument("--rows", type=int, default=1, help="rows of each rank")
+    parser.add_argument("--seq", type=int, default=16, help="tokens of a row")
     parser.add_argument("--torch-allocator", action="store_true",
                         help="peers with torch's own allocator: slower, bytes not counted")
-    parser.add_argument("--json", metavar="FILE", help="every run and every result, one a line")
+    parser.add_argument("--json", metavar="FILE",
+                        help="write every run and every result, one per line")
     args = parser.parse_args()
     if args.recipe == "modular":
         args.seq = MODULAR_SEQ
@@ -114,13 +116,14 @@ def command(program, args, model, world, out):
         start += ["--lr", LR]
     if (
         args.recipe == "published" or program not in MODES
-    ):  # train knows the tokens of modular's rows
+    ):  # train sets the tokens of modular's rows itself
         start += ["--seq", args.seq]
     return [str(word) for word in start]
 
 
 def launch(words):
-    """One thread a rank in every library; gloo over the loopback, whatever the host's name is."""
+    """Starts a program with one thread for each rank in every library, and with gloo on the
+    loopback interface, whatever the host's name is."""
     environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
                    "FSDP_ROOT": str(ROOT), **os.environ}
     return subprocess.Popen(
@@ -129,7 +132,8 @@ def launch(words):
 
 
 def read_run(lines):
-    """The lines that train or a peer wrote -> losses, tokens per second, the last line."""
+    """Returns losses, tokens per second and the last line, from the lines that train or a peer
+    wrote."""
     *steps, final = [json.loads(line) for line in lines] or [{}]
     if not final.get("final"):
         raise Failure("its JSON has no final line")
@@ -149,13 +153,15 @@ def read_run(lines):
 
 
 def together(runs):
-    """Runs that took place at once: the first, with the tokens per second of all."""
+    """Returns the first of `runs`, which ran at the same time, with the tokens per second of
+    all."""
     speeds = zip(*(one["tokens_per_s"] for one in runs))
     return {**runs[0], "tokens_per_s": [sum(step) for step in speeds]}
 
 
 def waiting(step):
-    """A line of our --log -> the share of the step in which rank 0 waited, by operation."""
+    """Returns the share of a step in which rank 0 waited, by operation, from a line of our
+    --log."""
     return {operation: counted["seconds_waiting"] / step["seconds"]["step"]
             for operation, counted in step["operations"].items()}
 
@@ -168,7 +174,7 @@ def run(program, args, model, world):
         running = [launch(command(program, args, model, world, out)) for out in outs]
         said = [
             process.communicate()[1] for process in running
-        ]  # all of them, before one is found to have failed
+        ]  # wait for all processes before an error of one is raised
         for process, errors in zip(running, said):
             if process.returncode != 0:
                 tail = "\n".join(errors.strip().splitlines()[-5:])
@@ -185,7 +191,7 @@ def run(program, args, model, world):
 
 
 def loss_difference(losses, others):
-    """The largest over the first steps, relative; infinite if a loss is no number."""
+    """Returns the largest relative difference over the first steps; infinite if a loss is NaN."""
     if len(losses) != len(others):
         raise Failure(f"{len(losses)} losses beside {len(others)}")
     differences = [abs(a - b) / abs(b) for a, b in zip(losses[:COMPARED], others)]
@@ -197,7 +203,8 @@ def spread(values):
 
 
 def learned(run):
-    """When all that is held out was right, of a peer that evaluated it."""
+    """Returns a text: after how many steps all held-out data was right, for a peer that evaluated
+    it, the last loss and the peak."""
     solved = [step + 1 for step, accuracy in run["accuracy"].items() if accuracy == 1]
     return (
         f"all right after {solved[0] if solved else 'no'} steps with loss {run['losses'][-1]:.4f} "
@@ -206,9 +213,9 @@ def learned(run):
 
 
 def summarize(runs):
-    """runs: program -> its run in every round. Per program the speed (each run's median step, over
-    rounds), ratios ours : peer within a round (of DDP our DDP : DDP), peak bytes and the loss
-    difference to ours."""
+    """Returns for each program: the speed (of each run's median step, over rounds), the ratios of
+    our speed to the program's within a round (for DDP, of our DDP to DDP), peak bytes, and the loss
+    difference to ours. `runs`: program -> its run in every round."""
     speeds = {program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
               for program, rounds in runs.items()}
     expected = runs[OURS][0]
@@ -224,12 +231,12 @@ def summarize(runs):
             "ratio": spread([own / other for own, other in zip(ours, speeds[program])]),
             "peak_bytes": None, "comm_bytes": None, "loss_difference": 0.0,
         }
-        if program == ALONE:  # it holds all, moves nothing, and trains on the rows of rank 0
+        if program == ALONE:  # it holds the whole model, sends nothing, trains on rank 0's rows
             continue
         peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
         differences = [loss_difference(one["losses"], expected["losses"]) for one in rounds]
-        # Between rounds a peer's peak varies: a gloo thread lets go of a buffer sooner or later.
-        # The peer has the benefit of the doubt.
+        # A peer's peak varies between rounds, because a gloo thread frees a buffer earlier or
+        # later. The lowest value counts for the peer, the highest for ours.
         summary[program] |= {
             "peak_bytes": (max if program in MODES else min)(peaks) if peaks else None,
             "comm_bytes": finals[0].get("comm_bytes"),
@@ -239,7 +246,7 @@ def summarize(runs):
 
 
 def waiting_share(rounds):
-    """The median over all timed steps, by operation."""
+    """Returns the median share of waiting over all timed steps, by operation."""
     steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
     return {
         operation: statistics.median(step[operation] for step in steps) for operation in steps[0]
@@ -247,7 +254,8 @@ def waiting_share(rounds):
 
 
 def check_torch():
-    """The version; fails unless the train program's LibTorch is the very one the peers import."""
+    """Returns torch's version. Raises Failure unless the train program's LibTorch is the one that
+    the peers import."""
     spec = importlib.util.find_spec("torch")
     if spec is None:
         raise Failure("this Python has no torch; run ./fsdp setup --peers")
@@ -269,7 +277,7 @@ def git(*words):
 
 
 def context(args):
-    """What every line of JSON carries."""
+    """Returns the fields that every line of JSON has."""
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -327,7 +335,7 @@ def show(model, world, args, summary):
 
 
 def measure(args, model, world, report):
-    """What is wrong with the losses, a line a program."""
+    """Measures all programs. Returns what is wrong with the losses, a line for each program."""
     runs = {program: [] for program in LABELS}
     for number in range(args.rounds):
         for program in LABELS:

@@ -1,4 +1,5 @@
-// The live-bytes counter of the train program, for a Python process: ctypes finds these by name.
+// The live-bytes counter of the train program as C functions, which a Python process calls by
+// ctypes.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 

@@ -1,5 +1,5 @@
-"""What the collectives of a rank move, by the textbook count: (W - 1) / W of the whole, of an
-all-reduce twice."""
+"""Counts the bytes that a rank's collectives move: (W - 1) / W of the whole tensor, and twice as
+much for an all-reduce."""
 
 import collections
 import contextlib
@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 @contextlib.contextmanager
 def counted_collectives(world):
-    """While it lasts, what FSDP2 gathers and scatters is added up in the Counter it yields:
-    operation -> bytes."""
+    """Yields a Counter, operation -> bytes, that counts what FSDP2 gathers and scatters inside the
+    `with` block."""
     moved = collections.Counter()
 
     def counted(function, operation, keyword, position):
@@ -31,7 +31,8 @@ def counted_collectives(world):
 
 
 def ddp_bytes(model, world):
-    """The same of DDP's all-reduces, after its buckets were rebuilt in the second step."""
+    """Returns operation -> bytes of DDP's all-reduces in a step, after DDP has rebuilt its buckets
+    in the second step."""
     sizes = model._get_ddp_logging_data()
     sizes = sizes.get("rebuilt_bucket_sizes") or sizes["bucket_sizes"]
     whole = sum(int(size) for size in sizes.split(","))

@@ -1,4 +1,4 @@
-"""GPT-2 as common/nn/gpt2.cpp builds it: the same sizes, the same order of random draws."""
+"""GPT-2 with the sizes and the order of random draws of common/nn/gpt2.cpp."""
 
 import math
 
@@ -57,8 +57,8 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe(positions)
         for block in self.h:
             x = block(x)
-        # The head is tied: using the embedding's weight needs no second name that an initialisation
-        # on the meta device would untie.
+        # The head is tied. It uses the embedding's weight directly, because a second name for the
+        # weight would be untied by the initialization on the meta device.
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
@@ -69,8 +69,8 @@ def build_on_meta(options):
 
 @torch.no_grad()
 def draw_weights(model, options, seed, place):
-    """Draws every parameter whole, in order of registration, from the default generator and hands
-    (parameter, whole tensor) to `place`; one whole parameter is in memory at a time."""
+    """Draws every whole parameter from the default generator, in the order of registration, and
+    calls place(parameter, whole tensor). Only one whole parameter is in memory at a time."""
     torch.manual_seed(seed)
     residual_std = 0.02 / math.sqrt(2 * options.layers)
     for name, parameter in model.named_parameters():

@@ -1,6 +1,7 @@
-"""Trains GPT-2 on one GPU with PyTorch's FSDP2 or DDP over NCCL, or eagerly in one process; prints
-JSON lines in the form of ./fsdp train. Parameters compute in bf16; what the optimizer updates, and
-its state, is fp32.
+"""Trains GPT-2 on one GPU with PyTorch's FSDP2 or DDP over NCCL, or eagerly in one process.
+
+Writes JSON lines in the form of ./fsdp train. Forward and backward compute in bf16; the parameters
+that the optimizer updates, and its state, are fp32.
 
     python gpu_peer.py --mode fsdp2|ddp|eager --device cuda|cpu --model NAME
                        --batch B --seq T --steps N
@@ -36,7 +37,7 @@ def materialize(model, options, device):
 
 
 class Fsdp2:
-    """FSDP2 rounds what it gathers, and reduces gradients in fp32, as ours does."""
+    """FSDP2, which gathers parameters in bf16 and reduces gradients in fp32, as ours does."""
 
     def __init__(self, options, device, recipe):
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -128,7 +129,7 @@ def train(args, report):
 
 
 def peaks(device):
-    """[bytes] In the names of ./fsdp train; nothing on the CPU."""
+    """[bytes] Returns the peaks under the names of ./fsdp train; None on the CPU."""
     if device != "cuda":
         return None
     return {

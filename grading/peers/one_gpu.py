@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Times our FSDP on one GPU beside PyTorch's FSDP2, DDP and an eager loop, all in bf16 with masters
-in fp32.
+"""Compares the speed of our FSDP on one GPU with PyTorch's FSDP2, DDP and an eager loop.
 
-Each program trains the same GPT-2 on the same rows, one after the other. A line of JSON is written
-as soon as a run has ended, so a run that is broken off keeps what it had. --dry does all of it with
-a tiny model on the CPU."""
+All compute in bf16 with fp32 master parameters, and train the same GPT-2 on the same rows, one
+program after another. Each run writes a line of JSON when it ends, so the lines of finished runs
+stay if a later run is interrupted. --dry does the same with a tiny model on the CPU."""
 
 import argparse
 import importlib.util
@@ -32,20 +31,21 @@ OURS = ("fsdp", "single")
 RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of each
 DRY_RUNS = [("gpt2-tiny", 2, 16)]
 WARMUP = 5       # steps that are not timed: allocations, the choice of kernels
-PROFILED = 2     # steps at the end, which are slower: as many as --profile of train has
+PROFILED = 2     # last steps, which the profiler slows down: the number in train's --profile
 LIMIT = 120      # [s] of a run
-# How far losses may differ, relative. The programs call the same kernels on the same numbers; on a
-# GPU these need not give the same bits twice, and DDP adds into buckets.
+# The relative difference that losses may have. The programs call the same kernels with the same
+# numbers, but on a GPU a kernel may give other bits each time, and DDP adds into buckets.
 LOSS_TOLERANCE, DRY_LOSS_TOLERANCE = 1e-2, 0
 
-# [FLOP/s] Dense matrices in bf16, from NVIDIA's data sheets (H100 and H200 SXM).
+# [FLOP/s] for dense bf16 matrices, from NVIDIA's data sheets (H100 and H200 SXM).
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
 
 
 def flops_of_token(model, seq):
-    """Forward and backward: 6 for each parameter that multiplies, and 12 for each layer, width and
-    token that attention looks at (PaLM, 2204.02311, appendix B)."""
+    """Returns the flops of forward and backward for a token: 6 for each parameter in a matrix
+    product, and 12 for each layer, width and token of attention (PaLM, arXiv 2204.02311, appendix
+    B)."""
     options = MODELS[model]
     block = 4 * options.d_model**2 + 2 * options.d_model * options.d_ff
     multiplied = options.layers * block + options.vocabulary * options.d_model  # the tied head
@@ -53,7 +53,7 @@ def flops_of_token(model, seq):
 
 
 def busy(events):
-    """[us] In which at least one of them goes on."""
+    """[us] Returns the time in which at least one of the events is running."""
     total, end = 0.0, float("-inf")
     for begin, length in sorted((event["ts"], event["dur"]) for event in events):
         total += max(0.0, begin + length - max(begin, end))
@@ -62,8 +62,8 @@ def busy(events):
 
 
 def read_profile(trace, steps):
-    """What a step takes: operators of the CPU, kernels, and seconds in which the device has
-    work."""
+    """Returns for a step: the number of CPU operators and of kernels, and the seconds in which the
+    device is busy."""
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     on_device = [event for event in events if event.get("cat") in ON_DEVICE]
     return {
@@ -113,7 +113,7 @@ def command(program, args, run, out):
 
 
 def measured(program, args, run):
-    """One run of a program; throws bench.Failure."""
+    """Returns the result of one run of a program. Raises bench.Failure if it fails."""
     model, rows, seq = run
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "run.json")
@@ -145,8 +145,9 @@ def measured(program, args, run):
 
 
 def compared(results, tolerance=LOSS_TOLERANCE):
-    """Program -> its result with `ratio`, our speed by its, and `loss_difference` to ours. Throws
-    bench.Failure if a program trains another model, or another way."""
+    """Returns program -> its result with `ratio`, our speed divided by its speed, and the
+    `loss_difference` to ours. Raises bench.Failure if a program trains another model, or if its
+    losses differ."""
     ours = results["fsdp"]
     for program, found in results.items():
         if found["params"] != ours["params"]:
@@ -191,7 +192,7 @@ def show(run, results):
 
 
 def programs():
-    """The peers too, if this Python has torch."""
+    """Returns the programs to run: ours, and the peers if this Python has torch."""
     if importlib.util.find_spec("torch") is not None:
         return list(LABELS)
     print("PyTorch's programs are left out: this Python has no torch")
@@ -206,7 +207,7 @@ def name_of_device(device):
 
 
 def measure(args, run, report):
-    """What is wrong, a line for each program."""
+    """Measures all programs. Returns what is wrong, a line for each program."""
     results, wrong = {}, []
     for program in args.programs:
         print(f"{run[0]}: {LABELS[program]} ...", file=sys.stderr, flush=True)
@@ -230,7 +231,8 @@ def parse():
     parser.add_argument("--train", required=True, metavar="PROGRAM", help="our train program")
     parser.add_argument("--out", required=True, metavar="FILE", help="a line of JSON for each run")
     parser.add_argument(
-        "--steps", type=int, default=20, help=f"timed in each run, after {WARMUP} that are not"
+        "--steps", type=int, default=20,
+        help=f"timed steps of each run, after {WARMUP} untimed ones"
     )
     parser.add_argument("--dry", action="store_true", help="a tiny model, on the CPU")
     return parser.parse_args()

@@ -1,4 +1,6 @@
-"""Trains GPT-2 on W CPU ranks with PyTorch's FSDP2 or DDP; JSON lines in the form of ./fsdp train.
+"""Trains GPT-2 on W CPU ranks with PyTorch's FSDP2 or DDP.
+
+Writes JSON lines in the form of ./fsdp train.
 
     python peer.py --mode fsdp2|ddp --world W --model NAME --batch B --seq T --steps N
                    [--recipe published|modular] [--eval-every K] [--counter LIBRARY] [--json FILE]
@@ -36,7 +38,7 @@ TIMEOUT = datetime.timedelta(seconds=300)
 
 def place(parameter, whole):
     if isinstance(parameter, DTensor):
-        # Every rank drew the same tensor: each cuts its own part, nothing is sent.
+        # Every rank drew the same tensor, so each rank cuts out its own part and sends nothing.
         part = distribute_tensor(
             whole, parameter.device_mesh, parameter.placements, src_data_rank=None
         )
@@ -57,7 +59,8 @@ def build_fsdp2(options, world):
 
 
 def replicated(model):
-    """The model as PyTorch's DDP; init_sync is off, since the replicas were drawn alike."""
+    """Returns the model in PyTorch's DDP. init_sync is off, because all ranks drew the same
+    values."""
     return DistributedDataParallel(
         model,
         init_sync=False,
@@ -84,7 +87,7 @@ def rows_of(rank, world, batch):
 
 @torch.no_grad()
 def accuracy(model, recipe):
-    """Of what is held out. All ranks call it, as FSDP2 gathers the model."""
+    """Returns the accuracy on held-out data. Collective, because FSDP2 gathers the model."""
     inputs, targets = recipe.held_out
     right = model(inputs)[:, -1].argmax(1) == targets[:, -1]
     return right.float().mean().item()
@@ -126,10 +129,10 @@ def train(rank, args):
 
 
 def count_storage(library):
-    """Puts the allocator of our train program, which counts, in the place of torch's before this
-    process has a tensor. torch.profiler would not do: a block that a gloo thread frees after its
-    operation goes unseen, and the sum drifts by whole units. Returns the function that tells the
-    peak."""
+    """Replaces torch's allocator by the counting one of our train program. Must be called before
+    this process has a tensor. Returns the function that returns the peak. torch.profiler does not
+    suffice: it misses blocks that a gloo thread frees after its operation, so its sum drifts by
+    whole units."""
     counter = ctypes.CDLL(library)
     counter.counter_peak.restype = ctypes.c_int64
     counter.counter_install()
@@ -142,7 +145,7 @@ def run_rank(rank, args, folder):
     store = dist.FileStore(os.path.join(folder, "store"), args.world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=args.world, timeout=TIMEOUT)
     result = train(rank, args)
-    dist.barrier()  # no rank leaves while another still talks to it
+    dist.barrier()  # no rank ends while another one still needs its connection
     result.update(peak_bytes=peak(), cpu_seconds=sum(os.times()[:2]))
     pathlib.Path(folder, f"rank{rank}").write_text(json.dumps(result))
     sys.stdout.flush()
@@ -150,8 +153,8 @@ def run_rank(rank, args, folder):
 
 
 def run_ranks(args, folder):
-    """The first rank that fails ends the others."""
-    # Forked: torch is imported once, and no thread of it runs yet.
+    """Runs the ranks and returns their results. The first rank that fails ends the others."""
+    # fork is safe, because no thread of torch runs yet, and so torch is imported only once.
     torch.multiprocessing.start_processes(run_rank, (args, folder), args.world, start_method="fork")
     return [
         json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)
@@ -159,7 +162,7 @@ def run_ranks(args, folder):
 
 
 def lines(args, results):
-    """One line per step and a last one, under the names that ./fsdp train --json uses."""
+    """Yields a line for each step and a last line, with the names of ./fsdp train --json."""
     for step, losses in enumerate(zip(*(result["losses"] for result in results))):
         seconds = results[0]["seconds"][step]
         line = {
@@ -191,10 +194,10 @@ def parse():
         parser.add_argument(f"--{name}", type=int, required=True, help=text)
     parser.add_argument("--recipe", choices=RECIPES, default="published", help="data and settings")
     parser.add_argument(
-        "--eval-every", type=int, metavar="K", help="steps between evaluations of what is held out"
+        "--eval-every", type=int, metavar="K", help="steps between evaluations of the held-out data"
     )
-    parser.add_argument("--counter", help="libpeers_counter.so; torch's own allocator if absent")
-    parser.add_argument("--json", help="file; standard output if absent")
+    parser.add_argument("--counter", help="libpeers_counter.so (default: torch's own allocator)")
+    parser.add_argument("--json", help="output file (default: standard output)")
     args = parser.parse_args()
     if args.batch % args.world:
         parser.error(f"--batch {args.batch} cannot be cut into {args.world} equal parts")

@@ -1,12 +1,12 @@
-"""What trainer/data/dataset.cpp and --recipe draw and set: the same rows from the same
-generator."""
+"""The recipes of ./fsdp train --recipe, with the rows that trainer/data/dataset.cpp draws from the
+same generator."""
 
 import torch
 
 from sizes import LR, MODULAR_SEQ
 
 SEED = 42
-NOT_ASKED = -100  # a target that cross_entropy() leaves out
+NOT_ASKED = -100  # cross_entropy()'s ignore_index: a target that does not count
 
 
 def generator_of_step(step):

@@ -1,5 +1,4 @@
-"""The models that common/nn/models.cpp calls gpt2-*, by their sizes there, and numbers of the
-recipes."""
+"""The sizes of the models gpt2-* of common/nn/models.cpp, and numbers of the recipes."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The code that reads and summarizes the runs; needs no torch."""
+"""Tests the code that reads and summarizes the runs. Needs no torch."""
 
 import types
 import unittest

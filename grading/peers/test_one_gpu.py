@@ -1,4 +1,4 @@
-"""What is read from profiles and runs; needs neither torch nor a GPU."""
+"""Tests what one_gpu.py reads from profiles and runs. Needs neither torch nor a GPU."""
 
 import unittest
 

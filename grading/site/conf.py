@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site; make.py runs it over what pages.py makes."""
+"""Sphinx's settings for the site. make.py runs Sphinx over the sources that pages.py makes."""
 
 import pathlib
 import sys
@@ -12,7 +12,7 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 highlight_language = "none"
-smartquotes = False  # they would make one dash of the two of an option
+smartquotes = False  # they would turn the two dashes of an option into one
 
 html_theme = "furo"
 html_static_path = [str(HERE / "static")]

@@ -1,5 +1,6 @@
-"""Figures of the site, drawn from what ./fsdp reproduce wrote to writeup/. An .svg takes the
-colours of the page that it lies in; alone, it is light or dark as its reader is."""
+"""Draws the figures of the site from the results of ./fsdp reproduce in writeup/. Inside of a page,
+an .svg has the page's colours; by itself, it follows the reader's light or dark scheme. The
+docstring of a figure's function is its title and its text on the site."""
 
 import collections
 import io
@@ -12,7 +13,7 @@ import plot  # noqa: E402
 import results  # noqa: E402
 
 Figure = collections.namedtuple("Figure", "name row title text svg")
-# Classes of live bytes, with the names of their colours.
+# Class of live bytes -> name of its colour.
 CLASSES = {
     "shards": "shards",
     "sharded_gradients": "sharded-gradients",
@@ -25,7 +26,7 @@ USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 
 
 def schemes():
-    """Scheme -> {name: #rrggbb}: the colours of the timeline's page, and two more."""
+    """Returns scheme -> {name: #rrggbb}: the colours of the timeline's page, and two more."""
     css = (
         pathlib.Path(__file__).resolve().parents[2] / "common/trace/page/timeline.css"
     ).read_text()
@@ -44,7 +45,7 @@ COLOR = SCHEMES["light"]
 
 
 def stacked(axes, bars, horizontal=False):
-    """`bars`: label -> {class: value}; the total stands at the end of each."""
+    """Draws stacked bars with their totals at the ends. `bars`: label -> {class: value}."""
     ends = [0.0] * len(bars)
     for cls, name in CLASSES.items():
         values = [bar.get(cls, 0.0) for bar in bars.values()]
@@ -163,8 +164,9 @@ def prefetch(axes, files):
 
 def loss(axes, files):
     """Two runs, one curve
-    GPT-2 XL, two billion parameters: FSDP on eight ranks, and one process that plays them. Their
-    ten losses and all parameters are equal to the bit, so one line hides the other."""
+    GPT-2 XL, two billion parameters: FSDP on eight ranks, and one process that computes their
+    batches one after another. The ten losses and all parameters are equal to the bit, so one line
+    hides the other."""
     fsdp, single = results.lines(files, "gpt2xl")[1:]
     for run, name, width, dash in ((single, "backward", 5, "-"), (fsdp, "forward", 1.5, "--")):
         axes.plot(
@@ -237,7 +239,7 @@ def predicted(axes, files):
     )
 
 
-# With the row on whose page each stands.
+# Function of a figure -> the row whose page has the figure.
 ROWS = {
     memory: "memory",
     breakdown: "breakdown",
@@ -250,7 +252,7 @@ ROWS = {
 
 
 def svg_of(function, files):
-    """None where a result is missing, or has no number."""
+    """Returns the figure as SVG; None if a result is missing or has no number."""
     pyplot = plot.pyplot_in(plot.INK, plot.PAPER)
     figure, axes = pyplot.subplots(layout="constrained", figsize=(5.4, 3.2))
     axes.grid(alpha=0.15)
@@ -275,7 +277,7 @@ def svg_of(function, files):
 
 
 def drawn(files):
-    """The figures whose results are among the files."""
+    """Yields the figures whose results are among the files."""
     for function, row in ROWS.items() if "writeup/small.md" in files else ():
         title, text = function.__doc__.split("\n", 1)
         svg = svg_of(function, files)

@@ -14,7 +14,7 @@ import handout  # noqa: E402
 import pages  # noqa: E402
 import skeletons  # noqa: E402
 
-MARK = "objects.inv"  # what a site has
+MARK = "objects.inv"  # a file that every site has; only a folder with it is replaced
 
 
 class Broken(Exception):
@@ -22,17 +22,17 @@ class Broken(Exception):
 
 
 def files_of(students):
-    """Path -> bytes, of a handout or of this repository."""
+    """Returns path -> bytes of the files of a handout or of this repository."""
     if students:
         return {name: data for name, (data, _) in handout.contents().items()}
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
 
 
-STEP = "docs/step.html"  # the page to play with, which is a whole page already
+STEP = "docs/step.html"  # the interactive page of a step, which Sphinx does not make
 
 
 def run_sphinx(sources, trees, source, made, has_step):
-    """Writes the sources, name -> bytes, and makes pages of them."""
+    """Writes the sources (name -> bytes) and makes pages of them."""
     for name, data in sources.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(data)
@@ -61,7 +61,7 @@ def run_sphinx(sources, trees, source, made, has_step):
 
 
 def build(files, out):
-    """Makes the site of the files, path -> bytes, in the folder `out`: whole, or not at all."""
+    """Makes the site of the files (path -> bytes) in the folder `out`, completely or not at all."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
         source, made = (pathlib.Path(folder, name) for name in ("source", "made"))
         run_sphinx(

@@ -25,7 +25,7 @@ LEVELS = {"1": "A question", "2": "The idea", "3": "A pointer"}
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md|html))`(?!\])")
-PICTURE = re.compile(  # without the narrow ones
+PICTURE = re.compile(  # matches pictures, except the narrow versions
     r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*'
     r'<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>'
 )
@@ -38,8 +38,8 @@ def joined(page, path):
 
 
 def inline(svg, description):
-    """The drawing as a part of a page, whose colours it takes; in one line, because an empty line
-    ends HTML."""
+    """Returns the drawing as HTML for a page, with the page's colours. It is one line, because an
+    empty line ends HTML in Markdown."""
     svg = re.sub(
         r"<style.*?</style>|<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
     )
@@ -61,7 +61,7 @@ def toctree(names, caption=""):
 
 
 class Site:
-    """The pages that the files make. `files`: path -> bytes, of the repository or of a handout."""
+    """The pages of a site. `files`: path -> bytes, of the repository or of a handout."""
 
     def __init__(self, files):
         drawn = list(figures.drawn(files))
@@ -86,7 +86,7 @@ class Site:
             ),
             *(f"common/{name}" for name in common),
         ]
-        self.shown = set(self.contracts)  # what is no Markdown and has a page: files and folders
+        self.shown = set(self.contracts)  # files and folders that are not Markdown and have a page
         for page, text in self.texts.items():
             links = [
                 joined(page, link.partition("#")[0])
@@ -105,7 +105,7 @@ class Site:
         )
 
     def page_of(self, path):
-        """The page that shows the file or the folder."""
+        """Returns the page that shows the file or the folder; None if there is none."""
         if path in self.folders:
             return next(
                 (page for page in (f"{path}/README.md", f"{path}/index.md") if page in self.texts),
@@ -127,10 +127,10 @@ class Site:
         )
 
     def code(self, page, span):
-        """The name of a file that has a page or is one, as a link to it."""
+        """Returns code with the name of a file as a link, if the file has a page or is one."""
         if (
             span.endswith(".html") and span in self.files
-        ):  # it is no source of Sphinx, which would warn of a link
+        ):  # Sphinx does not make this page, and would warn about a link to it
             address = os.path.relpath(span, os.path.dirname(page) or ".")
             return f'<a href="{address}"><code>{span}</code></a>'
         for path in (joined(page, span), span, f"common/{span}"):
@@ -176,8 +176,8 @@ class Site:
         ) + self.below(page)
 
     def below(self, page):
-        """The entries of the sidebar below this one: what else its folder has, and of a task its
-        extensions."""
+        """Returns the entries of the sidebar below this page: the other pages of its folder and,
+        for a task, its extensions."""
         folder = os.path.dirname(page)
         if page == "README.md":
             return self.contents()
@@ -194,8 +194,8 @@ class Site:
         )
 
     def contents(self):
-        """The sidebar: the tasks in the order of course.toml, other pages in the order in which the
-        first one names them."""
+        """Returns the sidebar: the tasks in the order of course.toml, and other pages in the order
+        in which the first page names them."""
         first, course = (
             self.texts["README.md"],
             tomllib.loads(self.files.get("course.toml", b"").decode()),
@@ -229,7 +229,7 @@ class Site:
         return trees
 
     def source(self, path):
-        """The page of what is no Markdown."""
+        """Returns the page of a file or folder that is not Markdown."""
         names = sorted(name for name in self.files if name == path or name.startswith(f"{path}/"))
         page = (
             f"# {os.path.basename(path)}\n\n`{path}`\n"
@@ -245,7 +245,7 @@ class Site:
         return page
 
     def sources(self):
-        """Path -> bytes, for Sphinx."""
+        """Returns path -> bytes of the sources for Sphinx."""
         made = {"index.md" if page == "README.md" else page: self.text(page) for page in self.texts}
         made.update({self.page_of(path): self.source(path) for path in self.shown})
         pictures = {

@@ -1,5 +1,5 @@
-"""Pages of what ./fsdp reproduce --write wrote to writeup/: one for each row, and the list of the
-rows."""
+"""Makes pages from the results of ./fsdp reproduce --write in writeup/: one for each row, and the
+list of the rows."""
 
 import collections
 import json
@@ -10,14 +10,15 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from course.skeletons import tomllib  # noqa: E402
 
-# `shown`: the row whose tables show this one; `when` is None if that is another row.
+# `shown`: the row whose tables show this row; `when` is None if that is another row.
 Row = collections.namedtuple("Row", "name source kind minutes when shown command")
-OURS = ("planned", "all", "speedup", "GB")  # what a table compares with its column `published`
+OURS = ("planned", "all", "speedup", "GB")  # columns that are compared with `published`
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
 def described(files):
-    """What programs/reproduce/tables.toml says; no rows in a handout, which lacks it."""
+    """Returns the content of programs/reproduce/tables.toml; without rows in a handout, which lacks
+    the file."""
     return tomllib.loads(files.get("programs/reproduce/tables.toml", b"row = []").decode())
 
 
@@ -29,12 +30,13 @@ def rows(files):
 
 
 def lines(files, name):
-    """What the row's last run was, and a line for each program that it ran."""
+    """Returns the lines of the row's last results: one about the whole, and one for each program
+    that ran."""
     return [json.loads(line) for line in files[f"writeup/{name}.json"].decode().splitlines()]
 
 
 def cells(table):
-    """The rows of a table in Markdown, header -> cell."""
+    """Returns the rows of a table in Markdown, each as header -> cell."""
     header, _, *found = (
         [cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()
     )
@@ -42,7 +44,7 @@ def cells(table):
 
 
 def table(files, name):
-    """The row's first table."""
+    """Returns the first table of the row."""
     return cells(TABLE.search(files[f"writeup/{name}.md"].decode())[0])
 
 
@@ -54,7 +56,8 @@ def number(cell):
 
 
 def shown(found):
-    """The table in Markdown, with verdicts in colour and the difference from what was published."""
+    """Returns the table in Markdown, with coloured verdicts and the difference from the published
+    values."""
     ours = next((name for name in OURS if name in found[0] and "published" in found[0]), None)
     for row in found:
         verdict = row.pop("")
@@ -83,7 +86,7 @@ def said(minutes):
 
 
 def page(row, text, drawn):
-    """The page of a row, from what the program wrote."""
+    """Returns the page of a row, from the text that ./fsdp reproduce wrote."""
     about, _, text = text.partition("\n## ")
     figures = "".join(
         f"![{figure.title}](../figures/{figure.name}.svg)\n\n**{figure.title}.** {figure.text}\n\n"
@@ -99,7 +102,7 @@ def page(row, text, drawn):
 
 
 def overview(files):
-    """The list of the rows."""
+    """Returns the list of the rows, as a page."""
     found = []
     for row in rows(files):
         has = f"writeup/{row.shown}.md" in files
@@ -124,7 +127,7 @@ def overview(files):
 
 
 def pages(files, drawn):
-    """Path -> Markdown. `drawn`: the figures."""
+    """Returns path -> Markdown of the pages. `drawn`: the figures."""
     made = {f"writeup/{row.name}.md": page(row, files[f"writeup/{row.name}.md"].decode(), drawn)
             for row in rows(files) if f"writeup/{row.name}.md" in files}
     return {**made, "writeup/index.md": overview(files)} if made else {}

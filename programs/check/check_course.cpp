@@ -12,7 +12,8 @@
 namespace fsdp {
 namespace {
 
-// On a terminal, one line with the test that is running. It is wiped out before other output.
+// Shows the running test in one line of the terminal; does nothing if the output is not a terminal.
+// clear() wipes the line out before other output.
 class Progress {
  public:
   void operator()(const TestResult& result) const {
@@ -29,7 +30,7 @@ class Progress {
   bool terminal_{isatty(STDOUT_FILENO) != 0};
 };
 
-// Paths from the root of the repository.
+// Makes the paths in `text` relative to the repository's root, FSDP_ROOT.
 void shorten_paths(std::string& text) {
   const char* root = std::getenv("FSDP_ROOT");
   if (root == nullptr) return;

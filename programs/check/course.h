@@ -10,20 +10,20 @@ struct Problem {
   std::string name;    // "unshard"
   int points;
   std::vector<std::string> suites;  // of its tests
-  bool extension{};                 // counts apart: the task is complete without it
+  bool extension{};                 // counts in a sum of its own: the task is complete without it
   bool in_extensions{};             // its functions are written in tasks/extensions/
 };
 
 struct Task {
   int number;
   std::string name;      // "flat_parameter"
-  std::string sentinel;  // the test that measures whether a rank holds less than the whole takes
+  std::string sentinel;  // test that measures whether a rank holds less memory than the whole model
   std::vector<Problem> problems;
 
   int points() const;  // without extensions
 };
 
-// What course.toml said when this program was built.
+// Returns the tasks that course.toml had when this program was built.
 const std::vector<Task>& course();
 
 }  // namespace fsdp

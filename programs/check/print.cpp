@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// "#####...........": which part of the tests passed.
+// Returns a bar that shows which part of the tests passed: "#####...........".
 std::string bar(const Tally& tally) {
   constexpr int kWidth = 16;
   const int full = tally.tests() == 0 ? 0 : kWidth * tally.passed / tally.tests();
@@ -18,7 +18,7 @@ std::string bar(const Tally& tally) {
          std::string(static_cast<size_t>(kWidth - full), '.');
 }
 
-// The name of a test as a sentence: "on 2 ranks: only the root stays gathered for backward".
+// Returns a test's name as a sentence: "on 2 ranks: only the root stays gathered for backward".
 std::string sentence(const TestResult& result) {
   std::string text = result.test().substr(result.suite.size() + 1);
   std::ranges::replace(text, '_', ' ');
@@ -37,17 +37,17 @@ void print_failure(const TestResult& result) {
     if (!line.empty()) std::printf("%s\n", wrap(line, kColumns, 4).c_str());
   }
   std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
-  if (problem.number.front() != '7') return;  // of a whole model
+  if (problem.number.front() != '7') return;  // only the tests of task 7 train a whole model
   const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
   std::printf(
-      "If values differ, ask where the bits part:\n"
+      "If values differ, find where the bits first differ:\n"
       "    ./fsdp diff --a \"--mode single --world %s\" --b \"--mode fsdp --world %s\"\n\n",
       world.c_str(), world.c_str());
 }
 
 // Prints for each reason how many tests were not run.
 void print_not_run(const std::vector<TestResult>& tests) {
-  std::map<std::string, int> counts;  // by text, "not run: WHY"
+  std::map<std::string, int> counts;  // text "not run: WHY" -> number of tests
   for (const TestResult& result : tests)
     if (result.not_run) ++counts[result.text.substr(0, result.text.find('\n'))];
   for (const auto& [text, count] : counts)
@@ -55,15 +55,15 @@ void print_not_run(const std::vector<TestResult>& tests) {
                 count == 1 ? "test counts" : "tests count");
 }
 
-// "task 4", "tasks 1 and 2", "tasks 1 to 3".
+// Returns "task 4", "tasks 1 and 2" or "tasks 1 to 3".
 std::string tasks_text(int first, int last) {
   if (first == last) return "task " + std::to_string(first);
   return "tasks " + std::to_string(first) + (first + 1 == last ? " and " : " to ") +
          std::to_string(last);
 }
 
-// The first problem that is not complete, of the task. An extension is none unless it alone was
-// wanted.
+// Returns the task's first problem that is not complete, or null. It skips extensions, unless the
+// command line selected only extensions.
 const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
   for (const auto& problem : task.problems) {
     const bool optional = problem.first->extension && task.sum.possible > 0;
@@ -72,8 +72,8 @@ const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task)
   return nullptr;
 }
 
-// The problem whose function the text of a test that is not started names:
-// "FlatParameter::unshard (problem 2.3)". Null if it names none.
+// Returns the problem that `text` names, as in "FlatParameter::unshard (problem 2.3)", the text of
+// a test that is not started. Null if `text` names none.
 const Problem* problem_named(const std::string& text) {
   for (const Task& task : course()) {
     for (const Problem& problem : task.problems) {
@@ -83,8 +83,9 @@ const Problem* problem_named(const std::string& text) {
   return nullptr;
 }
 
-// The function without which the tests of the problem, or of the whole task, cannot run, if it
-// belongs to another problem or task. Empty if a test needs one of their own, or none.
+// Returns the function of another problem or task without which the tests of the problem, or of the
+// whole task if `problem` is null, cannot run. Returns "" if there is none, or if a test that is
+// not started needs a function of the problem or task itself.
 std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
   std::string found;
   for (const TestResult& test : task.tests) {
@@ -169,7 +170,7 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 
 void print_failures(const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(*failure);
-  std::vector<std::pair<std::string, std::string>> failed;  // test, " W12": on 1 and 2 ranks
+  std::vector<std::pair<std::string, std::string>> failed;  // test, its ranks: " W12" is 1 and 2
   for (const TestResult& result : tests) {
     if (!has_failed(result) || result.not_run) continue;
     if (failed.empty() || failed.back().first != result.test())
@@ -195,7 +196,7 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   if (task == tasks.end()) task = std::ranges::find_if(tasks, first_incomplete);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
-  if (tally.tests() == 0 && !tally.untested) return {};  // what is missing is not known
+  if (tally.tests() == 0 && !tally.untested) return {};  // no test ran, so nothing is known
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const Problem& next = other ? *other : *problem;

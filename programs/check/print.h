@@ -8,47 +8,50 @@
 
 namespace fsdp {
 
-// "the reference solutions of tasks 1 to 3 and your own task 4": what `task` stands on, if
-// `solutions` tasks under it are not the student's.
+// Returns the code over which the tests of `task` run, if the first `solutions` tasks are the
+// reference's: "the reference solutions of tasks 1 to 3 and your own task 4".
 std::string base_text(int task, int solutions);
 
-// Why the tests of the problem, or of the whole task, did not run.
+// Returns why the tests of the problem, or of the whole task if `problem` is null, did not run.
 std::string reason(const TaskResult& task, const Problem* problem = nullptr);
 
-// The first problem that is not complete, or the one that its tests need before, and what to do.
-// Null and nothing if there is none. Task 1 comes last if it is not begun and its solution is in
-// this copy.
+// Returns the problem to work on next, and a text that describes what to do. The problem is the
+// first one that is not complete, or another one whose function the tests of the first one need.
+// Returns null and "" if there is none. Task 1 comes last if it is not begun and its solution is in
+// this copy of the course.
 std::pair<const Problem*, std::string> next_step(const Settings& settings,
                                                  const std::vector<TaskResult>& tasks);
 
-// A line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed, ...". If
-// no test ran to its end, `why` says more than "not started".
+// Prints a line with a bar: "task 2 flat_parameter    ########........   8.0 of  20   8 passed,
+// ...". If no test was started, it ends with `why` in place of the counts.
 void print_tally(const std::string& label, const Tally& tally, const std::string& why = "");
 
-// The lines of a task: one for each problem if only a part of the course is wanted, and one for the
-// whole task, which leaves out the extensions: their lines begin with "+".
+// Prints the lines of a task:
+// - one for each problem if the command line selects a task or a problem; the line of an extension
+//   begins with "+";
+// - one for the whole task, without its extensions, unless the command line selects a problem.
 void print_task(const Settings& settings, const TaskResult& task);
 
-// What each task was tested over.
+// Prints over which code of the earlier tasks each task was tested.
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
-// One failure in full: which promise does not hold, what the ranks did, where it shows. Then the
-// names of all tests that failed, with their numbers of ranks, and how many were not run after one
-// that hangs.
+// Prints one failure in full: which promise does not hold, what the ranks did, and where that
+// shows. Then prints the names of all failed tests with their numbers of ranks, and how many tests
+// were not run because a test hung.
 void print_failures(const std::vector<TestResult>& tests);
 
-// The map of the course as a page of HTML that needs no other file: each task with its problems and
-// points, what is next, and which tasks can begin.
+// Returns the map of the course as a page of HTML that needs no other file: each task with its
+// problems and points, the next problem, and which tasks can begin.
 std::string html_map(const Settings& settings, const CourseResult& course);
 
-// How to replay the failure that print_failures() shows, if the folder has its recording.
+// Prints how to replay the failure that print_failures() shows, if the folder has its recording.
 void print_recording(const std::string& folder, const std::vector<TestResult>& tests);
 
-// The test whose timeline the file has, if it is there.
+// Prints the name of the test whose timeline is in the file, if a test has written one.
 void print_timeline(const std::string& file, const std::vector<TestResult>& tests);
 
-// Prints whether `file` has what the tests printed, or that they printed nothing. Prints nothing if
-// no file was named.
+// Prints that `file` has the output of the tests, or that they printed nothing. Prints nothing if
+// `file` is empty.
 void print_output(const std::string& file);
 
 }  // namespace fsdp

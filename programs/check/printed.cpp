@@ -13,11 +13,11 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kRead = int64_t{64} << 10;  // [bytes] at a time
+constexpr int64_t kRead = int64_t{64} << 10;  // [bytes] read at a time
 constexpr int64_t kLinesOfEachEnd = 30;
-constexpr size_t kLongLine = 500;
+constexpr size_t kLongLine = 500;  // [bytes]
 
-// The position after the `count`-th line of `text`, or its end.
+// Returns the position after the `count`-th line of `text`, or the end of `text`.
 size_t end_of_lines(const std::string& text, int64_t count) {
   size_t end = 0;
   for (; count > 0 && end < text.size(); --count)
@@ -25,7 +25,7 @@ size_t end_of_lines(const std::string& text, int64_t count) {
   return end;
 }
 
-// The position at which the last `count` lines of `text` begin.
+// Returns the position at which the last `count` lines of `text` begin.
 size_t begin_of_last_lines(const std::string& text, int64_t count) {
   size_t begin = text.size();
   for (; count > 0 && begin > 0; --count) {

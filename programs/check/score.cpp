@@ -117,7 +117,7 @@ bool belongs_to(const TestResult& result, const Problem& problem) {
   return &problem_of(result) == &problem;
 }
 
-// The telling failure of a problem, or what is still to be written.
+// Returns the text of the problem's telling_failure(), or the function that is still to be written.
 std::string explanation(const Problem& problem, const std::vector<TestResult>& tests) {
   std::vector<TestResult> own;
   for (const TestResult& test : tests) {

@@ -18,8 +18,8 @@ bool contains(const std::vector<int>& numbers, int number) {
 }
 
 void add_options(CLI::App& app, Settings& settings) {
-  app.add_option("what", settings.what, "a task (3) or a problem (3.2); everything if left out");
-  // ./fsdp check turns --base and --solutions into --stacks; here they are only explained.
+  app.add_option("what", settings.what, "a task (3) or a problem (3.2); if left out, everything");
+  // ./fsdp check turns --base and --solutions into --stacks; they are here only for --help.
   static std::string base;
   static bool solutions{};
   add_choice(app, "--base", base, {"reference", "mine"},
@@ -31,14 +31,14 @@ void add_options(CLI::App& app, Settings& settings) {
   add_numbers(app, "--world", settings.worlds, {1, 8},
               "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
               "on 8")
-      ->allow_extra_args(false);  // what follows the numbers is `what`
+      ->allow_extra_args(false);  // the argument after the numbers is `what`
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
   app.add_option("--trace", settings.trace,
                  "write the timeline of the first test that fails, or of the last test if none "
                  "fails, to FILE.txt, .json or .html; with --test, of that test");
   app.add_option("--output", settings.output,
-                 "write all that the tests print, also those that pass, to FILE");
+                 "write everything that the tests print to FILE, also of tests that pass");
   app.add_option("--record", settings.record,
                  "record the ranks of tests that fail in a new folder, for ./fsdp replay");
   app.add_option("--json", settings.json, "write the points and every test's result to FILE");
@@ -47,12 +47,14 @@ void add_options(CLI::App& app, Settings& settings) {
       "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
-// What ./fsdp check finds out before it calls this program, and what the grader decides.
+// Adds the options that callers set: ./fsdp check describes the state of tasks/ with them, and the
+// grader sets its limits.
 void add_options_of_callers(CLI::App& app, Settings& settings) {
-  const std::string group = "What ./fsdp check gives by itself, for whoever calls this program";
+  const std::string group =
+      "Options that ./fsdp check sets itself, for other callers of this program";
   app.add_option("--stacks", settings.stacks,
-                 "of each task, the stack whose code its tests run, as in mine,mine_on_1 or "
-                 "reference (cmake/stacks.cmake); the last one is also that of the tasks after it")
+                 "for each task, the stack whose code its tests run, as in mine,mine_on_1 or "
+                 "reference (cmake/stacks.cmake); the last stack is also used for all later tasks")
       ->delimiter(',')
       ->required()
       ->group(group);
@@ -68,11 +70,12 @@ void add_options_of_callers(CLI::App& app, Settings& settings) {
                "after a test that hangs, run no other test of its problem")
       ->group(group);
   app.add_option("--seconds", settings.seconds,
-                 "how long the tests of a task may take together (default 86400)")
+                 "time limit of all tests of a task together (default 86400)")
       ->group(group);
 }
 
-// Makes the path absolute, and known to the test programs. They do not overwrite a file of before.
+// Makes the path absolute and removes an older file, because the test programs do not overwrite it.
+// The test programs find the path in FSDP_TRACE. Throws std::invalid_argument for another ending.
 void prepare_trace(std::string& trace) {
   const std::string ending = std::filesystem::path(trace).extension();
   if (ending != ".txt" && ending != ".json" && ending != ".html") {
@@ -84,7 +87,8 @@ void prepare_trace(std::string& trace) {
   setenv("FSDP_TRACE", trace.c_str(), 1);
 }
 
-// The same.
+// Makes the path absolute and creates the folder. The test programs find it in FSDP_RECORD. Throws
+// std::invalid_argument if the folder exists.
 void prepare_record(std::string& record) {
   record = std::filesystem::absolute(record);
   if (std::filesystem::exists(record))
@@ -94,7 +98,8 @@ void prepare_record(std::string& record) {
   setenv("FSDP_RECORD", record.c_str(), 1);
 }
 
-// Makes the path absolute. The file has the prints of this run alone.
+// Makes the path absolute and removes an older file, so that it will have the output of only this
+// run. Throws std::invalid_argument if the path is a folder or is not in a folder that exists.
 void prepare_output(std::string& output) {
   output = std::filesystem::absolute(output);
   if (std::filesystem::is_directory(output) ||
@@ -151,16 +156,17 @@ int Settings::solutions_under(const Task& task) const {
 }
 
 std::string Settings::filter(const Task& task) const {
-  const std::string name = test.empty() ? "*" : test.substr(test.find('.') + 1);  // without suite
+  // The name without its suite.
+  const std::string name = test.empty() ? "*" : test.substr(test.find('.') + 1);
   std::string filter;
   for (const Problem& problem : task.problems) {
     if (!wants(problem)) continue;
     for (const std::string& suite : problem.suites) {
       filter += (filter.empty() ? "" : ":") + suite + '.' + name;
-      if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";  // on all numbers of ranks
+      if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";  // every number of ranks
     }
   }
-  const char* separator = "-";  // after it come the tests that are left out
+  const char* separator = "-";  // GoogleTest leaves out the tests after "-"
   for (int world = 1; world <= 8 && !worlds.empty(); ++world) {
     if (contains(worlds, world)) continue;
     filter += separator + ("*/W" + std::to_string(world));
@@ -172,13 +178,13 @@ std::string Settings::filter(const Task& task) const {
 Settings parse_settings(int argc, char** argv) {
   Settings settings;
   settings.bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
-  CLI::App app("Runs the tests of the tasks and says how far they are.", "fsdp check");
+  CLI::App app("Runs the tests of the tasks and prints the points.", "fsdp check");
   add_options(app, settings);
   add_options_of_callers(app, settings);
   const auto check = [&] {
     settings.stacks.resize(course().size(), settings.stacks.back());
     if (!settings.test.empty() && settings.wants_whole_tasks()) {
-      throw std::invalid_argument("--test wants the problem too, as in ./fsdp check 3.2 --test " +
+      throw std::invalid_argument("--test needs the problem too, as in ./fsdp check 3.2 --test " +
                                   settings.test);
     }
     if (!settings.page.empty() && (!settings.what.empty() || !settings.worlds.empty())) {

@@ -7,42 +7,43 @@
 
 namespace fsdp {
 
-// What the command line of `check` asks for.
+// The command line of `check`.
 struct Settings {
-  std::string what{};  // "" for everything, a task ("3") or a problem ("3.2")
+  std::string what{};  // a task ("3") or a problem ("3.2"); "": everything
   int repeat{1};
   std::vector<int> worlds{};          // numbers of ranks; empty: all
   std::string test{};                 // the name of the only test to run; empty: all
   std::string trace{};                // a file for the timeline; empty: none
-  std::string output{};               // a file for what the tests print; empty: none
+  std::string output{};               // a file for the output of the tests; empty: none
   std::string record{};               // a folder for recordings of failed tests; empty: none
   std::string json{};                 // a file for the results; empty: none
   std::string page{};                 // a file for the map; empty: none
-  std::vector<std::string> stacks{};  // [tasks] whose code the task's tests run
-  int seconds{86'400};                // for all tests of a task
+  std::vector<std::string> stacks{};  // [tasks] the stack whose code a task's tests run
+  int seconds{86'400};                // time limit of all tests of a task
   bool stop_hanging{};                // no test of a problem runs after one that hangs
   std::vector<int> broken{};          // tasks that do not compile
   std::vector<int> rejected{};        // tasks that scripts/look.sh rejects
-  std::vector<int> blank{};  // tasks in which nothing is written yet: their tests do not run
-  std::string bin{};         // the folder of the test programs
+  std::vector<int> blank{};           // tasks in which nothing is written: their tests do not run
+  std::string bin{};                  // the folder of the test programs
 
   const std::string& stack(const Task& task) const;
-  std::string program(const Task& task) const;   // of the task's tests
-  std::string unusable(const Task& task) const;  // why its tests cannot run, empty if they can
-  bool runs(const Task& task) const;             // whether they do
+  std::string program(const Task& task) const;   // path of the task's test program
+  std::string unusable(const Task& task) const;  // why the task's tests cannot run; "": they can
+  bool runs(const Task& task) const;             // whether the task's tests run
 
   bool wants(const Task& task) const;
   bool wants(const Problem& problem) const;
   bool wants_whole_tasks() const { return what.size() <= 1; }
-  // Of how many tasks before `task` its tests run the solutions; of those after them, the student's
-  // own. -1 if the task itself is not the student's.
+  // Returns k if the tests of `task` run over the solutions of tasks 1 to k and the student's own
+  // tasks after them; -1 if `task` itself is not the student's.
   int solutions_under(const Task& task) const;
 
-  // GoogleTest's filter for those tests of `task` that are wanted.
+  // Returns the GoogleTest filter that selects the wanted tests of `task`.
   std::string filter(const Task& task) const;
 };
 
-// Reads the command line. Ends the program with status 2 and one line on stderr if it is wrong.
+// Reads the command line. If the command line is wrong, prints one line on stderr and ends the
+// program with status 2.
 Settings parse_settings(int argc, char** argv);
 
 }  // namespace fsdp

@@ -16,11 +16,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = ChildProgram::Clock;
 
-constexpr auto kToBegin = 60s;
-constexpr auto kToEnd = 5s;
-constexpr int64_t kMostPrinted = int64_t{256} << 20;
+constexpr auto kToBegin = 60s;  // limit for the next test to begin
+constexpr auto kToEnd = 5s;     // limit for the program to end after its last record
+constexpr int64_t kMostPrinted = int64_t{256} << 20;  // [bytes]
 
-// A running test program: the records that it writes as results, and what it prints.
+// A running test program, the records with results that it writes, and its output.
 class TestProgram {
  public:
   TestProgram(const std::string& path, const std::string& filter)
@@ -29,8 +29,8 @@ class TestProgram {
   enum class Read { record, end, timeout, flood };
 
   // Waits for the next record, or returns why there is none: the program has ended, `deadline` has
-  // come, or the program has printed more than kMostPrinted. Throws std::runtime_error if the
-  // program wrote something that is no record.
+  // passed, or the program has printed more than kMostPrinted. Throws std::runtime_error if the
+  // program wrote a line that is not a record.
   Read next(nlohmann::json& record, Clock::time_point deadline) {
     for (;;) {
       const size_t end = records_.find('\n');
@@ -38,7 +38,8 @@ class TestProgram {
         const std::string line = records_.substr(0, end);
         records_.erase(0, end + 1);
         record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-        if (!record.is_object()) throw std::runtime_error("wrote what is no result: " + line);
+        if (!record.is_object())
+          throw std::runtime_error("the test program wrote a line that is not a result: " + line);
         return Read::record;
       }
       char bytes[4096];
@@ -55,7 +56,7 @@ class TestProgram {
   ChildProgram::End end(std::chrono::milliseconds moment) { return child_.end(moment); }
 
  private:
-  // In the new process.
+  // Runs in the new process: redirects its input and output, and returns the command.
   std::vector<std::string> command(const std::string& path, const std::string& filter,
                                    int records) const {
     dup2(printed_.number(), STDOUT_FILENO);
@@ -67,7 +68,7 @@ class TestProgram {
 
   Printed printed_;
   ChildProgram child_;   // its pipe carries the records
-  std::string records_;  // bytes that are no whole line yet
+  std::string records_;  // bytes after the last whole line
 };
 using Read = TestProgram::Read;
 
@@ -86,7 +87,7 @@ size_t ranks_at(const std::string& name) {
   return std::min(name.rfind("/W"), name.size());
 }
 
-// One process: runs the tests that `filter` names until it ends, by itself or by one of them.
+// One process that runs the tests of `filter` until they have run or one of them ends the process.
 class Attempt {
  public:
   Attempt(const std::string& path, const std::string& filter, const TestRunOptions& options,
@@ -114,23 +115,26 @@ class Attempt {
     }
   }
 
-  // "suite.name" of the tests that were to run. None if the program ended before it said so.
+  // The "suite.name" of all tests that this process had to run. Nothing if the program ended before
+  // it reported them.
   const std::optional<std::vector<std::string>>& plan() const { return plan_; }
   std::vector<TestResult>& results() { return results_; }
-  // How the program ended, if it was not by a test; and whether that is what its results lead to.
+  // How the program ended; "" if it ended while a test ran.
   const std::string& ended() const { return ended_; }
+  // Whether the program ended as its results require: with status 0, or 1 if a test failed.
   bool as_expected() const { return as_expected_; }
 
  private:
-  // Of the running test.
+  // Returns the text for the test that was running when the program ended or was ended.
   std::string why_it_ended(Read read, const ChildProgram::End& how) const {
     if (read == Read::end) return "the test's own process " + how.text() + '\n';
     if (read == Read::flood) return "printed more than 256 MiB\n";
     if (Clock::now() < end_) return "did not end within " + seconds(options_.time_limit);
-    return "ran when all tests had run for " + seconds(options_.whole_limit);
+    return "was still running when the limit of all tests was over, " +
+           seconds(options_.whole_limit);
   }
 
-  // The test that ended last did not end by itself, and no other test of its problem is to run.
+  // Returns whether the last test hung, and so this process must run no other test of its problem.
   bool is_stopped() const {
     return options_.problem_of && !running_ && !results_.empty() && results_.back().hangs();
   }
@@ -184,7 +188,7 @@ class Attempt {
   Clock::time_point deadline_{Clock::now() + kToBegin};
   std::optional<std::vector<std::string>> plan_;
   std::optional<TestResult> running_;
-  int64_t printed_{};  // [bytes] before the running test
+  int64_t printed_{};  // [bytes] of output before the running test
   std::vector<TestResult> results_;
   std::string ended_;
   bool as_expected_{true};
@@ -197,7 +201,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// The result of a test that is not run.
+// Returns the result of a test that is not run.
 TestResult not_run(const std::string& test, const std::string& why) {
   const size_t dot = test.find('.');
   TestResult result{test.substr(0, dot), test.substr(dot + 1), Outcome::failed, "not run: " + why};
@@ -205,8 +209,8 @@ TestResult not_run(const std::string& test, const std::string& why) {
   return result;
 }
 
-// If the last test of `results` did not end by itself, gives the tests of its problem among `left`
-// a result: each of them might take as long.
+// If the last test of `results` hangs, moves the tests of its problem from `left` to `results` as
+// failed, because each of them might take as long.
 void stop_problem(std::vector<TestResult>& results, std::vector<std::string>& left,
                   const TestRunOptions& options) {
   if (!options.problem_of || results.empty() || !results.back().hangs()) return;
@@ -252,7 +256,7 @@ TestRun run_tests(const std::string& program, const TestRunOptions& options) {
     run.wrong_end = attempt.as_expected() ? "" : attempt.ended();
     bool any = false;
     for (TestResult& result : attempt.results()) {
-      // One result for each test that was to run.
+      // Only the first result of each planned test counts.
       if (std::erase(*left, result.suite + '.' + result.name) == 0) continue;
       run.results.push_back(std::move(result));
       any = true;

@@ -4,8 +4,10 @@
 
 namespace fsdp {
 
-// Of what `config` trains, with the reference solutions.
+// Returns the shard layout of the model of `config`, built with the reference solutions.
 ShardLayout layout_of(const TrainConfig& config);
+
+// Returns the meta-device traces of the model of `config`, built with the reference solutions.
 ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout);
 
 }  // namespace fsdp

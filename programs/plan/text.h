@@ -6,15 +6,17 @@
 
 namespace fsdp {
 
-// One plan in words, in 100 columns.
+// Returns the plan as text, in 100 columns.
 std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine);
 
+// Returns the plan as one JSON object, with bytes and seconds.
 nlohmann::ordered_json json_of(const Plan& plan, const TrainConfig& config);
 
-// "80.0 GB", "61.9 MB"
+// Returns "80.000 GB" or, below 1 GB, "61.900 MB".
 std::string bytes_text(int64_t bytes);
 
-// Peaks of the plans by class, as bars of a chart that follows the reader's colour scheme.
+// Returns an SVG chart with a bar for each plan: rank 0's peak by memory class. Its colours follow
+// the reader's colour scheme.
 std::string chart_of(const std::vector<Plan>& plans, const std::vector<TrainConfig>& configs);
 
 }  // namespace fsdp

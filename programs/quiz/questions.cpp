@@ -15,7 +15,7 @@ namespace {
 
 struct Row {
   const char* text;
-  const char* options;  // "{a,b}": one is drawn
+  const char* options;  // of each "{a,b}" one value is drawn
   std::map<std::string, std::string> fields;
 };
 
@@ -25,7 +25,7 @@ const char* const kModel =
 const char* const kWorld = " --world {2,3,4,6,8}";
 const char* const kWrap = " --wrap {block,auto,none}";
 
-// The numbers of interviews first.
+// The first nine questions are those that interviews ask.
 const std::vector<Row>& rows() {
   const std::map<std::string, std::string> held{
       {"shards", "/live_bytes/optimizer/shards"},
@@ -36,18 +36,18 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> all{
       {"How many bytes of each class are alive at most while the optimizer runs?",
        "--mode fsdp --optimizer {adamw,sgd}", held},
-      {"The same with a replica on each rank. Why is it more?",
+      {"Question 1, if each rank has a whole replica: how many bytes, and why are they more?",
        "--mode ddp --optimizer {adamw,sgd}", held},
       {"How many bytes does a rank receive in a step to reduce its gradients?",
        "--mode fsdp",
        {{"received", "/comm_bytes/reduce_scatter"}}},
-      {"The same with a replica on each rank. What comes twice?",
+      {"Question 3, if each rank has a whole replica: how many bytes, and what is received twice?",
        "--mode ddp",
        {{"received", "/comm_bytes/all_reduce"}}},
       {"How many bytes does a rank receive in a step to gather the parameters?",
        "--mode fsdp --strategy {full,grad_op}",
        {{"received", "/comm_bytes/all_gather"}}},
-      {"And in 16 bits, to gather and to reduce?",
+      {"How many bytes does a rank receive in a step to gather and to reduce in 16 bits?",
        "--mode fsdp --param-dtype bf16",
        {{"gather", "/comm_bytes/all_gather"}, {"reduce", "/comm_bytes/reduce_scatter"}}},
       {"How many bytes are gathered at most in forward, and in backward?",
@@ -73,7 +73,7 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-// `options` with one of each "{a,b}", by the digits of the digest of `seed`.
+// Returns `options` as words, with one value for each "{a,b}". The digest of `seed` selects it.
 std::vector<std::string> drawn(std::string options, const std::string& seed) {
   Sha256 digest;
   digest.update(std::as_bytes(std::span(seed)));

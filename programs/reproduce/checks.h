@@ -9,20 +9,23 @@
 
 namespace fsdp {
 
-// What a table can demand of a line's cells with the key `check` in tables.toml:
+// Returns the names of the conditions on the cells of a line that a table can set with the key
+// `check` in tables.toml:
 // - "solved": `solved at` is a step;
 // - "within bound": `off / on` is at most 5 % above `bound`;
 // - "below DDP if it saves more": `peak` is below `DDP` exactly if `saves` is larger than `needs`.
 std::vector<std::string> names_of_checks();
-std::vector<std::string> columns_of_check(const std::string& check);  // none of ""
+
+// Returns the columns that the check reads; no column if `check` is "".
+std::vector<std::string> columns_of_check(const std::string& check);
 
 using Cells = std::map<std::string, std::string>;  // column -> cell
 
-// Returns whether the cells pass this check; nothing if they don't allow a verdict, because
-// something else disturbed the measurement. Throws std::out_of_range if a column is missing.
+// Returns whether the cells pass this check; nothing if they don't allow a verdict, because other
+// programs disturbed the measurement. Throws std::out_of_range if a column is missing.
 std::optional<bool> passes(const std::string& check, const Cells& cells);
 
-// Returns whether live bytes and traffic are as predicted, to the byte.
+// Returns whether the run's live bytes and its bytes of traffic are exactly as predicted.
 bool is_as_predicted(const TrainResult& run);
 
 }  // namespace fsdp

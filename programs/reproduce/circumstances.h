@@ -6,10 +6,11 @@
 
 namespace fsdp {
 
-// With what a report was made: date, commit (null outside of a clone), machine and versions.
+// Returns the date, the commit (null outside of a clone), the machine and the versions with which
+// this process makes a report.
 nlohmann::ordered_json circumstances();
 
-// The same in a line of text.
+// Returns `circumstances` as a line of text.
 std::string text_of_circumstances(const nlohmann::ordered_json& circumstances);
 
 }  // namespace fsdp

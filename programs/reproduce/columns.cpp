@@ -23,13 +23,13 @@ double number(const nlohmann::json& json, const char* key) {
   return json.at(key);
 }
 
-// The peak of the rank that holds most. [bytes]
+// [bytes] Returns the peak of the rank with the highest peak.
 double peak(const TrainResult& run) {
   const std::vector<double> ranks = run.last.at("peak_bytes");
   return *std::ranges::max_element(ranks);
 }
 
-// The most bytes of a memory class in any phase.
+// [bytes] Returns the most that a memory class has in any phase.
 double most(const TrainResult& run, const std::string& cls) {
   double most = 0;
   for (const auto& phase : run.last.at("live_bytes"))
@@ -37,7 +37,7 @@ double most(const TrainResult& run, const std::string& cls) {
   return most;
 }
 
-// "all_gather 9, reduce_scatter 5": a number of each operation of a step.
+// Returns `number` of each collective operation of a step: "all_gather 9, reduce_scatter 5".
 template <typename Number>
 std::string of_operations(const TrainResult& run, int digits, Number number) {
   std::string text;
@@ -46,9 +46,9 @@ std::string of_operations(const TrainResult& run, int digits, Number number) {
   return text;
 }
 
-// Sizes of the padded units. [bytes]
+// [bytes] Sizes of the padded units: the sum, the root's, and the largest of the other units.
 struct UnitSizes {
-  double all{}, root{}, largest{};  // largest: of the units besides the root
+  double all{}, root{}, largest{};
 };
 
 UnitSizes unit_sizes(const TrainResult& run) {
@@ -64,7 +64,7 @@ UnitSizes unit_sizes(const TrainResult& run) {
   return sizes;
 }
 
-// What the collectives of a step take on the link, one after another. [s]
+// [s] Returns the time that the collectives of a step take on the link, one after another.
 double seconds_on_link(const RunOfLine& run) {
   const Link link = parse_link(value_of(run.options, "--link"));
   const double hops = std::stod(value_of(run.options, "--world")) - 1;
@@ -77,12 +77,12 @@ double seconds_on_link(const RunOfLine& run) {
   return seconds;
 }
 
-// What a rank computes in a step: the time in which it does not wait. [s]
+// [s] Returns the time of a step in which a rank computes, that is, does not wait.
 double computing(const TrainResult& run) {
   return run.seconds_of("step") - run.seconds_of("waiting");
 }
 
-// The run with the same options, but for this one.
+// Returns the result of a run whose options are those of `run`, except that `option` is `value`.
 const TrainResult& run_with(const RunOfLine& run, const std::string& option,
                             const std::string& value) {
   TrainOptions options = run.options;
@@ -107,7 +107,7 @@ std::string bound_of_prefetch(const RunOfLine& run) {
   return fixed((c + n) / std::max(c, n), 2);
 }
 
-// The step after which all that is held out is right.
+// Returns the number of steps after which all held-out data is predicted right; "never" if none.
 std::string solved_at(const RunOfLine& run) {
   for (const Fields& step : run.result.steps)
     if (step.contains("held_out") && step.at("held_out").at("accuracy") == 1)
@@ -120,7 +120,7 @@ std::string predicted_step(const RunOfLine& run) {
   return last.contains("step_seconds") ? ms(number(last.at("step_seconds"), "predicted")) : "-";
 }
 
-// What `text` makes of a run's last line, if the run has saved a checkpoint.
+// Returns text(last line of the run) if the run has saved a checkpoint, else "-".
 template <typename Text>
 std::string of_checkpoint(const RunOfLine& run, Text text) {
   const Fields& last = run.result.last;

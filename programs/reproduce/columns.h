@@ -11,15 +11,15 @@ namespace fsdp {
 struct RunOfLine {
   const TrainOptions& options;
   const TrainResult& result;
-  const TrainResult& first;  // of the table's first run
-  const Train& train;        // for a column that compares with another run
+  const TrainResult& first;  // result of the table's first run
+  const Train& train;        // makes further runs, for columns that compare with another run
 };
 
-// The columns that a run of train can fill.
+// Returns the names of the columns that a run of train can fill.
 std::vector<std::string> names_of_columns();
 
-// The cell of this column. Throws std::out_of_range for another name, what `train` throws, and what
-// nlohmann::json throws if the run lacks the number.
+// Returns the cell of this column. Throws std::out_of_range if there is no such column, what
+// `train` throws, and nlohmann::json::out_of_range if the run lacks the number.
 std::string cell_of(const std::string& column, const RunOfLine& run);
 
 }  // namespace fsdp

@@ -11,7 +11,8 @@ constexpr double kFirstLoss = 7.11157274;
 constexpr double kLastLoss = 7.09032965;
 constexpr double kSum = 2286.52256;
 constexpr double kChange = 0.36936;
-constexpr double kChangeTolerance = 1e-3;  // relative: a small difference of large sums
+// Relative; larger than kTolerance because the change is a small difference of two large sums.
+constexpr double kChangeTolerance = 1e-3;
 
 Line measured(const TrainResult& run, const std::string& name, int world,
               const std::string& expected_hash) {

@@ -5,8 +5,8 @@
 
 namespace fsdp {
 
-// Losses, parameter sums and hashes of the published recipe on the small model, beside those that
-// were published.
+// Trains the small model with the published recipe. Returns a table with its losses, parameter sums
+// and hashes beside the published ones.
 Table equivalence_table(const Train& train);
 
 }  // namespace fsdp

@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// Returns what follows `key` and a separator in the first line of `file` that starts with `key`, as
-// in /proc/cpuinfo and /etc/os-release; "" if there is no such line.
+// Returns the text after `key` and a separator (":", "=" or space) in the first line of `file` that
+// starts with `key`; "" if there is no such line. Reads files such as /proc/cpuinfo and
+// /etc/os-release.
 std::string field_of_file(const std::filesystem::path& file, const std::string& key);
 
 }  // namespace fsdp

@@ -15,8 +15,9 @@ constexpr double kPublishedFirst = 10.8519020, kPublishedLast = 10.8702612,
 constexpr double kMostMemory = 20;   // [GiB] of all ranks
 constexpr double kMostMinutes = 60;  // of FSDP
 
-// One process (single) plays the ranks of FSDP one after another: each has a row of the batch, and
-// computes on one thread, since the bits of a long sum depend on the number of threads.
+// Returns the run of one mode. In mode single, one process computes the batches of FSDP's ranks one
+// after another. It computes on one thread, as each rank does, because the bits of a long sum
+// depend on the number of threads.
 LongRun run_of(const FullSettings& settings, const std::string& mode) {
   const std::string ranks = std::to_string(settings.world);
   const std::string options =

@@ -7,9 +7,10 @@
 
 namespace fsdp {
 
-// The long part of the report: GPT-2 XL as it was published, as FSDP and as one process.
+// How to run the long part of the report, GPT-2 XL with the published recipe: once with FSDP, and
+// once as one process.
 struct FullSettings {
-  std::string train;          // the program
+  std::string train;          // path of the train program
   std::string folder;         // for state, checkpoints and results
   std::string device{"cpu"};  // or cuda; on the CPU, the optimizer's state lies on the disk
   int world{8};               // ranks of FSDP
@@ -19,10 +20,11 @@ struct Full {
   LongResult fsdp, single;
 };
 
-// Runs whatever has not been run yet; what has, is read. Throws what run_or_go_on() throws.
+// Makes the runs that are not finished, and reads the results of the others. Throws what
+// run_or_go_on() throws.
 Full run_full(const FullSettings& settings);
 
-// Losses, parameter sums, memory and time beside the published ones.
+// Returns a table with losses, parameter sums, memory and time beside the published ones.
 Table full_table(const FullSettings& settings, const Full& full);
 
 }  // namespace fsdp

@@ -4,7 +4,7 @@
 
 namespace fsdp {
 
-// The last line of `text` that is not empty; "" if there is none.
+// Returns the last line of `text` that is not empty; "" if there is none.
 std::string last_line(const std::string& text);
 
 }  // namespace fsdp

@@ -24,19 +24,20 @@ std::string with_commas(const Texts& texts) {
   return text;
 }
 
-// The words of the first line of `text` that begins with the words of `begin`.
+// Returns the words of the first line of `text` that begins with the words of `begin`. Throws
+// std::runtime_error if there is no such line.
 Texts words_of_line(const std::string& text, const std::string& begin) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
     if ((joined(words(line)) + ' ').starts_with(begin + ' ')) return words(line);
-  throw std::runtime_error("there is no line " + begin);
+  throw std::runtime_error("the program printed no line that begins with " + begin);
 }
 
 std::string printed_cell(const std::string& output, const PrintedWord& place) {
   if (place.line.empty()) return place.text;
   const Texts found = words_of_line(output, place.line);
   if (place.word >= found.size())
-    throw std::runtime_error("the line " + place.line + " has no word " +
+    throw std::runtime_error("the printed line " + place.line + " has no word " +
                              std::to_string(place.word));
   return found[place.word] + (place.unit.empty() ? "" : " ") + place.unit;
 }
@@ -68,7 +69,7 @@ class LineRunner {
   }
 
  private:
-  // The line with these cells in its columns.
+  // Returns a line of the made table: the labels of `line`, `columns`, its published values.
   static Line line_of(const LineOfTable& line, const Texts& columns, std::optional<bool> ok) {
     Line made{line.labels, ok};
     append(made.cells, columns);
@@ -133,8 +134,8 @@ class LineRunner {
   const Train& train_;
   const Output& output_;
   Table made_;
-  const TrainResult* first_{};  // of the table's first run
-  std::string hash_;            // of the latest line that needs no other's parameters
+  const TrainResult* first_{};  // result of the table's first run of train
+  std::string hash_;            // parameters of the latest line without `same_parameters`
 };
 
 }  // namespace

@@ -26,8 +26,9 @@ int64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-// Throws if the disk has no room for two checkpoints, because a checkpoint is complete before the
-// older one is removed, and for the optimizer's moments, which are two thirds of a checkpoint.
+// Throws std::runtime_error unless the disk has room for two checkpoints and for the optimizer's
+// moments. Two checkpoints exist together, because a new one is completed before the older one is
+// removed. The moments are two thirds of a checkpoint.
 void require_room(const LongRun& run, const fs::path& folder) {
   const int64_t needed = 2 * run.state_bytes + run.state_bytes / 3 * 2 - bytes_in(folder);
   const auto free = static_cast<int64_t>(fs::space(folder).available);
@@ -51,7 +52,7 @@ LongResult read(const LongRun& run, const LongRunFiles& files) {
   return all;
 }
 
-// The command that starts the run from its first step.
+// Returns the command that starts the run from its first step.
 std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
                                     const LongRunFiles& files, const fs::path& result) {
   std::vector<std::string> command = run.options;
@@ -68,7 +69,7 @@ std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
 LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const LongRun& run) {
   const LongRunFiles files{parent / run.name};
   fs::create_directories(files.folder);
-  // This process and the program that it runs hold the lock while the run is under way.
+  // This process and the program that it runs hold this lock until the run ends.
   const OpenFile lock(open((files.folder / "lock").c_str(), O_RDWR | O_CREAT, 0600));
   if (lock.descriptor < 0 || flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0)
     throw std::runtime_error(files.folder.string() + ": a run is under way there; wait, or end it");
@@ -81,15 +82,15 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   write_whole_file(files.options, joined(run.options));
 
   const fs::path unfinished = files.result.string() + ".part";
-  fs::remove(unfinished);  // a run that failed may have left it
+  fs::remove(unfinished);  // may exist after a run that failed
   const bool goes_on = !step_folders(files.checkpoints).empty();
-  if (!goes_on) fs::remove(files.log);  // its steps run again
+  if (!goes_on) fs::remove(files.log);  // the logged steps will run again
   std::vector<std::string> command = command_of(program, run, files, unfinished);
   if (goes_on) command.insert(command.end(), {"--resume", files.checkpoints});
   RunWatcher watcher(run.name, run.steps, files);
   if (!run_child(command, files.output, std::ref(watcher)).ok())
     throw std::runtime_error(run.name + ": " + last_line(content_of(files.output)) + " (see " +
-                             files.output.string() + "; the same command goes on)");
+                             files.output.string() + "; the same command continues the run)");
   fs::rename(unfinished, files.result);
   fs::remove_all(files.checkpoints);
   return read(run, files);

@@ -10,27 +10,27 @@
 
 namespace fsdp {
 
-// A run of the train program that takes so long that it may be interrupted.
+// A run of the train program that can be interrupted and continued.
 struct LongRun {
   std::string name;
-  TrainOptions options;  // without those of files
+  TrainOptions options;  // without options that name files
   int64_t steps{};
-  int64_t state_bytes{};  // of parameters and optimizer: what a checkpoint takes
+  int64_t state_bytes{};  // size of a checkpoint: parameters and optimizer state
 };
 
 struct LongResult {
   TrainOptions options;
-  TrainResult result;  // its seconds leave out the time in which it did not run
-  // [bytes] The most that all processes together have held, and had swapped out, sampled each
-  // second: anonymous and shared memory.
+  TrainResult result;  // its seconds do not count the time between interruption and restart
+  // [bytes] The most anonymous and shared memory that all processes together held, and the most
+  // that they had swapped out, sampled each second.
   int64_t peak{}, swapped{};
 };
 
 // Runs `program` with its files in FOLDER/NAME.
-// - It saves a checkpoint after every third step. If the run was interrupted, however it ended, the
-//   next call goes on from the latest checkpoint.
-// - If the run has ended well in that folder, its results are read and nothing is run.
-// - Steps, memory and the time that is left are shown on stderr.
+// - If that folder has the results of a finished run, reads them and runs nothing.
+// - The run saves a checkpoint after every third step. If an earlier run was interrupted or failed,
+//   this call continues from its latest checkpoint.
+// - Prints steps, memory and the remaining time on stderr.
 // Throws std::runtime_error if the run fails, if FOLDER/NAME belongs to another run or is in use,
 // or if the disk has no room for two checkpoints and the optimizer's state.
 LongResult run_or_go_on(const std::filesystem::path& program, const std::filesystem::path& folder,

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// What a long run keeps in its folder.
+// The files of a long run in its folder.
 struct LongRunFiles {
   std::filesystem::path folder;
   std::filesystem::path options{folder / "options"};
@@ -18,8 +18,8 @@ struct LongRunFiles {
   std::filesystem::path checkpoints{folder / "checkpoints"};
 };
 
-// The lines that the run has logged. Of a step that ran twice, because the run was interrupted, the
-// last line counts. A line that is cut off is left out.
+// Returns the logged lines in the order of steps. If a step ran twice, because the run was
+// interrupted, its last line counts. An incomplete line is left out.
 std::vector<Fields> logged_steps(const std::filesystem::path& log);
 
 }  // namespace fsdp

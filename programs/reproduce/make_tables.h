@@ -9,9 +9,9 @@
 
 namespace fsdp {
 
-// Runs what a row needs and makes its tables: those that tables.toml describes, or what its `code`
-// names. `full`: how gpt2xl runs. Requires row.has_tables(). Throws std::runtime_error if a row of
-// `code` fails as a whole; a line that fails is a line of its table.
+// Makes the runs of a row and returns its tables: those that tables.toml describes, or those of its
+// `code`. `full`: how gpt2xl runs. Requires: row.has_tables(). Throws std::runtime_error if the
+// runs of gpt2xl fail; in all other tables, a failed run is a line that is not ok.
 std::vector<Table> make_tables(const Row& row, TrainRuns& runs, const FullSettings& full);
 
 }  // namespace fsdp

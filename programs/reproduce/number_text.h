@@ -4,15 +4,16 @@
 
 namespace fsdp {
 
-// "7.11157274": with `digits` decimals.
+// Returns the value with `digits` decimals: "7.11157274".
 std::string fixed(double value, int digits);
 
-// "1e-08", or "0".
+// Returns the value with one digit: "1e-08", or "0".
 std::string scientific(double value);
 
-constexpr double kTolerance = 1e-6;  // relative: of losses and sums, from published ones
+// Relative difference that losses and sums may have from the published ones.
+constexpr double kTolerance = 1e-6;
 
-// |value - expected| / |expected|
+// Returns |value - expected| / |expected|.
 double relative_difference(double value, double expected);
 
 }  // namespace fsdp

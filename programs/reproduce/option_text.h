@@ -5,13 +5,13 @@
 
 namespace fsdp {
 
-// The options of a run of train, without --json and --log. They identify the run.
+// The options of a run of train without --json and --log. Equal options are the same run.
 using TrainOptions = std::vector<std::string>;
 
 std::string joined(const TrainOptions& options);  // with spaces between them
 TrainOptions words(const std::string& text);      // splits the text at its spaces
 
-// The value after the option "--NAME"; "" if the option is not there.
+// Returns the value after the option "--NAME"; "" if the option is not there.
 std::string value_of(const TrainOptions& options, const std::string& option);
 
 }  // namespace fsdp

@@ -5,10 +5,10 @@
 namespace fsdp {
 namespace {
 
-// One choice of a value of each factor.
+// One value for each factor.
 struct Choice {
   std::vector<std::string> cells;
-  std::string of_every_run, of_first_run;  // options
+  std::string of_every_run, of_first_run;  // options of all runs; more options of the first run
 };
 
 Choice choice_of(const TableOfRow& table, const std::vector<size_t>& values) {

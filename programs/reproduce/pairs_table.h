@@ -6,9 +6,9 @@
 
 namespace fsdp {
 
-// Runs, for every comparison of a table, as many lines as needed so that every two values of every
-// two factors meet. A line is ok if the run that it shows is_as_predicted() and ends with the
-// parameters of the runs that it is compared with.
+// Makes the runs of a table with factors. For each comparison it has enough lines that every two
+// values of every two factors appear together in a line. A line is ok if the first run of the
+// comparison is_as_predicted() and all its runs end with the same parameters.
 Table run_pairs(const TableOfRow& table, const Train& train);
 
 }  // namespace fsdp

@@ -25,8 +25,8 @@ std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
 
 using PartialRow = std::vector<std::optional<size_t>>;
 
-// Gives the row the value, of any factor without one, with which it meets most of the `missing`
-// pairs; among equals the one that is in most of them.
+// Sets one more factor of the row. Chooses the factor and value that complete the most `missing`
+// pairs with the row's values; if several do, the value that is in the most `missing` pairs.
 void fill_best(PartialRow& row, const std::vector<size_t>& counts, const std::set<Pair>& missing) {
   Value best{};
   std::optional<std::pair<size_t, size_t>> most;

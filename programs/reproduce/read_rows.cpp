@@ -18,7 +18,7 @@ bool is_one_of(const std::string& text, const Texts& texts) {
   return std::ranges::find(texts, text) != texts.end();
 }
 
-// A paragraph, whose lines end where its file has room.
+// Returns the text as one line: a line feed of the file is a space.
 std::string paragraph(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
@@ -45,7 +45,7 @@ PrintedWords read_printed_words(const TomlTable& toml, const Texts& columns) {
   return words;
 }
 
-// The texts of `key`, of which there must be one for each of `columns`.
+// Returns the texts of `key`. Throws TomlError unless there is one for each of `columns`.
 Texts texts_for(const TomlTable& toml, const std::string& key, const Texts& columns) {
   const Texts texts = toml.texts(key);
   if (texts.size() != columns.size())
@@ -56,17 +56,17 @@ Texts texts_for(const TomlTable& toml, const std::string& key, const Texts& colu
   return texts;
 }
 
-// Whether the line runs train: the columns of such a line are those of columns.h.
+// Returns whether the line runs train. columns.h has the columns that such a line can have.
 bool trains(const TableOfRow& table, const LineOfTable& line) {
   return table.program == "train" && line.command.empty() && line.cells.empty();
 }
 
-// A line that runs another program must say of every column where the program prints it.
+// Throws TomlError if the line runs another program than train and `read` lacks a column.
 void require_read(const TomlTable& toml, const TableOfRow& table, const LineOfTable& line) {
   if (trains(table, line)) return;
   for (const std::string& column : table.columns)
     if (!line.read.contains(column))
-      toml.refuse("does not say in `read` where the column " + column + " stands");
+      toml.refuse("lacks the column " + column + " in `read`, which names the word to read");
 }
 
 void require_known_columns(const TomlTable& toml, const TableOfRow& table) {
@@ -123,7 +123,7 @@ Factor read_factor(const TomlTable& toml) {
   return factor;
 }
 
-// The part of a table in which every two values of every two factors meet.
+// Reads the keys of a table whose lines combine the values of factors.
 void read_factors(const TomlTable& toml, TableOfRow& table) {
   for (const char* key : {"labels", "columns", "published", "read", "line", "needs", "check"})
     if (toml.has(key)) toml.refuse("has factors, which take the place of " + std::string(key), key);
@@ -132,7 +132,7 @@ void read_factors(const TomlTable& toml, TableOfRow& table) {
   table.comparisons = toml.lists_of_texts("comparisons");
   if (table.comparisons.empty() || std::ranges::any_of(table.comparisons, &Texts::empty))
     toml.refuse("needs comparisons: the options of the runs that are compared", "comparisons");
-  if (table.factors.size() < 2) toml.refuse("needs two factors at least", "factor");
+  if (table.factors.size() < 2) toml.refuse("needs at least two factors", "factor");
 }
 
 void read_lines(const TomlTable& toml, TableOfRow& table) {

@@ -6,16 +6,16 @@
 
 namespace fsdp {
 
-// Reads what `text`, the content of `file`, says of the rows. Throws TomlError, one line with the
-// file and the line, for a mistake:
-// - no TOML; an unknown key, a missing one, or a value of another type;
-// - two rows of one name, or a row that nothing shows;
-// - a column that no run of train has, or of another program, one without `read`; `read` of a
-//   column that the table lacks;
-// - a line with more or fewer texts than its table has columns for them.
+// Reads the rows from `text`, the content of `file`. Throws TomlError, one line with the file and
+// the line number, for a mistake:
+// - the text is not TOML; a key is unknown or missing, or has a value of another type;
+// - two rows have one name, or a row has neither tables nor a command;
+// - a table of train has a column that no run of train has; a table of another program has a column
+//   without `read`; or `read` names a column that the table lacks;
+// - a line has more or fewer texts than its table has columns.
 Rows read_rows(const std::string& text, const std::string& file);
 
-// What tables.toml said when this program was built.
+// Returns the rows that tables.toml had when this program was built.
 const Rows& rows_of_tables_toml();
 
 }  // namespace fsdp

@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-// The tables of a row, and what they were made from.
+// The tables of a row, with the row's name and the command that makes them.
 struct Report {
   std::string name, command;
   std::vector<Table> tables;
@@ -17,13 +17,16 @@ struct Report {
   std::string verdict() const;  // "ok" or "NOT OK"
   std::string markdown() const;
 
-  // Writes NAME.md; and NAME.json: a line of JSON with verdict, machine, versions and commit, and
-  // then a line for each of `runs`. Creates `folder` if it does not exist. Throws
-  // std::runtime_error that names the file if one can't be written.
+  // Writes two files into `folder`, which it creates if necessary:
+  // - NAME.md has the tables;
+  // - NAME.json has a line with command, verdict, date, commit, machine and versions, and then a
+  //   line for each of `runs`.
+  // Throws: std::runtime_error that names the file if a file can't be written.
   void write(const std::filesystem::path& folder, const nlohmann::ordered_json& runs) const;
 };
 
-// The verdict in NAME.json of the first of these folders that has this file; "not run" if none has.
+// Returns the verdict in the NAME.json of the first folder that has this file; "not run" if no
+// folder has it.
 std::string last_verdict(const std::vector<std::filesystem::path>& folders,
                          const std::string& name);
 

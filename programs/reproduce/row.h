@@ -4,25 +4,25 @@
 #include <string>
 #include <vector>
 
-// What tables.toml says. Its first lines say what each key means.
+// The content of tables.toml, whose first lines describe each key.
 namespace fsdp {
 
-// Where a column stands in the output of a program; or its text.
+// Where a program prints the cell of a column, or the cell's text.
 struct PrintedWord {
-  std::string line;  // how the line begins; empty: `text` is the cell
-  size_t word{};     // of the line, from 0 on
+  std::string line;  // the beginning of the printed line; empty: `text` is the cell
+  size_t word{};     // number of the word in the line, from 0 on
   std::string unit;  // printed after the word
   std::string text;
 };
-using PrintedWords = std::map<std::string, PrintedWord>;  // column -> where it stands
+using PrintedWords = std::map<std::string, PrintedWord>;  // by column
 
 struct LineOfTable {
   std::vector<std::string> labels, published;
   std::string options, command;
   bool same_parameters{}, may_fail{}, needs_peers{};
-  std::vector<std::string> if_it_fails;  // columns if the run failed
+  std::vector<std::string> if_it_fails;  // cells of the columns if the run failed
   PrintedWords read;
-  std::vector<std::string> cells;  // of a line without a run; else empty
+  std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
 };
 
 struct FactorValue {
@@ -31,7 +31,7 @@ struct FactorValue {
 
 struct Factor {
   std::string name;
-  bool in_every_run{};  // else only in the run that a line shows
+  bool in_every_run{};  // false: only the first run of a comparison has these options
   std::vector<FactorValue> values;
 };
 
@@ -41,30 +41,30 @@ struct TableOfRow {
   bool needs_cores{};
   std::string check;  // its name in checks.h; empty if there is none
   std::vector<LineOfTable> lines;
-  // Of a table that has no lines, but all pairs of values.
+  // Only a table with factors has these two, and it has no `lines`.
   std::vector<Factor> factors;
   std::vector<std::vector<std::string>> comparisons;
   std::vector<std::string> notes;
 };
 
-// A table, figure or claim of the published documents, and what shows it here.
+// A table, figure or claim of the published documents, and how this course reproduces it.
 struct Row {
-  int number{};  // its place in the file, from 1 on
+  int number{};  // position in the file, from 1 on
   std::string name, source, kind;
   int minutes{};        // on two cores
   std::string when;     // "default", "all", "long" or "never"
-  std::string same_as;  // the row whose tables show this one too; else empty
-  std::string command;  // shows it
-  std::string code;     // names what makes the tables in C++; else empty
+  std::string same_as;  // the row whose tables also show this row; else empty
+  std::string command;  // the command that shows this row
+  std::string code;     // name of the C++ code that makes the tables; else empty
   std::vector<TableOfRow> tables;
 
-  // Whether `reproduce` itself makes tables for it.
+  // Returns whether `reproduce` makes tables for this row.
   bool has_tables() const { return !code.empty() || !tables.empty(); }
 };
 
 struct Rows {
   std::vector<Row> rows;
-  std::string legend;  // what --list prints below them
+  std::string legend;  // text that --list prints below the rows
 };
 
 }  // namespace fsdp

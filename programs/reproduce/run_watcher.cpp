@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// [bytes] The value of `key`, which a file of /proc has in KiB; 0 if the file lacks it.
+// [bytes] Returns the value of `key`, which the file of /proc has in KiB; 0 if the file lacks it.
 int64_t bytes_of(const std::filesystem::path& file, const std::string& key) {
   return std::atoll(field_of_file(file, key).c_str()) * 1024;
 }
@@ -22,7 +22,7 @@ int64_t shared_memory_of_machine() {
   return bytes_of("/proc/meminfo", "Shmem");
 }
 
-// The process and those that it has started.
+// Returns the process and all its descendants.
 std::vector<int> with_children(int process) {
   std::vector<int> all{process};
   const std::string number = std::to_string(process);
@@ -52,7 +52,7 @@ RunWatcher::RunWatcher(std::string name, int64_t steps, const LongRunFiles& file
 
 void RunWatcher::operator()(int process) {
   const int64_t shared = shared_memory_of_machine();
-  // The memory of a run before this one may be freed only now.
+  // The kernel may free shared memory of an earlier run only after this run has started.
   shared_of_others_ = std::min(shared_of_others_, shared);
   int64_t held = shared - shared_of_others_, swapped = 0;
   for (const int one : with_children(process)) {

@@ -8,19 +8,19 @@
 
 namespace fsdp {
 
-// What a long run has taken so far.
+// Time and memory of a long run so far.
 struct RunUsage {
   double seconds{};  // without the time between an interruption and the next start
-  // [bytes] The most that all processes together have held, and had swapped out.
+  // [bytes] The most memory that all processes together held, and the most that was swapped out.
   int64_t peak{}, swapped{};
 };
 
-// Reads what a RunWatcher wrote to files.usage; zeros if it has written nothing.
+// Reads the usage that a RunWatcher wrote to files.usage; zeros if it has written nothing.
 RunUsage read_usage(const LongRunFiles& files);
 
-// Measures a run and writes the result to files.usage; called once a second by run_child(). Adds to
-// what files.usage has, because the run may go on after an interruption. After each step, shows on
-// stderr how far the run is.
+// Measures a run; run_child() calls it once a second. It writes the result to files.usage, and adds
+// to the values that are there, because the run may continue after an interruption. After each step
+// it prints the run's progress on stderr.
 class RunWatcher {
  public:
   RunWatcher(std::string name, int64_t steps, const LongRunFiles& files);
@@ -34,7 +34,7 @@ class RunWatcher {
   const int64_t steps_;
   const LongRunFiles& files_;
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
-  const RunUsage before_;  // this start
+  const RunUsage before_;  // usage of earlier starts of this run
   RunUsage usage_{before_};
   int64_t shared_of_others_;  // [bytes] the shared memory that other programs hold
   size_t shown_steps_{};

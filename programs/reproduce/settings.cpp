@@ -55,20 +55,23 @@ void add_selection(CLI::App& app, ReproduceSettings& settings, const std::vector
       ->excludes(out);
   app.add_flag("--full", settings.full,
                "--only gpt2xl: on the CPU in about two hours, 20 GiB of memory and 70 GB on the "
-               "disk; goes on where it was interrupted")
+               "disk; continues an interrupted run")
       ->excludes(only)
       ->excludes(all);
 }
 
 void add_options_of_full(CLI::App& app, FullSettings& full) {
-  app.add_option("--folder", full.folder,
-                 "of --full: where state, checkpoints and results lie (default: build/full)");
-  add_choice(app, "--device", full.device, {"cpu", "cuda"}, "of --full: cpu or cuda (default cpu)");
+  app.add_option(
+      "--folder", full.folder,
+      "with --full or --long: folder for state, checkpoints and results (default: build/full)");
+  add_choice(app, "--device", full.device, {"cpu", "cuda"},
+             "with --full or --long: cpu or cuda (default cpu)");
   add_number(app, "--world", full.world, NumberRange<int64_t>{1, 64},
-             "of --full: FSDP's ranks (default 8)");
+             "with --full or --long: number of FSDP's ranks (default 8)");
 }
 
-// Throws UsageError if the options do not fit one another, or the files that they name.
+// Throws UsageError if the options contradict one another, or if a file or folder that they name
+// cannot be used.
 void check(const CLI::App& app, const ReproduceSettings& settings) {
   const bool is_long = settings.full || settings.by_hand;
   for (const char* option : {"--folder", "--device", "--world"})
@@ -81,9 +84,9 @@ void check(const CLI::App& app, const ReproduceSettings& settings) {
     if (is_used) check_output(option, folder, reason_not_to_fill(folder));
   if (8 % settings.run.world != 0)
     throw UsageError("--world " + std::to_string(settings.run.world) +
-                     ": the batch of 8 rows can't be cut into so many equal parts");
+                     ": the batch of 8 rows can't be divided equally among so many ranks");
   if (access(settings.run.train.c_str(), X_OK) == 0) return;
-  throw UsageError("--train " + settings.run.train + ": not a program");
+  throw UsageError("--train " + settings.run.train + ": is not a program that can be run");
 }
 
 }  // namespace

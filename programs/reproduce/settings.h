@@ -12,18 +12,20 @@ namespace fsdp {
 // The command line of `reproduce`.
 struct ReproduceSettings {
   std::vector<std::string> only;
-  std::string out;  // folder of the results: build/reproduce, writeup with --write, or of --out
+  std::string
+      out;  // folder of the results: that of --out, writeup/ with --write, or build/reproduce
   bool list{}, all{}, by_hand{}, full{}, write{};
   FullSettings run;
 
-  // Whether this command line asks for the row.
+  // Returns whether this command line selects the row.
   bool wants(const Row& row) const;
-  // The folders whose verdicts --list shows: `out`, and writeup/ unless --out is given. If both
-  // have a verdict of a row, that in `out` counts.
+  // Returns the folders whose verdicts --list shows: `out`, and writeup/ unless --out is given. If
+  // both have a verdict of a row, the verdict in `out` counts.
   std::vector<std::filesystem::path> verdict_folders() const;
 };
 
-// Parses the arguments, without the program's name. Throws UsageError. --help ends the process.
+// Parses the arguments, without the program's name. Throws UsageError if they are wrong. With
+// --help, prints the help and exits with 0.
 ReproduceSettings parse_reproduce(const std::vector<std::string>& arguments,
                                   const std::vector<Row>& rows);
 

@@ -6,10 +6,10 @@
 
 namespace fsdp {
 
-// The published strict test: Linear(4, 3) without bias, the mean squared error on the same two rows
-// on every rank, one step of SGD; with fully_shard() and ShardedOptimizer on 1, 2, 4 and 8 ranks.
-// The ranks write what they saw to files in `folder`. The calling process must not have run a torch
-// operator.
+// Runs the published strict test on 1, 2, 4 and 8 ranks, with fully_shard() and ShardedOptimizer:
+// one SGD step of Linear(4, 3) without bias, whose loss is the mean squared error of two rows, the
+// same rows on every rank. Returns the table. The ranks write their parameters to files in
+// `folder`. Requires: the calling process has not run a torch operator.
 Table strict_table(const std::filesystem::path& folder);
 
 }  // namespace fsdp

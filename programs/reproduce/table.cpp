@@ -11,7 +11,7 @@ std::string verdict(const Line& line) {
   return !line.ok ? "" : (*line.ok ? "ok" : "NOT OK");
 }
 
-// A number is flush right, a word flush left.
+// Numbers are aligned right, words left.
 bool is_number(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789.,+-e") == std::string::npos;
 }

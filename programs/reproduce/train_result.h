@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// A JSON object that remembers which of its fields tables have read.
+// A JSON object that records which of its fields were read with at().
 struct Fields : nlohmann::json {
   using nlohmann::json::json;
   Fields(nlohmann::json object = object_t()) : nlohmann::json(std::move(object)) {}
@@ -22,23 +22,23 @@ struct Fields : nlohmann::json {
   mutable std::set<std::string> read;
 };
 
-// What a run of train wrote with --json and --log.
+// The results that a run of train wrote with --json and --log.
 struct TrainResult {
   std::vector<Fields> steps;
   Fields last;       // the line with "final": true
-  double seconds{};  // that the run took
+  double seconds{};  // wall time of the run
 
   double loss(size_t step) const { return steps.at(step).at("loss"); }
   std::string hash() const { return last.at("param_sha256"); }
-  // The median over all steps but the first.
+  // Returns the median over all steps except the first one.
   double tokens_per_s() const;
-  // A field of `seconds` of the quickest step, the first one left out: whatever else runs on the
-  // machine only makes a step longer.
+  // Returns a field of `seconds` of the fastest step, without the first step. The fastest step
+  // counts because other programs on the machine can only make a step longer.
   double seconds_of(const std::string& what) const;
 };
 
-// Reads the lines of --json. Throws std::runtime_error unless `text` is lines of JSON of which only
-// the last one is final.
+// Reads the lines of --json. Throws std::runtime_error unless the last line, and only the last, is
+// final; throws nlohmann::json::parse_error if a line is not JSON.
 TrainResult parse_train_result(const std::string& text);
 
 }  // namespace fsdp

@@ -18,7 +18,7 @@ namespace fsdp {
 
 namespace {
 
-// What train wrote to FILE.json and FILE.log.
+// Returns the results that train wrote to FILE.json and FILE.log.
 TrainResult result_in(const std::string& file) {
   TrainResult result = parse_train_result(content_of(file + ".json"));
   std::istringstream log(content_of(file + ".log"));
@@ -28,7 +28,7 @@ TrainResult result_in(const std::string& file) {
   return result;
 }
 
-// Adds what the latest checkpoint in `folder` takes.
+// Adds the bytes and the number of files of the latest checkpoint in `folder`.
 void add_checkpoint(Fields& last, const std::filesystem::path& folder) {
   const Description saved = read_description(step_folders(folder).rbegin()->second);
   int64_t bytes = 0;
@@ -57,7 +57,7 @@ TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns
   return known;
 }
 
-// Returns whether the program ended well; if not, run.error says why.
+// Runs the program and returns whether it succeeded. If it failed, run.error has its last line.
 bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
@@ -70,7 +70,7 @@ bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptio
   run.output = content_of(log);
   if (succeeded) return true;
   run.error = last_line(run.output);
-  if (run.error.empty()) run.error = program.filename().string() + " failed and said nothing";
+  if (run.error.empty()) run.error = program.filename().string() + " failed without output";
   return false;
 }
 

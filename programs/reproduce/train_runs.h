@@ -13,28 +13,30 @@
 
 namespace fsdp {
 
-// Gives a table the result of a run of train. Throws std::runtime_error if the run fails.
+// Returns the result of a run of train for a table. Throws std::runtime_error if the run fails.
 using Train = std::function<const TrainResult&(const TrainOptions&)>;
-// Gives a table what ./fsdp prints, as for "bench --transport". Throws std::runtime_error if
-// ./fsdp fails.
+// Returns the output of a command of ./fsdp, such as "bench --transport", for a table. Throws
+// std::runtime_error if ./fsdp fails.
 using Output = std::function<std::string(const std::string& command)>;
 
-// Runs the program `train`, and ./fsdp: one run at a time, and each run once. Shows its progress on
-// stderr if that is a terminal. The files of the runs lie in a temporary folder, which the
-// destructor removes.
+// Runs the program `train`, and ./fsdp. It makes one run at a time, and each run only once. If
+// stderr is a terminal, it prints each run's options there. The runs' files are in a temporary
+// folder, which the destructor removes.
 class TrainRuns {
  public:
   explicit TrainRuns(std::filesystem::path train) : train_(std::move(train)) {}
 
+  // Returns the result of a run of train.
   // - An option "%/NAME" is a file in folder().
   // - With --checkpoint-dir, `last` of the result also has checkpoint_bytes and checkpoint_files.
-  // Throws std::runtime_error with the last line of output if the program fails, and what
+  // Throws: std::runtime_error with the last line of output if the program fails, and what
   // run_child() throws.
   const TrainResult& operator()(const TrainOptions& options);
+  // Returns the output of "./fsdp COMMAND". Throws as operator() does.
   std::string output(const std::string& command);
   const std::filesystem::path& folder() const { return folder_.path(); }
-  // For every run since the last call: its options, its seconds, and the fields of its lines that
-  // tables have read, or its error.
+  // Returns an entry for every run that was used since the last call: its options, its seconds, and
+  // the fields of its lines that tables have read, or its output, or its error.
   nlohmann::ordered_json take_json();
   // Adds an entry to what take_json() returns next.
   void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }

@@ -8,7 +8,7 @@ appendix() {
   local names
   names=$(cd "$root/appendix" && ls ./*.cpp | sed 's#\./\(.*\)\.cpp#\1#' | paste -sd ' ' |
     sed 's/ /, /g')
-  [[ -f $root/appendix/${1-}.cpp ]] || refuse "appendix wants the name of a program: $names"
+  [[ -f $root/appendix/${1-}.cpp ]] || refuse "appendix needs the name of a program: $names"
   run "appendix_$1"
 }
 

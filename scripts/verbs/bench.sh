@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-#: bench --peers [OPTION...]       measure ours beside PyTorch's FSDP2 and DDP; see bench --peers --help
-#: bench --transport [OPTION...]   measure collectives beside plain copies; see bench --transport --help
+#: bench --peers [OPTION...]       measure our FSDP and PyTorch's FSDP2 and DDP; see bench --peers --help
+#: bench --transport [OPTION...]   measure collectives and plain copies; see bench --transport --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_asked "$@"
 
-# The peers are Python programs, and so is the program that runs them in turns with ours.
+# The peers are Python programs. A Python program runs them and our program in turns.
 bench() {
   local options=() argument what='' python=$root/.venv-peers/bin/python3
   for argument in "$@"; do

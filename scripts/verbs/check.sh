@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-#: check [TASK|PROBLEM] [OPTION..] run the tests of tasks/ and show how far they are; see check --help
+#: check [TASK|PROBLEM] [OPTION..] run the tests of tasks/ and print the points; see check --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 source "$root/scripts/stacks.sh"
 source "$root/scripts/changed_files.sh"
 source "$root/scripts/look_at_task.sh"
 source "$root/scripts/build_errors.sh"
 
-# Builds everything before the tests run, because tests have time limits. A task whose files are
-# still as delivered is "not started": nothing is built for it. If a task does not compile, shows
-# its first errors and tests the other tasks all the same.
+# Builds all test programs before the tests run, because tests have time limits. A task whose files
+# are still as delivered is "not started": nothing is built for it. If a task does not compile,
+# prints its first errors and tests the other tasks.
 check_tasks() {
   local what='1 2 3 4 5 6 7' asked task stack failed=0
   local stacks=() targets=(check) blank=() broken=() rejected=()
@@ -62,8 +62,8 @@ check_tasks() {
   exec "$bin/check" "$@" ${options[@]+"${options[@]}"} --stacks "$(IFS=,; echo "${stacks[*]}")"
 }
 
-# what_of OPTION...: prints the task or problem among the arguments of check: what is neither an
-# option nor its value.
+# what_of ARGUMENT...: prints the task or problem among the arguments of check: the first argument
+# that is neither an option nor the value of one.
 what_of() {
   while (($#)); do
     case $1 in
@@ -75,7 +75,8 @@ what_of() {
   done
 }
 
-# Before the tests of a task that still has unwritten functions. An extension need not be written.
+# announce TASK: if functions of the task are not written yet, prints how many. Functions of
+# extensions in tasks/extensions/ do not count.
 announce() {
   local left
   left=$(cat "$root"/tasks/task"$1"_*/*.cpp | grep -c '^  todo("' || true)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 #: doctor                          check compiler, LibTorch, memory, disk and GPU; print what to do
-# Checks what the course needs of this machine. Prints a line for each thing: "ok", "note" (the
-# course works without it) or "wrong", with what to do. Exits with 1 if anything is wrong.
+# Checks whether this machine has what the course needs. Prints a line for each item: "ok", "note"
+# (the course works without it) or "wrong", with what to do. Exits with 1 if anything is wrong.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_option "$@"
-set +e  # what fails is shown in a line
+set +e  # a command that fails is shown in a line
 broken=''
 
 line() { printf '%-10s %-6s %s\n' "$1" "$2" "$3"; }

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-#: generate OPTION...              continue a text with what was trained; see generate --help
+#: generate OPTION...              continue a text with a trained model; see generate --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 run generate "$@"

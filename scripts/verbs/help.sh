@@ -11,13 +11,14 @@ mapfile -t all < <(verbs)
 usage_of "${all[@]}"
 cat <<END
 
-A verb first installs and builds what it needs. Name the folder of your own LibTorch in Torch_DIR,
-CMAKE_PREFIX_PATH or LIBTORCH; a copy keeps the one that it was built with. Otherwise \
-the torch of your
-Python is used; if there is none, ./fsdp setup puts one into .venv. A build runs \
-as many compilers as the
-free memory allows. Programs and the log of each build are in build/.
+A verb first installs and builds what it needs. To use your own LibTorch, name its folder in \
+Torch_DIR,
+CMAKE_PREFIX_PATH or LIBTORCH; a copy keeps the LibTorch that it was built with. Otherwise it uses \
+the torch
+of your Python; if there is none, ./fsdp setup installs one into .venv. A build runs as many \
+compilers as
+the free memory allows. Programs and the log of each build are in build/.
 END
 if [[ -f $maintain ]]; then
-  echo "./fsdp help --maintain prints what maintainers of the course run."
+  echo "./fsdp help --maintain prints the commands for maintainers of the course."
 fi

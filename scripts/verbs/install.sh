@@ -5,14 +5,14 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_asked "$@"
 
-# Finds out before the build, which takes minutes, whether there is a place to install into.
+# Checks that PREFIX can be written before the build, which takes minutes.
 install_library() {
   local preset rest prefix log
   take_preset install "$@"
   [[ $preset != ?san ]] ||
     refuse "install: --preset $preset is only for tests; allowed: default, debug, cuda"
   [[ ${#rest[@]} == 1 && ${rest[0]} ]] ||
-    refuse "install wants one folder: the PREFIX to install into"
+    refuse "install needs one folder: the PREFIX to install into"
   prefix=${rest[0]}
   if ! mkdir -p "$prefix" 2>/dev/null || [[ ! -w $prefix ]]; then
     refuse "install: '$prefix' is no folder that can be written; name another one"

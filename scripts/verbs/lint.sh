@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-#: lint [--all]                    check format and rules; clang-tidy, faults, submissions and the output in
-#:                                 texts: of what has changed since origin/main, and a small fixed part;
-#:                                 --all: of everything, with the commands of the pages in a clone that
-#:                                 has built nothing, and the cuda preset
+#: lint [--all]                    check format and rules; for what has changed since origin/main, and a
+#:                                 small fixed part, also clang-tidy, faults, submissions and the output in
+#:                                 texts; --all: for everything, and also the commands of the pages in a
+#:                                 clone that has built nothing, and the cuda preset
 # Prints a line for each check, and at the end "N passed, N failed, N skipped". Exits with 1 if
 # anything failed.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
@@ -16,15 +16,17 @@ case ${1-} in
 esac
 source "$root/scripts/totals.sh"
 
-# bank NAME: plays entries of the bank grading/NAME.py: faults, which their tests have to catch;
-# submissions, of students who have all points and of cheats who have none; output that texts show.
+# bank NAME: checks entries of the bank grading/NAME.py; without --all, those that changes affect.
+# - faults: a test must catch each fault;
+# - submissions: honest ones must get all points, and cheats none;
+# - course/samples: the output that texts show must be the output of the command.
 bank() {
   local which=--changed
   if [[ $all ]]; then which=''; fi
   "$root/.venv/bin/python3" "$root/grading/$1.py" $which --totals "$totals"
 }
 
-# Lines of the pages, as in bank().
+# Runs the commands of the pages in a clone; without --all, those that changes affect.
 fresh_clone() {
   "$root/.venv/bin/python3" "$root/grading/course/fresh_clone.py" --totals "$totals" \
     "$([[ $all ]] && echo --pages || echo --changed)"
@@ -40,13 +42,13 @@ build_cuda() {
   fi
 }
 
-# Where the site can't be installed, its tests are skipped.
+# If Sphinx can't be installed, the tests of the site are skipped.
 install_tools() {
   local setup=$root/scripts/verbs/setup.sh
   "$setup" && "$setup" --plots && { "$setup" --python-only --site || true; }
 }
 
-# What the checks below run.
+# The checks below run these tools and programs.
 if ! install_tools || ! (build default everything); then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-#: quiz --student ID [OPTION...]   written questions with settings of the student's own: write them, mark
+#: quiz --student ID [OPTION...]   write questions with settings of the student's own, mark a student's
 #:                                 answers, or grade a class; see quiz --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 run quiz "$@"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 #: replay DIR --rank R [--run N] [--preset NAME] [-- COMMAND...]
-#:                                 run one rank of a recording again, alone (train --record DIR, check
+#:                                 run one rank of a recording again, by itself (train --record DIR, check
 #:                                 --record DIR); COMMAND, such as gdb, runs the program, of build NAME;
 #:                                 --run N: the Nth time, from 0, that a test runs ranks
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_asked "$@"
 
-# replay DIR --rank R [--run N] [--preset NAME] [-- COMMAND...]: runs a recorded rank alone. COMMAND
-# runs the program; gdb stands before the rank begins. Of the recording only words are taken: the
-# name of a program of this repository, and what that gets.
+# replay DIR --rank R [--run N] [--preset NAME] [-- COMMAND...]: runs a recorded rank by itself.
+# COMMAND runs the program; gdb stops before the rank begins. The recording can't run other code: it
+# only supplies the name of a program of this repository, its arguments and its environment.
 replay() {
   local dir='' rank='' run='*' preset='' program file words
   while (($#)); do
     case $1 in
       --rank | --run | --preset)
-        [[ ${2-} ]] || refuse "replay: $1 wants a value"
+        [[ ${2-} ]] || refuse "replay: $1 needs a value"
         printf -v "${1#--}" %s "$2"
         shift
         ;;
@@ -25,12 +25,12 @@ replay() {
     esac
     shift
   done
-  [[ -f $dir/command && $rank ]] || refuse "replay wants the folder of a recording, and --rank R"
+  [[ -f $dir/command && $rank ]] || refuse "replay needs the folder of a recording, and --rank R"
   [[ ! $preset ]] || require_preset "$preset"
   file=$(printf '%s\n' "$(cd "$dir" && pwd)"/$run/rank-"$rank" | sort -V |
-    tail -1)  # of the last run
+    tail -1)  # without --run, the last run
   [[ -f $file ]] || refuse "replay: $dir has no such rank"
-  mapfile -d '' -t words <"$dir/command"  # command_of_process() of recording.cpp says which
+  mapfile -d '' -t words <"$dir/command"  # written by command_of_process() in recording.cpp
   [[ ${words[1]-} =~ ^[a-z0-9_]+$ ]] || refuse "replay: $dir/command is none that --record writes"
   if [[ $preset ]]; then build "$preset" "${words[1]}"; fi
   program=$root/build/${preset:-default}/bin/${words[1]}

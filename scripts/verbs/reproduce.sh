@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-#: reproduce [OPTION...]           print the published tables beside ours; see reproduce --help
+#: reproduce [OPTION...]           make our tables and print them beside the published ones; see
+#:                                 reproduce --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 build default reproduce reference_train

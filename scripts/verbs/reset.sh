@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 #: reset TASK                      restore the first state of a task and its extensions; keep yours in
 #:                                 .backup/
-# reset.sh TASK: restores the first state of tasks/taskN_*/ and tasks/extensions/taskN_*/, in which
-# nothing is written. The present files are kept in .backup/.
+# Restores the delivered files of tasks/taskN_*/ and tasks/extensions/taskN_*/, in which no function
+# is written. The present files are kept in .backup/.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
-[[ ${1-} =~ ^[1-7]$ && $# == 1 ]] || refuse "reset wants the number of a task, 1 to 7"
+[[ ${1-} =~ ^[1-7]$ && $# == 1 ]] || refuse "reset needs the number of a task, 1 to 7"
 folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
 task=$(basename "$folder")
 

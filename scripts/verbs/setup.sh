@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 #: setup [--peers] [--plots] [--site] [--wheels DIR]
-#:                                 install what a build lacks, packages and LibTorch; and without these
-#:                                 options, in the whole repository, the tools of lint; --peers: PyTorch,
-#:                                 to compare with; --plots: matplotlib, for plot; --site: Sphinx, for
-#:                                 site; --wheels: take Python wheels from DIR, not from the network
-# Installs what is missing and does not change what is installed: what a build needs, then what the
-# options ask for. Without options, also the tools of ./fsdp lint, if this copy has these. If
-# nothing is missing, it needs no network.
+#:                                 install the packages and the LibTorch that a build lacks; without these
+#:                                 options, and unless this is a handout, also the tools of lint; --peers:
+#:                                 PyTorch, to compare with; --plots: matplotlib, for plot; --site: Sphinx,
+#:                                 for site; --wheels: use Python wheels from DIR, not from the network
+# Installs what is missing and does not change what is installed: first what a build needs, then
+# what the options name. Without options, it also installs the tools of ./fsdp lint, if this copy
+# has that verb. If nothing is missing, it needs no network.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
@@ -25,7 +25,7 @@ wasmtime_version=50.0.1
 venv=$root/.venv
 mkdir -p "$root/.cache"
 
-# Prints a Python that can make a virtual environment and is new enough for torch.
+# Prints the name of a Python that can make a virtual environment and is new enough for torch.
 find_python() {
   local python
   for python in python3 python3.{14..10}; do
@@ -38,7 +38,7 @@ find_python() {
   return 1
 }
 
-# Prints the Debian packages of everything that the build needs and does not find, one per line.
+# Prints the Debian packages that the build needs and does not find, one per line.
 missing_packages() {
   command -v "${CXX:-c++}" >/dev/null || echo g++
   command -v ninja >/dev/null || echo ninja-build
@@ -50,8 +50,8 @@ missing_packages() {
   fi
 }
 
-# Prints the packages that the grader's sandbox needs, where there is a grader. Without them it
-# protects less.
+# Prints the packages that the grader's sandbox needs and does not find; nothing if this copy has no
+# grader. Without these packages the sandbox protects less.
 missing_for_grading() {
   [[ -f $root/grading/grade.py ]] || return 0
   command -v bwrap >/dev/null || echo bubblewrap
@@ -82,7 +82,8 @@ install_packages() {
   ((${#packages[@]} == 0)) || fail "still not found after apt-get install: ${packages[*]}"
 }
 
-# Fails with a clear line if CMake or the compiler is too old; their own messages do not say so.
+# Fails with a clear line if CMake or the compiler is too old, because their own messages do not
+# name that cause.
 check_versions() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
@@ -111,8 +112,9 @@ pip_install() {
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
-# The wheel without its dependencies is enough for the CPU build: 1.3 GB in place of 4.7. Asks ldd
-# which CUDA libraries its CPU part needs, because wheels for other machines have no CUDA part.
+# Installs torch's wheel if no LibTorch is found. The wheel without its dependencies is enough for
+# the CPU build: 1.3 GB in place of 4.7. ldd finds which CUDA libraries the wheel's CPU part needs,
+# because wheels for other machines have no CUDA part.
 install_libtorch() {
   local folder needed
   folder=$(libtorch_folder)
@@ -136,7 +138,8 @@ install_libtorch() {
 
 has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
 
-# Sets `missing` to those of NAME==VERSION... that .venv lacks; fails if that is none.
+# find_missing NAME==VERSION...: sets `missing` to the wheels that .venv lacks; fails if it lacks
+# none.
 find_missing() {
   local wheel
   missing=()
@@ -154,8 +157,7 @@ install_tools() {
   pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
 }
 
-# Installs the whole of PyTorch into a separate virtual environment, whichever LibTorch the build
-# uses.
+# Installs the whole of PyTorch into a virtual environment of its own. The build does not use it.
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
@@ -165,7 +167,8 @@ install_peers() {
     fail "could not install grading/peers/requirements.txt"
 }
 
-# With what it depends on: the versions of these differ between Pythons.
+# Installs matplotlib and its dependencies. pip selects the dependencies' versions, because they
+# differ between versions of Python.
 install_plots() {
   ! has_wheel "matplotlib-$matplotlib_version*" || return 0
   say "installing matplotlib $matplotlib_version (170 MB) into .venv"
@@ -175,9 +178,9 @@ install_plots() {
     fail "could not install matplotlib $matplotlib_version"
 }
 
-# What ./fsdp site needs, figures included. Where the sources of docs/step.html are, also zig and
-# wasmtime, which make and test it. pip also complains of what torch would need and does not have
-# here, so what it says goes into a file.
+# Installs the tools of ./fsdp site, with those for figures. If this copy has the sources of
+# docs/step.html, also installs zig and wasmtime, which make and test that page. pip's output goes
+# into a file, because it also complains about dependencies of torch that are not installed here.
 install_site() {
   local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
   local log=$root/.cache/site.log
@@ -190,7 +193,7 @@ install_site() {
   "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" \
     2>&1 ||
     fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
-  # zig compiles its C++ library once, for a minute.
+  # The first build compiles zig's C++ library, which takes a minute.
   if [[ -d $root/grading/site/step ]]; then
     "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" >>"$log" 2>&1 ||
       true

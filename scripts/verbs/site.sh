@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #: site OUT [--students]           make the course as a folder of pages, which need no server and no
-#:                                 network; --students: of what handout packs
+#:                                 network; --students: only the files that handout packs
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 asks_for_help "$@" || "$root/scripts/verbs/setup.sh" --python-only --site

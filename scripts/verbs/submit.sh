@@ -4,10 +4,11 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_option "$@"
 
-# Checks everything, which takes minutes; first refuses what can't become a zip.
+# First checks that the zip can be made; then runs ./fsdp check, which takes minutes, and makes the
+# zip.
 submit() {
   local submit=("$root/.venv/bin/python3" "$root/grading/submit.py" "$@")
-  (($# == 1)) || refuse "submit wants the name of the zip to make: OUT.zip"
+  (($# == 1)) || refuse "submit needs the name of the zip to make: OUT.zip"
   need_python
   "${submit[@]}"
   folder=$(mktemp -d)  # not local: the trap runs after this function

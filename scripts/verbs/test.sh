@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 #: test [--all | --preset NAME]    build and run every test;
-#:                                 --all: then lint --all, and the cuda preset;
-#:                                 --preset: the tests built as debug, cuda, asan or tsan;
+#:                                 --all: then also lint --all, which builds the cuda preset;
+#:                                 --preset NAME: build the tests as debug, cuda, asan or tsan;
 #:                                 --properties N: only N random models and N random programs, each
-#:                                 compared with one process; --from SEED: the first of them
+#:                                 compared with one process; --from SEED: the first seed
 # Prints a line per suite, and at the end "N passed, N failed, N skipped". Exits with 1 if anything
-# failed. Of the first random program that differs, it shows one that is as short as it can be.
+# failed. With --properties, the first random program that differs is shortened as far as possible
+# and printed.
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 source "$root/scripts/summed.sh"
 
@@ -49,14 +50,14 @@ seconds_per_program=${FSDP_TEST_SECONDS:-900}
 asan=handle_segv=0:handle_abort=0:allocator_may_return_null=1
 export ASAN_OPTIONS=$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 
-# run_program PROGRAM: runs its tests, and adds them to the totals.
+# run_program PROGRAM: runs the tests of the program, and adds their counts to the totals.
 run_program() {
   "$root/build/$preset/bin/run_tests" "$1" --seconds "$seconds_per_program" --totals "$totals" \
     </dev/null || true
 }
 
-# Tests that wait most of the time, for hosts that do not answer, run beside the others. What they
-# print is shown at the end.
+# Runs all test programs. hosts_tests, which waits most of the time for hosts that do not answer,
+# runs at the same time as the others, and its output is shown at the end.
 run_tests() {
   local program waiting=$work/waiting
   grep '/hosts_tests$' "$root/build/$preset/tests.txt" | while read -r program; do
@@ -71,8 +72,8 @@ run_tests() {
   cat "$waiting"
 }
 
-# The hidden cases of task 1, with the ranks in a process of their own, as the grader runs them. No
-# other task's program gets to a rank before it has asked for the seed.
+# Runs the hidden cases of task 1 with the ranks in a process of their own, as the grader does. Task
+# 1 is used because the programs of the other tasks need the seed before they start a rank.
 hidden_cases() (
   cd "$root/build/$preset/bin" || exit
   export FSDP_ROOT=$root FSDP_TEST_SEED=hidden FSDP_RANKS_OF=./reference_task1_tests

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes docs/step.html, a page that runs the prediction of a step as WebAssembly.
 
-The page works from a file and asks for nothing else. It is kept in the repository, so that only
-those who change it need ziglang (`./fsdp setup --site`). A handout has it with the order of actions
-hidden (grading/course/handout.py).
+The page works as a local file and loads nothing else. It is kept in the repository, so that only a
+maintainer who changes it needs ziglang (`./fsdp setup --site`). In a handout, the order of actions
+is hidden in it (grading/course/handout.py).
 """
 
 import argparse
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PAGE = ROOT / "docs/step.html"
 ZIGLANG = "0.17.1"
-# What schedule() and the folds over it consist of.
+# The sources of schedule() and of the predictions that are computed from it.
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
     trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp trainer/config/arrangement.cpp
@@ -36,7 +36,8 @@ SHIMMED = (
     *(f"c10/core/{name}.h" for name in ("Allocator", "DeviceType", "ScalarType")),
 )
 EXPORTS = ("line_of_settings", "described")
-# Zig has none for WebAssembly: who throws, ends. The page checks its settings before.
+# Zig has no exceptions for WebAssembly, so a throw ends the program. The page checks its settings
+# before it calls this code.
 EXCEPTIONS = """
 #include <cstdlib>
 extern "C" void* __cxa_allocate_exception(size_t) noexcept { std::abort(); }
@@ -74,7 +75,7 @@ def compile_to(wasm):
             path = pathlib.Path(folder) / header
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(HERE / "torch_shim.h")  # with #pragma once, so it is read once
-        # As one file it compiles in a fifth of the time.
+        # One file compiles in a fifth of the time.
         together = pathlib.Path(folder) / "together.cpp"
         together.write_text(
             EXCEPTIONS + "".join(f'#include "{ROOT / source}"\n' for source in SOURCES)
@@ -87,7 +88,7 @@ def compile_to(wasm):
 
 
 def page(wasm):
-    """The page in one file. Its WebAssembly is packed, because that takes a third of the bytes."""
+    """Returns the page as one file. Its WebAssembly is compressed to a third of the bytes."""
     packed = base64.b64encode(gzip.compress(wasm, mtime=0)).decode()
     return page_around(packed)
 
@@ -113,7 +114,7 @@ def page_around(packed):
 
 
 def packed_in(text):
-    """The packed WebAssembly of a page, as it is written there."""
+    """Returns the packed WebAssembly of a page, as it is written there."""
     return text.partition('<script type="application/wasm" id="wasm">')[2].partition("</script>")[0]
 
 

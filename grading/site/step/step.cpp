@@ -1,5 +1,5 @@
-// Says what every action of a training step does, of the model and the run that a line of settings
-// describes. A page calls it as WebAssembly.
+// Describes every action of a training step, for a model and a run that a line of settings gives.
+// docs/step.html calls this code as WebAssembly.
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
 
@@ -10,20 +10,20 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kSeq = 127;  // tokens of a row, as of the model `small`
+constexpr int64_t kSeq = 127;  // tokens of a row, as for the model `small`
 
-// A TransformerLM of heads of 64, whose d_ff is 4 d_model, and a run that trains it. The page
-// checks all of it.
+// A TransformerLM with heads of size 64 and d_ff = 4 d_model, and a run that trains it. The page
+// checks these values before it calls this code.
 struct Settings {
   int world{};
-  int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: of each rank
+  int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: batch rows of each rank
   std::string wrap;                                 // auto, block or none
   std::string mode;                                 // fsdp, ddp or single
   int shard_size{};                                 // ranks of a replica
   int limit{};
   bool reshard{};
   std::string param_dtype, reduce_dtype;  // fp32 or bf16
-  int recompute_every{};                  // blocks; 0: none
+  int recompute_every{};                  // every how many blocks recompute activations; 0: none
   int64_t latency{};                      // [ns]
   int64_t bandwidth{};                    // [MB/s]
   int64_t speed{};                        // [Gflop/s] of a rank
@@ -57,7 +57,7 @@ TrainConfig config_of(const Settings& settings) {
   return config;
 }
 
-// The same run, of the whole program.
+// Returns the command of ./fsdp plan for the run of `settings`.
 std::string command_of(const Settings& settings) {
   std::ostringstream out;
   out << "./fsdp plan --mode " << settings.mode << " --world " << settings.world
@@ -80,11 +80,11 @@ std::string command_of(const Settings& settings) {
 struct Parameter {
   std::string name;
   int64_t numel;
-  int layer{-1};                  // whose block has it
-  int64_t forward{}, backward{};  // [flops] of the products with it, and of what belongs to them
+  int layer{-1};                  // the layer whose block has it; -1: none
+  int64_t forward{}, backward{};  // [flops] of its matrix products and of work counted with them
 };
 
-// In the order of first registration.
+// Returns the parameters in the order of first registration.
 std::vector<Parameter> parameters_of(const Settings& settings) {
   const int64_t d = settings.width, tokens = settings.rows * kSeq;
   const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of one of the products of attention
@@ -116,7 +116,8 @@ std::vector<Parameter> parameters_of(const Settings& settings) {
   return all;
 }
 
-// Of --wrap block, none, or auto: blocks, and what is as large as one.
+// Returns the unit of a parameter. With --wrap block, the units are the blocks and the root; with
+// none, only the root; with auto, also each other module that is at least as large as a block.
 std::string unit_of(const Settings& settings, const Parameter& parameter) {
   if (settings.wrap == "none") return "root";
   if (parameter.layer >= 0) return "layers." + std::to_string(parameter.layer);
@@ -144,16 +145,16 @@ ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& pa
   return layout;
 }
 
-// How many units come before the first module that reads the root's parameters in backward: before
-// ln_final, which always is the root's. None if the root has parameters of the blocks, too: then it
-// stays to the end (strategies/root_readers.h).
+// Returns how many units come before the first module that reads the root's parameters in backward,
+// which is ln_final. Returns nothing if the root also has the parameters of the blocks: then it
+// stays unsharded to the end (strategies/root_readers.h).
 std::optional<size_t> units_before_readers(const Settings& settings, const ShardLayout& layout) {
   if (settings.wrap == "none") return {};
   const bool has_head = layout.units.back().name == "lm_head";
   return layout.units.size() - 1 - (has_head ? 1 : 0);
 }
 
-// What each unit computes. [ns]
+// [ns] Returns the time that each unit computes.
 std::vector<UnitTime> times_of(const Settings& settings, const ShardLayout& layout,
                                const std::vector<Parameter>& parameters) {
   const auto time = [&](int64_t flops) {
@@ -173,7 +174,7 @@ int64_t number(const std::optional<size_t>& unit) {
   return unit ? static_cast<int64_t>(*unit) : -1;
 }
 
-// One line of each action, after its times and what is alive after it.
+// Writes the words of an action. Its line also has its times and the live bytes after it.
 struct Words {
   std::ostream& out;
   void operator()(const Schedule::Enter& entered) { out << "enter " << to_string(entered.phase); }
@@ -235,8 +236,8 @@ std::string describe(const std::string& line) {
 }  // namespace
 }  // namespace fsdp
 
-// The page puts a line, with a zero after it, where line_of_settings() points to, and reads
-// what described() points to, up to a zero.
+// The page writes a line, with a zero at its end, to line_of_settings(), and then reads the text of
+// described() up to a zero.
 extern "C" char* line_of_settings() {
   static std::array<char, 512> line;
   return line.data();

@@ -1,7 +1,7 @@
 #pragma once
 
-// What prediction names of LibTorch, so that it compiles without: dtypes are numbers, and the
-// functions of tensors are declared only, because nothing that is called needs them.
+// The names of LibTorch that trainer/prediction uses, so that it compiles without LibTorch. Dtypes
+// are numbers. Functions of tensors are only declared, because no code that runs calls them.
 #include <cstddef>
 #include <cstdint>
 

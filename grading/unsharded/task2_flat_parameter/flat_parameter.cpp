@@ -7,8 +7,9 @@
 namespace fsdp {
 namespace {
 
-// A cheat: has all parameters on every rank, all the time, and says otherwise. It makes the calls
-// that are expected of it and throws their results away. No task from 2 on may give a point for it.
+// A cheat: every rank holds all parameters all the time, but reports states as if they were
+// sharded. It issues the collectives that the tests expect, and discards their results. No task
+// from 2 on may give a point for it.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -32,7 +33,7 @@ class FlatParameterImpl final : public FlatParameter {
 
  private:
   at::Tensor gradient_;          // [padded_numel], owned
-  std::vector<bool> collected_;  // per parameter
+  std::vector<bool> collected_;  // one for each parameter
 };
 
 FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,

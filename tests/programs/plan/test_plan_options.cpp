@@ -14,9 +14,10 @@ TEST(PlanOption, wrong_options_are_refused_with_the_reason) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };
   EXPECT_EQ(error({"--search"}), "--search: needs --memory");
-  EXPECT_EQ(error({"--search", "--memory", "much"}), "--memory much: takes a number such as 80GB");
+  EXPECT_EQ(error({"--search", "--memory", "much"}),
+            "--memory much: must be a number such as 80GB");
   EXPECT_EQ(error({"--world", "0..8"}), "--world must be at least 1, not 0");
-  EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows: takes the place of --batch");
+  EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows and --batch: give only one of them");
 }
 
 // `./fsdp plan` plans the run of a run.toml; options of the command line replace those of the file.

@@ -52,7 +52,7 @@ line = [
             "| six   | f  |            |          |        | NOT OK |\n"
             "| seven | g  |            |          |        | NOT OK |\n"
             "\nthree, c: rank 1 was lost\n\nsix f: rank 1 was lost\n"
-            "\nseven g: the line shm has no word 9\n\nA note of two lines\n");
+            "\nseven g: the printed line shm has no word 9\n\nA note of two lines\n");
 }
 
 TEST(LineTable, another_program_gets_the_options_of_the_table_and_of_the_line) {

@@ -55,8 +55,8 @@ echo $all
 
 TEST_F(LongTraining, a_run_that_ended_early_continues_from_its_checkpoint) {
   write_program(2);
-  EXPECT_EQ(error(),
-            "long: rank 1 is gone (see " + of_run() + "/output; the same command goes on)");
+  EXPECT_EQ(error(), "long: rank 1 is gone (see " + of_run() +
+                         "/output; the same command continues the run)");
   fs::create_directories(step_folder(of_run() + "/checkpoints", 2));
   write_program();
   const LongResult result = run();

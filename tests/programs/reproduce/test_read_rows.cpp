@@ -70,7 +70,7 @@ TEST(ReadRows, a_table_whose_columns_nothing_fills_is_refused) {
       "tables.toml:12: [[row.table]] has the column peek, which no run has; it may have ");
   const std::string plan = "program = \"plan\"\nlabels = [\"W\"]\ncolumns = [\"all\"]\n";
   EXPECT_EQ(wrong_table(plan + "line = [\n  { labels = [\"1\"] },\n]\n"),
-            "tables.toml:15: line does not say in `read` where the column all stands");
+            "tables.toml:15: line lacks the column all in `read`, which names the word to read");
   EXPECT_EQ(wrong_table(plan + "read = { al = \"1\" }\nline = [{ labels = [\"1\"] }]\n"),
             "tables.toml:14: read reads al, and the table has no such column");
   EXPECT_EQ(
@@ -104,7 +104,7 @@ TEST(ReadRows, factors_that_nothing_compares_are_refused) {
             "tables.toml:9: [[row.table]] needs comparisons: the options of the runs that are "
             "compared");
   EXPECT_EQ(wrong_table("comparisons = [[\"--mode ddp\"]]\n" + factor),
-            "tables.toml:12: [[row.table]] needs two factors at least");
+            "tables.toml:12: [[row.table]] needs at least two factors");
   EXPECT_EQ(wrong_table("comparisons = [[\"--mode ddp\"]]\n"),
             "tables.toml:11: [[row.table]] has comparisons but no factor");
   EXPECT_EQ(wrong_table("columns = [\"peak\"]\n" + factor),
