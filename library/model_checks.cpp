@@ -109,31 +109,31 @@ void verify_model_across_ranks(Communicator& comm, const Module& net,
                                bool from_rank_0, const std::string& where) {
   const auto parameters = distinct_parameters(net), buffers = distinct_buffers(net);
   const std::string build = "build the same model on every rank";
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const auto& [name, parameter] : parameters) {
-    traits.push_back({"parameter " + name, dtype_and_sizes(parameter), build});
-    traits.push_back(
+    invariants.push_back({"parameter " + name, dtype_and_sizes(parameter), build});
+    invariants.push_back(
         {"parameter " + name, parameter.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
   }
   for (const auto& [name, buffer] : buffers)
-    traits.push_back({"buffer " + name, dtype_and_sizes(buffer), build});
+    invariants.push_back({"buffer " + name, dtype_and_sizes(buffer), build});
   for (const UnitPlan& unit : plan) {
     std::string of_unit;
     for (const auto& parameter : unit.parameters)
       of_unit += (of_unit.empty() ? "" : " ") + parameter.name;
-    traits.push_back({"unit " + unit.name, of_unit, "choose the same units on every rank"});
+    invariants.push_back({"unit " + unit.name, of_unit, "choose the same units on every rank"});
   }
   for (const auto& [name, value] : options)
-    traits.push_back({name, value, "give every rank the same options"});
+    invariants.push_back({name, value, "give every rank the same options"});
   if (!from_rank_0) {
     const std::string sync = ", or set .sync_module_states to start with those of rank 0";
     add_values(
-        traits, "parameter", with_values(parameters),
+        invariants, "parameter", with_values(parameters),
         "call the same torch::manual_seed() on every rank before you build the model" + sync);
-    add_values(traits, "buffer", with_values(buffers),
+    add_values(invariants, "buffer", with_values(buffers),
                "fill it with the same values on every rank" + sync);
   }
-  check_same_on_all_ranks(comm, traits, where);
+  check_same_on_all_ranks(comm, invariants, where);
   if (!from_rank_0) return;
   auto whole = parameters;  // without those of ignored modules that another object has sharded
   std::erase_if(whole, [](const NamedParameter& one) { return is_freed(one.tensor); });

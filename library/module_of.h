@@ -30,8 +30,8 @@ using HookedArgument = std::conditional_t<std::is_lvalue_reference_v<Input> &&
 
 // A Module with inputs and an output of any types:
 //
-//   struct Attention : ModuleOf<std::pair<at::Tensor, Cache>(at::Tensor x, Cache cache, int heads)>
-//   {
+//   struct Attention
+//       : ModuleOf<std::pair<at::Tensor, Cache>(at::Tensor x, Cache cache, int heads)> {
 //     std::pair<at::Tensor, Cache> forward(at::Tensor x, Cache cache, int heads) override;
 //   };
 //

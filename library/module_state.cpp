@@ -58,14 +58,15 @@ at::Tensor owned_copy(const at::Tensor& tensor) {
 
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm) {
   agree_on(comm, [&] { check_fits(state, net); });
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const auto& entry : state)
-    traits.push_back(trait_of_values(entry.key(), entry.value(), "load the same on every rank"));
-  check_same_on_all_ranks(comm, traits, "load_state_dict", "load the same on every rank");
+    invariants.push_back(
+        invariant_of_values(entry.key(), entry.value(), "load the same on every rank"));
+  check_same_on_all_ranks(comm, invariants, "load_state_dict", "load the same on every rank");
 }
 
-void add_buffers(std::vector<RankInvariant>& traits, const Module& net) {
-  add_values(traits, "buffer", distinct_buffers(net),
+void add_buffers(std::vector<RankInvariant>& invariants, const Module& net) {
+  add_values(invariants, "buffer", distinct_buffers(net),
              "call average_buffers() before, or set .broadcast_buffers");
 }
 

@@ -28,7 +28,7 @@ at::Tensor owned_copy(const at::Tensor& tensor);
 // a tied parameter has two values; std::invalid_argument if `state` differs between ranks.
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm);
 
-// Adds a trait for the values of each buffer, with advice on how to make them the same.
+// Adds an invariant for the values of each buffer, with advice on how to make them the same.
 void add_buffers(std::vector<RankInvariant>& traits, const Module& net);
 
 }  // namespace fsdp

@@ -293,7 +293,7 @@ void Reducer::compare_ranks() {
         entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
     traits.push_back({"parameter " + entry.name,
                       entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
-    RankInvariant of_values = trait_of_values("parameter " + entry.name, some, kReplicasDiffer);
+    RankInvariant of_values = invariant_of_values("parameter " + entry.name, some, kReplicasDiffer);
     of_values.values = entry.tensor;  // so that a message names an element of the parameter
     traits.push_back(of_values);
   }

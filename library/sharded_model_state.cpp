@@ -52,8 +52,8 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
       if (comm.replicas())  // not all ranks keep the values, so only hashes are compared
-        traits.push_back(
-            trait_of_values("parameter " + entry.name, parameter, kReplicasDiffer, /*keep=*/false));
+        traits.push_back(invariant_of_values("parameter " + entry.name, parameter, kReplicasDiffer,
+                                             /*keep=*/false));
     }
   }
   comm.wait_for_readers();

@@ -293,7 +293,7 @@ StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const 
   std::vector<RankInvariant> traits;
   for (const auto& [name, tensor] : gather(tensors)) {
     state.insert(name, tensor);
-    if (replicated) traits.push_back(trait_of_values(name, tensor, kReplicasDiffer));
+    if (replicated) traits.push_back(invariant_of_values(name, tensor, kReplicasDiffer));
   }
   if (replicated) check_same_on_all_ranks(comm, traits, kSaveOptimizerState);
   return state;
@@ -326,7 +326,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
     }
     traits = traits_of(saved, entries, /*with_options=*/true);
     for (const auto& item : state)
-      traits.push_back(trait_of_values(item.key(), item.value(), kLoadTheSame));
+      traits.push_back(invariant_of_values(item.key(), item.value(), kLoadTheSame));
   });
   check_same_on_all_ranks(comm, traits, kLoadOptimizerState, kLoadTheSame);
   for (size_t group = 0; group < options.size(); ++group)

@@ -115,15 +115,16 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
   return "element " + index_text(begin, tensor.sizes()) + " is " + found;
 }
 
-// Returns the first difference between the ranks' lists of traits. There must be one. Collective.
+// Returns the first difference between the ranks' lists of invariants. There must be one.
+// Collective.
 Difference first_difference(Communicator& comm, const std::vector<RankInvariants>& of_ranks,
                             const std::vector<RankInvariant>& own,
                             const std::string& what_differs) {
   for (size_t i = 0;; ++i) {
     std::vector<std::string> whats, values;
-    for (const RankInvariants& traits : of_ranks) {
-      whats.push_back(i < traits.size() ? traits[i].first : "nothing");
-      values.push_back(i < traits.size() ? traits[i].second : "nothing");
+    for (const RankInvariants& invariants : of_ranks) {
+      whats.push_back(i < invariants.size() ? invariants[i].first : "nothing");
+      values.push_back(i < invariants.size() ? invariants[i].second : "nothing");
     }
     const std::string what = "what they have";
     if (differ(whats)) return {what, whats, what + ": " + tell(whats) + "; " + what_differs};
@@ -137,11 +138,11 @@ Difference first_difference(Communicator& comm, const std::vector<RankInvariants
 }  // namespace
 
 std::optional<Difference> difference_between_ranks(Communicator& comm,
-                                                   const std::vector<RankInvariant>& traits,
+                                                   const std::vector<RankInvariant>& invariants,
                                                    const std::string& what_differs) {
   auto json = nlohmann::json::array();
-  for (const RankInvariant& trait : traits)
-    json.push_back({trait.what, trait.value});
+  for (const RankInvariant& invariant : invariants)
+    json.push_back({invariant.what, invariant.value});
   const std::string own = json.dump();
   Sha256 hash;
   hash.update(std::as_bytes(std::span(own)));
@@ -152,26 +153,26 @@ std::optional<Difference> difference_between_ranks(Communicator& comm,
   std::vector<RankInvariants> of_ranks;
   for (const std::string& text : gather_all_texts(comm, own))
     of_ranks.push_back(nlohmann::json::parse(text).get<RankInvariants>());
-  return first_difference(comm, of_ranks, traits, what_differs);
+  return first_difference(comm, of_ranks, invariants, what_differs);
 }
 
 void check_same_on_all_ranks(Communicator& comm, const std::vector<RankInvariant>& of_model,
                              const std::string& where, const std::string& what_differs) {
-  std::vector<RankInvariant> traits{{"what they call", where, "call the same on every rank"}};
-  traits.insert(traits.end(), of_model.begin(), of_model.end());
-  if (const auto difference = difference_between_ranks(comm, traits, what_differs))
+  std::vector<RankInvariant> invariants{{"what they call", where, "call the same on every rank"}};
+  invariants.insert(invariants.end(), of_model.begin(), of_model.end());
+  if (const auto difference = difference_between_ranks(comm, invariants, what_differs))
     throw std::invalid_argument(where + ": ranks differ in " + difference->text);
 }
 
-RankInvariant trait_of_values(const std::string& what, const at::Tensor& tensor,
-                              const std::string& advice, bool keep) {
+RankInvariant invariant_of_values(const std::string& what, const at::Tensor& tensor,
+                                  const std::string& advice, bool keep) {
   return {"the values of " + what, hash_of(tensor), advice, keep ? tensor : at::Tensor()};
 }
 
-void add_values(std::vector<RankInvariant>& traits, const std::string& kind,
+void add_values(std::vector<RankInvariant>& invariants, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice) {
   for (const auto& [name, tensor] : tensors)
-    traits.push_back(trait_of_values(kind + ' ' + name, tensor, advice));
+    invariants.push_back(invariant_of_values(kind + ' ' + name, tensor, advice));
 }
 
 std::string values_digest(const at::Tensor& tensor) {

@@ -21,43 +21,42 @@ struct RankInvariant {
 
 // The first difference between ranks.
 struct Difference {
-  std::string what;  // RankInvariant::what of the first trait that differs, or "what they have"
+  std::string what;  // RankInvariant::what of the first invariant that differs, or "what they have"
   std::vector<std::string> of_ranks;  // what each global rank has there
   // "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE"
   std::string text;
 };
 
-// Collective. Compares one digest of all traits over the ranks of all replicas with small
-// all-gathers. Only if the digests differ, gathers the traits. Returns the first difference, the
-// same on every rank; nothing if there is none.
-// - If a trait has values, the text names the first element that differs: "the values of parameter
-//   b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2".
-// - If a trait has only the hash of values, the text shows it: "hash 5f796f5004548068 on rank 0".
-// - If the ranks have different traits, `what` is "what they have", and `what_differs` is the
+// Collective. Compares one digest of all invariants over the ranks of all replicas with small
+// all-gathers. Only if the digests differ, gathers the invariants. Returns the first difference,
+// the same on every rank; nothing if there is none.
+// - If an invariant has values, the text names the first element that differs: "the values of
+//   parameter b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2".
+// - If an invariant has only the hash of values, the text shows it: "hash 5f796f5004548068 on
+//   rank 0".
+// - If the ranks have different invariants, `what` is "what they have", and `what_differs` is the
 //   advice.
 std::optional<Difference> difference_between_ranks(Communicator& comm,
-                                                   const std::vector<RankInvariant>& traits,
+                                                   const std::vector<RankInvariant>& invariants,
                                                    const std::string& what_differs);
 
 // Collective, as difference_between_ranks(). Also compares `where`, the function that the ranks
 // call.
 // Throws: std::invalid_argument "WHERE: ranks differ in TEXT" on every rank if there is a
 // difference.
-void check_same_on_all_ranks(Communicator& comm, const std::vector<RankInvariant>& traits,
-                             const std::string& where,
-                             const std::string& what_differs =
-                                 "build the same model on every "
-                                 "rank");
+void check_same_on_all_ranks(
+    Communicator& comm, const std::vector<RankInvariant>& invariants, const std::string& where,
+    const std::string& what_differs = "build the same model on every rank");
 
-// Returns a trait that compares the values of `tensor` by their hash: {"the values of WHAT", ...}.
-// If `keep` is true, the trait keeps the tensor, so that the text of a difference can name an
-// element.
-RankInvariant trait_of_values(const std::string& what, const at::Tensor& tensor,
-                              const std::string& advice, bool keep = true);
+// Returns an invariant that compares the values of `tensor` by their hash: {"the values of WHAT",
+// ...}. If `keep` is true, the invariant keeps the tensor, so that the text of a difference can
+// name an element.
+RankInvariant invariant_of_values(const std::string& what, const at::Tensor& tensor,
+                                  const std::string& advice, bool keep = true);
 
-// Adds a trait for the values of each tensor: {"the values of parameter b0.weight", ...}. `kind` is
-// the first word of the tensor's description, for example "parameter".
-void add_values(std::vector<RankInvariant>& traits, const std::string& kind,
+// Adds an invariant for the values of each tensor: {"the values of parameter b0.weight", ...}.
+// `kind` is the first word of the tensor's description, for example "parameter".
+void add_values(std::vector<RankInvariant>& invariants, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice);
 
 // Returns a hash of the tensor's values in row-major order: 16 hexadecimal digits. It is fast and

@@ -175,8 +175,10 @@ RankStatus CallRings::status(int rank) const {
 
 void CallRings::look_for_process(RankHead& rank) {
   const pid_t process = rank.watched.load(std::memory_order_acquire);
-  if (process == 0 || !rank.status.load().runs() || process_runs(process)) return;
-  rank.status.store({RankStatus::Kind::vanished, 0}, std::memory_order_release);
+  RankStatus seen = rank.status.load();
+  if (process == 0 || !seen.runs() || process_runs(process)) return;
+  // The launcher may write at this moment how the process ended: its status stays.
+  rank.status.compare_exchange_strong(seen, {RankStatus::Kind::vanished, 0});
 }
 
 void CallRings::register_process(int rank, pid_t process) {

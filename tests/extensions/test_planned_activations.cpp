@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace fsdp {
 namespace {
 
@@ -77,6 +79,8 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
       live_bytes::reset(phase);
     strategy->forward_backward(step);
+    if (config.optimizer.clip)
+      strategy->clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type);
     strategy->step();
     live_bytes::enter(Phase::init);
   }
@@ -89,12 +93,12 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
       text +=
           what + ": " + std::to_string(measured) + ", predicted " + std::to_string(expected) + "; ";
   };
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
     const LiveBytes peak = live_bytes::peak(phase);
     const auto i = static_cast<size_t>(phase);
-    const auto rest = static_cast<size_t>(MemoryClass::other);
-    compare(std::string("activations in ") + to_string(phase), peak.by_class[rest],
-            predicted.bytes[i][rest].value());
+    const auto other = static_cast<size_t>(MemoryClass::other);
+    compare(std::string("activations in ") + to_string(phase), peak.by_class[other],
+            predicted.bytes[i][other].value());
     compare(std::string("all in ") + to_string(phase), peak.total, predicted.totals[i].value());
   }
   return text;
@@ -117,6 +121,31 @@ MULTI_RANK_TEST(ActivationPlan, planned_activations_equal_those_of_a_step_to_the
           rank.observe("wrong", wrong);
         },
         {.backend = std::string(mode) == "ddp" ? "gloo" : "shm"});
+    expect_on_all_ranks(run, "wrong", "");
+  }
+}
+
+// SGD without weight decay needs no memory for its update, so the peak is that of clipping.
+MULTI_RANK_TEST(ActivationPlan,
+                the_peak_of_clipping_is_planned_whether_gradients_are_scaled_or_not) {
+  for (const char* mode : {"fsdp", "ddp"}) {
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      std::string wrong;
+      for (const double norm_type : {1.0, 2.0, std::numeric_limits<double>::infinity()}) {
+        for (const double max_norm : {1e-3, 1e9}) {
+          TrainConfig config = config_of({kFamilies[0], 1, 0, at::kFloat}, mode, world_size());
+          config.optimizer.kind = OptimizerOptions::Kind::sgd;
+          config.optimizer.weight_decay = 0;
+          config.optimizer.clip = max_norm;
+          config.optimizer.norm_type = norm_type;
+          const std::string found = differences(rank, config);
+          if (!found.empty())
+            wrong += "norm type " + std::to_string(norm_type) + ", at most " +
+                     std::to_string(max_norm) + ": " + found;
+        }
+      }
+      rank.observe("wrong", wrong);
+    });
     expect_on_all_ranks(run, "wrong", "");
   }
 }

@@ -71,9 +71,8 @@ struct QuietBlock : Module {
 // A model with unusual tensors:
 // - `number` has no dimension;
 // - `none` has no elements;
-// - `turned` is transposed in memory. ShardedModelImpl lays it out in row-major order, so a matrix
-// product
-//   with it could round differently;
+// - `turned` is transposed in memory. ShardedModelImpl lays it out in row-major order, so a
+//   matrix product with it could round differently;
 // - `small` has fewer elements than there are ranks;
 // - `quiet` is a unit without parameters;
 // - `first` and `second` share a parameter;

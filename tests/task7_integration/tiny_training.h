@@ -30,7 +30,7 @@ inline Batch tiny_batch(int64_t step, int parts) {
 
 inline Workload tiny_workload(const TrainConfig& config) {
   const auto loss = [](Module& model, int microbatch, int microbatches, int64_t step) {
-    const Batch batch = tiny_batch(step, parts).part(microbatch, microbatches);
+    const Batch batch = tiny_batch(step, microbatches).part(microbatch, microbatches);
     return language_model_loss(model, to_device_of(model, batch.inputs),
                                to_device_of(model, batch.targets));
   };

@@ -169,24 +169,28 @@ class ShardedStep : public ScheduledStep {
   }
 
   // With a norm_type of 2 no largest magnitude is computed, and with an infinite norm_type no sum.
-  // The exact sum of a unit is added to the sum of all units. The largest magnitude is found
-  // through four fp32 numbers, one more fp32 number and one fp64 number.
+  // The exact sum of a unit is added to the sum of all units.
   void clip() override {
-    const int ranks = partition_.shards;
     constexpr int64_t kSum = kDigits * kScalar;
+    const double norm_type = config_.optimizer.norm_type;
     activations(kSum);
-    if (config_.optimizer.norm_type == 2) {
+    if (norm_type != 2) find_largest_magnitude();
+    if (std::isfinite(norm_type)) {
       allocate_temporarily(kSum);
-    } else {
-      activations(kScalar);
-      allocate_temporarily(5 * kElement + kScalar);
-      activations(ranks * kScalar);
-      call_on_scalars(Operation::all_gather, ranks, ranks, shard_, "norm");
-      allocate_temporarily(std::isfinite(config_.optimizer.norm_type) ? kSum : kScalar);
+      call_on_scalars(Operation::all_reduce, kDigits, partition_.shards, shard_, "norm");
     }
-    if (std::isfinite(config_.optimizer.norm_type))
-      call_on_scalars(Operation::all_reduce, kDigits, ranks, shard_, "norm");
-    activations(-kSum - (config_.optimizer.norm_type == 2 ? 0 : (1 + ranks) * kScalar));
+    activations(-kSum);
+  }
+  // A rank finds its own through four fp32 numbers, one more fp32 number and one fp64 number. Then
+  // it gathers those of all ranks.
+  void find_largest_magnitude() {
+    const int ranks = partition_.shards;
+    activations(kScalar);
+    allocate_temporarily(5 * kElement + kScalar);
+    activations(ranks * kScalar);
+    call_on_scalars(Operation::all_gather, ranks, ranks, shard_, "norm");
+    allocate_temporarily(kScalar);
+    activations(-(1 + ranks) * kScalar);
   }
 
   void update() override {

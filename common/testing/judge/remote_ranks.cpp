@@ -14,7 +14,8 @@
 #include <stdexcept>
 
 namespace fsdp {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankExit, code, signal, stopped, stopped_by, message, last_call)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankExit, exit_code, signal, ended_by_launcher, stopped_by, message,
+                                   last_call)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, exit, first_to_fail, finished, observations,
                                    observed_after, steps, crash, latest, not_its_own)
 }  // namespace fsdp
