@@ -78,13 +78,13 @@ std::string bytes_text(int64_t bytes) {
 std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine) {
   const char* phase =
       plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
-  const BatchPartition arrangement = config.batch_partition();
-  const bool replicas = config.ranks.mode == Mode::fsdp && arrangement.replicas > 1;
+  const BatchPartition partition = config.batch_partition();
+  const bool replicas = config.ranks.mode == Mode::fsdp && partition.replicas > 1;
   return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
          counted(config.ranks.world, "rank") +
-         (replicas ? " in " + counted(arrangement.replicas, "replica") : "") + ", " +
-         counted(arrangement.microbatches(), "part") + " of " +
-         std::to_string(config.training.batch / arrangement.microbatches()) + " x " +
+         (replicas ? " in " + counted(partition.replicas, "replica") : "") + ", " +
+         counted(partition.microbatches(), "part") + " of " +
+         std::to_string(config.training.batch / partition.microbatches()) + " x " +
          std::to_string(config.training.seq) + " tokens\n" + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +

@@ -48,7 +48,7 @@ inline Workload workload_of(const NamedModel& model) {
   const auto loss = [](Module& called, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
     const auto batch = at::randint(0, 60, {12, kContext}, generator, at::kLong);
-    const auto rows = to_device_of(called, batch.chunk(parts)[part]);
+    const auto rows = to_device_of(called, batch.chunk(microbatches)[microbatch]);
     return language_model_loss(called, rows.slice(1, 0, -1), rows.slice(1, 1));
   };
   return {build, loss};

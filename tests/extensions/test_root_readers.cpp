@@ -270,7 +270,7 @@ Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make
   const auto loss = [](Module& called, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
     const at::Tensor batch = at::randint(0, 10, {12, 3}, generator, at::kLong);
-    return called(to_device_of(called, batch.chunk(parts)[part])).square().mean();
+    return called(to_device_of(called, batch.chunk(microbatches)[microbatch])).square().mean();
   };
   return {build, loss};
 }

@@ -39,8 +39,8 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
 inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
   std::vector<int64_t> all = sizes.vec();
-  all[0] *= parts;
-  return at::randn(all, generator).chunk(parts)[part];
+  all[0] *= microbatches;
+  return at::randn(all, generator).chunk(microbatches)[microbatch];
 }
 
 using Loss = std::function<at::Tensor(Module& model, int microbatch, int microbatches, int step)>;
@@ -123,11 +123,11 @@ struct ShardedNet {
 
 // Computes in one process what ranks compute together: the gradient of each microbatch, starting
 // from zero, then the sum of the gradients as a tree, divided once by `parts`.
-inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int parts,
-                              const std::function<at::Tensor(int part)>& loss) {
+inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int microbatches,
+                              const std::function<at::Tensor(int microbatch)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
-  for (int part = 0; part < parts; ++part) {
-    loss(part).backward();
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+    loss(microbatch).backward();
     for (size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor gradient = std::exchange(parameters[i].mutable_grad(), {});
       gradients[i].push_back(gradient.defined() ? gradient : at::zeros_like(parameters[i]));
@@ -136,7 +136,7 @@ inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int par
   for (size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].requires_grad() && parameters[i].numel() > 0)
       parameters[i].mutable_grad() =
-          sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(parts);
+          sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(microbatches);
 }
 
 inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {
@@ -147,8 +147,9 @@ inline void train_in_one_process(TestRank& rank, const Training& training, int w
     parameters.push_back(parameter);
   const auto optimizer = training.optimizer(parameters);
   for (int step = 0; step < kSteps; ++step) {
-    backward_of_parts(parameters, world_size,
-                      [&](int part) { return training.loss(*model, part, world_size, step); });
+    backward_of_parts(parameters, world_size, [&](int microbatch) {
+      return training.loss(*model, microbatch, world_size, step);
+    });
     optimizer->step();
     optimizer->zero_grad();
   }

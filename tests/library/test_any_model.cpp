@@ -54,7 +54,7 @@ struct SkippingNet : RowOf<SkippingBlock> {
 at::Tensor loss_of_some_blocks(Module& model, int microbatch, int microbatches, int step) {
   auto& net = dynamic_cast<SkippingNet&>(model);
   for (size_t i = 0; i < net.blocks.size(); ++i)
-    net.blocks[i]->skips = (part + step + static_cast<int>(i)) % 2 == 1;
+    net.blocks[i]->skips = (microbatch + step + static_cast<int>(i)) % 2 == 1;
   return mean_square(model, microbatch, microbatches, step);
 }
 
@@ -133,7 +133,7 @@ std::shared_ptr<Module> checkpointed_drop_out() {
   return net;
 }
 at::Tensor loss_of_drop_out(Module& model, int microbatch, int microbatches, int step) {
-  torch::manual_seed(100 * static_cast<uint64_t>(step) + static_cast<uint64_t>(part));
+  torch::manual_seed(100 * static_cast<uint64_t>(step) + static_cast<uint64_t>(microbatch));
   return mean_square(model, microbatch, microbatches, step);
 }
 

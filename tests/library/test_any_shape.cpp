@@ -151,7 +151,8 @@ template <class Model>
 Loss on_rows(LossOf<Model> loss) {
   return [loss](Module& model, int microbatch, int microbatches, int step) {
     return loss(dynamic_cast<Model&>(model),
-                batch_part(microbatch, microbatches, step, {3, kWidth}), (part + step) % 2 == 1);
+                batch_part(microbatch, microbatches, step, {3, kWidth}),
+                (microbatch + step) % 2 == 1);
   };
 }
 

@@ -33,7 +33,7 @@ struct Parameter {
 Parameter parameter_in(GradientState state) {
   Parameter one;
   if (state == in_unit) return one;
-  one.gradient.set();
+  one.gradient.give();
   one.of_leaf() = at::ones({4});
   if (state == incomplete || state == broken) one.gradient.hide();
   if (state == broken) one.gradient.break_off();
@@ -97,7 +97,7 @@ TEST(GradientState, each_event_leads_to_the_states_of_the_table) {
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) { function(one.gradient); });
     };
-    EXPECT_EQ(event([](auto& g) { g.set(); }), row({"complete", kError, kError, kError, kError}));
+    EXPECT_EQ(event([](auto& g) { g.give(); }), row({"complete", kError, kError, kError, kError}));
     EXPECT_EQ(event([](auto& g) { g.see_users_changes(); }),
               row({"in_unit", "complete", "incomplete", "broken", "complete"}));
     EXPECT_EQ(event([](auto& g) { g.begin_pass(true, false); }),

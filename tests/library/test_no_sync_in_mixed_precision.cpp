@@ -92,18 +92,18 @@ Expected expected_gradients(const MixedPrecisionPolicy& policy, at::ScalarType s
   return expected;
 }
 
-struct BatchPartition {
+struct Arrangement {
   std::string name;
   bool checkpointed{}, reshards{true}, leaves_before{true};
 };
-const std::vector<BatchPartition> kArrangements{{"as it is"},
-                                                {"checkpointed", true},
-                                                {"stays unsharded", false, false},
-                                                {"leaves after the passes", false, true, false}};
+const std::vector<Arrangement> kArrangements{{"as it is"},
+                                             {"checkpointed", true},
+                                             {"stays unsharded", false, false},
+                                             {"leaves after the passes", false, true, false}};
 
 void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
                       const MixedPrecisionPolicy& policy, int passes,
-                      const BatchPartition& arrangement) {
+                      const Arrangement& arrangement) {
   const auto net = mixed_net();
   if (arrangement.checkpointed)
     for (const auto& part : {net->twice, net->spare})
@@ -139,7 +139,7 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision,
                 gradients_are_accumulated_in_the_wider_dtype_in_each_strategy) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const MixedPrecisionPolicy& policy : policies())
-      for (const BatchPartition& arrangement : kArrangements)
+      for (const Arrangement& arrangement : kArrangements)
         expect_gradients(rank, comm, policy, 3, arrangement);
   });
 }

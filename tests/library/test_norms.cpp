@@ -84,9 +84,9 @@ const std::vector<NormProgram> kNormPrograms{{"LARS", lars},
                                              {"norms of one", renormalise},
                                              {"a guard", no_change, /*guards=*/true}};
 
-// Returns mean_square(), but an infinite loss for the last microbatch of the second step.
-at::Tensor loss_of_part(Module& net, int microbatch, int microbatches, int step) {
-  const at::Tensor loss = mean_square(net, microbatch, microbatches, step);
+// Returns mean_square(), but an infinite loss for the last part of the second step.
+at::Tensor loss_of_part(Module& net, int part, int parts, int step) {
+  const at::Tensor loss = mean_square(net, part, parts, step);
   return step == 1 && part == parts - 1 ? loss * kInfinity : loss;
 }
 
@@ -163,8 +163,8 @@ MULTI_RANK_TEST(ModelNorm, programs_that_use_norms_end_with_the_bits_of_one_proc
 // Observes the norms of all parameters and gradients. Some parameters of `net` have no elements, or
 // have elements on only one rank.
 template <class Model>
-void observe_norms(TestRank& rank, TinyNet& net, Model& model, int microbatch, int microbatches) {
-  mean_square(net, microbatch, microbatches, 0).backward();
+void observe_norms(TestRank& rank, TinyNet& net, Model& model, int part, int parts) {
+  mean_square(net, part, parts, 0).backward();
   for (const double norm_type : {0.5, 1.0, 2.0, 3.0, kInfinity})
     for (const auto& [kind, norms] : {std::pair("parameter", model.param_norms(norm_type)),
                                       std::pair("gradient", model.grad_norms(norm_type))})
@@ -184,8 +184,7 @@ MULTI_RANK_TEST(ModelNorm, norms_equal_those_of_the_whole_tensors_to_the_bit) {
       named.emplace_back(name, parameter);
       tensors.push_back(parameter);
     }
-    backward_of_parts(tensors, parts,
-                      [&](int part) { return mean_square(net, microbatch, microbatches, 0); });
+    backward_of_parts(tensors, parts, [&](int part) { return mean_square(net, part, parts, 0); });
     for (const at::Tensor& parameter : tensors)
       if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
     const ModelNumbers numbers = numbers_in_one_process(named);

@@ -134,9 +134,12 @@ Workload workload_of(const RandomTraining& c) {
   };
   const auto loss = [c](Module& model, int microbatch, int microbatches, int64_t step) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(c.values + 1000 * step);
-    const at::Tensor batch = at::randn({2 * parts, c.width}, generator);
-    dynamic_cast<RandomModel&>(model).odd = (step + part) % 2 == 1;
-    return model(to_device_of(model, batch.chunk(parts)[part])).to(at::kFloat).square().mean();
+    const at::Tensor batch = at::randn({2 * microbatches, c.width}, generator);
+    dynamic_cast<RandomModel&>(model).odd = (step + microbatch) % 2 == 1;
+    return model(to_device_of(model, batch.chunk(microbatches)[microbatch]))
+        .to(at::kFloat)
+        .square()
+        .mean();
   };
   return {build, loss};
 }

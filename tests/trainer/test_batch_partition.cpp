@@ -19,8 +19,8 @@ std::string text(const BatchPartition& partition) {
          (partition.reduce_last ? " first" : "");
 }
 
-// Returns every arrangement of 1 to 4 shards, replicas and turns, in both orders.
-std::vector<BatchPartition> all_arrangements() {
+// Returns every partition over 1 to 4 shards, replicas and turns, in both orders.
+std::vector<BatchPartition> all_partitions() {
   std::vector<BatchPartition> all;
   for (int shards = 1; shards <= 4; ++shards)
     for (int replicas = 1; replicas <= 4; ++replicas)
@@ -99,7 +99,7 @@ Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
 }
 
 TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
-  for (const BatchPartition& arrangement : all_arrangements()) {
+  for (const BatchPartition& partition : all_partitions()) {
     std::set<int> parts;
     for (int rank = 0; rank < partition.ranks(); ++rank)
       for (int turn = 0; turn < partition.accumulation_steps; ++turn)
@@ -117,7 +117,7 @@ TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
 }
 
 TEST_IN_A_PROCESS(TreeSum, the_sum_of_every_arrangement_is_what_the_header_promises) {
-  for (const BatchPartition& arrangement : all_arrangements()) {
+  for (const BatchPartition& partition : all_partitions()) {
     const at::Tensor expected = promised_sum(partition);
     for (const bool always_aside : {false, true})
       EXPECT_TRUE(sum_one_after_another(partition, always_aside).tensor.equal(expected))
@@ -128,7 +128,7 @@ TEST_IN_A_PROCESS(TreeSum, the_sum_of_every_arrangement_is_what_the_header_promi
 TEST_IN_A_PROCESS(TreeSum, the_sum_is_one_tree_exactly_if_is_one_tree_returns_true) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
-  for (const BatchPartition& arrangement : all_arrangements()) {
+  for (const BatchPartition& partition : all_partitions()) {
     const bool one_tree = promised_sum(partition).equal(tree_of(parts(partition.microbatches())));
     EXPECT_EQ(partition.is_one_tree(), one_tree) << text(partition);
   }

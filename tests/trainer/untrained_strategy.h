@@ -19,7 +19,7 @@ class UntrainedStrategy : public Strategy {
     layout_.world_size = comm_->world_size();
   }
   at::Tensor forward_backward(int64_t) override { return at::ones({1}); }
-  at::Tensor evaluate(const PartValue&) override { return forward_backward(0); }
+  at::Tensor evaluate(const MicrobatchValue&) override { return forward_backward(0); }
   double clip_grad_norm(double, double) override { return 1; }
   void step() override {}
   void skip_step() override {}

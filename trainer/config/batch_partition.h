@@ -43,7 +43,7 @@ class TreeSum {
 
   // Returns whether the next microbatch starts a new partial sum. If so, call push_partial_sum()
   // with the running sum first; if not, add the microbatch to the running sum. (The caller may put
-  // the running sum aside in any case: then added() adds the two, and a + b has the bits of b + a.)
+  // the running sum aside in any case: then fold() adds the two, and a + b has the bits of b + a.)
   bool starts_new_partial_sum() const;
   void push_partial_sum(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
 

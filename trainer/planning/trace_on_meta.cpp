@@ -96,9 +96,9 @@ class MetaTrace {
     ModelTraces traces;
     traces.has_activations = true;
     traces.begins = trace();
-    const BatchPartition arrangement = config_.batch_partition();
+    const BatchPartition partition = config_.batch_partition();
     adds_ = config_.ranks.mode == Mode::fsdp
-                ? arrangement.reduce_last && arrangement.accumulation_steps > 1
+                ? partition.reduce_last && partition.accumulation_steps > 1
                 : config_.precision.policy.reduce_dtype != at::kFloat;
     if (adds_) traces.adds = trace();
     return traces;

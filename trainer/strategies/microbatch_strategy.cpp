@@ -20,8 +20,8 @@ std::vector<int> microbatches_of(const BatchPartition& partition, std::optional<
   return indices;
 }
 
-// Returns the sum of `losses`, added as the arrangement adds microbatches, in fp64: [1], or for
-// losses [n], [1, n].
+// Returns the sum of `losses`, added in the order of `partition`, in fp64: [1], or for losses
+// [n], [1, n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
   TreeSum sum(partition);
   std::vector<at::Tensor> running;

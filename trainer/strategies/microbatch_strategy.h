@@ -12,7 +12,7 @@
 namespace fsdp {
 
 // The part of a strategy that all modes share: a process computes its microbatches one after
-// another, and adds their gradients as the arrangement says.
+// another, and adds their gradients in the order of config.batch_partition().
 class MicrobatchStrategy : public Strategy {
  public:
   at::Tensor forward_backward(int64_t step) final;

@@ -22,9 +22,10 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Runs forward and backward on this rank's microbatches. When it returns, the gradients are the
-  // means over all microbatches: summed as the arrangement says, then divided once.
-  // - Returns this rank's losses, fp64 [turns] on its device, or their sum [1] if the arrangement
-  //   sums turns first. single computes all microbatches and returns their sum [1].
+  // means over all microbatches: summed in the order of config.batch_partition(), then
+  // divided once.
+  // - Returns this rank's losses, fp64 [accumulation steps] on its device, or their sum [1] with
+  //   --reduce-gradients last. single computes all microbatches and returns their sum [1].
   // - On CUDA, the CPU does not wait for the GPU.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
