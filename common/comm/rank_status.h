@@ -2,15 +2,16 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 namespace fsdp {
 
-// What the process that has forked a rank last saw of it. Aligned as one word: clang needs this to
-// load and store it atomically without libatomic.
+// What the process that has forked a rank last saw of it. One word without padding, so that it is
+// loaded, stored and compared atomically (clang needs the alignment to do so without libatomic).
 struct alignas(8) RankStatus {
-  enum class Kind : uint8_t { running, stopped, ended, killed, vanished, silent };
+  enum class Kind : int32_t { running, stopped, ended, killed, vanished, silent };
   Kind kind{};
-  int number{};  // the signal that stopped or killed it, or its exit status
+  int32_t number{};  // the signal that stopped or killed it, or its exit status
 
   bool runs() const { return kind == Kind::running; }
   bool gone() const { return kind >= Kind::ended; }
@@ -19,6 +20,7 @@ struct alignas(8) RankStatus {
   // down, or cut off)"; empty if the rank is running.
   std::string text() const;
 };
+static_assert(std::has_unique_object_representations_v<RankStatus>);
 
 // Returns "signal 9 (Killed)".
 std::string signal_text(int signal);

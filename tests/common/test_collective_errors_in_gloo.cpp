@@ -32,7 +32,7 @@ TEST(GlooTransport, an_error_names_the_rank_that_was_stopped_during_a_call) {
   EXPECT_CONTAINS(text, "rank 0: all_reduce norm (collective #0) failed in gloo (");
   EXPECT_CONTAINS(text, "): rank 1 called it but has not waited for it\n");
   EXPECT_CONTAINS(text,
-                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT lets");
+                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
 }
 
 TEST(GlooTransport, an_error_states_how_many_open_files_are_needed) {

@@ -6,6 +6,8 @@
 #include <prediction/prediction.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <strategies/language_modeling.h>
+#include <train/rank_metrics.h>
+
 #include <trainer/mode_of.h>
 #include <trainer/strategy_of.h>
 
@@ -78,7 +80,7 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
   for (int64_t step = 0; step < 2; ++step) {
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
       live_bytes::reset(phase);
-    strategy->forward_backward(step);
+    const MeanOverRanks loss(*rank.communicator(), strategy->forward_backward(step), 1);
     if (config.optimizer.clip)
       strategy->clip_grad_norm(*config.optimizer.clip, config.optimizer.norm_type);
     strategy->step();

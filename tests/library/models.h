@@ -71,7 +71,7 @@ struct QuietBlock : Module {
 // A model with unusual tensors:
 // - `number` has no dimension;
 // - `none` has no elements;
-// - `turned` is transposed in memory. ShardedModelImpl lays it out in row-major order, so a
+// - `turned` is transposed in memory. The shards have it in row-major order, so a
 //   matrix product with it could round differently;
 // - `small` has fewer elements than there are ranks;
 // - `quiet` is a unit without parameters;

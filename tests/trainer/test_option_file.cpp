@@ -29,7 +29,8 @@ TEST(OptionFile, former_names_of_options_are_read) {
   const TemporaryFolder folder;
   const auto file = folder.write("run.toml",
                                  "world = 2\nparts = 8\naccumulate = \"last\"\n"
-                                 "offload = \"optimizer\"\npinned = 4096\n");
+                                 "offload = \"optimizer\"\npinned = 4096\noffload-dir = \"" +
+                                     folder.path().string() + "\"\n");
   const TrainConfig config = parsed({"--mode", "fsdp", "--config", file});
   EXPECT_EQ(config.training.microbatches, 8);
   EXPECT_EQ(config.training.reduce_gradients, ReduceGradients::last);

@@ -18,7 +18,7 @@ TEST(RowList, the_list_shows_kind_command_and_last_verdict_in_100_columns) {
   const std::string text = list(rows_of_tables_toml(), {folder.path()});
   for (const char* part :
        {"Writeup 1.1, Q1    measured     1 ok      ./fsdp reproduce --only memory",
-        "Notes, ShardedModelImpl    measured     1 ok      ./fsdp reproduce --only memory",
+        "Notes, Sharding    measured     1 ok      ./fsdp reproduce --only memory",
         "measured     1 NOT OK  ./fsdp reproduce --only wraps",
         "test         1 tests   ./fsdp check 1 --solutions",
         "measured     1 not run ./fsdp reproduce --only limits"})
