@@ -23,10 +23,10 @@ static int run(const RankContext& context) {
   const at::Tensor full = at::empty({8});
   Handle gather = comm->all_gather_into(full, shard, "layers.0");
   if (comm->rank() == 0) std::cout << "issued; pending: " << gather.pending() << '\n';
-  gather.wait();  // until then nobody may read `full`
+  gather.wait();  // before this, `full` must not be read
   print_rows(*comm, "after all_gather", full);
 
-  const at::Tensor gradient = full + comm->rank();  // its own on every rank
+  const at::Tensor gradient = full + comm->rank();  // a different one on every rank
   const at::Tensor reduced = at::empty({2});
   comm->reduce_scatter_into(reduced, gradient, "layers.0").wait();
   print_rows(*comm, "after reduce_scatter", reduced);

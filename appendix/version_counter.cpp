@@ -1,9 +1,9 @@
-// Autograd notices that a saved tensor was written to, unless the writer had a counter of its own.
+// Autograd notices a write to a saved tensor, unless the write counts in another version counter.
 #include <torch/torch.h>
 
 #include <iostream>
 
-// d(x w)/dx is w: x.grad tells which w backward has read.
+// d(x w)/dx is w, so x.grad shows which values of w backward has read.
 static void write_before_backward(const char* how,
                                   const std::function<void(at::Tensor& w)>& write) {
   at::Tensor w = torch::ones({2}).requires_grad_();

@@ -20,8 +20,8 @@ template <class Signature>
 class WrappedModule;
 
 // A Module that calls `theirs`, a torch::nn::Module that was built elsewhere. It has the
-// parameters, buffers and children of `theirs`, under the same names, and the name of its class.
-// What is registered with `theirs` later is not seen.
+// parameters, buffers and children of `theirs`, under the same names, and the name of its class. It
+// does not get what is registered with `theirs` later.
 template <class Output, class... Inputs>
 class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
@@ -38,7 +38,8 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
     return fsdp::reads_parameters_in_backward(*theirs_);
   }
 
-  // These four are forwarded to `theirs`, which may hold state that is not registered.
+  // train() and the three functions to() are passed on to `theirs`, which may hold state that is
+  // not registered.
   void train(bool on = true) override {
     Module::train(on);
     theirs_->train(on);
@@ -58,7 +59,8 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
   std::function<Output(Inputs...)> call_;
 };
 
-// Signature is that of the ModuleOf which calls a forward() with these inputs and this output.
+// Shape::Signature is the signature of the ModuleOf that can call a forward() with these inputs and
+// this output.
 template <class Output, class... Inputs>
 struct Shape {
   using Signature = Output(Inputs...);

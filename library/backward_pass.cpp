@@ -15,8 +15,8 @@ std::mutex mutex;
 std::vector<std::function<void()>> late;
 thread_local bool is_users_thread = false;  // false: a thread of the engine
 
-// Runs `broken` when a backward pass has thrown: then the engine destroys its callbacks, and this
-// object with them, without calling them.
+// Runs `broken` when a backward pass has thrown: then the engine destroys the pass's callbacks
+// without calling them, and with them this object, whose destructor runs `broken`.
 struct Pass {
   explicit Pass(std::function<void()> function) : broken(std::move(function)) {}
   Pass(const Pass&) = delete;

@@ -23,15 +23,15 @@
 #include <nn/reads_in_calls.h>
 #include <sequential.h>
 
-// ShardedModelImpl or replicas, and torch's optimizers, as PyTorch's FullyShardedDataParallel and
-// DistributedDataParallel.
+// Sharded or replicated training with torch's optimizers: FullyShardedDataParallel and
+// DistributedDataParallel, as in PyTorch.
 #include <distributed_data_parallel.h>
 #include <fully_sharded_data_parallel.h>
 #include <norms.h>
 #include <state_dict.h>
 #include <this_ranks_part.h>
 
-// The sharding below FullyShardedDataParallel.
+// The functions and classes of which FullyShardedDataParallel consists.
 #include <backward_hooks.h>
 #include <flat_parameter.h>
 #include <fully_shard.h>

@@ -81,9 +81,9 @@ class ParameterGradient {
   LocalSum local_sum() const { return local_sum_; }
   bool is_hidden() const;  // .grad of the leaf is the trap "have not been reduced"
 
-  // The events, in the order in which they can happen.
+  // The events, in the order in which they can happen. Call the function when its event happens.
 
-  // The user has asked for the leaf for the first time.
+  // The user asks for the leaf for the first time: the state becomes complete.
   void give();
 
   // A backward pass begins: compares .grad of the leaf with the state, because the user may have
@@ -115,10 +115,13 @@ class ParameterGradient {
   // earlier passes.
   void break_off();
 
-  // The user has dropped the trap in .grad of the module's parameter.
+  // The user has dropped the trap in .grad of the module's parameter: drops the gradient and the
+  // local sum.
   void drop();
 
-  // The user has put a gradient into .grad of the module's parameter, in the place of the trap.
+  // The user has put a gradient into .grad of the module's parameter, in the place of the trap:
+  // drops the gradient and the local sum, and, unless the state is in_unit, puts the trap "were put
+  // into the module's parameters" into .grad of the leaf.
   void misplace();
 
   // The user has called zero_grad() of the model: drops the gradient and the local sum.

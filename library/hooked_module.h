@@ -23,22 +23,25 @@ class HookedModule {
 
   explicit HookedModule(Module& module) : module_(module) {}
 
-  // Sets the unit of this module. From now on, reading one of its parameters while the unit is
-  // sharded throws an error that says why. Is not called for a root without parameters of its own.
+  // Sets the unit of this module. From now on, reading one of the unit's parameters while the unit
+  // is sharded throws an error that says why. The caller does not call guard() for a root without
+  // parameters of its own.
   void guard(std::shared_ptr<FlatParameter> unit);
 
   Module& module() const { return module_; }
   const std::shared_ptr<FlatParameter>& unit() const { return unit_; }  // null: has no unit
 
-  // Selects the text of that error. Does nothing if the unit has no elements.
+  // Selects the text of the error that reading a sharded parameter throws. Does nothing if the unit
+  // has no elements.
   void say_what_to_do(Situation situation) const;
 
-  // Throws std::logic_error, which names the first parameter that is not a view of the unit's flat
-  // tensor any more.
+  // Throws std::logic_error if a parameter of the unit is no longer a view of the unit's flat
+  // tensor. The error names the first such parameter.
   void check_views() const;
 
-  // Throws std::logic_error, which names the first parameter that was written to since the last
-  // call of this function: a write to a gathered parameter is lost when its unit is resharded.
+  // Throws std::logic_error if a parameter of the unit was written to since the last call of this
+  // function, because a write to a gathered parameter is lost when its unit is resharded. The error
+  // names the first such parameter.
   void check_unwritten();
   // Makes the next check_unwritten() accept earlier writes: forgets the parameters' versions.
   void allow_writes() { versions_.clear(); }
@@ -63,8 +66,8 @@ class HookedModule {
   std::array<std::string, 3> messages_{};  // by Situation; empty if the unit has no elements
 };
 
-// Returns the part of an unsharded unit's flat tensor that came from this rank's shard, as the
-// other ranks see it: [padded_numel / W], in param_dtype.
+// Returns the part of an unsharded unit's flat tensor that came from this rank's shard:
+// [padded_numel / W], in param_dtype, so with the values that the other ranks have.
 at::Tensor own_part(const FlatParameter& unit);
 
 }  // namespace fsdp

@@ -65,8 +65,8 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
   for (const UnitPlan& unit : plan_units(net, wrap_none(), ignored))
     for (const auto& [name, parameter] : unit.parameters)
       of_units.insert(parameter.unsafeGetTensorImpl());
-  // `others`: of the buffers, and of the parameters that stay whole. They are appended to `extents`
-  // below, after the parameters that will be sharded.
+  // `extents` gets the memory of the parameters that will be sharded, `others` that of the buffers
+  // and of the parameters that stay whole. Below, `others` is appended to `extents`.
   std::vector<Extent> extents, others;
   for (const auto& [name, parameter] : distinct_parameters(net)) {
     const bool stays_whole = !of_units.contains(parameter.unsafeGetTensorImpl());

@@ -12,8 +12,8 @@ namespace fsdp {
 
 // Checks a model before it is sharded. Throws std::invalid_argument if a parameter that will be
 // sharded is sharded or replicated already on this rank, or shares memory with another parameter or
-// buffer: afterwards the two would not share it any more. (One parameter or buffer can have several
-// names.) Parameters that only `ignored` modules have will not be sharded.
+// buffer: after the sharding, the two would no longer share it. (One parameter or buffer can have
+// several names.) Parameters that only `ignored` modules have will not be sharded.
 void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ignored);
 
 // Collective. Compares the model between ranks, then, with `from_rank_0`, copies the values of rank

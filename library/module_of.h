@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// A Module that is not called with one tensor. Both functions, which are those of a Module of one
-// tensor, throw std::logic_error.
+// The base class of a Module that is not called with one tensor. Its two functions throw
+// std::logic_error, because they are for a Module that takes one tensor and returns one.
 class NonTensorModule : public Module {
  public:
   using Module::Module;
@@ -62,7 +62,7 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
  public:
   using NonTensorModule::NonTensorModule;
 
-#pragma GCC diagnostic push  // hides Module::forward() on purpose: the arguments are others
+#pragma GCC diagnostic push  // hides Module::forward() on purpose: its arguments differ
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
   virtual Output forward(Inputs... inputs) = 0;
 #pragma GCC diagnostic pop
@@ -81,7 +81,8 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   }
 
  private:
-  // Leaves out references: what they refer to belongs to the caller.
+  // Adds the tensors in `value` to `places`. Adds none of a reference, because what it refers to
+  // belongs to the caller.
   template <class Value>
   static void add_places(Value& value, TensorPlaces& places) {
     if constexpr (!std::is_reference_v<Value>)
@@ -89,7 +90,7 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   }
 };
 
-// One tensor to one tensor: the same as Module.
+// A ModuleOf that takes one tensor and returns one is a Module.
 template <>
 class ModuleOf<at::Tensor(at::Tensor)> : public Module {
  public:

@@ -21,8 +21,8 @@ c10::Storage trap_storage(const FlatParameter& unit, const std::string& message)
 // gradient or has put another one in its place.
 class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
  public:
-  // `gone` is called with the index of the parameter when a watched trap was taken out of .grad.
-  // `replaced`: whether another tensor is in its place.
+  // `gone` is called with the index of the parameter when a watched trap has been taken out of
+  // .grad. `replaced`: whether another tensor is now in .grad.
   using Gone = std::function<void(size_t parameter, bool replaced)>;
   ParameterTraps(const ShardedLeaves& leaves,
                  const std::vector<std::shared_ptr<FlatParameter>>& units, Gone gone);

@@ -48,14 +48,15 @@ void mark(const at::Tensor& tensor, const Description& of) {
   tensor.unsafeGetTensorImpl()->set_backend_meta(of);
 }
 
-// Also marks the tensor that this one is a view of.
+// Marks `tensor`, to which an operator has written in place. If `tensor` is a view, also marks its
+// base.
 void mark_written(const at::Tensor& tensor, const Description& of) {
   if (is_part(tensor)) return;
   mark(tensor, of);
   if (tensor.is_view()) mark(at::TensorBase(tensor._base()), of);
 }
 
-// The operands of a call of an operator. They must outlive this object.
+// The operands of one call of an operator, which must outlive this object.
 class Operands {
  public:
   void add(const at::Tensor& tensor) {
@@ -91,8 +92,8 @@ class Operands {
   int64_t numel_{}, other_{-1};  // of a part; of another operand, unless it has one element
 };
 
-// The kernel of an operator that computes element by element. The fallback would work too, but
-// takes 20 times as long.
+// The kernel for marked tensors of an operator that computes element by element. The fallback
+// run_with_parts() would work too, but takes 20 times as long.
 template <class Op, class Schema = typename Op::schema>
 struct Elementwise;
 template <class Op, class Result, class... Arguments>
@@ -112,7 +113,8 @@ struct Elementwise<Op, Result(Arguments...)> {
   }
 };
 
-// The operator that the user has called, while the operators of which it is composed run.
+// The operator that the user has called, while the operators of which it is composed run; else
+// null.
 thread_local const c10::OperatorHandle* composed = nullptr;
 
 struct Composed {
@@ -148,7 +150,8 @@ std::vector<c10::IValue> last(const torch::jit::Stack& stack, size_t count) {
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last(*stack, schema.arguments().size());
-  // In an operator on lists, the elements at one place of the lists are a call of their own.
+  // An operator on lists of tensors, such as _foreach_add, counts as one call for each index i: a
+  // call with the i-th tensors of all lists. `all` has the operands that are not in lists.
   std::vector<Operands> calls;
   Operands all;
   for (const c10::IValue& argument : arguments) {
@@ -186,7 +189,8 @@ void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     });
 }
 
-// Returns whether the result has all elements of the part in one row, so in the same order.
+// Returns whether the result has all elements of the part along one dimension, and so in the same
+// order.
 bool keeps_order(const at::Tensor& part, const at::Tensor& result) {
   const auto is_long = [](int64_t size) { return size != 1; };
   return result.numel() == part.numel() && std::ranges::count_if(result.sizes(), is_long) <= 1;

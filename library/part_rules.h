@@ -18,8 +18,14 @@ enum class PartRule {
   refused
 };
 
-// Returns the rule of an operator. It depends on a list of names, and on torch's tag "pointwise" of
-// the operator or of the one of which it is a variant (in place, with `out`, or for lists).
+// Returns the rule of an operator.
+// - An operator outside the namespace aten:: is refused.
+// - Lists of names in part_rules.cpp decide on most operators.
+// - An operator is elementwise if it returns only tensors and torch has tagged it "pointwise" but
+//   not "nondeterministic_seeded" (or has tagged so the operator of which it is a variant in place,
+//   with `out`, or for lists).
+// - Of the other operators, those that torch implements by calls of operators
+//   (CompositeImplicitAutograd) are composed, and all others are refused.
 PartRule part_rule(const c10::OperatorHandle& op);
 
 // Throws std::logic_error, which says that the operator would compute with this rank's part only,

@@ -128,7 +128,7 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    if (!waits) {  // if a gradient has waited, the user has dropped or replaced it
+    if (!waits) {  // gradients that waited were dropped or replaced by the user
       entry.local.reset();
       entry.reduced.reset();
       entry.broken = false;
@@ -165,8 +165,8 @@ void Reducer::autograd_hook(Entry& entry, const at::Tensor& gradient) {
   if (!entry.trains) return;
   entry.tensor.mutable_grad().reset();
   entry.arriving = true;
-  // Registered anew, to be the last hook of the parameter: all other hooks find the gradient of
-  // this pass in .grad.
+  // Registers the hook anew in each pass, so that it is the last hook of the parameter, and all
+  // other hooks find the gradient of this pass in .grad.
   entry.remove_hook();
   entry.remove_hook =
       register_post_accumulate_grad_hook(entry.tensor, [weak = weak_from_this(), &entry] {
@@ -195,7 +195,8 @@ void Reducer::mark_ready(Entry& entry) {
     send_next();
 }
 
-// The outer pass adds this gradient to the one that arrives there, or reduces it at the end.
+// Keeps a gradient from a backward pass inside the outer pass. The outer pass adds it to the
+// gradient that it computes itself, or reduces it at its end if it computes none.
 void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
   if (entry.arrived && reduces_)
     throw std::logic_error(
@@ -206,8 +207,9 @@ void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
   sum = sum.defined() ? sum.add_(gradient) : gradient;
 }
 
-// Returns the place of the gradient in its bucket. It must not be a view to autograd, because
-// Optimizer::zero_grad() detaches gradients in place, which a view does not allow.
+// Returns the tensor at the gradient's place in its bucket. The tensor must not be a view to
+// autograd, because Optimizer::zero_grad() detaches gradients in place, which a view does not
+// allow.
 at::Tensor Reducer::slot(const Entry& entry) {
   Bucket& bucket = buckets_[entry.place.bucket];
   if (!bucket.sum.defined()) {
@@ -267,7 +269,8 @@ void Reducer::move_gradients_to_leaves() {
   }
 }
 
-// Waits for the collectives of the broken pass, because other models may share the communicator.
+// Ends a pass that has thrown. Waits for its collectives, because other models may share the
+// communicator, and drops the gradients.
 void Reducer::break_off() {
   pass_ = -1;
   try {

@@ -27,7 +27,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // .grad that `placeholder` has replaced.
     at::Tensor local{}, reduced{};
     bool broken{};  // some of these gradients were lost in a pass that threw
-    // These belong to the pass that has not ended. `trains`: it reduces this parameter.
+    // These describe the pass that has not ended. `trains`: its gradient has a place in a bucket of
+    // the pass.
     // `arriving`: autograd has a gradient and adds it to .grad next. `arrived`: it has added one.
     bool trains{}, arriving{}, arrived{};
     at::Tensor unsynced{};  // the gradient that arrived in a pass in no_sync()
@@ -40,11 +41,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   void register_hooks();
 
-  // In the order of distinct_parameters().
+  // Returns the parameters with their gradients, in the order of distinct_parameters().
   const std::vector<Entry>& entries() const { return entries_; }
   void begin_forward();  // of the module, outside a backward pass
-  // Throws std::logic_error, which names a parameter that was registered after this object was
-  // made.
+  // Throws std::logic_error if a parameter was registered with the module after this object was
+  // made. The error names the parameter.
   void check_parameters() const;
   void set_sync(bool sync) { sync_ = sync; }
   void zero_grad();
@@ -59,7 +60,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   void begin_pass();  // called at every sign of a backward pass that adds gradients to .grad
   void prepare_for_backward();
-  void autograd_hook(Entry& entry, const at::Tensor& gradient);  // autograd adds it to .grad next
+  // Called before autograd adds `gradient` to .grad.
+  void autograd_hook(Entry& entry, const at::Tensor& gradient);
   void mark_ready(Entry& entry);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
   at::Tensor slot(const Entry& entry);

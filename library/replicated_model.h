@@ -60,8 +60,9 @@ class ReplicatedModel {
   // Not collective: every rank has the whole gradients. Throws what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
-  // As in ShardedModel, and with the same bits. gradients_are_finite() is collective: an all-reduce
-  // of 8 bytes, and another one between replicas. The norms need no collective.
+  // These functions return what those of ShardedModel return, in the same bits.
+  // gradients_are_finite() is collective: an all-reduce of 8 bytes, and another one between
+  // replicas. The norms need no collective.
   bool gradients_are_finite();
   Norms param_norms(double norm_type = 2);
   Norms grad_norms(double norm_type = 2);
@@ -71,8 +72,9 @@ class ReplicatedModel {
   // dropped.
   NoSync no_sync();
 
-  // Collective, as in ShardedModel; each class loads what the other one saved. state_dict() and
-  // optim_state_dict() also throw if a value differs between ranks.
+  // Collective. These functions do what those of ShardedModel do, and each of the two classes loads
+  // what the other one has saved. state_dict() and optim_state_dict() also throw if a value differs
+  // between ranks.
   StateDict state_dict(bool rank0_only = false);
   void load_state_dict(const StateDict& state);
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);

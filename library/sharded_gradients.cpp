@@ -20,8 +20,8 @@ const char* const kMisplaced =
     " were put into the module's parameters, where they are not reduced: reduce them over all "
     "ranks, and put this rank's elements into .grad of model.parameters()";
 
-// Returns a copy with the mark of a gradient, because other leaves may get the same tensor. Returns
-// `gradient` itself if it needs no mark or has one.
+// Returns a copy of `gradient` with the mark of a gradient; a copy, because other leaves may get
+// the same tensor. Returns `gradient` itself if it needs no mark or has one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
   if (!gradient.defined() || is_part(gradient) || !entry.local_gradient_view) return gradient;
   const at::Tensor copy = gradient.clone();
@@ -123,8 +123,9 @@ at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor
   return marked(leaves_->entries()[parameter], gradient);
 }
 
-// autograd::grad() reduces nothing, so a gradient that a backward() inside it adds to .grad would
-// be that of this rank only.
+// Throws if the parameter gets a gradient in .grad inside a pass of autograd::grad(). Such a pass
+// reduces nothing, so a gradient that a backward() inside it adds to .grad would be that of this
+// rank only.
 void ShardedGradients::check_not_added(const ShardedParameter& entry) {
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(entry.whole);
   if (!gradient_target(accumulator.get()).grad) return;
@@ -136,7 +137,8 @@ void ShardedGradients::check_not_added(const ShardedParameter& entry) {
       "grad(), or checkpoint the module by checkpoint_activations()");
 }
 
-// A pass inside a pass, such as that of a checkpointed module, belongs to the outer pass.
+// Begins a pass, unless one is under way: a pass inside a pass, such as that of a checkpointed
+// module, belongs to the outer pass.
 void ShardedGradients::on_backward_begin() {
   if (under_way_) return;
   const bool idle = !adds_up();
@@ -183,7 +185,9 @@ bool ShardedGradients::adds_up() const {
   return adds_up;
 }
 
-// Handles what the user has done to .grad and to the data of the leaf since the last pass.
+// Updates the state of the gradient if the user has changed .grad of the leaf since the last pass.
+// Throws if the user has put a gradient into .grad of the module's parameter, or has given the leaf
+// other data.
 void ShardedGradients::see_users_changes(size_t parameter) {
   const ShardedParameter& entry = leaves_->entries()[parameter];
   traps_->check_in_place(parameter);
@@ -201,7 +205,9 @@ void ShardedGradients::see_users_changes(size_t parameter) {
   gradients_[parameter].see_users_changes();
 }
 
-// Waits for the collectives of the broken pass, because other models may share the communicator.
+// Ends a pass that has thrown: reshards every unit, which also waits for its collectives, because
+// other models may share the communicator; drops the gradients that are not reduced; and marks the
+// gradients of the pass as broken.
 void ShardedGradients::break_off() {
   leave_pass();
   disarm_traps();
@@ -245,8 +251,8 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 
-// Adds this rank's part of a unit's reduced gradient to .grad of the leaf. Calls the hooks that the
-// user has registered on the leaf, as the engine would.
+// Adds the parameter's elements of a unit's reduced gradient to .grad of the leaf. Calls the hooks
+// that the user has registered on the leaf, as the engine would.
 void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   const ShardedParameter& entry = leaves_->entries()[parameter];
   // `part` must not be a view to autograd, because Optimizer::zero_grad() detaches gradients in
@@ -267,7 +273,7 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
     (*hook)(entry.leaf);
 }
 
-// The user has dropped the trap, or put another gradient in its place.
+// Called when the user has dropped the trap, or (`replaced`) has put a gradient in its place.
 void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
   if (replaced) {
     gradients_[parameter].misplace();
@@ -277,7 +283,8 @@ void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
   drop_in_unit(parameter);
 }
 
-// Makes the dropped gradient zero in the unit's reduced gradient.
+// Sets the parameter's elements of the unit's reduced gradient to zero, because the user has
+// dropped the gradient.
 void ShardedGradients::drop_in_unit(size_t parameter) {
   const at::NoGradGuard no_grad;
   const ShardedParameter& entry = leaves_->entries()[parameter];

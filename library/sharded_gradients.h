@@ -37,11 +37,11 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   // other data since the forward. A pass of autograd::grad() reduces nothing.
   void on_backward_begin();
   bool pass_is_under_way() const { return under_way_; }
-  void end_pass();  // call it when the units are reduced
+  void end_pass();  // call it when the gradients of the units have been reduced
 
   // Between disarm_traps() and arm_traps(), a trap that is taken out of .grad of a module's
-  // parameter does not count as dropped by the user: there, the units drop what a pass that threw
-  // has left.
+  // parameter does not count as dropped by the user, because there the units take it out: they drop
+  // what a pass that threw has left in .grad.
   void disarm_traps() { traps_->stop_watching(); }
   void arm_traps() { traps_->set(); }
 

@@ -6,8 +6,8 @@
 namespace fsdp {
 namespace {
 
-// Returns [1, ..., 1, n] with as many dimensions as the parameter, because programs choose an
-// optimizer's groups by dim().
+// Returns the sizes of a leaf, [1, ..., 1, n] with as many dimensions as the parameter, because
+// programs choose an optimizer's groups by dim().
 std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
   std::vector<int64_t> sizes(std::max<size_t>(whole.dim(), 1), 1);
   sizes.back() = numel;
@@ -37,7 +37,7 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
                         begin - parameter.offset, offset, leaf, sizes, whole.requires_grad()});
     ShardedParameter& entry = entries_.back();
     entry.no_gradient_by_name = std::make_shared<NoGradientByName>(leaf, parameter.name);
-    if (world_size == 1) continue;  // one rank's part is the whole parameter
+    if (world_size == 1) continue;  // the only rank has the whole parameter
     entry.part = part_of(parameter.name, /*is_gradient=*/false);
     entry.local_gradient_view = part_of(parameter.name, /*is_gradient=*/true);
     mark_part(entry.leaf, entry.part);
@@ -57,8 +57,8 @@ bool ShardedLeaves::has_replaced_data() const {
   return std::ranges::any_of(entries_, [&](const auto& entry) { return has_replaced_data(entry); });
 }
 
-// In one process set_data() would replace the parameter. Here the values are copied into the shard,
-// and the leaf becomes a view of the shard again.
+// If the user has given a leaf other data with set_data(), copies the values into the shard and
+// makes the leaf a view of the shard again.
 void ShardedLeaves::copy_data_to_shards() {
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;

@@ -16,8 +16,8 @@ namespace fsdp {
 inline constexpr const char* kFullyShardedDataParallel = "FullyShardedDataParallel";
 
 // Implements ShardedModel: holds the sharded model and the hooks that turn misuse into an error,
-// such as a write to a gathered parameter. The hooks of the module own this object. They are in
-// sharding_hooks.cpp, the other functions in sharding.cpp.
+// such as a write to a gathered parameter. The hooks of the module own this object. The hooks are
+// in sharding_hooks.cpp, the other functions in sharded_model_impl.cpp.
 class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
  public:
   static std::shared_ptr<ShardedModelImpl> create(Module& net, std::shared_ptr<Communicator> comm,
@@ -30,8 +30,8 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   const std::shared_ptr<ShardedGradients>& gradients() const { return gradients_; }
   const FullyShardedDataParallelOptions& options() const { return options_; }
 
-  // Throws std::logic_error, which names a parameter that was registered after the model was
-  // sharded.
+  // Throws std::logic_error if a parameter was registered after the model was sharded. The error
+  // names the parameter.
   void check_parameters() const;
 
   // Begins a function that all ranks call between steps: reshards every unit, waits until no other
@@ -48,8 +48,8 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   void summon();
   void end_summon();
 
-  // Throws std::logic_error, which names the first parameter of a unit that is not a view of the
-  // unit's flat tensor any more.
+  // Throws std::logic_error if a parameter of a unit is no longer a view of the unit's flat tensor.
+  // The error names the first such parameter.
   void check_views() const;
 
  private:

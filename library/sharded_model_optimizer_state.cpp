@@ -12,8 +12,9 @@ namespace {
 
 using torch::optim::Optimizer;
 
-// A program that chooses groups by sizes or numel() of this rank's parts chooses other groups than
-// in one process, and a group can be empty on some ranks only.
+// Warns on rank 0 of groups without parameters. A program that chooses groups by sizes or numel()
+// of this rank's parts chooses other groups than in one process, and a group can be empty on some
+// ranks only.
 void warn_if_a_group_is_empty(const Optimizer& optimizer, Communicator& comm) {
   for (size_t i = 0; i < optimizer.param_groups().size() && comm.global_rank() == 0; ++i)
     if (optimizer.param_groups()[i].params().empty()) {

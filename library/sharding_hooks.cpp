@@ -15,8 +15,8 @@
 namespace fsdp {
 namespace {
 
-// Does not warn of parameters that another object shards or replicates, because that object reduces
-// them.
+// Warns of a trainable parameter in `ignored`, unless another object shards or replicates it, and
+// so reduces its gradient.
 void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
   const auto trains = [](const NamedParameter& one) {
     return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
@@ -31,8 +31,8 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
 
 }  // namespace
 
-// These hooks run before those of fully_shard(), so that parameters that were gathered before the
-// shards changed are gathered again.
+// Registers the hooks that must run before those of fully_shard(), so that parameters that were
+// gathered before the shards changed are gathered again.
 void ShardedModelImpl::register_first_hooks() {
   const at::ScalarType dtype = options_.mixed_precision.param_dtype;
   if (options_.cast_forward_inputs && dtype != at::kFloat) {
@@ -53,7 +53,8 @@ void ShardedModelImpl::register_first_hooks() {
   }
 }
 
-// These hooks run after those of fully_shard(), when units are resharded and gathers have ended.
+// Registers the hooks that must run after those of fully_shard(), when units are resharded and
+// gathers have ended.
 void ShardedModelImpl::register_last_hooks() {
   for (const auto& hooked : hooked_) {
     hooked->module().register_forward_hook(
@@ -101,9 +102,10 @@ void ShardedModelImpl::before_forward(HookedModule& hooked) {
   hooked.check_unwritten();
 }
 
-// A unit that is gathered now was gathered before this call, because it waits for its backward or
-// because a pass threw, so its values may be old. No counter of this rank shows whether another
-// rank has changed its shard, so all units are resharded, and gathered again.
+// Prepares the outermost call of a hooked module. A unit that is gathered now was gathered before
+// this call, because it waits for its backward or because a pass threw, so its values may be old.
+// No counter of this rank shows whether another rank has changed its shard, so all units are
+// resharded, and gathered again.
 void ShardedModelImpl::begin_forward() {
   if (!in_backward()) {
     run_deferred_failures();
@@ -125,7 +127,8 @@ void ShardedModelImpl::begin_forward() {
     warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
-// Also runs for a call that did not reach before_forward() because an earlier hook threw.
+// Runs at the end of each call of a hooked module, even if the call did not reach before_forward()
+// because an earlier hook threw.
 void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (std::erase(calls_, hooked.module().current_call()) == 0) return;
   if (hooked.calls > 0) {
@@ -138,10 +141,10 @@ void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (returned && hooked.unit()) hooked.check_unwritten();
 }
 
-// `returned` is false if the call threw, which it may have done on this rank only. The other ranks
-// have made the collectives that this rank made before, so all-gathers under way can be waited for.
-// But other ranks may not come to the end of this forward, so this rank does not wait for them as
-// readers.
+// Runs when the outermost call of a hooked module has ended. `returned` is false if the call threw,
+// which it may have done on this rank only. The other ranks have made the collectives that this
+// rank made before, so all-gathers under way can be waited for. But other ranks may not come to the
+// end of this forward, so this rank does not wait for them as readers.
 void ShardedModelImpl::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
@@ -174,8 +177,8 @@ void ShardedModelImpl::before_backward(const HookedModule& hooked) {
     hooked.say_what_to_do(HookedModule::Situation::in_backward);
 }
 
-// Also called when a forward or a later pass notices that a pass threw. Then `gradients_` has
-// broken off that pass already, and this function does nothing.
+// Called at the end of each backward pass, and also when a forward or a later pass notices that a
+// pass threw. Then `gradients_` has broken off that pass already, and this function does nothing.
 void ShardedModelImpl::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;
@@ -188,8 +191,8 @@ void ShardedModelImpl::end_pass() {
   gradients_->end_pass();
 }
 
-// Throws if ranks freeze different parameters: a parameter that only some ranks train would get
-// only a part of its gradient.
+// Throws if ranks freeze different parameters, because a parameter that only some ranks train would
+// get only a part of its gradient.
 void ShardedModelImpl::check_frozen() {
   leaves_->sync_requires_grad();
   const std::vector<bool> now = leaves_->requires_grad();

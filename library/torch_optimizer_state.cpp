@@ -58,7 +58,8 @@ Class class_of(const Optimizer& optimizer) {
       "another one cannot be saved by name");
 }
 
-// Returns what `part` writes into an archive: the options of a group, or the state of a parameter.
+// Returns the values that torch serializes for `part`, which is the options of a parameter group or
+// the state of one parameter.
 template <class Part>
 Values values_of(const Part& part) {
   const PartsAsTensors inside;

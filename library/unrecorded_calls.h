@@ -4,8 +4,8 @@
 
 namespace fsdp {
 
-// Finds the calls of a module that a backward pass runs for the second time. A user's own
-// checkpoint makes such calls: in forward it calls the module without gradients; in backward it
+// Detects whether a call of a module is one that a backward pass runs for the second time. A user's
+// own checkpoint makes such calls: in forward it calls the module without gradients; in backward it
 // calls the module again, with gradients, and then runs a pass inside the pass under way. The outer
 // pass may have reached nothing else of the model by then, so this call must count as its start.
 class UnrecordedCalls {

@@ -11,7 +11,8 @@
 namespace fsdp {
 namespace {
 
-// A mark says whether a policy has chosen a module. The module's hook owns it.
+// A module that fully_shard(module) has marked has a Mark, which is true when a policy has chosen
+// the module. The module's hook owns the Mark.
 using Mark = std::atomic<bool>;
 
 // The marks of all threads, because one thread may mark a module and another one shard the model.

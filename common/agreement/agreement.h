@@ -8,17 +8,19 @@
 
 namespace fsdp {
 
-// Returns the text of every rank, by rank. Collective: two all-gathers.
+// Returns what each rank passes as `text`, in the order of ranks. Collective: two all-gathers.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& text);
 
-// Returns the text of every rank of all replicas, by global rank. Collective.
+// Returns what each rank of all replicas passes as `text`, in the order of global ranks.
+// Collective.
 std::vector<std::string> gather_all_texts(Communicator& comm, const std::string& text);
 
-// Runs `action`, which must call no collective. Collective. If `action` throws a std::exception on
-// any rank of any replica, throws std::runtime_error on all ranks with the text of the lowest rank
-// that failed. So no rank continues and waits for a rank that has failed.
+// Collective. Runs `action` on every rank; `action` itself must call no collective. If `action`
+// throws a std::exception on any rank of any replica, agree_on() throws std::runtime_error on all
+// ranks with the text of the lowest rank that failed. So no rank continues and waits for a rank
+// that has failed.
 void agree_on(Communicator& comm, const std::function<void()>& action);
-// Runs `action` only on global rank 0. Collective; throws as agree_on() does.
+// Collective. Runs `action` only on global rank 0. Throws as agree_on() does.
 void agree_on_rank_0(Communicator& comm, const std::function<void()>& action);
 // Runs `action` on every rank and returns the result of every rank of this replica, by rank.
 // Collective; throws as agree_on() does.

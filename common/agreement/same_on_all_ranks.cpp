@@ -19,7 +19,7 @@ constexpr size_t kHashDigits = 16;  // length of values_digest()
 
 using RankInvariants = std::vector<std::pair<std::string, std::string>>;
 
-// " on rank 0", " on ranks 1, 2"
+// Returns a text such as " on rank 0" or " on ranks 1, 2".
 std::string on_ranks(const std::vector<size_t>& ranks) {
   std::string text = ranks.size() == 1 ? " on rank " : " on ranks ";
   for (size_t i = 0; i < ranks.size(); ++i)
@@ -61,7 +61,7 @@ size_t first_part_that_differs(const std::vector<std::string>& of_ranks, size_t 
   return 0;
 }
 
-// "[0, 3]"
+// Returns the index of `element` in each dimension: "[0, 3]".
 std::string index_text(int64_t element, at::IntArrayRef sizes) {
   std::vector<int64_t> index(sizes.size());
   for (size_t dim = sizes.size(); dim-- > 0; element /= sizes[dim])
@@ -89,9 +89,10 @@ std::string element_text(const at::Tensor& element) {
 }
 
 // Returns a text such as "element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2". Collective over the
-// ranks of all replicas. Call it only if the tensors differ. It narrows down the search with hashes
-// of parts. If two elements have the same text and different bits, such as two kinds of NaN, it
-// shows their hashes.
+// ranks of all replicas. Call it only if the tensors differ. Finds the element by comparing hashes
+// of 64 parts of the tensor, then of 64 parts of the first part that differs, and so on. If two
+// elements have the same text but different bits, such as two kinds of NaN, the text has their
+// hashes.
 std::string first_element_that_differs(Communicator& comm, const at::Tensor& tensor) {
   const auto shapes = gather_all_texts(comm, dtype_and_sizes(tensor));
   if (differ(shapes)) return tell(shapes);

@@ -22,7 +22,7 @@ struct RankInvariant {
 // The first difference between ranks.
 struct Difference {
   std::string what;  // RankInvariant::what of the first invariant that differs, or "what they have"
-  std::vector<std::string> of_ranks;  // what each global rank has there
+  std::vector<std::string> of_ranks;  // by global rank: its value, or its `what` if these differ
   // "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE"
   std::string text;
 };
@@ -40,10 +40,10 @@ std::optional<Difference> difference_between_ranks(Communicator& comm,
                                                    const std::vector<RankInvariant>& invariants,
                                                    const std::string& what_differs);
 
-// Collective, as difference_between_ranks(). Also compares `where`, the function that the ranks
-// call.
+// Collective. Compares the invariants as difference_between_ranks() does, and also `where`, the
+// name of the function that the ranks call.
 // Throws: std::invalid_argument "WHERE: ranks differ in TEXT" on every rank if there is a
-// difference.
+// difference, where TEXT is Difference::text.
 void check_same_on_all_ranks(
     Communicator& comm, const std::vector<RankInvariant>& invariants, const std::string& where,
     const std::string& what_differs = "build the same model on every rank");
@@ -59,11 +59,11 @@ RankInvariant invariant_of_values(const std::string& what, const at::Tensor& ten
 void add_values(std::vector<RankInvariant>& invariants, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice);
 
-// Returns a hash of the tensor's values in row-major order: 16 hexadecimal digits. It is fast and
-// not cryptographic.
+// Returns a hash of the tensor's values in row-major order, 16 hexadecimal digits. The hash is fast
+// and not cryptographic.
 std::string values_digest(const at::Tensor& tensor);
 
-// "float [4, 4]"
+// Returns a text such as "float [4, 4]".
 std::string dtype_and_sizes(const at::Tensor& tensor);
 
 }  // namespace fsdp

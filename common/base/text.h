@@ -8,8 +8,8 @@
 namespace fsdp {
 
 // Returns `text` in lines of at most `columns` characters. A line that is too long is broken at a
-// space, or inside a word that is longer than a line; each new line is indented by `indent` spaces.
-// The line feeds of `text` stay.
+// space, or inside a word that is longer than a line; each line that begins at such a break is
+// indented by `indent` spaces. The line feeds of `text` stay.
 std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
 
 // Makes a text of another program or file fit for a message: replaces control characters by "?",
@@ -18,7 +18,7 @@ std::string one_line(const std::string& text);
 
 std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"
 
-// "a", "a and b", "a, b and c" for `last` = "and".
+// Joins the words: "a", "a and b" or "a, b and c" for `last` = "and".
 std::string in_a_row(const std::vector<std::string>& words, const std::string& last);
 
 }  // namespace fsdp

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// In memory that a process shares with the processes that it forks.
+// The first todo() that was reached. It lies in memory that a process shares with the processes
+// that it forks.
 struct Note {
   std::atomic<bool> taken;
   char text[1024];

@@ -10,7 +10,8 @@ struct NotStarted : std::logic_error {
 };
 
 // Stands in the body of a function that is not written yet: todo("FlatParameter::unshard", "2.3").
-// Throws NotStarted, and leaves a note that outlives the process and any handler of the exception.
+// Stores both names for take_todo(), so that they outlive this process and any handler of the
+// exception, and throws NotStarted.
 [[noreturn]] void todo(const char* symbol, const char* problem);
 
 // Returns the first todo() reached, since the last call of take_todo(), by this process or by one

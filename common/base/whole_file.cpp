@@ -55,7 +55,7 @@ Place place_of(const std::string& path) {
 
 using Content = std::function<void(const WritePiece&)>;
 
-// Returns 0 or errno.
+// Writes all pieces that `content` passes on. Returns 0 or errno.
 int write_pieces(int file, const Content& content) {
   int error = 0;
   content([&](const std::string& piece) {

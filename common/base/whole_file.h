@@ -13,8 +13,8 @@ namespace fsdp {
 // Throws: std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
-// Writes a file as above, but in pieces: `content` is called once and passes each piece to the
-// function that it gets.
+// Writes a file in pieces, and otherwise as write_whole_file() with a string does. `content` is
+// called once, with a function to which it passes each piece.
 using WritePiece = std::function<void(const std::string& piece)>;
 void write_whole_file(const std::string& path,
                       const std::function<void(const WritePiece&)>& content);

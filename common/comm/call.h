@@ -14,7 +14,8 @@ enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadca
 inline constexpr size_t kOperations = 5;
 const char* to_string(Operation operation);
 
-// Labels of collectives that serve no unit. Their bytes are counted under keys of their own.
+// Names of collectives that serve no unit, in place of a unit's name. Reports count the bytes of
+// each of them separately.
 inline const std::string kNorm = "<norm>";
 inline const std::string kMetrics = "<metrics>";
 inline const std::string kState = "<state>";

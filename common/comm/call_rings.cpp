@@ -30,16 +30,17 @@ struct alignas(128) CallRings::Entry {
 };
 
 struct alignas(128) CallRings::RankHead {
-  SharedCondition condition;   // rung when a stage or the status of this rank changes
+  SharedCondition condition;   // notified when a stage or the status of this rank changes
   uint64_t counted;            // calls, see count_call()
-  uint64_t taken, given_back;  // number of sets
+  uint64_t taken, given_back;  // numbers of sets
   std::atomic<RankStatus> status;
-  std::atomic<pid_t> watched;  // the process to check, see watch(); 0: none
+  std::atomic<pid_t> watched;  // the process to check, see register_process(); 0: none
   Lost lost;                   // valid if is_lost
   bool is_lost;
 };
 
-// The ranks that share the memory. Both numbers are 0 if all ranks share it.
+// The ranks of this host, which share the memory: the lowest of them, and their number. Both are 0
+// if all ranks share the memory.
 struct alignas(128) CallRings::LocalRanks {
   int lowest;
   int ranks;
@@ -112,8 +113,9 @@ bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
   return theirs >= progress(sequence, stage);
 }
 
-// Checks `done` whenever the bell of `rank` rings, and at least every kNap. A sleep counts at most
-// its planned length towards `limit`: if it took longer, this process was stopped meanwhile.
+// Waits until `done` returns true, for at most `limit`. Calls it whenever the condition of `rank`
+// is notified, and at least every kNap. A sleep counts at most its planned length towards `limit`:
+// if it took longer, this process was stopped meanwhile.
 template <class Done>
 void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit) {
   constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
@@ -154,7 +156,7 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
   head(rank).condition.notify_all();
-  heads_->condition.notify_all();  // absent() and acquire_set() sleep on it
+  heads_->condition.notify_all();  // find_ended_rank() and acquire_set() sleep on it
 }
 
 std::optional<int> CallRings::find_ended_rank(std::chrono::milliseconds limit) const {

@@ -32,8 +32,8 @@ enum class Stage : uint8_t {
 // group. Ranks are numbered as in the group.
 // - A Communicator uses one set of rings: a ring for each rank and each Level. The status of a rank
 //   is stored once, outside the sets.
-// - The rings of ranks on other hosts are empty here until, after a failure, deserialize() fills
-//   them.
+// - On each host, the rings of ranks of other hosts are empty until, after a failure, deserialize()
+//   fills them.
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
@@ -121,7 +121,7 @@ class CallRings {
   Entry& entry(int rank, uint64_t sequence) const;
   static void look_for_process(RankHead& rank);
 
-  // The first four point into the shared memory.
+  // The next four members point into the shared memory.
   LocalRanks* here_;
   RankHead* heads_;  // [world_size]
   Set* sets_;        // [kSets]

@@ -19,7 +19,7 @@ struct TensorsOfCall {
 // Checks the tensors of every collective except a barrier. Throws std::invalid_argument, which
 // names the rank, the call and both tensors, unless
 // - the tensors are defined, contiguous, on `device`, of one dtype (a reduce-scatter may widen bf16
-//   and fp16 to fp32), and have memory;
+//   and fp16 to fp32), and their memory is allocated;
 // - they are as large as the operation needs between `world_size` ranks;
 // - the output of a reduce-scatter does not overlap its input, and the root of a broadcast exists.
 // `global_rank` is used only in the message.

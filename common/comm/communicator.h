@@ -37,8 +37,8 @@ class Communicator {
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options);
   static std::shared_ptr<Communicator> create(const RankContext& context);  // with default options
-  // As create(), for replicas of a model, each sharded over `shard_size` neighbouring ranks: rank =
-  // replica * shard_size + shard.
+  // Creates a Communicator as create() does, but for replicas of a model, each sharded over
+  // `shard_size` neighbouring ranks: rank = replica * shard_size + shard.
   // - Every function works on the ranks of one replica, except that reduce_scatter_into() sums over
   //   all ranks: wait() of its handle also all-reduces the output between the ranks that hold the
   //   same shard.

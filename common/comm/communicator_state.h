@@ -38,7 +38,8 @@ struct Connection {
 
 struct CommunicatorState {
   CallRings::Slot place{};
-  // Its deleter gives `place` back. Declared before the transports, so destroyed after them.
+  // Its deleter gives `place` back to the CallRings. It is declared before the transports, so it is
+  // destroyed after them.
   std::shared_ptr<void> gives_place_back;
   int global_rank{};
   c10::DeviceType device{};

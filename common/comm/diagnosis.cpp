@@ -23,7 +23,7 @@ std::string call_number(uint64_t sequence) {
   return "#" + std::to_string(sequence);
 }
 
-// "rank 2", "ranks 0, 2 and 3"
+// Returns a text such as "rank 2" or "ranks 0, 2 and 3".
 std::string ranks_text(const std::vector<int>& ranks) {
   std::vector<std::string> numbers;
   for (const int rank : ranks)
@@ -203,7 +203,7 @@ class Table {
     }
   }
 
-  // Each line begins with a line feed.
+  // Returns the table as a text in which each line begins with a line feed.
   std::string text() const {
     std::string text;
     for (size_t first = 0; first < columns_.size(); first += kColumns) {

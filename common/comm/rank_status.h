@@ -6,8 +6,9 @@
 
 namespace fsdp {
 
-// What the process that has forked a rank last saw of it. One word without padding, so that it is
-// loaded, stored and compared atomically (clang needs the alignment to do so without libatomic).
+// The state of a rank as the process that has forked it last saw it. One word without padding, so
+// that it is loaded, stored and compared atomically (clang needs the alignment to do so without
+// libatomic).
 struct alignas(8) RankStatus {
   enum class Kind : int32_t { running, stopped, ended, killed, vanished, silent };
   Kind kind{};

@@ -144,8 +144,8 @@ class Replayed {
     if (!end_) return "was recorded up to here: it was killed or stopped, or its file is cut";
     return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
   }
-  // Reports that the rank cannot continue, stops at a breakpoint on replay_breakpoint_stuck(), and
-  // throws.
+  // Reports that the rank cannot continue: "rank R DOES CALL WHY". Then calls
+  // replay_breakpoint_stuck(), on which a debugger can stop, and throws.
   [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
     stands_ = true;
     const std::string what = does + ' ' + call.text() + why;
@@ -163,7 +163,7 @@ class Replayed {
   uint64_t next_{}, differences_{};
 };
 
-// Set if this process is a rank that is recorded, or replayed.
+// The recording that this process writes or replays as a rank. Neither is set otherwise.
 std::optional<Written> written;
 std::optional<Replayed> replayed;
 

@@ -21,11 +21,13 @@ namespace fsdp {
 //   The rank throws CollectiveError if it issues another call than the recorded one, or waits for
 //   an output that was not recorded.
 
-// Must be called before the ranks of a run are forked. Throws std::invalid_argument if the folder
-// exists and is not of an earlier run of this process.
+// If FSDP_RECORD names a folder, creates it with the file `command`, unless an earlier run of this
+// process has done so, and the folder of the run in it. Must be called before the ranks of the run
+// are forked. Throws std::invalid_argument if the folder exists already and was not created by this
+// process.
 void begin_recording();
-// Must be called in the rank's process, at its start and at its end. `failure` is empty if the rank
-// succeeded.
+// Both functions must be called in the rank's process: record_rank() at its start, the other one at
+// its end. `failure` is empty if the rank succeeded.
 void record_rank(int rank);
 void end_recording(const std::string& failure) noexcept;
 // Returns "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; empty if nothing is recorded.

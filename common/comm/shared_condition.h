@@ -6,12 +6,12 @@
 
 namespace fsdp {
 
-// A condition variable in shared memory: processes sleep on it until another process rings. Zeroed
-// memory is a valid bell.
-// - A waiting process calls listen(), then repeats: read count(), check its condition,
-//   sleep(count). At the end it calls leave().
-// - Then no ring is lost: ring() either sees the listener and wakes it, or has raised the count
-//   before the listener reads it.
+// A condition variable in shared memory, on which processes sleep until another process calls
+// notify_all(). Zeroed memory is a valid SharedCondition.
+// - A waiting process calls enter(), then repeats: read count(), check what it waits for,
+//   sleep(count). At the end it calls exit().
+// - So no notification is lost: notify_all() either sees the waiting process and wakes it, or has
+//   raised the count before that process reads it.
 class SharedCondition {
  public:
   // Wakes all sleeping processes. Must be called after the condition has changed.
@@ -21,7 +21,8 @@ class SharedCondition {
   void exit() { waiters_.fetch_sub(1); }
   uint32_t count() const { return rings_.load(); }
 
-  // Sleeps until a process rings after `count` was read, for at most `timeout`. May return early.
+  // Sleeps until a process calls notify_all() after `count` was read, for at most `timeout`. May
+  // return early.
   void sleep(uint32_t count, std::chrono::nanoseconds timeout);
 
  private:

@@ -9,14 +9,15 @@
 
 namespace fsdp {
 
-// A call with its tensors, which are contiguous and fit; a barrier has none.
+// A call with its tensors, which check_tensors() has accepted. A barrier has no tensors.
 struct Collective {
   Call call;
   at::Tensor output;  // of all-reduce and broadcast: the one tensor
   at::Tensor input;   // of all-reduce and broadcast: the one tensor
 };
 
-// A call under way. Its functions are called in the order in which they stand here.
+// The transfer of the bytes of one call. Its functions are called in the order of their
+// declaration.
 class Transfer {
  public:
   virtual ~Transfer() = default;

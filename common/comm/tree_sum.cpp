@@ -7,14 +7,14 @@
 namespace fsdp {
 namespace {
 
-// [elements] So many that partial sums stay in the cache, and too few for torch to use its threads.
+// [elements] Small enough that partial sums stay in the cache and that torch uses only one thread.
 constexpr int64_t kChunk = 16384;
 
 at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(const_cast<void*>(data), {numel}, dtype);
 }
 
-// Adds one chunk of every part.
+// Sums one chunk as a tree: the same range of elements of every part.
 struct ChunkSum {
   std::vector<at::Tensor> parts;
   std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree

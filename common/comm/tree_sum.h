@@ -7,10 +7,11 @@
 
 namespace fsdp {
 
-// Parts are added as a binary tree, in every transport on the CPU and in every mode. The sum of n
-// parts is the sum of the first m plus the sum of the other n - m, where m is the largest power of
-// two below n: (0+1)+2, (0+1)+(2+3), ((0+1)+(2+3))+4. So a rank that holds 2^k neighbouring parts,
-// the first at a multiple of 2^k, may add them first: the bits of the whole sum stay the same.
+// The order in which parts are added, for example the inputs of all ranks: as a binary tree, in
+// every transport on the CPU and in every mode. The sum of n parts is the sum of the first m plus
+// the sum of the other n - m, where m is the largest power of two below n: (0+1)+2, (0+1)+(2+3),
+// ((0+1)+(2+3))+4. So a rank that holds 2^k neighbouring parts, the first at a multiple of 2^k, may
+// add them first: the bits of the whole sum stay the same.
 
 // output[0, numel) <- the sum of the parts, which are of `dtype`. The sum is computed in `dtype`,
 // or in fp32 if `dtype` is narrower, and is then rounded once to `output_dtype`. The output may be

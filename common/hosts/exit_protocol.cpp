@@ -18,15 +18,15 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kExitTimeout = 2s;   // time limit of all requests to the store when a rank has ended
-constexpr auto kCauseTimeout = 1s;  // in which the process of a missing rank reports how it ended
+constexpr auto kCauseTimeout = 1s;  // for the report of the process of a missing rank
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
                   kCaller = "caller", kDecision = "decision";
 
-// Returns the report of how a rank has ended, to be appended to those of other ranks: a line, which
-// ends with the number of bytes that follow, and `pages`.
+// Returns the report of how a rank has ended, to be appended to the reports of other ranks: a line
+// with the rank, its status and the number of bytes of `pages`, and then `pages`, its last calls.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
   std::ostringstream line;
   line << rank << ' ' << static_cast<int>(status.kind) << ' ' << status.number << ' '
@@ -74,8 +74,8 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
-// Returns what the talker returns; nothing if the store can't be reached, or if a signal arrives
-// first that ends this process.
+// Returns the answer of `talker`. Returns nothing if the store can't be reached, or if a signal
+// that ends this process arrives first.
 std::optional<std::string> answer_of(StoreClientProcess& talker, BlockedSignals& held) {
   try {
     for (;;) {
@@ -153,7 +153,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
       if (all_ended || failed) talk.set(kOver, "1");
       if (all_ended) talk.set(kAllEnded, "1");
     } catch (const std::runtime_error&) {
-      return ends;  // the store may have ended, because all ranks have
+      return ends;  // the store may have ended, because all ranks have ended
     }
     return ends;
   });
@@ -237,7 +237,7 @@ std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankE
   return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
 }
 
-// Returns the error text for a lost host that other hosts survive.
+// Returns the error text for a lost host if the run continues on the other hosts.
 std::string ExitProtocol::story_of_a_host(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);

@@ -17,7 +17,8 @@ namespace fsdp {
 // nothing. So each process appends to the store how its rank ended and the last calls of the rank,
 // and one process whose rank has failed prints the error. If a rank failed because another one was
 // missing, its process first waits a moment: the process of the other rank knows the cause. Every
-// step has a time limit, and does what it can if the store can't be reached.
+// step has a time limit. If a host can't reach the store, one process of this host prints the
+// error.
 class ExitProtocol {
  public:
   // Starts to listen for failures on other hosts. Returns null if all ranks are on one host, where
@@ -27,11 +28,12 @@ class ExitProtocol {
 
   // Returns whether this process must end its rank because a rank of another process has failed, or
   // because the store is gone. Does not wait.
-  // - SIGCHLD arrives when the store has news. A failure that another process of this host knows,
-  //   but could not write to the store, brings no signal: so call this again after kLook.
-  // - With `goes_on`, a failure alone is not enough: also the decision on the run must be made (if
-  //   it is `is_done`: all ranks must have ended), or this rank must have had the time to notice
-  //   the failure and to leave its state.
+  // - SIGCHLD arrives when the child process that watches the store has seen a failure, or can't
+  //   reach the store. A failure that another process of this host knows, but could not write to
+  //   the store, brings no signal: so call this again after kLook.
+  // - With `goes_on`, a failure is not enough. The decision on the run must be made too, and all
+  //   ranks must have ended if it is Kind::done; or time_to_end() must have passed, so that this
+  //   rank could notice the failure and save its state.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
@@ -40,10 +42,10 @@ class ExitProtocol {
   // process of each host that does not. Takes at most 3 s.
   std::string report_exit(const RankExit& exit);
 
-  // With `goes_on`: reports how this process's rank has ended and after how many steps it has left
-  // states. Returns the decision on the run; `ends` also if the store is gone, or if a signal
-  // arrives that ends this process. If the run continues, or is done in spite of a failure, the
-  // process of rank 0 reports through `tell` which host was lost.
+  // With `goes_on`: reports how this process's rank has ended, and the numbers of steps after which
+  // it has saved its states. Returns the decision on the run, which is Kind::fail also if the store
+  // is gone, or if a signal arrives that ends this process. If the run continues, or is done in
+  // spite of a failure, the process of rank 0 reports through `tell` which host was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
                             const AfterLoss& after_loss, BlockedSignals& held,
                             const StoreClientProcess::Log& tell);

@@ -11,10 +11,10 @@
 
 namespace fsdp {
 
-// The state that a rank leaves in memory for the rank that its process forks in its place after a
-// host was lost. A rank that has all inputs of an update, but can't know whether other ranks have
-// made it, leaves two states: before and after the update. The processes agree on one of them
-// (survivor_decision.h).
+// The state that a failed rank leaves in memory after a host was lost. The process that has forked
+// this rank passes the state to the new rank that it forks in its place. A rank that has all inputs
+// of an update, but can't know whether other ranks have made it, leaves two states: before and
+// after the update. The processes agree on one of them (survivor_decision.h).
 class Handover {
  public:
   Handover();
@@ -22,17 +22,17 @@ class Handover {
   // The Handover of this process, if it is a rank that another rank may replace; else null.
   inline static const Handover* current{};
 
-  // For the rank that ends: `write` writes the state after `steps` steps to the file. Call it at
-  // most twice. Throws what `write` throws; then this state is not left.
+  // For the rank that has failed: `write` writes the state after `steps` steps to the file. Call it
+  // at most twice. Throws what `write` throws; then this state is not left.
   void save(int64_t steps, const std::function<void(int file)>& write) const;
 
-  // For the process: returns after how many steps the states are that were left, in the order of
-  // leave().
+  // For the process that has forked the rank: returns the numbers of steps after which the states
+  // were saved, in the order of save().
   std::vector<int64_t> saved_steps() const;
   void select(int64_t steps) const;  // keeps this state to be read, and frees the other
 
-  // For the rank that takes over: steps() returns the number of steps before the state; nothing if
-  // this rank starts from the beginning. file() has the state, to be read once from its current
+  // For the new rank: steps() returns the number of steps after which the state was saved; nothing
+  // if this rank starts from the beginning. file() has the state, to be read once from its current
   // position.
   std::optional<int64_t> steps() const;
   int file() const;

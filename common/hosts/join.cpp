@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-// "rank 1 has not come", "ranks 1, 2 and 3 have not come", "ranks 1 to 7 and 9 have not come"
+// Returns a text such as "rank 1 has not come", "ranks 1, 2 and 3 have not come" or "ranks 1 to 7
+// and 9 have not come".
 std::string have_not_come(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < ranks.size();) {

@@ -28,10 +28,10 @@ void write_line(int pipe, char kind, const std::string& text) {
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
-constexpr std::chrono::milliseconds kSlack{1000};  // the child's time besides waits for an answer
+constexpr std::chrono::milliseconds kSlack{1000};  // for the child, besides its waits for the store
 
-// Reports through `waits` what it waits for, before each wait. The text of an exception is what it
-// waited for, a tab, and the reason.
+// The store, over a connection of this process. Reports through `waits` what it waits for, before
+// each wait. The text of an exception is what it waited for, a tab, and the reason.
 class ConnectedStore final : public StoreRequests {
  public:
   ConnectedStore(const LaunchedRank& self, StoreClientProcess::Log waits)
@@ -124,7 +124,7 @@ class ConnectedStore final : public StoreRequests {
     } catch (const c10::Error& error) {
       std::string reason = error.what_without_backtrace();
       reason = reason.substr(0, reason.find('\n'));
-      // The names of keys mean nothing to the user.
+      // Leaves out the names of keys, which mean nothing to the user.
       if (reason.find("keys: ") != std::string::npos) reason = kTooLong;
       throw std::runtime_error(failure + '\t' + reason);
     }
@@ -202,14 +202,14 @@ StoreClientProcess::~StoreClientProcess() {
 
 std::string StoreClientProcess::answer(const Log& tell) {
   bool told = !tell || self_.timeout <= self_.announce_after;
-  // Lines that report a wait do not restart the patience.
+  // The time of the announcement: lines that report further waits do not postpone it.
   const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
     const auto patience =
         std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
                                                    announce_at - std::chrono::steady_clock::now()));
     // The child has the same limit, and its error has more details, so wait a little longer for it.
-    // A name server can hold up the child for longer than that.
+    // But do not wait for its end, because a name server can hold up the child for longer.
     const auto line = lines_->next(told ? self_.timeout + kSlack : patience);
     if (!line && told)
       throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));

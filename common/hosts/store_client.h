@@ -35,9 +35,10 @@ class StoreRequests {
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
-// A child process that connects to the store and runs `say`. The caller does not connect, because
-// c10d's store starts threads and the caller must still be able to fork. What torch prints in the
-// child is discarded. The destructor ends the child.
+// A child process that connects to the store and runs `say`, a function that makes requests and
+// returns a text. The caller does not connect, because c10d's store starts threads and the caller
+// must still be able to fork. What torch prints in the child is discarded. The destructor ends the
+// child.
 class StoreClientProcess {
  public:
   using Request = std::function<std::string(StoreRequests&)>;

@@ -23,8 +23,8 @@ struct Decision {
   static Decision of(const std::string& text);
 };
 
-// Returns how many of `ranks` surviving ranks, the first ones, can continue the run; 0 if it can't
-// continue.
+// A function that returns with how many of `ranks` surviving ranks the run continues, which are
+// then the lowest ones; 0 if it can't continue.
 using AfterLoss = std::function<int(int ranks)>;
 
 // The time limit for the first answer of a process ("here").

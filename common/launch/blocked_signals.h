@@ -24,7 +24,8 @@ class BlockedSignals {
   // handler.
   bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }
 
-  // Restores what was before. Call it in a child, and before a signal is to end this process.
+  // Restores the blocked signals and the handler of SIGCHLD from before this object was made. Call
+  // it in a child, and before a signal is to end this process.
   void restore();
 
   // Sleeps until one of the signals arrives, and returns it; returns 0 at `deadline`.

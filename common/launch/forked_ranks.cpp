@@ -97,7 +97,7 @@ void ForkedRanks::note_stops(int rank) {
 RankExit ForkedRanks::reap(int rank) {
   Forked& forked = ranks_[rank];
   has_ended(forked.pid, 0);
-  kill(-forked.pid, SIGKILL);  // what it forked; waitpid() frees the group's number
+  kill(-forked.pid, SIGKILL);  // what it forked; after waitpid() the group's number may be reused
   int status = 0;
   waitpid(forked.pid, &status, 0);
   RankExit exit = describe(rank, status);

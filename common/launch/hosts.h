@@ -11,7 +11,7 @@ namespace fsdp {
 // The hosts of the ranks of a run. Processes are on one host if they can share memory and see one
 // another: on one machine, or in one container.
 struct Hosts {
-  std::vector<int> of_rank;        // [world_size] hosts: 0, 1, ... by their lowest ranks
+  std::vector<int> of_rank;        // [world_size] numbers of hosts, 0, 1, ... by their lowest ranks
   std::vector<std::string> names;  // by host; no two are equal
   LaunchedRank self;               // of this process; names the store
   std::string address;             // of this host, from which it reaches the store
@@ -25,7 +25,7 @@ struct Hosts {
   std::vector<int> ranks_of(int host) const;  // ascending
   bool within_one(const Group& group) const;  // whether all ranks of the group are on one host
   std::string name_of(int rank) const;        // "host-b"
-  // "host-a: ranks 0 to 3; host-b: ranks 4 to 7"
+  // Returns "host-a: ranks 0 to 3; host-b: ranks 4 to 7".
   std::string text() const;
 };
 

@@ -103,7 +103,8 @@ void run_rank(const RankContext& context, pid_t parent,
   end_by_exit(context);
   setpgid(0, 0);
   end_with(parent);
-  // A process group of its own would be stopped when it writes to a terminal (stty tostop).
+  // This rank has a process group of its own, which would be stopped when it writes to a terminal
+  // (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   use_one_thread();
   leave(run_body(context, body));

@@ -20,7 +20,7 @@ struct Share {
   std::function<void()> before_body{};  // called first in each rank; may be null
 };
 
-// Shows the process that waits for its ranks that a rank of another process has failed.
+// With this, a process that waits for its ranks notices that a rank of another process has failed.
 struct FailuresElsewhere {
   std::function<bool()> one_has_failed;  // does not wait
   std::chrono::milliseconds look_every;  // how often to look; sooner if SIGCHLD arrives

@@ -24,8 +24,10 @@ class SharedRegion {
   static std::shared_ptr<SharedRegion> create(int world_size, size_t arena_bytes = 0);
 
   // For ranks that a launcher has started: one process creates the region, and the other processes
-  // open it by its name() while that process lives. It has no arenas if ulimit -f does not allow a
-  // file of their length. Both functions throw std::runtime_error.
+  // open it by its name() while that process lives. The region has no arenas if ulimit -f does not
+  // allow a file of their length. Throws std::runtime_error: create_for_started() if the system
+  // refuses the memory; open() if the region can't be opened, or was created for another number of
+  // ranks.
   static std::shared_ptr<SharedRegion> create_for_started(int world_size, size_t arena_bytes = 0);
   static std::shared_ptr<SharedRegion> open(int world_size, const std::string& name);
   std::string name() const;

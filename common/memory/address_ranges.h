@@ -17,7 +17,8 @@ class AddressRanges {
   char* take(size_t bytes, From from);
 
   void insert(char* begin, size_t bytes);  // no address of the range may be in the set
-  // Ignores addresses that are not in the set. Returns how many it removed.
+  // Removes the addresses of this range, as far as they are in the set. Returns how many it
+  // removed.
   size_t remove(char* begin, size_t bytes);
 
   const std::map<char*, size_t>& all() const { return ranges_; }  // first address -> bytes

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 // Counts the live bytes of a device with an allocator of another library. The code that observes
-// this allocator reports its blocks here by their addresses. A block is counted into live_bytes, in
-// the class of the thread that reports it.
+// this allocator reports the addresses of its blocks with allocated() and freed(). A block is
+// counted into live_bytes, in the class of the thread that reports it.
 namespace fsdp::device_blocks {
 
 void allocated(const void* block, int64_t bytes);  // throws std::invalid_argument if bytes < 0

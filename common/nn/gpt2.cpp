@@ -80,8 +80,8 @@ class MLP : public Module {
 
 }  // namespace
 
-// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> [B, T, d_model]. It is not in the
-// unnamed namespace, because unit policies select modules by the name of their class.
+// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> [B, T, d_model]. The class is not in
+// the unnamed namespace, because unit policies select modules by the name of their class.
 class GPT2Block : public Module {
  public:
   explicit GPT2Block(const GPT2Options& options) {

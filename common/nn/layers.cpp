@@ -9,9 +9,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x W^T, with a gradient of W that is not a view. The gradient of W that at::linear computes is a
-// view, so autograd adds to it out of place: if W is tied to an embedding, three gradients of its
-// size are alive at once.
+// Computes x W^T, with a gradient of W that is not a view. The gradient of W that at::linear
+// computes is a view, so autograd adds to it out of place: if W is tied to an embedding, three
+// gradients of its size are alive at once.
 struct Product : torch::autograd::Function<Product> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& weight) {

@@ -49,7 +49,8 @@ bool read_number(const std::string& text, Number& value) {
   return error == std::errc() && end == text.data() + text.size() && value > 0;
 }
 
-// Each read() parses `text` into `value`. Returns "", or what the text should have been.
+// Each function read() parses `text` into `value`. It returns "" on success, or else a description
+// of the text that is expected.
 std::string read(const std::string& text, int64_t& value, int64_t most) {
   if (read_number(text, value) && value <= most) return "";
   return "a number from 1 to " + std::to_string(most);

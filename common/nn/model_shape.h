@@ -21,7 +21,7 @@ const char* family_of(const ModelShape& shape);
 // 64, 1e-06, true.
 std::vector<std::pair<std::string, std::string>> fields_of(const ModelShape& shape);
 
-// "gpt2:vocabulary=61,context=19,d_model=35,layers=3,heads=5,d_ff=121"
+// Returns a text such as "gpt2:vocabulary=61,context=19,d_model=35,layers=3,heads=5,d_ff=121".
 std::string to_string(const ModelShape& shape);
 
 // Reads the text of to_string(), with the fields in any order. The fields after d_ff may be

@@ -31,7 +31,7 @@ struct ModelInfo {
 // - a shape, as parse_shape() reads it.
 // Throws: std::invalid_argument, which lists the names, or what parse_shape() throws.
 ModelInfo model_info(const std::string& name);
-std::vector<std::string> model_names();  // without aliases and shapes
+std::vector<std::string> model_names();  // without Hugging Face's names and shapes
 
 ModelShape model_shape(const std::string& name);  // throws as model_info does
 std::string model_name(const ModelShape& shape);  // the inverse of model_shape()

@@ -54,7 +54,7 @@ bool requires_grad(const torch::Tensor* tensor) {
 }
 
 void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by) {
-  const auto* old = tensor.unsafeGetTensorImpl();  // `tensor` may lie at one of the places
+  const auto* old = tensor.unsafeGetTensorImpl();  // read first: `tensor` may be one of the places
   for (torch::Tensor* place : places)
     if (place->unsafeGetTensorImpl() == old) *place = by;
 }
@@ -83,10 +83,11 @@ void call_after_gradients(Places inputs, std::function<void()> callback) {
     replace(inputs, tensors[i], same[i]);
 }
 
-// Returns the tensor to register the hook on: the output, or its base if the output is a view that
-// was made in this call. An in-place change of a view replaces its node, so hooks at that node are
-// lost; hooks of the base stay. A base that is older than the call is not used, because it may get
-// gradients that do not come from this output.
+// Returns the tensor on which the hook for `output` must be registered: the base of `output` if
+// `output` is a view and its base was made in this call, else `output`. If the caller changes a
+// view in place, the view gets a new node and loses its hooks; hooks of its base stay. A base that
+// is older than the call does not serve, because it may get gradients that do not come from
+// `output`.
 torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   if (!output.is_view()) return output;
   const torch::Tensor base(output._base());
@@ -104,7 +105,7 @@ void call_before_gradients(Places outputs, uint64_t first_node, std::function<vo
   const auto once = std::make_shared<OncePerPass>(OncePerPass{std::move(callback)});
   for (torch::Tensor* output : outputs) {
     if (!requires_grad(output)) continue;
-    if (output->is_leaf()) *output = output->view_as(*output);  // a leaf would keep the hook
+    if (output->is_leaf()) *output = output->view_as(*output);  // a leaf would keep hooks for ever
     hook_anchor(*output, first_node).register_hook([once](const torch::Tensor&) {
       const int pass = torch::autograd::get_current_graph_task_id();
       if (std::exchange(once->last, pass) != pass) once->run();
@@ -126,7 +127,7 @@ struct Module::Hooks {
     Hook run;
     bool always_call;
   };
-  // Represents a running call of the module. It stands on the stack of that call.
+  // An object for a running call of the module. It is a local variable of that call.
   struct Call {
     explicit Call(Hooks& hooks) : hooks(hooks), around(std::exchange(hooks.call, this)) {}
     ~Call() { hooks.call = around; }
@@ -165,7 +166,7 @@ struct Module::Hooks {
     };
   }
 
-  // Adds each hook to `begun` before it runs it.
+  // Runs the hooks in their order. Adds each hook to `begun` before it runs.
   static void run(const HookList<ForwardHook>& hooks, Module& module, Places places,
                   HookList<ForwardHook>& begun) {
     torch::Tensor none;
@@ -177,7 +178,8 @@ struct Module::Hooks {
     }
   }
 
-  // Ignores exceptions of the hooks, because the caller reports the exception that came first.
+  // After an exception in a call, runs the forward hooks with always_call that are not in `begun`.
+  // Ignores their exceptions, because the caller reports the exception of the call.
   void run_forward_after_throw(Module& module, const HookList<ForwardHook>& begun) const noexcept {
     for (const auto& hook : HookList<ForwardHook>(forward)) {
       if (!hook->always_call || std::ranges::find(begun, hook) != begun.end()) continue;

@@ -41,13 +41,13 @@ std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arg
 Values call(const OperatorHandle& op, Values arguments);
 Values call_on(c10::Device device, const OperatorHandle& op, Values arguments);
 
-// Return the defined tensors in a value, which may be a tensor or a list of tensors, or in all
-// values.
+// Both functions return the defined tensors: in one value, which may be a tensor or a list of
+// tensors, or in all values.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 std::vector<at::Tensor> tensors_in(const Values& values);
 
-// Returns the value, or all arguments of a call, with f(tensor) in place of each defined tensor.
-// `written` is true if the call may change the memory of that tensor.
+// Both functions replace each defined tensor by f(tensor): in one value, or in all arguments of a
+// call. They return the result. `written` is true if the call may change the memory of that tensor.
 c10::IValue map_tensors(const c10::IValue& value,
                         const std::function<at::Tensor(const at::Tensor&)>& f);
 Values map_tensors(const OperatorHandle& op, const Values& arguments,
@@ -55,8 +55,9 @@ Values map_tensors(const OperatorHandle& op, const Values& arguments,
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null if it has none (sparse)
 
-// Return a tensor with the sizes, strides and dtype of `tensor`: with undefined values on `device`,
-// with a copy of its values, or on `storage` at the same offset.
+// These functions return a tensor with the sizes, strides and dtype of `tensor`: empty_like_on()
+// with undefined values on `device`, copy_of() with a copy of its values, on_storage() as a view of
+// `storage` at the same offset.
 at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor);
 at::Tensor copy_of(const at::Tensor& tensor);
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor);

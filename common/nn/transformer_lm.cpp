@@ -35,7 +35,7 @@ class RMSNorm : public Module {
   double eps_;
 };
 
-// cos and sin of position * theta^(-2i / d_head): [2, context, d_head / 2]
+// Returns cos and sin of position * theta^(-2i / d_head): [2, context, d_head / 2].
 at::Tensor make_rotary_cache(int64_t context, int64_t d_head, double theta) {
   const auto frequency = torch::pow(theta, -torch::arange(0, d_head, 2, torch::kFloat) / d_head);
   const auto angle = torch::outer(torch::arange(context, torch::kFloat), frequency);

@@ -25,7 +25,7 @@ struct MixedPrecisionPolicy {
   int64_t reduce_bytes() const { return static_cast<int64_t>(c10::elementSize(reduce_dtype)); }
 };
 
-// "fp32", "bf16" or "fp16"
+// Returns "fp32", "bf16" or "fp16".
 const char* dtype_name(at::ScalarType dtype);
 
 // Throws std::invalid_argument, which names the dtype, unless both are fp32, bf16 or fp16.

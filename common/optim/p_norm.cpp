@@ -40,7 +40,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers) {
   if (!std::isfinite(largest)) return largest;
-  return largest * std::pow(value_of_sum(sum_of_powers), 1 / norm_type);  // x^0 is 1, also for 0
+  // If norm_type is infinite, the second factor is 0^0, which is 1.
+  return largest * std::pow(value_of_sum(sum_of_powers), 1 / norm_type);
 }
 
 double p_norm(const std::vector<at::Tensor>& tensors, double norm_type) {

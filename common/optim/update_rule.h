@@ -13,8 +13,8 @@ class MomentStore {
  public:
   virtual ~MomentStore() = default;
   virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store lives
-  // update() calls it after each use of a part of a tensor from zeros(), in the same order in each
-  // step.
+  // update() calls used() after each use of a part of a tensor that zeros() has returned, in the
+  // same order in each step.
   virtual void used(const at::Tensor& part) = 0;
 };
 

@@ -9,11 +9,12 @@
 
 namespace fsdp {
 
-// Sends frames from one rank to the test's own process. It is a file in memory that both processes
-// hold open. So frames survive the end of their rank, and a sender never waits for the reader.
+// Sends frames (JSON values) from one rank to the test's own process, through a file in memory that
+// both processes hold open. So frames survive the end of their rank, and the rank never waits for
+// the reader.
 class Channel {
  public:
-  // Call it in the rank, from any thread. Throws std::system_error.
+  // Call it in the rank, from any thread. Throws std::system_error if the frame can't be written.
   void send(const nlohmann::json& frame);
 
   // Call it in the test's process after the rank has ended. Returns all frames that were sent

@@ -18,20 +18,21 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
-// Compares every observation named in `expected`.
+// Compares, on every rank, each observation that `expected` names with its value there.
 using Expected = std::vector<std::pair<std::string, nlohmann::json>>;
 void expect_on_all_ranks(const RankRun& run, const Expected& expected,
                          const char* file = __builtin_FILE(), int line = __builtin_LINE());
-// Compares all that rank 0 of the run `expected` observed, for example a run of run_oracle().
+// Compares what every rank of `run` observed with what rank 0 of the run `expected` observed, which
+// is, for example, a run of run_oracle().
 void expect_as(const RankRun& run, const RankRun& expected, const char* file = __builtin_FILE(),
                int line = __builtin_LINE());
-// Compares each rank with its own value.
+// Compares what each rank observed as `name` with a value for this rank, expected(rank).
 using ExpectedOfRank = std::function<nlohmann::json(int rank)>;
 void expect_on_each_rank(const RankRun& run, const std::string& name,
                          const ExpectedOfRank& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
 
-// Compares what the other ranks observed with what rank 0 observed.
+// Compares what the other ranks observed as `name` with what rank 0 observed.
 void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 

@@ -6,17 +6,21 @@ namespace fsdp {
 
 class EventLog;
 
-// For ./fsdp check --trace: writes the timeline of one test to the file that FSDP_TRACE names: of
-// the first test that fails, or of the last test if none fails. Does nothing without FSDP_TRACE.
+// For ./fsdp check --trace: writes timelines of tests to the file that FSDP_TRACE names. A test's
+// timeline replaces the timeline of the test before it, until a test fails. So the file keeps the
+// timeline of the first test that failed or, if none failed, of the last test. Does nothing without
+// FSDP_TRACE.
 namespace kept_timeline {
 
 // Keeps the events of the run that has just ended, unless it issued no collective.
 void keep(const std::shared_ptr<EventLog>& log);
 
-// A property of GoogleTest's result: set if the file has the timeline of this test.
+// The name of a property of GoogleTest's result. A test gets it when its timeline is written to the
+// file, which a later test may overwrite.
 inline constexpr const char* kWritten = "timeline";
 
-// Call it when a test has ended. Writes the events of the run that keep() kept last.
+// Call it when a test has ended. Writes the events of the run that keep() kept last, unless the
+// file has the timeline of a failed test.
 void end_test(const char* suite, const char* test, bool failed);
 
 }  // namespace kept_timeline

@@ -10,8 +10,8 @@ namespace fsdp {
 // " or "root | root h.0 | ", or an array. Empty if the observation is not a list.
 std::vector<nlohmann::json> listed(const nlohmann::json& observation);
 
-// Returns the index of the first part that differs. If the longer list begins with the shorter one,
-// this is the length of the shorter one.
+// Returns the index of the first part in which the lists differ. If the longer list begins with the
+// shorter one, returns the length of the shorter one.
 size_t first_difference(const std::vector<nlohmann::json>& one,
                         const std::vector<nlohmann::json>& other);
 

@@ -49,7 +49,8 @@ void set_time_limit(std::chrono::milliseconds limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-// Stores the address for the report and lets the signal end the rank.
+// on_crash() handles a signal that ends this rank: it stores the address in *crash_of_this_rank for
+// the report, then lets the signal end the rank.
 Crash* crash_of_this_rank = nullptr;
 void on_crash(int signal, siginfo_t* info, void*) {
   crash_of_this_rank->address = reinterpret_cast<uintptr_t>(info->si_addr);

@@ -131,8 +131,8 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
          ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
 }
 
-// For two long lists, returns a text with the first part that differs. It stands before the whole
-// lists, which are cut off.
+// For two long lists, returns a text with the first part that differs. A message shows this text
+// before the lists themselves, which it cuts off.
 std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
   constexpr size_t kSeenAtOnce = 4;
   const auto is = listed(actual), should_be = listed(expected);

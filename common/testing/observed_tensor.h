@@ -30,8 +30,8 @@ struct ObservedTensor {
 
 // to_observation() converts a tensor to a value that can be sent, and to_tensor() converts it back.
 // is_tensor() returns whether to_observation() made a value. to_tensor() throws
-// std::invalid_argument unless the value has the bytes of all elements: graded code may have made
-// it, and a tensor without bytes would equal every tensor.
+// std::invalid_argument unless the value contains the data of all elements: graded code may have
+// made it, and a tensor without data would equal every tensor.
 nlohmann::json to_observation(const at::Tensor& tensor);
 nlohmann::json with_places(nlohmann::json observation, const Places& places);
 bool is_tensor(const nlohmann::json& observation);

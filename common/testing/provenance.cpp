@@ -34,7 +34,7 @@ bool at_most_once(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count <= 1; });
 }
 
-// "rank 1's gradient is missing, rank 2 is counted twice"
+// Returns a text such as "rank 1's gradient is missing, rank 2 is counted twice".
 std::string describe(const std::vector<int64_t>& counts) {
   std::string text;
   for (size_t rank = 0; rank < counts.size(); ++rank) {

@@ -31,8 +31,9 @@ struct RankReport {
   bool ok() const { return finished && exit.ok() && not_its_own.empty(); }
 };
 
-// Return the frames that a rank sends. `events`: the number of events that the rank had recorded
-// before.
+// Both functions return a frame that a rank sends to the test's own process: one frame for each
+// observation, and one when the rank has finished. `events`: the number of events that the rank had
+// recorded when it made the observation.
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
                                  uint64_t events);
 nlohmann::json finished_frame();

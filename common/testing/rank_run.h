@@ -20,8 +20,8 @@ class RankRun {
   bool observed(int rank, const std::string& name) const;
   std::vector<std::string> names(int rank) const;  // of all observations, sorted
 
-  // Return the value that rank `rank` observed as `name`. If the rank observed no such value, the
-  // test ends as failed.
+  // Both functions return the value that rank `rank` observed as `name`. If the rank observed no
+  // such value, they end the test as failed.
   const nlohmann::json& at(int rank, const std::string& name, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) const;
   ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
@@ -33,8 +33,9 @@ class RankRun {
 
   // Returns the numbered steps of all ranks up to the observation `name`. `expected`: the expected
   // value for each rank, or null if it is not known; it determines the marked step, at which the
-  // calls begin to differ. Only the first call returns the steps. Later calls return "", so that a
-  // test which fails twice prints them once.
+  // collectives begin to differ from the expected ones. Only the first call of this function
+  // returns the steps. Later calls return "", so that a test which fails twice prints the steps
+  // once.
   std::string story(const std::string& name,
                     const std::vector<const nlohmann::json*>& expected = {}) const;
 

@@ -40,8 +40,8 @@ std::string not_started(const testing::TestResult& result) {
   return here.empty() && result.Skipped() ? property(result, kNotStarted) : here;
 }
 
-// Returns "test_x.cpp:12: Failure\nthe message\n" for each of the first assertions that did not
-// pass.
+// Returns "test_x.cpp:12: Failure\nthe message\n" for each of the first four assertions that did
+// not pass, then the number of the others.
 std::string text_of(const testing::TestResult& result) {
   constexpr int kFailures = 4;
   int failures = 0;

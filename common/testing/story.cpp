@@ -19,7 +19,7 @@ std::string row(size_t number, const std::string& who, const std::string& step) 
   return head + step + '\n';
 }
 
-// Returns the lines of step `i`.
+// Returns the lines of the table for step `i` of all ranks.
 std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
   const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& steps) {
     return i < steps.size() && steps[i] == ranks[0][i];

@@ -20,9 +20,11 @@ struct StoryPlace {
   std::string remark;
 };
 
-// `actual`: a list of collectives that was observed after `steps`; `expected`: the list that it
-// should be. Returns the step that issued the first collective that differs; nothing if no step can
-// be found.
+// Finds where a rank began to issue other collectives than expected. `steps`: what the rank did;
+// `actual`: the list of collectives that it observed after these steps; `expected`: the list that
+// it should have observed. Returns the step that issued the first collective that differs from the
+// expected one; if `actual` only ends too early, the step that issued its last collective; nothing
+// if `steps` does not contain the collectives of `actual`.
 std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
                                         const nlohmann::json& actual,
                                         const nlohmann::json& expected);
@@ -30,7 +32,7 @@ std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
 // Returns the steps of all ranks in one numbered table. Its column for the rank is "all" if every
 // rank did the same. If there are more than `shown` steps, the table has the last step and the
 // steps around `place`; without a place, those around the first step in which ranks differ, else
-// the last steps. Empty if the ranks only observed.
+// the last steps. Returns "" if the ranks did nothing but observe.
 std::string story(const std::vector<std::vector<std::string>>& ranks,
                   const std::optional<StoryPlace>& place = {}, size_t shown = 16);
 

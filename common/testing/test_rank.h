@@ -40,16 +40,16 @@ class TestRank {
   // Returns the communicator of the test. The first call creates it; every rank must make that
   // call.
   const std::shared_ptr<Communicator>& communicator();
-  // Creates a communicator at each call, which all ranks must make together.
+  // Each call creates a new communicator. All ranks must make the call together.
   std::shared_ptr<Communicator> another_communicator() const;
   // Returns a communicator with replicas of `shard_size` ranks each: see
   // Communicator::create_hybrid(). The first call creates it; every rank must make that call. A
   // rank may also have communicator().
   const std::shared_ptr<Communicator>& hybrid(int shard_size);
 
-  // Send a value to the test's own process, under a name that this rank has not used before. For a
-  // tensor, dtype, sizes and bytes are sent. With `places`, a failure names the parameter that a
-  // wrong element belongs to.
+  // Each function observe() sends a value to the test's own process, under a name that this rank
+  // has not used before. For a tensor, dtype, sizes and bytes are sent. With `places`, a failure
+  // names the parameter that a wrong element belongs to.
   void observe(const std::string& name, const nlohmann::json& value);
   void observe(const std::string& name, const at::Tensor& tensor);
   void observe(const std::string& name, const at::Tensor& tensor, const Places& places);

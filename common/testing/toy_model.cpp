@@ -77,7 +77,7 @@ int64_t large_toy_bytes() {
 }
 
 int64_t toy_shard_bytes(int layers, int world_size) {
-  // Each parameter of a unit is rounded up to 16 elements, which makes 96 elements in each unit.
+  // Each parameter takes a multiple of 16 elements in its unit, so every unit has 96 elements.
   const int64_t unit = round_up(96, kAlignment * world_size);
   return (1 + layers) * unit * int64_t{sizeof(float)} / world_size;
 }

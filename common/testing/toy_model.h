@@ -50,18 +50,18 @@ struct ToyUnit {
 
 std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 
-// [bytes] of the parameters of a ToyModel of the default vocabulary, without padding.
+// Returns the [bytes] of the parameters of a ToyModel with the default vocabulary, without padding.
 int64_t toy_bytes(int layers, int64_t width = 7);
 
-// Return a ToyModel of 16 blocks of 1 MB, which is large enough for RetainedMemory, and its
-// toy_bytes().
+// large_toy() returns a ToyModel of 16 blocks of 1 MB, which is large enough for RetainedMemory.
+// large_toy_bytes() returns its toy_bytes().
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 
-// [bytes] that one of W ranks owns of a ToyModel of the default sizes, with padding.
+// Returns the [bytes] that each of W ranks owns of a ToyModel of the default sizes, with padding.
 int64_t toy_shard_bytes(int layers, int world_size);
 
-// Rank r's tokens, different on each rank. [5] int64
+// Returns the tokens of `rank`, which differ between ranks: [5] int64.
 at::Tensor toy_tokens(int rank);
 
 }  // namespace fsdp

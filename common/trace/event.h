@@ -15,14 +15,14 @@ enum class EventKind : uint8_t {
   backward,   // backward of a module, with the waits inside it
   optimizer,  // clipping and update
   issue,      // issue of a collective; an instant
-  flight,     // a collective from its issue to the end of its wait, or while its bytes moved
+  flight,     // a collective: its transfer if known, else from its issue to the end of its wait
   wait,       // wait for a collective
   free,       // free of an unsharded unit's storage; an instant
 };
 inline constexpr size_t kEventKinds = 8;
 const char* to_string(EventKind kind);
 
-// Something that a rank did, and the live bytes at the end of it. It is plain data, because it is
+// Something that a rank did, and the live bytes at its end. An Event is plain data, because it is
 // stored in shared memory. Times are those of the communicator's clock, which is the same for all
 // ranks of a machine.
 struct Event {

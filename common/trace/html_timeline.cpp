@@ -26,8 +26,8 @@ class Names {
   Json names_ = Json::array();
 };
 
-// Returns a list of [kind, operation, name, begin, length, sequence, bytes, lane]. A length of -1
-// means that the event did not end.
+// Returns a list with an entry [kind, operation, name, begin, length, sequence, bytes, lane] for
+// each event. A length of -1 means that the event did not end.
 Json events_json(const std::vector<Event>& events, int64_t origin, Names& names) {
   const auto lanes = timeline_detail::flight_lanes(events);
   Json lines = Json::array();
@@ -40,7 +40,8 @@ Json events_json(const std::vector<Event>& events, int64_t origin, Names& names)
   return lines;
 }
 
-// Returns a list of [time, highest total since the previous sample, bytes of each class...].
+// Returns a list with an entry [time, highest total since the previous sample, bytes of each
+// class...] for each sample of live bytes.
 Json live_json(const std::vector<Event>& events, int64_t origin) {
   Json lines = Json::array();
   for (const Event& event : timeline_detail::samples(events)) {

@@ -14,7 +14,8 @@ namespace fsdp {
 
 // Records what this process does as one rank: its collectives; the frees of unsharded units'
 // storage; and the spans that other code reports with begin_span(). current() points to the
-// recorder while it exists. If nothing is recorded, an instrumented place only tests this pointer.
+// recorder while it exists. Code that reports spans first tests this pointer, so it costs little if
+// nothing is recorded.
 class Recorder final : public CallObserver {
  public:
   // A process may have one Recorder at a time; a second one throws std::logic_error. Make it before
@@ -53,7 +54,8 @@ class Recorder final : public CallObserver {
   uint64_t wait_{};  // number of the current wait
 };
 
-// Record a span if there is a recorder: see Recorder::begin() and end().
+// begin_span() and end_span() record a span as Recorder::begin() and end() do. They do nothing if
+// this process has no Recorder.
 uint64_t begin_span(EventKind kind, std::string_view name, uint64_t sequence = 0);
 void end_span(uint64_t number);
 

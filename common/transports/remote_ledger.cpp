@@ -65,7 +65,8 @@ void RemoteLedger::publish(const PublishedCall& call) {
 CollectiveError RemoteLedger::library_error(const char* library, uint64_t sequence,
                                             const std::exception& error) {
   const std::string reason = std::string(" failed in ") + library + " (" + message_of(error) + ')';
-  // Here it is only known how ranks of this host have ended; ExitProtocol reports on other hosts.
+  // This process only knows how ranks of its own host have ended; ExitProtocol reports on other
+  // hosts.
   constexpr std::chrono::milliseconds kCauseTimeout{300};
   if (const auto absent = rings_.find_ended_rank(kCauseTimeout))
     return missing(reason, *absent, sequence);

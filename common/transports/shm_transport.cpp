@@ -56,7 +56,8 @@ class Readable {
   uint64_t address_;
 };
 
-// The calling rank itself moves the bytes, in complete().
+// A transfer through memory that the ranks share. The calling rank itself moves the bytes, in
+// complete().
 class ShmTransfer final : public Transfer {
  public:
   ShmTransfer(const Peers& peers, const Collective& collective)
@@ -205,7 +206,8 @@ class InputsReadInPlace {
   std::deque<std::pair<uint64_t, at::Tensor>> tensors_;
 };
 
-// Uses no other thread, so every run executes the same operations in the same order.
+// Moves bytes through memory that the ranks share. Uses no other thread, so every run executes the
+// same operations in the same order.
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(Peers peers) : peers_(std::move(peers)), lent_(peers_.ledger) {}

@@ -25,7 +25,8 @@ class Training {
 
  private:
   fsdp::StateDict state();
-  double backward(const at::Tensor& rows, int parts);  // of one of `parts` microbatches
+  // Runs forward and backward of one of `parts` microbatches. Returns its share of the loss.
+  double backward(const at::Tensor& rows, int parts);
 
   std::shared_ptr<fsdp::Communicator> comm_;
   std::string path_;  // of the checkpoint

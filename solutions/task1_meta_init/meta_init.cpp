@@ -27,7 +27,7 @@ struct RecordedCall {
   at::Tensor generator_state;         // [5056] bytes, from before the call drew
 };
 
-// Returns `tensor` on the storage that took the place of its own storage.
+// Returns a tensor like `tensor` on the storage that `places` has for its storage.
 at::Tensor moved(const at::Tensor& tensor, const StorageMap& places) {
   return on_storage(places.at(storage_of(tensor)), tensor);
 }
@@ -100,7 +100,8 @@ DeferredInit::DeferredInit(const std::function<void()>& construct)
 
 DeferredInit::~DeferredInit() = default;
 
-// An operation whose tensors were all made before is performed as usual, even if it writes to them.
+// Returns whether to defer the call. An operation whose tensors were all made before the
+// construction is performed as usual, even if it writes to them.
 bool Tape::must_defer(const OperatorHandle& op, const Values& arguments) const {
   if (is_factory(op)) return !is_filled_by_pointer(op, arguments);
   return std::ranges::any_of(tensors_in(arguments), [&](auto& tensor) { return recorded(tensor); });
@@ -110,7 +111,7 @@ Values Tape::defer(const OperatorHandle& op, const Values& arguments) {
   refuse_other_devices(op, arguments);
   RecordedCall call{op, {}, {}, {}, {}};
   bool changes = false;         // the call changes a recorded tensor
-  bool changes_before = false;  // the call changes a tensor made before
+  bool changes_before = false;  // the call changes a tensor made before the construction
   call.arguments = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool written) {
     if (written) (recorded(tensor) ? changes : changes_before) = true;
     // variable_data() is a TensorImpl of its own, which keeps the sizes of now: t_() and resize_()
@@ -156,9 +157,9 @@ std::optional<Values> Tape::perform_on_meta(const OperatorHandle& op,
   }
 }
 
-// Performs the call on values at once: item() and nonzero() need them, and a tensor made before
-// must change now. The new tensors among the results are deferred nevertheless, so the replay will
-// perform the call again.
+// Performs the call on values at once: item() and nonzero() need them, and a tensor made before the
+// construction must change now. The new tensors among the results are deferred nevertheless, so the
+// replay will perform the call again.
 Values Tape::perform_now(const OperatorHandle& op, const Values& arguments) const {
   StorageMap origin;  // the storage of a value -> the storage of the argument that it stands for
   Values real = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
@@ -192,8 +193,8 @@ StorageMap Tape::replay(const std::vector<const RecordedCall*>& chosen) const {
   StorageMap real;
   for (const RecordedCall* call : chosen) {
     const GeneratorStateScope rewound(call->generator, call->generator_state);
-    // A copy of the tape's copy: the call may change it, or return a view of it to whoever asked
-    // for the replay, and the next replay starts from the same values.
+    // A copy of the tape's copy: the call may change it, or return a view of it to the caller of
+    // replay(), and the next replay starts from the same values.
     const Values results =
         call_on(at::kCPU, call->op,
                 map_tensors(call->op, call->arguments, [&](const at::Tensor& tensor, bool) {
@@ -227,8 +228,8 @@ void assign_data(const at::Tensor& variable, const at::Tensor& data) {
   variable.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }
 
-// Returns a real storage for each recorded tensor of `tensors`: the storage of an earlier call
-// while it is alive, so that shared memory stays shared, and otherwise a new one.
+// Returns a real storage for each recorded tensor of `tensors`: the storage from an earlier call of
+// materialize_module(), while it is alive, so that shared memory stays shared; otherwise a new one.
 StorageMap Tape::places_of(const std::vector<at::Tensor>& tensors) {
   StorageMap places;
   StorageSet missing;

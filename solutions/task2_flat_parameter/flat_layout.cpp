@@ -8,10 +8,10 @@ FlatLayout flat_layout(const std::vector<int64_t>& numels, int world_size) {
   int64_t end = 0;
   for (const int64_t numel : numels) {
     layout.offsets.push_back(end);
-    // As aligned as a tensor of its own would be, so that kernels compute the same bits.
+    // A parameter is as aligned as a tensor of its own, so that kernels compute the same bits.
     end = round_up(end + numel, kAlignment);
   }
-  // Every shard is as long as the others and aligned too.
+  // All shards have the same length, and every shard is aligned too.
   layout.padded_numel = round_up(end, kAlignment * world_size);
   return layout;
 }

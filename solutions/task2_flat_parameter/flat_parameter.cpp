@@ -70,8 +70,8 @@ void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   MemoryScope scope(MemoryClass::gathered);
   resize_storage(full_.storage(), static_cast<int64_t>(full_.nbytes()));
-  // Other ranks may still read the copy. They see no change, because whatever changes the shard
-  // waits for them first.
+  // Other ranks may still read the rounded copy. They see no change, because whatever changes the
+  // shard waits for them first.
   const at::Tensor& shard = rounded_shard_.defined() ? rounded_shard_.copy_(shard_) : shard_;
   // variable_data() has a version counter that no parameter shares. So to autograd the parameters
   // have not changed, and indeed they have not. (Here full_ itself has such a counter too; a base

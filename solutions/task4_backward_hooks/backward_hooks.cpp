@@ -124,9 +124,9 @@ void BackwardHooksImpl::come_back(Unit& unit) {
   if (backward_calls == unit.forward_calls && !more_may_come(unit)) post_backward(unit);
 }
 
-// The unit's gradients may be incomplete although all calls have come back: a checkpoint may run
-// another call again. In an inner pass that keeps its graph, the outer pass may go over the graph
-// too; and autograd::grad() leaves it to the outer pass to add what it has found.
+// Returns whether the unit may get more gradients although all its calls have come back: a
+// checkpoint may run another call again. In an inner pass that keeps its graph, the outer pass may
+// go over the graph too; and autograd::grad() leaves it to the outer pass to add what it has found.
 bool BackwardHooksImpl::more_may_come(const Unit& unit) const {
   if (passes_.size() == 1) return unit.inside > 0;
   return unit.unrecorded > 0 || torch::autograd::get_current_graph_task_keep_graph() ||

@@ -19,10 +19,10 @@ class BackwardHooksImpl final : public BackwardHooks,
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
     int64_t forward_calls{};  // calls in forward with gradients recorded
-    int64_t unrecorded{};   // calls in forward without: a user's own checkpoint may run them again
-    int64_t inside{};       // `unrecorded` calls inside a call of a module that records gradients
-    size_t unsharded_by{};  // number of passes under way when one unsharded the unit; 0: none did
-    bool reduced{};         // whether the outermost pass has reduced the unit
+    int64_t unrecorded{};     // calls in forward without gradients; a checkpoint may run them again
+    int64_t inside{};         // `unrecorded` calls inside a call of a module that records gradients
+    size_t unsharded_by{};    // number of passes under way when one unsharded the unit; 0: none did
+    bool reduced{};           // whether the outermost pass has reduced the unit
   };
 
   // A node of one pass may run another pass, which ends before the node does.

@@ -35,7 +35,8 @@ void ShardedOptimizerImpl::add_runs(const std::shared_ptr<FlatParameter>& unit) 
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].tensor.requires_grad()) continue;
     auto& runs = runs_[group_of(parameters[i].name, groups_)];
-    // In the shard's coordinates, with the padding up to the next multiple of kAlignment.
+    // Offsets are from the beginning of the shard. `numel` includes the padding up to the next
+    // multiple of kAlignment.
     const int64_t offset = unit->layout().offsets[i] - unit->shard_offset();
     const int64_t numel = round_up(parameters[i].tensor.numel(), kAlignment);
     const int64_t begin = std::max<int64_t>(offset, 0);
@@ -65,7 +66,7 @@ void ShardedOptimizerImpl::step() {
 
 void ShardedOptimizerImpl::step_group(size_t group) {
   std::vector<Piece> pieces;
-  std::vector<size_t> indices;  // of these pieces, because units frozen since have no gradient
+  std::vector<size_t> indices;  // of `pieces`; a unit frozen since the constructor has none
   for (size_t i = 0; i < runs_[group].size(); ++i) {
     const Run& run = runs_[group][i];
     if (!run.unit->sharded_gradient().defined()) continue;

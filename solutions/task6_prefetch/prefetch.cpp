@@ -37,7 +37,8 @@ void PrefetcherImpl::add(Module& module, std::shared_ptr<FlatParameter> unit) {
     return at::Tensor();
   });
   module.register_forward_hook([self, unit](Module& called, const at::Tensor& output) {
-    // Otherwise the call will not come back: gradients are off, or it and all before it are frozen.
+    // If the output requires no gradient, the call will not come back in backward: gradients are
+    // off, or this unit and all units before it are frozen.
     const bool comes_back = output.requires_grad() && called.reads_parameters_in_backward();
     if (comes_back) self->backward_order_.push_back(unit);
     return at::Tensor();
@@ -87,8 +88,8 @@ void PrefetcherImpl::end_backward() {
 
 void PrefetcherImpl::pre_backward(const std::shared_ptr<FlatParameter>& unit) {
   if (issue(backward_lists_, unit)) return;
-  // Searches from the end: if a unit is used twice, its last use comes back first. What is behind
-  // the entry did not come back, because it is not part of the loss.
+  // Searches from the end: if a unit is used twice, its last use comes back first. The entries
+  // after it did not come back, because they are not part of the loss.
   const auto found = std::find(backward_order_.rbegin(), backward_order_.rend(), unit);
   if (found == backward_order_.rend()) return;
   backward_order_.erase(found.base() - 1, backward_order_.end());

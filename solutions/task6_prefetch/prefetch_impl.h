@@ -30,7 +30,7 @@ class PrefetcherImpl final : public Prefetcher,
   void begin_forward();  // called when the root has been unsharded for its forward
   void pre_forward(const std::shared_ptr<FlatParameter>& unit);  // called when it is unsharded
   void end_forward();     // called when the root's forward has ended
-  void forget_forward();  // called when it threw: calls that have ended in it do not come back
+  void forget_forward();  // called when the root's forward threw: its calls do not come back
   void pre_backward(const std::shared_ptr<FlatParameter>& unit);  // called when it is unsharded
   void set(Lists& lists, Module& module, const std::vector<Module*>& modules) const;
   static bool issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit);

@@ -39,7 +39,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
     Module& module = *plan[i].module;
     const auto& unit = sharded->units_[i];
     const bool is_root = &module == &root;
-    // The root stays: backward needs it at once.
+    // The root stays unsharded after forward, because backward needs it at once.
     register_forward_hooks(module, unit, options.reshard_after_forward && !is_root);
     sharded->backward_hooks_->add(module, unit);
     if (!is_root) sharded->prefetcher_->add(module, unit);
@@ -48,7 +48,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   return sharded;
 }
 
-// Gathers with unshard(), because a stack uses only common/, which cannot gather a flat parameter.
+// Gathers with unshard(), because a solution uses only common/, which has no function for this.
 void FullySharded::full_parameters(const ParameterVisitor& visit) const {
   std::vector<size_t> next(units_.size());  // parameter of each unit that has not been visited
   size_t gathered = units_.size();

@@ -13,7 +13,7 @@ using Chain = std::vector<torch::nn::Module*>;
 
 struct Walk {
   std::vector<Module*> wrapped;
-  // In the order of the walk. A module with two names comes twice; its second entry gets no
+  // Units in the order of the walk. A module with two names has two entries; the second gets no
   // parameter.
   std::vector<UnitPlan> plan;
   std::map<at::TensorImpl*, Chain> owners;  // common to all places of the parameter met so far
@@ -32,8 +32,8 @@ struct Walk {
       visit(*child.value(), path.empty() ? child.key() : path + "." + child.key(), chain);
   }
 
-  // Returns the common modules, not the common beginning: a module that has two names is around
-  // both places, on either path.
+  // Returns all modules that are in both chains, not only their common beginning: a module that has
+  // two names can be around both places on different paths.
   static Chain common(Chain one, const Chain& other) {
     std::erase_if(one, [&](auto* module) { return std::ranges::count(other, module) == 0; });
     return one;

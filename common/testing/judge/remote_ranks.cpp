@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 namespace fsdp {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankExit, exit_code, signal, ended_by_launcher, stopped_by, message,
-                                   last_call)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankExit, exit_code, signal, ended_by_launcher, stopped_by,
+                                   message, last_call)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, exit, first_to_fail, finished, observations,
                                    observed_after, steps, crash, latest, not_its_own)
 }  // namespace fsdp
@@ -39,8 +39,8 @@ std::string name_of(const testing::TestInfo& test) {
   return std::string(test.test_suite_name()) + '.' + test.name();
 }
 
-// Identifies a run: the test, and the number of the run in it. Both programs run the same tests, so
-// they count alike.
+// Identifies a run: the test, and the number of the run in it. The judge and the program of the
+// ranks run the same tests, so both give a run the same number.
 struct Place {
   std::string test;
   int run{};
@@ -87,8 +87,9 @@ std::vector<std::string> command_of_ranks(int reports) {
   return command;
 }
 
-// The running program of the ranks, and its reports. Functions throw std::runtime_error, whose text
-// completes "the program of the ranks ...", if the program does not send what is expected.
+// The running program of the ranks, and its reports. If the program does not send what is expected,
+// the functions throw std::runtime_error. Its text, such as "left out a run of ranks", lacks the
+// subject "the program of the ranks", which receive() puts before it.
 class Program {
  public:
   // Returns the report of `place`. Skips reports of earlier tests that the judge did not ask for.
@@ -101,8 +102,8 @@ class Program {
     }
   }
 
-  // The program has reported nothing for as long as a start and a run may take. Another start would
-  // not help.
+  // Returns whether the program has reported nothing for as long as a start and a run may take, so
+  // that another start would not help.
   bool is_hopeless() const { return late_ && !has_reported_; }
   bool is_late() const { return late_; }
   bool has_sent() const { return has_sent_; }  // whether it has sent any bytes

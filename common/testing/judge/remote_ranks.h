@@ -18,7 +18,7 @@
 // started" there.
 namespace fsdp::remote_ranks {
 
-// The result of one run_ranks().
+// The result of one call of run_ranks().
 struct RunReport {
   std::string not_started;  // the function that is still to be written; empty if there is none
   std::vector<RankReport> ranks;

@@ -175,13 +175,14 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   unit.flat->mark_gradient_ready(index);
 }
 
-// A call whose input needs no gradient is not over before the pass has ended.
+// Called when all of the call has come back. For a call whose input needs no gradient it is never
+// called: then the end of the pass reduces the unit.
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
   if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // it comes once more
   call.back = true;
-  if (inner || unit.hidden > 0) return;  // left to the outermost pass
+  if (inner || unit.hidden > 0) return;  // the outermost pass reduces the unit at its end
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
     const auto alive = other.lock();
     return !alive || alive->back;

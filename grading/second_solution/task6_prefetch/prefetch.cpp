@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// Frees units that were issued and are not used.
+// Frees units that were issued but will not be used.
 template <class Iterator>
 void pass_over(Iterator begin, Iterator end) {
   std::for_each(begin, end, [](const std::shared_ptr<FlatParameter>& unit) {
@@ -17,8 +17,8 @@ void pass_over(Iterator begin, Iterator end) {
   });
 }
 
-// Each direction has a queue of the units that should come. When a unit comes, the units before it
-// are passed over and the next ones are issued.
+// Forward and backward each have a queue `coming` of the units that are expected to run next. When
+// a unit runs, pass_over() frees the units before it in the queue, and the next ones are issued.
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
  public:
@@ -44,7 +44,7 @@ class PrefetcherImpl final : public Prefetcher,
   using Queue = std::deque<std::shared_ptr<FlatParameter>>;
   struct Direction {
     Queue coming;
-    std::map<FlatParameter*, Queue> lists;  // by the running unit, in place of `coming`
+    std::map<FlatParameter*, Queue> lists;  // by the running unit: issued in place of `coming`
   };
   void issue_ahead(const Queue& coming) const;
   void advance(Direction& direction, const std::shared_ptr<FlatParameter>& unit) const;
@@ -53,7 +53,7 @@ class PrefetcherImpl final : public Prefetcher,
   int limit_{};
   std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
   std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
-  Direction forward_;                                  // the rest of the last forward
+  Direction forward_;   // units of the last forward not yet used in this one
   Direction backward_;  // units that have ended in forward, the latest first
   size_t earlier_{};    // how many of those had ended before the forward under way
 };
@@ -94,7 +94,8 @@ void PrefetcherImpl::add_root(Module& root) {
   });
   root.register_forward_hook(
       [self](Module&, const at::Tensor& output) {
-        // The output is undefined after an exception. Then nothing of this forward comes back.
+        // The output is undefined after an exception. Then no call of this forward comes back in
+        // backward.
         Queue& back = self->backward_.coming;
         while (!output.defined() && back.size() > self->earlier_)
           back.pop_front();

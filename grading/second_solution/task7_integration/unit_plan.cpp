@@ -39,7 +39,7 @@ bool holds(const Path& path, const torch::nn::Module* module) {
   return std::find(path.begin(), path.end(), module) != path.end();
 }
 
-// Returns the innermost of the units that are around every place.
+// Returns the innermost one of those `units` that contain all `places` of a parameter.
 const torch::nn::Module* owner_of(const std::vector<Path>& places,
                                   const std::set<const torch::nn::Module*>& units) {
   const auto around_all = [&](const torch::nn::Module* module) {

@@ -26,7 +26,7 @@ void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) 
   precision_ = policy;
 }
 
-// At any time, at most one gradient exists in both dtypes.
+// Converts one gradient after the other, so at most one exists in both dtypes at any time.
 void FlatParameterImpl::widen_gradients() {
   const at::ScalarType dtype = precision_.accumulate_dtype();
   if (dtype == precision_.param_dtype) return;

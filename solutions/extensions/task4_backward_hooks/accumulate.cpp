@@ -6,7 +6,7 @@ void BackwardHooksImpl::set_requires_gradient_sync(bool sync) {
   requires_gradient_sync_ = sync;
 }
 
-// Does what the end of a pass does that has reduced no unit.
+// Reduces all units, as the end of a backward pass does if the pass has reduced none.
 void BackwardHooksImpl::sync_gradients() {
   drop_broken_passes();
   const bool sync = requires_gradient_sync_;

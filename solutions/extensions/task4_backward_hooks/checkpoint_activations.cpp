@@ -15,7 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a forward() computes with besides its input and parameters, as it is now on this thread.
+// What a forward() depends on besides its input and parameters: the states of generators and the
+// settings of this thread. The constructor saves the current ones.
 struct Surroundings {
   explicit Surroundings(c10::Device device) : generators(device) {}
   void restore() const {
@@ -36,7 +37,7 @@ class SecondRun {
   }
   SecondRun(const SecondRun&) = delete;
   ~SecondRun() {
-    // Otherwise a later forward under autocast would get casts of values from before a step.
+    // Otherwise a later forward under autocast would use casts from before an optimizer's step.
     if (first_.settings.autocast()) at::autocast::clear_cache();
     before_.restore();
     alive = outer_;
@@ -71,8 +72,9 @@ void check_gathered(const Module& module) {
                              "module return true");
 }
 
-// The parameters are inputs too. So the engine handles the gradients that backward() returns for
-// them as those of any node: in the pass that runs, and when all uses have been added up.
+// A call whose backward runs forward() again. The parameters are inputs too. So the engine handles
+// the gradients that backward() returns for them as those of any node: in the pass that runs, and
+// when all uses have been added up.
 struct CheckpointedCall : torch::autograd::Function<CheckpointedCall> {
   static at::Tensor forward(AutogradContext* context, at::TensorList parameters,
                             const at::Tensor& input, Module& module, const Surroundings& now) {
@@ -123,7 +125,8 @@ variable_list trainable_parameters(const Module& module) {
 
 void checkpoint_activations(Module& module) {
   module.set_forward([](Module& called, const at::Tensor& input) {
-    // A module whose backward reads no parameters keeps only its input, as a row lookup does.
+    // A module whose backward reads no parameters, such as a row lookup, saves only its input for
+    // backward anyway.
     const bool keeps_its_input_alone = !called.reads_parameters_in_backward();
     if (!at::GradMode::is_enabled() || SecondRun::under_way() || keeps_its_input_alone)
       return called.forward(input);

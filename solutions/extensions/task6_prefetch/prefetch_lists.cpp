@@ -27,7 +27,7 @@ void PrefetcherImpl::set(Lists& lists, Module& module, const std::vector<Module*
   lists[unit_of(&module)] = list;
 }
 
-// Issues the list for `unit`. Returns whether there is one.
+// Issues the all-gathers of the units in the list for `unit`. Returns whether there is a list.
 bool PrefetcherImpl::issue(const Lists& lists, const std::shared_ptr<FlatParameter>& unit) {
   const auto found = lists.find(unit);
   if (found == lists.end()) return false;
