@@ -29,6 +29,6 @@ at::Tensor owned_copy(const at::Tensor& tensor);
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm);
 
 // Adds an invariant for the values of each buffer, with advice on how to make them the same.
-void add_buffers(std::vector<RankInvariant>& traits, const Module& net);
+void add_buffers(std::vector<RankInvariant>& invariants, const Module& net);
 
 }  // namespace fsdp

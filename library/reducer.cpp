@@ -289,19 +289,19 @@ void Reducer::break_off() {
 }
 
 void Reducer::compare_ranks() {
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const Entry& entry : entries_) {
     const int64_t stride = std::max<int64_t>(1, entry.tensor.numel() / kCompared);
     const at::Tensor some =
         entry.tensor.detach().flatten().slice(0, passes_ % stride, std::nullopt, stride);
-    traits.push_back({"parameter " + entry.name,
-                      entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
+    invariants.push_back({"parameter " + entry.name,
+                          entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
     RankInvariant of_values = invariant_of_values("parameter " + entry.name, some, kReplicasDiffer);
     of_values.values = entry.tensor;  // so that a message names an element of the parameter
-    traits.push_back(of_values);
+    invariants.push_back(of_values);
   }
   ++passes_;
-  check_same_on_all_ranks(*comm_, traits, "backward");
+  check_same_on_all_ranks(*comm_, invariants, "backward");
 }
 
 }  // namespace fsdp

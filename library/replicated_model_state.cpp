@@ -8,10 +8,10 @@ namespace fsdp {
 StateDict ReplicatedModel::state_dict(bool rank0_only) {
   begin("state_dict");
   if (broadcast_buffers_) broadcast_from_rank_0(*comm_, distinct_buffers(net_));
-  std::vector<RankInvariant> traits;
-  add_buffers(traits, net_);
-  add_values(traits, "parameter", distinct_parameters(net_), kReplicasDiffer);
-  check_same_on_all_ranks(*comm_, traits, "state_dict");
+  std::vector<RankInvariant> invariants;
+  add_buffers(invariants, net_);
+  add_values(invariants, "parameter", distinct_parameters(net_), kReplicasDiffer);
+  check_same_on_all_ranks(*comm_, invariants, "state_dict");
   if (rank0_only && comm_->rank() != 0) return StateDict();
   return state_of(net_, owned_copy);
 }

@@ -77,11 +77,11 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
         "model.parameters() outside of it");
   }
   if (!options.writeback) return;
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const auto& unit : units())
-    add_values(traits, "parameter", unit->parameters(),
+    add_values(invariants, "parameter", unit->parameters(),
                "write the same on every rank, or set .writeback to false");
-  check_same_on_all_ranks(sharding_->comm(), traits, "summon_full_params");
+  check_same_on_all_ranks(sharding_->comm(), invariants, "summon_full_params");
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
     const at::Tensor own = own_part(*unit);

@@ -24,14 +24,14 @@ void check_unsharded(ShardedModelImpl& sharding, const std::string& where) {
           where + ": parameter " + name +
           " of an ignored module is sharded by another object, which alone has its "
           "values; shard it with the other modules, or replicate it");
-  std::vector<RankInvariant> traits;
-  add_buffers(traits, sharding.net());
+  std::vector<RankInvariant> invariants;
+  add_buffers(invariants, sharding.net());
   add_values(
-      traits, "parameter", ignored,
+      invariants, "parameter", ignored,
       "its module is ignored: copy them from one rank by Communicator::broadcast() (with "
       "replicas, first by that of replicas()), and all-reduce its gradient before each step, "
       "or freeze it");
-  check_same_on_all_ranks(sharding.comm(), traits, where);
+  check_same_on_all_ranks(sharding.comm(), invariants, where);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<RankInvariant> traits;  // parameters, to be compared between replicas
+  std::vector<RankInvariant> invariants;  // parameters, to be compared between replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {
@@ -52,12 +52,13 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
       if (comm.replicas())  // not all ranks keep the values, so only hashes are compared
-        traits.push_back(invariant_of_values("parameter " + entry.name, parameter, kReplicasDiffer,
-                                             /*keep=*/false));
+        invariants.push_back(invariant_of_values("parameter " + entry.name, parameter,
+                                                 kReplicasDiffer,
+                                                 /*keep=*/false));
     }
   }
   comm.wait_for_readers();
-  if (comm.replicas()) check_same_on_all_ranks(comm, traits, "state_dict");
+  if (comm.replicas()) check_same_on_all_ranks(comm, invariants, "state_dict");
   if (!keeps) return StateDict();
   return state_of(sharding_->net(), [&](const at::Tensor& tensor) {
     const auto found = whole.find(tensor.unsafeGetTensorImpl());

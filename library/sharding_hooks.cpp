@@ -203,11 +203,11 @@ void ShardedModelImpl::check_frozen() {
   const std::string call =
       "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
   const CallerScope caller(call.c_str());
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const auto& entry : leaves_->entries())
-    traits.push_back(
+    invariants.push_back(
         {"parameter " + entry.name, entry.requires_grad ? "trainable" : "frozen", kFreezeTheSame});
-  check_same_on_all_ranks(*comm_, traits, kFullyShardedDataParallel);
+  check_same_on_all_ranks(*comm_, invariants, kFullyShardedDataParallel);
   agreed_ = now;
 }
 

@@ -136,25 +136,27 @@ std::string group_of(const Json& manifest, const std::string& parameter) {
   return params.contains(parameter) ? "group " + params[parameter].at("group").dump() : kNoGroup;
 }
 
-std::vector<RankInvariant> traits_of(const Json& manifest, const Entries& entries,
-                                     bool with_options) {
-  std::vector<RankInvariant> traits{{"the optimizer", manifest.at("optimizer").get<std::string>(),
-                                     "make the same on every rank"}};
+std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& entries,
+                                         bool with_options) {
+  std::vector<RankInvariant> invariants{{"the optimizer",
+                                         manifest.at("optimizer").get<std::string>(),
+                                         "make the same on every rank"}};
   std::map<std::string, std::string> first;  // first parameter of each group
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);
-    traits.push_back({"where the optimizer has " + entry.name, "in " + group,
-                      "put it into the same group on every rank"});
+    invariants.push_back({"where the optimizer has " + entry.name, "in " + group,
+                          "put it into the same group on every rank"});
   }
   for (size_t i = 0; i < manifest.at("groups").size() && with_options; ++i) {
     const std::string group = "group " + std::to_string(i);
     for (const auto& [key, value] : manifest["groups"][i].items())
-      traits.push_back({key + " of " + first[group] + " (" + group + ")", value.dump(),
-                        "set the same on every rank; a scheduler that looks at a loss needs the "
-                        "loss of all ranks"});
+      invariants.push_back(
+          {key + " of " + first[group] + " (" + group + ")", value.dump(),
+           "set the same on every rank; a scheduler that looks at a loss needs the "
+           "loss of all ranks"});
   }
-  return traits;
+  return invariants;
 }
 
 // Returns what must be the same on all ranks in the state of a parameter: "exp_avg step=3", the
@@ -179,19 +181,19 @@ std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Com
                                                  const Entries& entries, const std::string& where) {
   Json manifest;
   std::map<size_t, Values> states;
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   agree_on(comm, [&] {
     manifest = manifest_of(optimizer, entries);
-    traits = traits_of(manifest, entries, /*with_options=*/true);
+    invariants = invariants_of(manifest, entries, /*with_options=*/true);
     for (size_t i = 0; i < entries.size(); ++i) {
       const auto found = optimizer.state().find(entries[i].leaf.unsafeGetTensorImpl());
       if (found != optimizer.state().end()) states[i] = values_of(*found->second);
-      traits.push_back({"the optimizer's state of " + entries[i].name,
-                        states.contains(i) ? shape_of(states[i], entries[i]) : "none",
-                        "make the same steps on every rank; continue from an earlier state"});
+      invariants.push_back({"the optimizer's state of " + entries[i].name,
+                            states.contains(i) ? shape_of(states[i], entries[i]) : "none",
+                            "make the same steps on every rank; continue from an earlier state"});
     }
   });
-  check_same_on_all_ranks(comm, traits, where, "make the same groups on every rank");
+  check_same_on_all_ranks(comm, invariants, where, "make the same groups on every rank");
   return {manifest, states};
 }
 
@@ -291,12 +293,12 @@ StateDict optimizer_state(const Optimizer& optimizer, Communicator& comm, const 
         tensors[index][key] = value.toTensor();
       else
         state.insert(entries[index].name + "/" + key, at::scalar_tensor(value.toInt(), at::kLong));
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   for (const auto& [name, tensor] : gather(tensors)) {
     state.insert(name, tensor);
-    if (replicated) traits.push_back(invariant_of_values(name, tensor, kReplicasDiffer));
+    if (replicated) invariants.push_back(invariant_of_values(name, tensor, kReplicasDiffer));
   }
-  if (replicated) check_same_on_all_ranks(comm, traits, kSaveOptimizerState);
+  if (replicated) check_same_on_all_ranks(comm, invariants, kSaveOptimizerState);
   return state;
 }
 
@@ -305,13 +307,13 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   const CallerScope caller("load_optim_state_dict()");
   Json own, saved;
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
-  check_same_on_all_ranks(comm, traits_of(own, entries, /*with_options=*/false),
+  check_same_on_all_ranks(comm, invariants_of(own, entries, /*with_options=*/false),
                           kLoadOptimizerState);
   std::vector<Values> options;  // of each group
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;
-  std::vector<RankInvariant> traits;
+  std::vector<RankInvariant> invariants;
   agree_on(comm, [&] {
     saved = manifest_in(state);
     check_groups(own, saved);
@@ -325,11 +327,11 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
       auto& loaded = states[entry.leaf.unsafeGetTensorImpl()] = class_of(optimizer).new_state();
       set_values(*loaded, values_in(state, entry, from["state"]));
     }
-    traits = traits_of(saved, entries, /*with_options=*/true);
+    invariants = invariants_of(saved, entries, /*with_options=*/true);
     for (const auto& item : state)
-      traits.push_back(invariant_of_values(item.key(), item.value(), kLoadTheSame));
+      invariants.push_back(invariant_of_values(item.key(), item.value(), kLoadTheSame));
   });
-  check_same_on_all_ranks(comm, traits, kLoadOptimizerState, kLoadTheSame);
+  check_same_on_all_ranks(comm, invariants, kLoadOptimizerState, kLoadTheSame);
   for (size_t group = 0; group < options.size(); ++group)
     set_values(optimizer.param_groups()[group].options(), options[group]);
   optimizer.state().clear();

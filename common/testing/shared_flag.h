@@ -22,7 +22,7 @@ class SharedFlag {
  private:
   std::atomic<bool>& flag() const { return *reinterpret_cast<std::atomic<bool>*>(memory_.base()); }
 
-  Mapping memory_{"a sign", sizeof(std::atomic<bool>)};
+  Mapping memory_{"a shared flag", sizeof(std::atomic<bool>)};
 };
 
 }  // namespace fsdp

@@ -14,7 +14,7 @@ namespace {
 
 using Players = std::vector<std::unique_ptr<ModelUnderTest>>;
 
-// Executes the operations of a program, which program.cpp lists by name.
+// Executes the operations of a program, which random_program.cpp lists by name.
 class Run {
  public:
   Run(TestRank& rank, const RandomProgram& program, Players players)

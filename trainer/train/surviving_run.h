@@ -31,7 +31,7 @@ class SurvivingRun {
 
   bool takes_over() const { return !handed_.is_null(); }
   // Fills the strategy with the tensors that the former rank has saved. Returns the progress that
-  // the former rank passed to leave().
+  // the former rank passed to save().
   const Json& take_over(Strategy& strategy);
 
   // The work that remains after the last step that was made.

@@ -23,7 +23,8 @@ ZIGLANG = "0.17.1"
 # The sources of schedule() and of the predictions that are computed from it.
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
-    trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp trainer/config/arrangement.cpp
+    trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp
+    trainer/config/batch_partition.cpp
     trainer/config/train_config.cpp trainer/config/words.cpp
     common/optim/gradient_buckets.cpp common/optim/group_of.cpp
     common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp
