@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Grades the submissions of honest_submissions.toml and of exploits.toml as submissions of students are.
+"""Grades the submissions of honest_submissions.toml and of exploits.toml as the grader grades those
+of students.
 
-An ordinary submission must get all points of its task. An exploit must get no points and the
-reason, must end in time, and must leave no process and no file behind. It is graded a second time
-without the inspection of the compiled code, to see what stops it then.
+An honest submission must get all points of its task. An exploit must get no points and the reason,
+must end in time, and must leave no process and no file behind. It is graded a second time without
+the inspection of the compiled code, to see what stops it then.
 """
 
 import contextlib
@@ -124,8 +125,9 @@ def found_behind():
 
 
 def attempts(entries):
-    """Yields each entry as submissions are graded, and without the inspection of the code. `told`
-    has the words that the grader must print; `listed` is the entry's name in the bank."""
+    """Yields each entry once for each grading: with the inspection of the code if the entry is
+    honest or has `rejected`, and without it if it has `stopped`. Adds to the entry `told`, the text
+    that the grader must print, and `listed`, the entry's name in the bank."""
     for entry in ({**entry, "listed": entry["name"]} for entry in entries):
         if entry["is_honest"] or "rejected" in entry:
             yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}

@@ -148,12 +148,12 @@ int compare_and_tell(Run& a, Run& b, const std::string& folder) {
   for (const std::string& kind : found.left_out)
     say("left out: " + kind);
   if (found.first) {
-    say("the bits part in " + place_of(*found.first, a.hashes, b.hashes));
+    say("the bits first differ in " + place_of(*found.first, a.hashes, b.hashes));
     show_values(*found.first, a, b, folder);
   } else {
-    say((failed ? "up to there the bits are equal: " : "the bits are equal: ") +
+    say((failed ? "before the failure the bits are equal: " : "the bits are equal: ") +
         counted(found.equal, "event"));
-    if (found.end) say("it ended before " + place_of(*found.end, a.hashes, b.hashes));
+    if (found.end) say("the failed run ended before " + place_of(*found.end, a.hashes, b.hashes));
   }
   return found.first || failed ? 1 : 0;
 }

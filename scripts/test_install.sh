@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test_install.sh [TOTALS [--all]]: tests the installed library from projects outside of this repository.
-# - Installs the library, moves the installed folder, and builds examples/find_package with it. There a
-#   warning is an error, also in our headers.
+# test_install.sh [TOTALS [--all]]: tests the installed library from projects outside of this
+# repository.
+# - Installs the library, moves the installed folder, and builds examples/find_package with it. In
+#   that build a warning is an error, also in our headers.
 # - Runs that program: one run is killed and continued. If ./fsdp setup --peers has installed
 #   torchrun, the program also runs under torchrun.
 # - Builds a project of one file that uses the library in each way that CMake has, with g++ and

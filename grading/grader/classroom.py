@@ -46,7 +46,7 @@ def submissions(folder):
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        # Another archive is refused later, with a message.
+        # An archive of another format is refused when it is graded, with a message.
         other = "" if path.is_dir() else submission.archive_suffix(path.name)
         if not (path.is_dir() or path.suffix.lower() == ".zip" or other):
             print(

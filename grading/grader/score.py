@@ -7,7 +7,8 @@ from grader.course import printable, rubric
 
 @dataclasses.dataclass
 class ProblemScore:
-    """The score of one problem over one base."""
+    """The score of one problem over one base: the student's own earlier tasks, or the reference
+    solutions of them."""
 
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)

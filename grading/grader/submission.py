@@ -236,7 +236,7 @@ def read_member(archive, member, most=MOST_BYTES):
 
 
 def read_zip(path):
-    """Returns the same as read_folder() for a zip."""
+    """Returns what read_folder() returns for the unpacked zip."""
     require_zip(path.name)
     if path.stat().st_size > MOST_ZIPPED:
         raise Refused(

@@ -35,9 +35,9 @@ void print_task(const Settings& settings, const TaskResult& task);
 // Prints over which code of the earlier tasks each task was tested.
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
-// Prints one failure in full: which promise does not hold, what the ranks did, and where that
-// shows. Then prints the names of all failed tests with their numbers of ranks, and how many tests
-// were not run because a test hung.
+// Prints the whole text of one failure, which telling_failure() (score.h) chooses. Then prints the
+// names of all failed tests with their numbers of ranks, and how many tests were not run because a
+// test hung.
 void print_failures(const std::vector<TestResult>& tests);
 
 // Returns the map of the course as a page of HTML that needs no other file: each task with its

@@ -115,13 +115,13 @@ class Attempt {
     }
   }
 
-  // The "suite.name" of all tests that this process had to run. Nothing if the program ended before
-  // it reported them.
+  // Returns the "suite.name" of all tests that this process had to run; nothing if the program
+  // ended before it reported them.
   const std::optional<std::vector<std::string>>& plan() const { return plan_; }
   std::vector<TestResult>& results() { return results_; }
-  // How the program ended; "" if it ended while a test ran.
+  // Returns how the program ended; "" if it ended while a test ran.
   const std::string& ended() const { return ended_; }
-  // Whether the program ended as its results require: with status 0, or 1 if a test failed.
+  // Returns whether the program ended as its results require: with status 0, or 1 if a test failed.
   bool as_expected() const { return as_expected_; }
 
  private:

@@ -77,8 +77,8 @@ std::vector<std::string> options_on(int64_t world, std::vector<std::string> opti
   add("--steps", "3");
   options.insert(options.end(), {"--world", std::to_string(world)});
   if (rows) options.insert(options.end(), {"--batch", std::to_string(*rows * world)});
-  // The file may describe a run on another number of ranks. If `world` does not divide its
-  // --microbatches, each rank computes one part.
+  // The file may describe a run on another number of ranks. If `world` does not divide the file's
+  // number of microbatches, each rank computes one microbatch.
   const auto parts = in_file(file, "microbatches");
   if (parts && !given(options, "--microbatches") &&
       parse_number<int64_t>("--microbatches", *parts, {1, kMaxMicrobatches}) % world != 0)

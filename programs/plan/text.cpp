@@ -80,11 +80,13 @@ std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& 
       plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
   const BatchPartition partition = config.batch_partition();
   const bool replicas = config.ranks.mode == Mode::fsdp && partition.replicas > 1;
+  const int microbatches = partition.microbatches();
   return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
          counted(config.ranks.world, "rank") +
          (replicas ? " in " + counted(partition.replicas, "replica") : "") + ", " +
-         counted(partition.microbatches(), "part") + " of " +
-         std::to_string(config.training.batch / partition.microbatches()) + " x " +
+         std::to_string(microbatches) +
+         (microbatches == 1 ? " microbatch of " : " microbatches of ") +
+         std::to_string(config.training.batch / microbatches) + " x " +
          std::to_string(config.training.seq) + " tokens\n" + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +

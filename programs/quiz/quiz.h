@@ -34,7 +34,8 @@ Answers read_answers(const std::string& path);
 // Returns the questions with empty answers, for the student to fill in.
 std::string template_of(const std::string& student, const std::string& term);
 
-// [questions] "right", "wrong", "missing" or "without a sentence" -> names of fields.
+// By question: "right", "wrong", "missing" or "without a sentence" -> names of the fields with this
+// mark.
 using Marks = std::vector<std::map<std::string, std::vector<std::string>>>;
 Marks marks_of(const Answers& answers);
 

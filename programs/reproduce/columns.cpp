@@ -37,7 +37,8 @@ double most(const TrainResult& run, const std::string& cls) {
   return most;
 }
 
-// Returns `number` of each collective operation of a step: "all_gather 9, reduce_scatter 5".
+// Returns number(operation) for each collective operation of the second step, as text: "all_gather
+// 9, reduce_scatter 5".
 template <typename Number>
 std::string of_operations(const TrainResult& run, int digits, Number number) {
   std::string text;
@@ -64,7 +65,7 @@ UnitSizes unit_sizes(const TrainResult& run) {
   return sizes;
 }
 
-// [s] Returns the time that the collectives of a step take on the link, one after another.
+// [s] Returns how long the collectives of the second step take on the link, one after another.
 double seconds_on_link(const RunOfLine& run) {
   const Link link = parse_link(value_of(run.options, "--link"));
   const double hops = std::stod(value_of(run.options, "--world")) - 1;
@@ -77,7 +78,8 @@ double seconds_on_link(const RunOfLine& run) {
   return seconds;
 }
 
-// [s] Returns the time of a step in which a rank computes, that is, does not wait.
+// [s] Returns how long the rank computes in a step: the time of the step without the time that the
+// rank waits.
 double computing(const TrainResult& run) {
   return run.seconds_of("step") - run.seconds_of("waiting");
 }

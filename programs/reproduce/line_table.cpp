@@ -135,7 +135,7 @@ class LineRunner {
   const Output& output_;
   Table made_;
   const TrainResult* first_{};  // result of the table's first run of train
-  std::string hash_;            // parameters of the latest line without `same_parameters`
+  std::string hash_;            // of the parameters of the latest line without `same_parameters`
 };
 
 }  // namespace

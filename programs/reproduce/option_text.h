@@ -5,7 +5,8 @@
 
 namespace fsdp {
 
-// The options of a run of train without --json and --log. Equal options are the same run.
+// The options of a run of train without --json and --log. Lines of tables with equal options share
+// one run.
 using TrainOptions = std::vector<std::string>;
 
 std::string joined(const TrainOptions& options);  // with spaces between them

@@ -52,7 +52,8 @@ RunWatcher::RunWatcher(std::string name, int64_t steps, const LongRunFiles& file
 
 void RunWatcher::operator()(int process) {
   const int64_t shared = shared_memory_of_machine();
-  // The kernel may free shared memory of an earlier run only after this run has started.
+  // The kernel may free shared memory of an earlier run only after this run has started, so the
+  // smallest number counts.
   shared_of_others_ = std::min(shared_of_others_, shared);
   int64_t held = shared - shared_of_others_, swapped = 0;
   for (const int one : with_children(process)) {

@@ -28,7 +28,7 @@ TrainResult result_in(const std::string& file) {
   return result;
 }
 
-// Adds the bytes and the number of files of the latest checkpoint in `folder`.
+// Adds to `last` the bytes and the number of files of the latest checkpoint in `folder`.
 void add_checkpoint(Fields& last, const std::filesystem::path& folder) {
   const Description saved = read_description(step_folders(folder).rbegin()->second);
   int64_t bytes = 0;

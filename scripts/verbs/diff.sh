@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-#: diff --a "OPTION..." --b "..."  train twice with these options, and find the step, part, unit and
-#:                                 phase where the bits first differ; see diff --help
+#: diff --a "OPTION..." --b "..."  train twice with these options, and find the step, microbatch, unit
+#:                                 and phase where the bits first differ; see diff --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 source "$root/scripts/stacks.sh"
 

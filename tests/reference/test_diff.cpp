@@ -88,9 +88,9 @@ void wrong_reduction(Module& /*model*/, int /*rank*/) {
 TEST(Diff, the_first_difference_names_the_unit_and_the_phase) {
   const std::vector<std::pair<MakeStrategy, std::string>> faults{
       {with<wrong_value>, "step 1, unit h.1, parameter before the first step: h.1.ln_2.weight"},
-      {with<wrong_output>, "step 1, part 1, unit h.2, output of forward: h.2.mlp"},
+      {with<wrong_output>, "step 1, microbatch 1, unit h.2, output of forward: h.2.mlp"},
       {with<wrong_gradient>,
-       "step 1, part 1, unit h.0, gradient of the part: h.0.attn.c_attn.weight"},
+       "step 1, microbatch 1, unit h.0, gradient of the microbatch: h.0.attn.c_attn.weight"},
       {with<wrong_reduction>, "step 1, unit h.1, reduced gradient: h.1.ln_1.weight"}};
   const RunHashes right = hashes_of(config_of({"ddp", 2}, 2, 1));
   for (const auto& [make, place] : faults) {

@@ -131,9 +131,9 @@ TEST(TrainOption, accumulate_last_gives_each_rank_neighbouring_microbatches) {
   EXPECT_TRUE(parse({"--world", "2", "--microbatches", "4", "--reduce-gradients", "last"})
                   .batch_partition()
                   .reduce_last);
-  EXPECT_EQ(
-      notes({"--mode", "fsdp", "--world", "2", "--reduce-gradients", "last"}),
-      "fsdp train: --reduce-gradients has no effect with one part for each rank (--microbatches)\n");
+  EXPECT_EQ(notes({"--mode", "fsdp", "--world", "2", "--reduce-gradients", "last"}),
+            "fsdp train: --reduce-gradients has no effect with one microbatch for each rank "
+            "(--microbatches)\n");
 }
 
 TEST(TrainOption, forward_and_backward_can_have_their_own_limits) {

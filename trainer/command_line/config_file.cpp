@@ -160,10 +160,10 @@ class ConfigText {
   std::map<std::string, int> seen_;  // name of an option or "[table]" -> line
 };
 
-// Options that had another name when run.toml files of earlier checkpoints were written.
-const std::map<std::string, std::string> kFormerNames{{"accumulate", "reduce-gradients"},
-                                                      {"parts", "microbatches"},
-                                                      {"pinned", "offload-resident"}};
+// Former name of an option -> its name today. The run.toml of an older checkpoint can have former
+// names.
+const std::map<std::string, std::string> kFormerNames{
+    {"accumulate", "reduce-gradients"}, {"parts", "microbatches"}, {"pinned", "offload-resident"}};
 
 // Returns the lines of a file, under today's names of the options.
 std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string& text) {

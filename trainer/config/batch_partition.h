@@ -7,55 +7,57 @@
 
 namespace fsdp {
 
-// Assigns the microbatches of the global batch (the parts of --microbatches) to ranks, and fixes
-// the order in which their gradients are added. A rank computes one microbatch in each turn. The
-// ranks of a replica hold its shards, so they add their microbatches first.
-// - Default: the sum of a turn is a tree over the replicas of trees over their ranks. The whole sum
-//   is a tree over the turns.
+// Assigns the microbatches of the global batch to ranks, and fixes the order in which their
+// gradients are added. In each of its accumulation steps a rank computes one microbatch.
+// - Default: for each accumulation step, the ranks of a replica add their microbatches as a tree,
+//   and the replicas add their sums as a tree. The whole sum is a tree over the accumulation steps.
 // - reduce_last: a rank computes neighbouring microbatches and adds them first, as a tree. The
-//   whole sum is a tree over the replicas of trees over their ranks.
-// - If the two inner of the three numbers (shards, replicas, turns) are powers of two, the whole
-//   sum is the binary tree over all microbatches. Then its bits depend only on the number of
-//   microbatches.
+//   ranks of a replica add their sums as a tree, and then the replicas do so.
+// - If the two inner of the three numbers (shards, replicas, accumulation_steps) are powers of two,
+//   the whole sum is the binary tree over all microbatches. Then its bits depend only on the number
+//   of microbatches.
 struct BatchPartition {
   int shards{1};  // ranks of a replica
   int replicas{1};
-  int accumulation_steps{1};
-  bool reduce_last{};
+  int accumulation_steps{1};  // microbatches of a rank
+  bool reduce_last{};         // a rank adds up its microbatches before it sends gradients
 
   int ranks() const { return shards * replicas; }
   int microbatches() const { return ranks() * accumulation_steps; }
+  // Returns the index of the microbatch that `rank` computes in its accumulation step `turn`.
   int microbatch(int rank, int turn) const {
     return reduce_last ? rank * accumulation_steps + turn : turn * ranks() + rank;
   }
   // Returns whether the whole sum is the binary tree over all microbatches.
   bool is_one_tree() const;
-  // Returns the number of partial sums after the first `count` microbatches were added as far as
-  // possible.
+  // Returns how many partial sums remain when the first `count` microbatches have been computed, in
+  // the order of their indices, and all that the tree can add so far has been added.
   int partial_sums(int count) const;
 };
 
-// Adds microbatches that arrive one after another. The caller holds the last partial sum, called
-// the running sum, which can be several tensors. This object holds the partial sums before it.
+// Adds the gradients of microbatches, one microbatch after another. The caller holds the latest
+// partial sum, called the running sum, which can be several tensors. This object holds the earlier
+// partial sums.
 class TreeSum {
  public:
   explicit TreeSum(BatchPartition partition) : partition_(partition) {}
 
-  // Returns whether the next microbatch starts a new partial sum. If so, call push_partial_sum()
-  // with the running sum first; if not, add the microbatch to the running sum. (The caller may put
-  // the running sum aside in any case: then fold() adds the two, and a + b has the bits of b + a.)
+  // Returns whether the next microbatch starts a new partial sum. If so, pass the running sum to
+  // push_partial_sum() before you compute the microbatch; if not, add the microbatch to the running
+  // sum. (The caller may push the running sum in any case: then fold() adds the two, and a + b has
+  // the bits of b + a.)
   bool starts_new_partial_sum() const;
   void push_partial_sum(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
 
-  // Call it when `running` includes the next microbatch. Adds to `running`, in place, the sums put
-  // aside that belong to the same partial sum; after the last microbatch, all of them. Returns the
+  // Call it when `running` includes the next microbatch. Adds to `running`, in place, the pushed
+  // sums that belong to the same partial sum; after the last microbatch, all of them. Returns the
   // running sum. An undefined tensor counts as zero.
   std::vector<at::Tensor> fold(std::vector<at::Tensor> running);
 
  private:
   BatchPartition partition_;
   int count_{};                                 // microbatches so far
-  std::vector<std::vector<at::Tensor>> aside_;  // sums put aside, owned; the largest first
+  std::vector<std::vector<at::Tensor>> aside_;  // pushed sums, owned; the largest first
 };
 
 }  // namespace fsdp

@@ -95,7 +95,7 @@ struct PrecisionConfig {
 struct MemoryConfig {
   int activation_checkpoint_every{};  // every K-th block recomputes its activations; 0: none
   std::string offload_dir;     // folder of the files of the optimizer's moments; empty: in memory
-  int64_t offload_resident{};  // [bytes] of a rank's moments that stay in memory nevertheless
+  int64_t offload_resident{};  // [bytes] of a rank's moments to keep in memory, not in the files
 };
 
 struct CheckpointConfig {
@@ -105,7 +105,7 @@ struct CheckpointConfig {
   CheckpointFormat format{CheckpointFormat::sharded};
   std::string resume;    // folder of the checkpoint to resume from; empty: none
   bool auto_resume{};    // --resume auto
-  int64_t first_step{};  // of this run: the number of steps that the checkpoint has done
+  int64_t first_step{};  // index of the run's first step: the steps that the checkpoint has done
 };
 
 // The files that a run writes (empty: not written), and what it prints instead of training.
@@ -119,8 +119,8 @@ struct ReportsConfig {
       captured_event;  // event, as JSON, whose values are written to `hashes` too; empty: none
   std::string commit;  // of the program's sources, for the JSON file; empty: not known
   std::string saved_options;  // the options of the command line, in the format of --config
-  bool print_units{};
-  bool print_settings{};  // the settings that decide which numbers the run computes
+  bool print_units{};         // print the table of the units
+  bool print_settings{};      // print the settings that decide which numbers the run computes
 };
 
 struct DebugConfig {

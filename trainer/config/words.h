@@ -4,11 +4,11 @@
 // option: to_string(Mode::ddp) is "ddp".
 namespace fsdp {
 
-// single: one process computes the microbatches of all ranks in turn. ddp: each rank has a replica
-// of the model. fsdp: the model is sharded over ranks.
+// single: one process computes the microbatches of all ranks, one after another. ddp: each rank has
+// a replica of the model. fsdp: the model is sharded over ranks.
 enum class Mode { single, ddp, fsdp };
 
-// The kind of training data. `published` is the published recipe, which trains on random tokens.
+// The kind of training data. `published`: the random tokens of the published recipe.
 enum class DataKind { text, tokens, modular, pattern, published };
 
 // When a rank reduces the gradients of its microbatches: after each microbatch, or their sum after

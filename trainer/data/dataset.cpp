@@ -203,9 +203,10 @@ void add_all(const fs::path& path, std::string& text) {
 Batch Batch::part(int index, int parts) const {
   const int64_t rows = inputs.size(0);
   if (parts < 1 || index < 0 || index >= parts || rows % parts != 0) {
-    throw std::invalid_argument("a batch of " + std::to_string(rows) + " rows has no part " +
+    throw std::invalid_argument("a batch of " + std::to_string(rows) + " rows has no microbatch " +
                                 std::to_string(index) + " of " + std::to_string(parts) +
-                                ": the global batch must be a multiple of the number of parts");
+                                ": the global batch must be a multiple of the number of "
+                                "microbatches");
   }
   const int64_t share = rows / parts;
   return {inputs.narrow(0, index * share, share), targets.narrow(0, index * share, share)};

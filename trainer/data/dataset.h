@@ -18,7 +18,7 @@ struct Batch {
   at::Tensor inputs;   // [batch, seq] int64
   at::Tensor targets;  // [batch, seq] int64; kIgnoreIndex for tokens that need no prediction
 
-  // Returns the rows of part `index` of `parts` equal parts: a microbatch. Throws
+  // Returns a microbatch: the rows of part `index` of `parts` equal parts. Throws
   // std::invalid_argument if `parts` does not divide the rows, or if there is no part `index`.
   Batch part(int index, int parts) const;
 
@@ -41,8 +41,9 @@ class Dataset {
   virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
 };
 
-// The data of the published recipe: after manual_seed(seed + 100 + step), tokens = randint(0,
-// vocabulary, [rows, seq + 1]); inputs are all but the last column, targets all but the first.
+// The random tokens of the published recipe. Of each step: after manual_seed(seed + 100 + step),
+// tokens = randint(0, vocabulary, [rows, seq + 1]); inputs are all but the last column, targets all
+// but the first.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
 // Modular addition.
@@ -81,7 +82,7 @@ class SequenceDataset : public Dataset {
   // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
   virtual int64_t size() const = 0;  // [ids]
-  // [ids] to train on, the first ones
+  // Returns how many of the first ids batches draw from; the ids after them are held out.
   virtual int64_t trained() const { return size() - size() / 10; }
   // Writes the ids from `begin` to `begin + count` to `into`.
   virtual void read(int64_t begin, int64_t count, int64_t* into) const = 0;

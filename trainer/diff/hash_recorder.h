@@ -15,14 +15,14 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
 // Writes a line for each event of this rank to the file rank.R in the folder config.reports.hashes.
 // - Each rank hashes the elements that it holds, so no collective is issued.
-// - The recorder observes the code that is compared from outside: through hooks on the model, the
-//   loss and Strategy::owned().
+// - The recorder does not change the code that trains. It observes this code through hooks on the
+//   model and on the loss, and through Strategy::owned().
 // - Each rank records its microbatches. Parameters, reduced gradients and moments are recorded by
 //   the ranks of the first replica only.
 class HashRecorder final : public CallObserver {
  public:
-  // `settings`: runs in which they are equal should have equal bits. Throws std::runtime_error,
-  // which names the file, if it can't be written.
+  // `settings` are written to the file: two runs with equal settings should have equal bits. Throws
+  // std::runtime_error, which names the file, if it can't be written.
   HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                nlohmann::ordered_json settings, int rank);
 
@@ -30,11 +30,11 @@ class HashRecorder final : public CallObserver {
   // of loss() registers hooks on the model, so that they run after the hooks of the strategy.
   Workload observed(const Workload& workload);
 
-  // Records this rank's parameters (initial, updated) or gradients (reduced, clipped). Call it when
-  // they exist. After the update of the last step, also records the moments, unless the stack's
-  // ShardedOptimizer::state() is not written yet. Moments of earlier steps are not recorded: a
-  // difference in them shows in the next update, and reading them in each step would cost a fifth
-  // of all hashing.
+  // Records this rank's parameters (`what`: initial, updated) or gradients (reduced, clipped). Call
+  // it when they have these values. After the update of the last step, also records the moments,
+  // unless the stack's ShardedOptimizer::state() is not written yet. Moments of earlier steps are
+  // not recorded: a difference in them shows in the next update, and reading them in each step
+  // would cost a fifth of all hashing.
   void record(TensorKind what, int64_t step, Strategy& strategy);
   // Records the norm of the gradients, on rank 0 only.
   void record_norm(int64_t step, double norm);
@@ -64,9 +64,9 @@ class HashRecorder final : public CallObserver {
   bool hooked_{}, in_forward_{};   // in_forward_: not while activations are recomputed
   int64_t step_{};                 // of the current microbatch
   int part_{};                     // index of the current microbatch
-  int pass_{-1};                   // autograd's number of its backward pass
-  std::map<EventKey, int> times_;  // event -> its number in this microbatch
-  int64_t events_{};               // of this microbatch so far
+  int pass_{-1};                   // autograd's number of the microbatch's backward pass
+  std::map<EventKey, int> times_;  // event -> how often it occurred in this microbatch
+  int64_t events_{};               // number of events of this microbatch so far
   std::vector<Call> calls_;        // collectives of this step, if there is a capture_
 };
 

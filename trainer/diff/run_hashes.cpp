@@ -140,11 +140,11 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
     const bool equal = of_a.hash == of_b.hash && of_a.numel == of_b.numel;
     const int64_t least = std::min(of_a.numel, of_b.numel);
     if (cut_off && least != 0 && of_a.numel != of_b.numel) {
-      if (!result.end) result.end = key;  // some ranks of a run ended before they wrote their part
+      if (!result.end) result.end = key;  // some ranks of a run ended before they wrote the event
     } else if (least >= 0 || kinds[key.what].size() == 2) {
       result.equal += equal;
-      // If an event of the whole step is incomplete, all later events depend on it, so the
-      // difference is reported there.
+      // If the first incomplete event belongs to the whole step, all later events depend on it. So
+      // a difference in a later event is reported as a difference of the incomplete event.
       const bool lacked = result.end && result.end->part < 0;
       if (!equal && !result.first) result.first = lacked ? result.end : key;
     }
@@ -154,7 +154,7 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
 
 std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b) {
   std::string text = "step " + std::to_string(key.step + 1);
-  if (key.part >= 0) text += ", part " + std::to_string(key.part);
+  if (key.part >= 0) text += ", microbatch " + std::to_string(key.part);
   if (!key.name.empty()) text += ", unit " + (a.events.contains(key) ? a : b).events.at(key).unit;
   text += ", " + json(key.what).get<std::string>();
   if (!key.name.empty()) text += ": " + key.name;

@@ -9,7 +9,7 @@
 namespace fsdp {
 
 // The kinds of tensors that a step makes, in the order of the step. The kinds from `gathered` to
-// `part` belong to one microbatch (a part), the others to the whole step.
+// `part` belong to one microbatch, the others to the whole step.
 enum class TensorKind {
   initial,
   gathered,
@@ -27,7 +27,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(TensorKind, {{TensorKind::initial, "parameter befor
                                           {TensorKind::gathered, "gathered parameter in forward"},
                                           {TensorKind::output, "output of forward"},
                                           {TensorKind::loss, "loss"},
-                                          {TensorKind::part, "gradient of the part"},
+                                          {TensorKind::part, "gradient of the microbatch"},
                                           {TensorKind::reduced, "reduced gradient"},
                                           {TensorKind::norm, "norm of the gradients"},
                                           {TensorKind::clipped, "clipped gradient"},
@@ -80,13 +80,13 @@ void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 // require_equal_settings() throws.
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 
-// Returns the place of an event as text: "step 1, part 2, unit layers.2, gradient of the part:
-// layers.2.ffn.w1.weight".
+// Returns the place of an event as text: "step 1, microbatch 2, unit layers.2, gradient of the
+// microbatch: layers.2.ffn.w1.weight".
 std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b);
 
-// Returns lines of text: the first elements that differ, the number of elements that differ, and
-// the ranks and calls that made the first of them. If the values of a run are not known, returns
-// one line that reports this.
+// Returns lines of text: the first elements that differ, the number of elements that differ and,
+// for the first of them, the rank of each run that holds it and the calls after which the rank
+// recorded it. If the values of a run are not known, returns one line that reports this.
 std::vector<std::string> differing_values(const EventKey& key, const RunHashes& a,
                                           const RunHashes& b);
 

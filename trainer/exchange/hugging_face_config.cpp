@@ -18,11 +18,11 @@ constexpr int64_t kLongestConfig = 1 << 20;  // [bytes]
 // A member of config.json that can change what a model computes.
 struct Variant {
   std::string name;
-  std::vector<Json> ours;     // values for which it computes what our model computes
+  std::vector<Json> ours;     // values with which a model computes what our model computes
   Json missing = ours.at(0);  // the value of a missing member: the default of transformers
 };
 
-// A model_type of transformers, and how it is represented here.
+// A model_type of transformers, and the model of this course that stands for it.
 struct ModelType {
   std::string name, architecture, family;
   Texts names;  // our field -> member of config.json
@@ -96,7 +96,7 @@ const ModelType& type_of(const Json& config) {
                            "; known are " + known);
 }
 
-// Throws std::runtime_error unless `value`, that of the member `name`, is one of `ours`.
+// Throws std::runtime_error unless `value`, the value of the member `name`, is one of `ours`.
 void check(const std::string& name, const Json& value, const std::vector<Json>& ours) {
   for (const Json& one : ours)
     if (value == one) return;
@@ -104,8 +104,8 @@ void check(const std::string& name, const Json& value, const std::vector<Json>& 
                            ours[0].dump());
 }
 
-// Checks the settings of rotary positions. Copies rope_theta, which newer files have in
-// rope_parameters, to the place where older files have it.
+// Checks the settings of rotary positions. Newer files have rope_theta in rope_parameters; copies
+// it to the top level of `config`, where older files have it.
 void take_rope(Json& config) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const Json rope = config.value(name, Json());

@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-// config.json of a folder that Hugging Face's transformers reads and writes. It has the sizes of a
-// model and the variant that the model is.
+// The file config.json of a folder that Hugging Face's transformers reads and writes. It has the
+// type and the sizes of a model, and other settings that change what the model computes.
 namespace fsdp {
 
 inline const std::string kConfigFile = "config.json";
 
-// Returns config.json for our model, which has neither dropout nor tokens that begin or end a text.
+// Returns the config.json of our model of this shape. Our models have neither dropout nor special
+// tokens that begin or end a text.
 nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 
 // Reads config.json in `folder`. A member that is missing has the default of transformers. Throws

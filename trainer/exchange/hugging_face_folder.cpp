@@ -12,7 +12,7 @@ namespace fsdp {
 namespace {
 
 const std::string kGPT2Prefix = "transformer.", kLlamaPrefix = "model.";
-// Name of a tied head in files that have one: a second name of the first parameter.
+// A tied head is the embedding, the first parameter. Some files have it once more under this name.
 const std::string kHeadName = "lm_head.weight";
 
 // A list of tensors. add() appends the tensors of one module.

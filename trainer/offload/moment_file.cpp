@@ -65,8 +65,8 @@ MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
           std::min(round_up(to, kPage), bytes_) - pinned_};
 }
 
-// Stores that `part` was used after the last one. Returns the part that was used kAhead calls after
-// `part` in the last step; nothing in the first step.
+// Records that `part` was used after the part of the previous call. Returns the part that was used
+// kAhead calls after `part` in the last step; nothing in the first step.
 std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
   if (last_ >= 0) next_[last_] = part;
   last_ = part.begin;
@@ -114,8 +114,8 @@ void MomentFile::work() {
   }
 }
 
-// Waits until the pages are on the disk, then removes them from memory. A page that was changed
-// again meanwhile stays.
+// Waits until the pages of `part` are on the disk, then removes them from memory. A page that was
+// changed again meanwhile stays in memory.
 void MomentFile::let_go(const Part& part) {
   const int64_t count = part.end - part.begin;
   if (sync_file_range(

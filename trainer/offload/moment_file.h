@@ -16,9 +16,9 @@
 
 namespace fsdp {
 
-// Optimizer state of one rank in a file instead of in memory (ZeRO-Infinity, section 5.2). The file
-// is mapped, so tensors in it are used as any other. A thread prefetches parts and writes them back
-// in the background, so that few pages are in memory at a time.
+// The optimizer state of one rank in a file instead of in memory (ZeRO-Infinity, section 5.2). The
+// file is mapped, so tensors in it are used as any other tensors. A thread prefetches parts of the
+// file and writes them back in the background, so that few pages are in memory at a time.
 class MomentFile : public MomentStore {
  public:
   // Reserves `bytes`. The first resident_bytes(bytes, pinned) of them are in memory, counted in the
@@ -33,9 +33,11 @@ class MomentFile : public MomentStore {
   // Throws std::logic_error if fewer bytes are left.
   at::Tensor zeros(int64_t numel) override;
 
-  // Call it after each use of a part, in the same order in every step.
-  // - Writes the part in the background, and removes the previous part from memory.
-  // - Prefetches the part that was used kAhead calls later in the last step.
+  // Call it after each use of `part`, a tensor of zeros() or a part of one, in the same order in
+  // every step.
+  // - Writes the part to the file in the background, and removes from memory the part of the
+  //   previous call.
+  // - Prefetches the part that was used kAhead calls after this part in the last step.
   // - Returns at once, unless kBehind parts still have to be written.
   // Throws: std::runtime_error if the file can't be written.
   void used(const at::Tensor& part) override;

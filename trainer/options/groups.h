@@ -28,11 +28,12 @@ void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, in
 // Throws UsageError if options contradict the launcher.
 void apply_world_of_environment(TrainConfig& config, bool world_given);
 // For ranks that a launcher has started: reduces the number of ranks that train until it divides
-// `parts`, the number of microbatches; the other ranks are spare. So after the loss of a host the
-// remaining ranks compute the microbatches, and the bits, with which the run began.
+// `microbatches`; the other ranks are spare. So after the loss of a host the remaining ranks
+// compute the microbatches, and the bits, with which the run began.
 void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> microbatches);
 void resolve_ranks(TrainConfig& config, const GivenRanks& given);
-// For ranks on GPUs, counts the GPUs in another process, because this process may still fork.
+// For --device cuda, compares the number of ranks with the GPUs of this machine. Another process
+// counts the GPUs, so that this process may still fork ranks that use them.
 void check_ranks(const TrainConfig& config);
 // Call it when all settings of the sum over microbatches are known.
 void check_lost_host_option(const TrainConfig& config);
@@ -98,13 +99,13 @@ void check_min_lr(const TrainConfig& config);
 // ---- sharding ----
 
 struct GivenSharding {
-  std::string strategy;  // one of strategy_names(), or empty
+  std::string strategy;  // one of strategy_names(); empty: not given
   std::optional<int64_t> shard_size;
 };
 void add_sharding_options(CLI::App& app, TrainConfig& config, GivenSharding& given, int max_world);
 // Returns the names that --strategy takes, this program's and PyTorch's, in small letters.
 std::vector<std::string> strategy_names();
-// `reshard_given`: whether --reshard-after-forward was given.
+// Resolves --strategy and --shard-size. `reshard_given`: whether --reshard-after-forward was given.
 void resolve_strategy(TrainConfig& config, const GivenSharding& given, bool reshard_given);
 
 // ---- precision ----
@@ -126,8 +127,8 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
 // ---- checkpoint ----
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config);
-// Finds the checkpoint that --resume names and reads from it the default of `parts`: its number of
-// microbatches. Call it before defaults are filled in.
+// Finds the checkpoint that --resume names. Sets `microbatches`, if --microbatches was not given,
+// to the number of microbatches of the checkpoint. Call it before defaults are filled in.
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches);
 // Compares this run with the run that was saved, and with the checkpoints in --checkpoint-dir. Call
 // it when all settings are known.

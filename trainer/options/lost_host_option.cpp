@@ -11,9 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Returns the number of microbatches nearest to that of `config` with which fewer ranks can
-// continue to the same bits: the next one from that of `config` upward, else the next one below it;
-// 0 if there is none.
+// Returns a number of microbatches with which fewer ranks can continue to the same bits when a host
+// is lost: the smallest one from that of `config` up to kMost; if there is none, the largest one
+// below that of `config`; 0 if there is none either.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;

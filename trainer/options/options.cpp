@@ -52,8 +52,8 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given, int max_world
   name_group("debug");
 }
 
-// For a plan: resolves --resume auto. A plan uses only the model of a checkpoint, and only if
-// --model is not given.
+// For a plan: finds the checkpoint of --resume auto. A plan uses only the model of a checkpoint,
+// and only if --model is not given.
 void resume_for_a_plan(TrainConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.resume != "auto") return;

@@ -11,7 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Called before the fork: only the ranks may use the GPUs, not this process.
+// Throws UsageError if this build or this machine cannot run the ranks on GPUs, or if an option
+// needs the CPU. Does not call CUDA in this process, which forks the ranks later.
 void check_cuda(const TrainConfig& config) {
   if (!gpu::built()) {
     throw UsageError(
@@ -44,8 +45,8 @@ void check_compare(const TrainConfig& config) {
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world) {
   CommunicatorOptions& comm = config.ranks.comm;
   add_choice(app, "--mode", config.ranks.mode, choices_of({Mode::single, Mode::ddp, Mode::fsdp}),
-             "single (one process computes for all ranks in turn), ddp (a replica on each rank) or "
-             "fsdp (default single)");
+             "single (one process computes the microbatches of all ranks), ddp (a replica on each "
+             "rank) or fsdp (default single)");
   add_number(
       app, "--world", config.ranks.world, NumberRange<int64_t>{1, max_world},
       "number of ranks (default 1; under a launcher such as torchrun, the ranks it has started)");

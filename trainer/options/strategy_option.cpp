@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// The two settings that a strategy sets.
+// What a value of --strategy sets.
 struct StrategyOption {
   enum class Shards { all_ranks, one_rank, as_given } shards;
   bool reshard_after_forward;

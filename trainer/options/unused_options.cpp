@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// Prints that `option` has no effect with `beside`, if `option` was given.
+// If `option` was given, prints that it has no effect with `beside`, the settings of the run that
+// make it useless.
 void name_unused(const CLI::App& app, const std::string& option, const std::string& beside) {
   if (app.count(option) == 0) return;
   std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());
@@ -40,7 +41,7 @@ void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   name_unused_of_mode(app, config);
   const TrainingConfig& training = config.training;
   if (training.microbatches == config.ranks.world)
-    name_unused(app, "--reduce-gradients", "one part for each rank (--microbatches)");
+    name_unused(app, "--reduce-gradients", "one microbatch for each rank (--microbatches)");
   if (config.optimizer.warmup >= training.steps && training.steps > 0)
     std::fprintf(stderr,
                  "fsdp train: --warmup %lld: --lr %.4g is not reached in %s; the last one has the "

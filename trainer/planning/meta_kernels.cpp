@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-// LibTorch's resize_ on meta only records the new size. This one also allocates memory if the
+// LibTorch's resize_ on meta only records the new size. This kernel also allocates memory if the
 // storage is too small.
 const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
   const auto& storage = self.storage();

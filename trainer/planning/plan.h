@@ -14,12 +14,12 @@ struct Machine {
   int ranks_per_host{8};
   std::optional<Link> within, between;  // between ranks of one host, and of two hosts
   double flops{};                       // per second, of one rank; 0: unknown
-  std::string backend{"nccl"};          // its buffers are counted: shm, gloo or nccl
+  std::string backend{"nccl"};          // shm, gloo or nccl: the backend whose buffers count
 };
 
 // The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
-  std::string unit{};              // its module runs at the peak: "layers.3", or "root"
+  std::string unit{};              // the unit whose module runs at the peak: "layers.3", "root"
   int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
   int64_t flops{};                 // of matrix products and attention
   std::optional<StepTime> time{};  // empty unless the machine's links and flops are known

@@ -231,7 +231,8 @@ ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
                           const ShardLayout& layout, ConstructOnMeta construct_on_meta) {
   const live_bytes::ScopedPeaks peaks;
   const auto states = [] {
-    const MemoryScope scope(MemoryClass::gathered);  // a run does not save these states
+    const MemoryScope scope(
+        MemoryClass::gathered);  // not counted by a trace, and absent from a run
     return GeneratorStates(c10::kCPU);
   }();
   auto traces = MetaTrace(config, workload, layout, construct_on_meta).traces();

@@ -47,8 +47,8 @@ std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
   return units;
 }
 
-// Returns how long [ns] a step takes outside the model's forward and backward, if every wait there
-// took as long as the link needs.
+// Returns how long [ns] a step takes outside the model's forward and backward. For a wait outside
+// of them, counts the time that the link needs for the call, not the time that the rank waited.
 int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
                      const Event& step) {
   std::vector<Event> model;

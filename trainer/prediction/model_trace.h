@@ -9,9 +9,9 @@
 
 namespace fsdp {
 
-// The forward and backward of one microbatch on one rank, as the events that the hooks of task 7
-// see, in order. "Activations" are all bytes of MemoryClass::other: the activations of the
-// microbatch, the batch, and tensors that are alive beside the model's parameters.
+// The forward and backward of one microbatch on one rank, as the events that FSDP's hooks see, in
+// order. "Activations" are all bytes of MemoryClass::other: the activations of the microbatch, the
+// batch, and tensors that are alive beside the model's parameters.
 struct ModelTrace {
   enum class Kind : uint8_t {
     pre_forward,  // of a unit's module; also of the root's
@@ -26,8 +26,8 @@ struct ModelTrace {
   struct Event {
     Kind kind;
     size_t index{};  // of the unit in the layout; for a gradient, of the parameter
-    // post_forward: backward will read the unit. post_backward: the backward of all calls of the
-    // unit has ended.
+    // At post_forward: whether backward will read the unit's parameters. At post_backward: whether
+    // the backward of all calls of the unit's module has ended.
     bool last{true};
     int64_t gradient_bytes{};  // growth of the parameter's .grad
     // Since the previous event:
@@ -42,8 +42,8 @@ struct ModelTrace {
   int64_t left{};        // [bytes] by which activations have grown after a backward: the loss
 };
 
-// `begins`: of a microbatch whose gradients begin a sum. `adds`: of a microbatch whose gradients
-// are added to the .grad of the parameters; empty if it equals `begins`.
+// `begins`: the trace of a microbatch whose gradients begin a sum. `adds`: the trace of a
+// microbatch whose gradients are added to the .grad of the parameters; empty if it equals `begins`.
 struct ModelTraces {
   ModelTrace begins, adds;
   bool has_activations{};  // false: the bytes of activations are unknown, and 0 here

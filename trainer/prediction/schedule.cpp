@@ -122,7 +122,8 @@ class ShardedStep : public ScheduledStep {
     units_[unit].unsharded_gradients += bytes;
     if (bytes > 0) units_[unit].narrow_gradients[parameter] += bytes;
   }
-  // As FlatParameter::widen_gradients() does: only one gradient at a time exists in both dtypes.
+  // Allocates and frees what FlatParameter::widen_gradients() allocates and frees: it converts one
+  // gradient after another, so only one gradient exists in both dtypes at a time.
   void widen_gradients(size_t unit) {
     const MixedPrecisionPolicy& precision = precision_[unit];
     const auto wide = static_cast<int64_t>(c10::elementSize(precision.accumulate_dtype()));
@@ -168,8 +169,9 @@ class ShardedStep : public ScheduledStep {
     wait_for_reduction();
   }
 
-  // With a norm_type of 2 no largest magnitude is computed, and with an infinite norm_type no sum.
-  // The exact sum of a unit is added to the sum of all units.
+  // Finds the largest magnitude unless norm_type is 2, and computes the exact sum unless norm_type
+  // is infinite. The temporary is the exact sum of one unit, which is added to the sum of all
+  // units.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
     const double norm_type = config_.optimizer.norm_type;
@@ -181,8 +183,8 @@ class ShardedStep : public ScheduledStep {
     }
     activations(-kSum);
   }
-  // A rank finds its own through four fp32 numbers, one more fp32 number and one fp64 number. Then
-  // it gathers those of all ranks.
+  // A rank finds the largest magnitude of its own gradients through five fp32 numbers and one fp64
+  // number, which it frees. Then it gathers the largest magnitudes of all ranks.
   void find_largest_magnitude() {
     const int ranks = partition_.shards;
     activations(kScalar);
@@ -388,7 +390,7 @@ class ReplicaStep : public ScheduledStep {
     for (const size_t reduction : reductions_)
       wait(reduction);
   }
-  // p_norm() adds exact sums out of place.
+  // p_norm() adds exact sums out of place, so each addition allocates its result.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
     allocate_temporarily(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
@@ -396,7 +398,7 @@ class ReplicaStep : public ScheduledStep {
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
   std::vector<size_t> places_;      // by parameter: the number of trainable parameters before it
   GradientBuckets buckets_;
-  // By bucket: the parameters without a gradient in this backward pass so far.
+  // By bucket: how many of its parameters have no gradient in this backward pass yet.
   std::vector<int64_t> waiting_;
   std::vector<size_t> reductions_;  // the Issues of the first buckets
 };

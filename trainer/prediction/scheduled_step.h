@@ -17,8 +17,8 @@ inline constexpr int64_t kScalar = 8;   // bytes of an fp64: the loss, and the t
 // [bytes] of a number that divides a tensor or is added to it: as given, and in the tensor's dtype.
 inline constexpr int64_t kNumber = kScalar + kElement;
 
-// The part of a step that all modes share. The modes differ in hold(), and in at(): what they do at
-// the events of a trace.
+// The part of a step that all modes share. A mode overrides hold(), and at(), which does what the
+// mode does at an event of a trace.
 class ScheduledStep {
  public:
   ScheduledStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
@@ -56,7 +56,7 @@ class ScheduledStep {
     const bool one_sum = config_.ranks.mode == Mode::single || partition_.reduce_last;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && partition_.reduce_last) reduce_last();
-    // The number of microbatches, by which gradients are divided.
+    // A tensor with the number of microbatches, by which gradients are divided.
     if (training_) allocate_temporarily(kNumber);
     // Allocates the sums of losses of this rank and of all ranks; frees the losses.
     activations(2 * kScalar * sums - parts * traces_.begins.left);
@@ -73,24 +73,25 @@ class ScheduledStep {
  protected:
   virtual void hold() = 0;  // allocates what is alive during the whole step
   virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
-  // The running sum of the gradients of a rank's microbatches. They are added as a tree in the
-  // order of order().
+  // The memory of the running sum of a rank's gradients. The gradients of its microbatches are
+  // added as a tree, in the order of order().
   struct Sum {
     MemoryClass cls;
     int64_t bytes;
   };
   virtual Sum sum() const = 0;
   virtual const BatchPartition& order() const { return turns_; }
-  // Returns whether microbatch microbatch_ begins a new partial sum. Then the partial sum of the
-  // microbatches before it must wait.
+  // Returns whether microbatch microbatch_ begins a new partial sum. If so, the partial sum of the
+  // earlier microbatches is kept beside it.
   virtual bool starts_new_partial_sum() const {
     return microbatch_ > 0 &&
            order().partial_sums(microbatch_ + 1) > order().partial_sums(microbatch_);
   }
   bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
-  virtual void begin_backward() {}                        // of microbatch microbatch_
+  virtual void begin_backward() {}  // called before the backward of microbatch_
   virtual void at(const ModelTrace::Event& /*event*/) {}  // what the mode does at the event
-  virtual void reduce_last() {}  // if no microbatch reduced: reduces the gradients of all of them
+  // Called after the last microbatch if gradients are reduced once: reduces the sum of all of them.
+  virtual void reduce_last() {}
   virtual void clip() = 0;
   virtual void update() {
     allocate_state();
@@ -124,9 +125,10 @@ class ScheduledStep {
     activations(-bytes);
   }
 
-  // Adds a piece of the parameters' elements, which is updated by itself. AdamW keeps two moments
-  // of each element and a step count. Returns the bytes that an update allocates temporarily: for
-  // SGD a decayed gradient, for AdamW the number that is added to a step count.
+  // Counts the optimizer's state of a piece of `elements` parameter elements, which is updated by
+  // itself: for AdamW two moments of each element and a step count. Returns the bytes that an
+  // update of the piece allocates temporarily: for SGD a decayed gradient, for AdamW the number
+  // that is added to a step count.
   int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
     int64_t needed = kNumber;
     if (options.kind == OptimizerOptions::Kind::sgd) {
@@ -177,7 +179,8 @@ class ScheduledStep {
   }
 
   void compute(Schedule::Compute part) {
-    const int64_t losses = microbatch_ * traces_.begins.left;  // of the microbatches before
+    const int64_t losses =
+        microbatch_ * traces_.begins.left;  // [bytes] of the earlier microbatches
     part.peak += losses;
     part.activations += losses;
     add(part);

@@ -6,10 +6,10 @@
 
 namespace fsdp {
 
-// The end of a file of --log.
+// What the last lines of a file of --log contain.
 struct LogEnd {
   bool is_log{true};                 // false: its last lines are not those of a log
-  std::optional<int64_t> last_step;  // of the last line that has a step
+  std::optional<int64_t> last_step;  // the step of the last line that has one
 };
 
 // Reads the last lines of the plain file `path`. A file that is empty or missing is an empty log.

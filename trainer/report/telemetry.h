@@ -48,11 +48,12 @@ class Telemetry {
   // Prints the progress after step number `step`, from 0 on, and adds its line to the file.
   void step(int64_t step, double loss, double tokens_per_s, std::optional<double> grad_norm,
             int64_t live_bytes);
-  // Prints the loss before training, of a run without steps, and adds its line to the file.
+  // For a run without steps: prints the loss of the first parameters, and adds its line to the
+  // file.
   void evaluated(double loss);
 
-  // Returns the lines of the file so far. Pass them to go_on_after() of another object to begin its
-  // file with them.
+  // Returns the lines of the file so far. Pass them to go_on_after() of the Telemetry that
+  // continues the run, whose file then begins with them.
   std::string lines() const { return lines_.text(); }
   void go_on_after(const std::string& lines);
   // Returns the bytes of these lines that are in memory, not in the spool's file.

@@ -71,7 +71,8 @@ class FirstFailure {
   std::exception_ptr failure_;
 };
 
-// Collective. Saves the whole tensors of these kinds in one file, which rank 0 writes.
+// Collective. Saves the tensors of these kinds of each parameter, whole, in one file, which rank 0
+// writes. Rank 0 runs its actions in `failure`.
 Files save_whole(const std::string& folder, const std::string& name,
                  const std::vector<StateKind>& kinds, const WholeState& state,
                  const Communicator& comm, FirstFailure& failure) {
@@ -148,7 +149,7 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
   });
-  // Otherwise the files of a failed save would take the room of the next one.
+  // Removes the files if the save fails; otherwise they would take the room of the next checkpoint.
   bool complete = false;
   const auto remove = c10::make_scope_exit([&] {
     std::error_code none;

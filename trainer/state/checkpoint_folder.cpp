@@ -156,8 +156,8 @@ void remove_unfinished_checkpoints(const std::string& directory) {
 
 void remove_old_checkpoints(const std::string& directory, int64_t keep) {
   auto folders = step_folders(directory);
-  // Renamed first, so that a folder of which some files are removed does not look like a
-  // checkpoint.
+  // Renames all old folders before it removes them, because a folder of which some files are
+  // removed must not look like a checkpoint.
   while (static_cast<int64_t>(folders.size()) > keep) {
     const std::string old = folders.begin()->second;
     fs::rename(old, old + kUnfinished);

@@ -4,9 +4,9 @@
 
 #include <string>
 
-// Whole values from shards, to save, hash or show them: parameters and optimizer states in the
-// dtype of the shards. A training step gathers by FlatParameter::unshard() instead, which rounds to
-// param_dtype.
+// Gathers whole values from shards, to save, hash or show them: parameters and optimizer states in
+// the dtype of the shards. A training step gathers by FlatParameter::unshard() instead, which
+// rounds to param_dtype.
 namespace fsdp {
 
 // Collective; one all-gather under the name of `unit`. Gathers `shard` [padded_numel / W] of every

@@ -23,7 +23,7 @@ struct ModelState {
   std::vector<StateRange> ranges;
 };
 
-// The tensors that a StateRange can have of its elements.
+// The kinds of tensors that a StateRange can have for its elements.
 enum class StateKind { parameter, exp_avg, exp_avg_sq, step };
 inline constexpr std::array kStateKinds{StateKind::parameter, StateKind::exp_avg,
                                         StateKind::exp_avg_sq, StateKind::step};

@@ -8,7 +8,7 @@ namespace fsdp {
 template <typename Json>
 Json read_json_object(std::string_view text) {
   constexpr size_t kDeepest = 100, kMostMembers = 1000;
-  // Looks up members one by one.
+  // An ordered_json looks up members one by one.
   constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Event = typename Json::parse_event_t;
   std::vector<size_t> members;  // number of members of each open object and array

@@ -20,8 +20,8 @@ std::vector<int> microbatches_of(const BatchPartition& partition, std::optional<
   return indices;
 }
 
-// Returns the sum of `losses`, added in the order of `partition`, in fp64: [1], or for losses
-// [n], [1, n].
+// Returns the sum of `losses`, added in the order of `partition`, in fp64: [1], or for losses [n],
+// [1, n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
   TreeSum sum(partition);
   std::vector<at::Tensor> running;
@@ -77,7 +77,7 @@ at::Tensor MicrobatchStrategy::evaluate(const MicrobatchValue& value) {
 }
 
 at::Tensor MicrobatchStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
-  if (plays_all_ranks_) {  // losses are added over all ranks at once, unlike gradients
+  if (plays_all_ranks_) {  // the all-reduce of the losses has one level, without replicas
     BatchPartition all = partition_;
     all.shards = all.ranks();
     all.replicas = 1;

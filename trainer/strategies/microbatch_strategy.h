@@ -30,8 +30,8 @@ class MicrobatchStrategy : public Strategy {
   // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
   virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
   virtual bool adds_apart() const { return false; }  // true: each microbatch begins a new sum
-  virtual void add(TreeSum& sums) = 0;               // calls sums.fold() with the running sum
-  virtual std::vector<at::Tensor> take_sum() = 0;    // moves out the running sum, to be put aside
+  virtual void add(TreeSum& sums) = 0;               // passes the running sum to sums.fold()
+  virtual std::vector<at::Tensor> take_sum() = 0;    // moves the running sum out of the model
   // Called when the gradients of all microbatches have been added. Turns the sums into means over
   // the microbatches of all ranks.
   virtual void end_microbatches() = 0;

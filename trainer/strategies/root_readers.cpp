@@ -83,9 +83,10 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   }
 
  private:
-  // Also counts a call that backward does not reach: then `unread` is not called. A call runs again
-  // in backward if it runs inside a backward pass, or if it records no gradients inside a root's
-  // call that records them, as the call of a checkpoint does.
+  // Called after the forward of a reader. Counts the call even if backward will not reach it; then
+  // the pass does not call `unread`. A call runs again in backward if it runs inside a backward
+  // pass, or if it records no gradients inside a root's call that records them, as the call of a
+  // checkpoint does.
   void end_call() {
     if (number_of_pass() >= 0) {
       runs_again_ = true;
@@ -118,7 +119,8 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
         [self = shared_from_this(), held] { self->end_pass(); });
   }
 
-  // Also forgets calls whose output was dropped; otherwise later passes would wait for them.
+  // Called by the engine at the end of a backward pass. Unless the pass keeps its graph, forgets
+  // all calls, also those whose output was dropped; otherwise later passes would wait for them.
   void end_pass() {
     pass_.reset();
     runs_again_ = false;
@@ -127,7 +129,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
 
   std::function<void()> unread_;
   std::set<const void*> recorded_;  // calls of the root that are running and record gradients
-  // Calls of the readers, and those whose backward ended in this pass.
+  // How many calls of the readers are counted, and the backward of how many ended in this pass.
   int64_t calls_{}, came_back_{};
   bool runs_again_{};         // backward runs a call of a reader again
   std::weak_ptr<bool> pass_;  // owned by the engine until the backward pass has ended

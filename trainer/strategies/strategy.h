@@ -16,26 +16,26 @@ namespace fsdp {
 // A way to train a model on W ranks: single, ddp or fsdp. The trainer uses the modes only through
 // this class. A strategy owns the model and its optimizer. All ranks make the same calls, in the
 // same order. The batch of a step is cut into the microbatches of config.batch_partition(): each
-// rank computes one microbatch in each turn.
+// rank computes one microbatch in each accumulation step.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
   // Runs forward and backward on this rank's microbatches. When it returns, the gradients are the
-  // means over all microbatches: summed in the order of config.batch_partition(), then
-  // divided once.
+  // means over all microbatches: summed in the order of config.batch_partition(), then divided
+  // once.
   // - Returns this rank's losses, fp64 [accumulation steps] on its device, or their sum [1] with
   //   --reduce-gradients last. single computes all microbatches and returns their sum [1].
   // - On CUDA, the CPU does not wait for the GPU.
   virtual at::Tensor forward_backward(int64_t step) = 0;
 
-  // A function that evaluates the model on one of `parts` equal parts of some rows. Returns [] or
-  // [n].
+  // A function that cuts some rows into `microbatches` equal parts, and evaluates the model on part
+  // `microbatch`. Returns [] or [n].
   using MicrobatchValue =
       std::function<at::Tensor(Module& model, int microbatch, int microbatches)>;
-  // Evaluates `value` on this rank's parts, without gradients, and sums the results as
+  // Evaluates `value` on this rank's microbatches, without gradients, and sums the results as
   // forward_backward() sums losses. If `value` returns [n], n is the last dimension of the result:
-  // [turns, n]. Leaves no unit unsharded.
+  // [accumulation steps, n] or [1, n]. Leaves no unit unsharded.
   virtual at::Tensor evaluate(const MicrobatchValue& value) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
@@ -70,8 +70,8 @@ class Strategy {
 
   // Returns the parameters, and this rank's ranges of their state, to read or to write.
   // - Allocates state that does not exist before the first step. Calls no collective.
-  // - The ranges are valid until the next call of another function. Later they may only be read,
-  //   and have the values that step() leaves.
+  // - The ranges may be written until the next call of another function of this object. After that
+  //   they may only be read; they then have the values that the last step() left.
   virtual ModelState state() = 0;
   // Returns the `locate` for load_checkpoint(); empty if the ranges of state() are whole
   // parameters.

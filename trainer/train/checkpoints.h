@@ -21,7 +21,8 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config);
 std::string change_of_rate(const TrainConfig& config, int64_t saved_steps);
 
 // Returns the first setting that differs between a saved run and this one, in words; "" if they are
-// equal. Does not compare `parts` and `steps`, nor `loss_scaler`, which changes during a run.
+// equal. Does not compare `parts` (the number of microbatches) and `steps`, which may differ, nor
+// `loss_scaler`, which changes during a run.
 std::string difference_of_runs(const nlohmann::ordered_json& saved,
                                const nlohmann::ordered_json& own);
 

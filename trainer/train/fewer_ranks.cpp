@@ -9,8 +9,8 @@ std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
   for (const ReduceGradients accumulate :
        {config.training.reduce_gradients, ReduceGradients::each, ReduceGradients::last}) {
     config.training.reduce_gradients = accumulate;
-    // Gradients of microbatches that are added before they are sent are rounded once, not once for
-    // each microbatch, which gives other bits.
+    // If a rank adds the gradients of its microbatches before it sends them, they are rounded once,
+    // not once for each microbatch, which gives other bits.
     const bool rounds_once = accumulate == ReduceGradients::last &&
                              config.training.microbatches > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};

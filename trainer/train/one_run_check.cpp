@@ -17,8 +17,9 @@
 namespace fsdp {
 namespace {
 
-// Collective. Throws if ranks differ in a trait. The text names the first rank whose value is not
-// rank 0's, as "rank 3 on host-b ", followed by the `complaint` about it.
+// Collective. Throws std::runtime_error if one of `traits` differs between ranks. The text names
+// the first rank whose value is not rank 0's, as "rank 3 on host-b ", followed by the `complaint`
+// about it.
 using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
                                             const std::string& of_rank)>;
 void require_same(const std::vector<RankInvariant>& traits, const RankContext& context,

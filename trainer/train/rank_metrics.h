@@ -6,16 +6,16 @@
 
 namespace fsdp {
 
-// Computes the sum and the mean, over all ranks, of a value of each microbatch: one all-reduce of 8
-// bytes for each sum, added in the order in which gradients are. On CUDA the CPU runs ahead of the
-// GPU; it waits when it calls own(), mean() or sum().
+// Computes the sum and the mean, over all ranks, of a value of each microbatch, with one
+// all-reduce, of 8 bytes for each sum. Adds the values in the order in which gradients are added.
+// On CUDA the CPU runs ahead of the GPU; it waits when it calls own(), mean() or sum().
 class MeanOverRanks {
  public:
   // Collective. `sums` [n]: the values of this rank's `parts` microbatches, or their sum, as
   // Strategy::forward_backward() returns them; or [n, values].
   MeanOverRanks(Communicator& comm, const at::Tensor& sums, int parts);
 
-  // Mean over this rank's microbatches.
+  // Returns the mean over this rank's microbatches.
   double own() const { return sum_of(own_).item<double>() / microbatches_; }
   double mean() const { return sum().item<double>() / (microbatches_ * world_size_); }
   at::Tensor sum() const { return sum_of(sums_); }  // [] or [values], on the CPU

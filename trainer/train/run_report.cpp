@@ -164,7 +164,7 @@ std::string description(const TrainConfig& config, const RankContext& context,
                                             : " over " + transport_text(transports, context)) +
          (config.on_cuda() ? " on CUDA, " : ", ") + precision_text(config) + describe_data(config) +
          (config.training.microbatches > config.ranks.world
-              ? ", " + counted(config.training.microbatches, "part")
+              ? ", " + std::to_string(config.training.microbatches) + " microbatches"
               : "") +
          ", batch " + std::to_string(config.training.batch) + " x " +
          std::to_string(config.training.seq) + " tokens, " + counted(config.training.steps, "step");

@@ -18,9 +18,9 @@ namespace fsdp {
 std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports);
 
-// Compares the mean of the last kReportedLosses losses with the unigram entropy of the text, the
-// loss of a model that knows only how frequent each byte is. Returns a line for the summary;
-// nothing for other data or without losses.
+// Returns a line for the summary that compares the mean of the last kReportedLosses of `losses`
+// with the unigram entropy of the text, the loss of a model that knows only how frequent each byte
+// is. Returns nothing for other data or without losses.
 inline constexpr int kReportedLosses = 20;
 std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses);

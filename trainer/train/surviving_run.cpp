@@ -37,7 +37,7 @@ const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
 }
 
 SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool saved) {
-  // Ranks may have stopped at different places, so rank 0's value counts for all.
+  // Ranks may have stopped at different places of the step, so all use rank 0's value.
   const auto own = steps_finished_ == steps_done_ ? Remaining::nothing
                    : saved                        ? Remaining::everything_but_saving
                                                   : Remaining::everything;
@@ -69,7 +69,7 @@ void SurvivingRun::end() {
 
 void SurvivingRun::save(const std::function<Json()>& progress) {
   if (!Handover::current || !has_lost_a_rank(context_)) return;
-  if (ranges_.empty()) return;  // no step has begun, so there is no state to leave
+  if (ranges_.empty()) return;  // no step has begun, so there is no state to save
   const auto write = [&](int file) {
     Json run = progress();
     run["followed_up"] = steps_finished_;
@@ -81,7 +81,7 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
     const auto update = pending_update_;  // a copy, since the update resets the member
     update();
   } catch (const CollectiveError&) {
-    return;  // a rank still reads what the update changes: no rank has updated
+    return;  // a rank still reads what the update would change, so no rank has updated
   }
   Handover::current->save(steps_done_, write);
 }

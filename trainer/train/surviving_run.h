@@ -36,18 +36,19 @@ class SurvivingRun {
 
   // The work that remains after the last step that was made.
   enum class Remaining { everything, everything_but_saving, nothing };
-  // Collective. Returns the remaining work, equal on all ranks. `saved`: a checkpoint of that step
-  // exists.
+  // Collective. Returns what remains of the last step that was made, equal on all ranks. `saved`: a
+  // checkpoint of that step exists.
   Remaining remaining_after_last_step(bool saved);
 
-  // Call these four functions in each step, in this order.
+  // Call these four functions in each step, in this order. `steps`: the number of steps so far,
+  // this one included.
   void before_step(Strategy& strategy);
   // Collective. `update` makes the update, calls after_update(), and calls no collective. When
   // before_update() returns, every rank has all inputs of its update, so if one rank updates, all
   // can.
   void before_update(std::function<void()> update);
   void after_update(int64_t steps);
-  void after_step(int64_t steps);  // the step was evaluated, logged and saved
+  void after_step(int64_t steps);  // call it when the step was evaluated, logged and saved
 
   // Collective. Call it after the last step. When it returns, every rank has finished training, so
   // a rank that ends does not make another rank fail.
@@ -64,7 +65,7 @@ class SurvivingRun {
   const Json& handed_;
   std::vector<StateRange> ranges_;        // of the strategy; empty until the first step begins
   std::function<void()> pending_update_;  // an update whose inputs this rank has; null: none
-  // Steps with an update; steps also evaluated, logged and saved.
+  // Numbers of steps: updated; also evaluated, logged and saved.
   int64_t steps_done_, steps_finished_;
 };
 

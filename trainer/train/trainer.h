@@ -16,7 +16,8 @@ struct FsdpImplementation {
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
   // Checkpoints the activations of every `every`-th block. Called only if the config asks for it.
   void (*checkpoint_blocks)(Module& model, int every){};
-  // Null: neither activations nor the early freeing of the root are predicted.
+  // construct_on_meta() of task 1. If it is null, neither activations nor the early freeing of the
+  // root's parameters are predicted.
   ConstructOnMeta construct_on_meta{};
 };
 

@@ -17,9 +17,9 @@ struct HeldOutResult {
 // Returns "loss 0.012300, accuracy 99.48 %".
 std::string to_string(const HeldOutResult& result);
 
-// The held-out rows that a run evaluates: at most four batches. They are cut into parts as a batch
-// is, so in all arrangements in which the losses of training have equal bits, the results have
-// equal bits too.
+// The held-out rows that a run evaluates: at most four batches. They are cut into microbatches as a
+// batch is. So runs that divide the batch in different ways, but have equal bits in the losses of
+// training, also have equal bits in these results.
 class Validation {
  public:
   // Throws what dataset.held_out() throws.
@@ -31,8 +31,8 @@ class Validation {
  private:
   at::Tensor sums_of_microbatch(Module& model, int microbatch, int microbatches) const;
 
-  Batch rows_;  // padded with rows of kIgnoreIndex, so that all parts have equally many rows
-  int64_t rows_at_a_time_;  // rows of a part in one forward: no more than in training
+  Batch rows_;  // padded with rows of kIgnoreIndex, so that all microbatches have equally many rows
+  int64_t rows_at_a_time_;  // rows of a microbatch in one forward: no more than in training
   double asked_;            // number of tokens that count
   int microbatches_;
   c10::DeviceType device_;

@@ -124,7 +124,7 @@ class FsdpStrategy : public MicrobatchStrategy {
 
   void step() override {
     live_bytes::enter(Phase::optimizer);
-    // Updates the units that backward has not updated.
+    // Updates the units that backward has not updated yet.
     if (unit_optimizers_) return unit_optimizers_->step();
     optimizer_->step();
     optimizer_->zero_grad();
@@ -210,9 +210,9 @@ class FsdpStrategy : public MicrobatchStrategy {
             [optimizers = unit_optimizers_](Module&) { optimizers->step(); });
   }
 
-  // Visits what full_parameters() of the units would visit if they did not round what they gather.
-  // Gathers a unit's flat tensor again whenever the next parameter lies in another unit than the
-  // last one.
+  // Collective. Calls `visit` with each whole parameter in the dtype of the shards;
+  // full_parameters() of the units would round it to param_dtype. Gathers a unit's flat tensor
+  // again whenever the next parameter lies in another unit than the previous one.
   void visit_shards(const ParameterVisitor& visit) const {
     std::vector<size_t> next(sharded_->units().size());  // index of the next parameter of each unit
     at::Tensor full;                                     // flat tensor of unit `gathered`
@@ -251,7 +251,8 @@ class FsdpStrategy : public MicrobatchStrategy {
     return taken;
   }
 
-  // A parameter without a gradient in this microbatch gets the sum of the microbatches before it.
+  // If gradients are reduced last, stores the running sums in the parameters' .grad: the sum of a
+  // parameter that has no gradient in this microbatch comes from the earlier microbatches.
   void put_back(const std::vector<at::Tensor>& sums) const {
     if (!partition_.reduce_last) return;
     auto sum = sums.begin();

@@ -10,8 +10,8 @@ namespace fsdp {
 // - the blocks that wrap_blocks() chooses;
 // - each other module whose unit has at least as many bytes as the largest block's unit, for
 //   example an embedding or a head. A parameter that is tied to a place outside the module does not
-//   count. Such a module lies neither inside nor around another unit except the root: if two
-//   modules would, the inner one is chosen.
+//   count. Such a module lies neither inside nor around another unit, except the root: if one
+//   candidate lies inside another one, the inner one is chosen.
 // Without blocks, only the root is a unit.
 WrapPolicy wrap_auto();
 
