@@ -29,13 +29,14 @@ AddressRanges ranges_of(const std::vector<std::pair<int, int>>& ends) {
   return ranges;
 }
 
-TEST(AddressRanges, adjacent_ranges_become_one_range) {
+TEST(AddressRanges, adjacent_address_ranges_become_one_range) {
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 30}})), "10-40");
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {25, 30}})), "10-20 25-40");
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 25}})), "10-25 30-40");
 }
 
-TEST(AddressRanges, take_uses_the_first_long_enough_range_from_the_requested_end) {
+TEST(AddressRanges,
+     taking_from_address_ranges_uses_the_first_long_enough_range_from_the_requested_end) {
   AddressRanges ranges = ranges_of({{0, 10}, {20, 50}, {60, 100}, {110, 115}});
   EXPECT_EQ(ranges.take(20, From::begin), memory + 20);
   EXPECT_EQ(ranges.take(20, From::end), memory + 80);
@@ -44,7 +45,7 @@ TEST(AddressRanges, take_uses_the_first_long_enough_range_from_the_requested_end
   EXPECT_EQ(text(ranges), "40-50 60-80 110-115");
 }
 
-TEST(AddressRanges, remove_returns_how_many_bytes_were_in_the_ranges) {
+TEST(AddressRanges, removing_from_address_ranges_returns_how_many_bytes_were_in_them) {
   AddressRanges ranges = ranges_of({{0, 30}, {40, 60}, {70, 100}});
   EXPECT_EQ(ranges.remove(memory + 10, 10), 10U);
   EXPECT_EQ(text(ranges), "0-10 20-30 40-60 70-100");

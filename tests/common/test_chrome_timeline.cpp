@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST(ChromeTimeline, each_rank_is_a_process_with_threads_and_counters) {
+TEST(ChromeTimeline, the_chrome_timeline_shows_each_rank_as_a_process_with_threads_and_counters) {
   const auto whole = nlohmann::json::parse(chrome_timeline(two_ranks()));
   EXPECT_EQ(whole["otherData"]["failure"], "rank 0 was killed");
   std::map<std::string, std::vector<nlohmann::json>> phases;
@@ -33,7 +33,7 @@ TEST(ChromeTimeline, each_rank_is_a_process_with_threads_and_counters) {
   EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
 }
 
-TEST(ChromeTimeline, overlapping_flights_are_in_separate_threads) {
+TEST(ChromeTimeline, collectives_in_flight_at_the_same_time_are_shown_in_separate_threads) {
   const std::vector<Event> events{
       event(EventKind::flight, "a", 0, 100), event(EventKind::wait, "a", 0, 100),
       event(EventKind::flight, "b", 50, 150), event(EventKind::flight, "c", 100, 0),

@@ -16,7 +16,7 @@ at::Tensor three_and_four() {
   return at::tensor({3.0F, -4.0F});
 }
 
-TEST(ScaleToMaxNorm, every_gradient_is_scaled_in_place_by_pytorchs_factor) {
+TEST(ScaleToMaxNorm, scale_to_max_norm_multiplies_every_gradient_by_pytorchs_factor) {
   in_a_process([] {
     const at::Tensor one = three_and_four(), other = at::ones({2, 2});
     scale_to_max_norm({one, other}, 2, 5);
@@ -25,7 +25,7 @@ TEST(ScaleToMaxNorm, every_gradient_is_scaled_in_place_by_pytorchs_factor) {
   });
 }
 
-TEST(ScaleToMaxNorm, no_gradient_becomes_larger) {
+TEST(ScaleToMaxNorm, scale_to_max_norm_never_enlarges_a_gradient) {
   in_a_process([] {
     const at::Tensor gradient = three_and_four();
     scale_to_max_norm({gradient}, 5 + 1e-6, 5);
@@ -45,7 +45,7 @@ TEST(ClipGradNorm, clip_grad_norm_scales_by_the_norm_that_it_returns) {
   });
 }
 
-TEST(ClipGradNorm, a_norm_type_of_0_throws_and_changes_nothing) {
+TEST(ClipGradNorm, clip_grad_norm_with_norm_type_0_throws_and_changes_no_gradient) {
   in_a_process([] {
     const at::Tensor gradient = three_and_four();
     EXPECT_THROW(clip_grad_norm({gradient}, 1, 0), std::invalid_argument);

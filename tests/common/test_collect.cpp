@@ -28,7 +28,7 @@ MULTI_RANK_TEST(Collect, collect_returns_what_the_body_returned_on_each_rank) {
               std::to_string(rank) + " of " + std::to_string(sum));
 }
 
-TEST(CollectFunction, results_can_be_empty_binary_or_large) {
+TEST(CollectFunction, collect_returns_results_that_are_empty_binary_or_large) {
   const auto texts = collect(3, [](const RankContext& context) -> std::string {
     if (context.rank == 0) return "";
     if (context.rank == 1) return std::string("a\0b", 3);
@@ -41,7 +41,7 @@ TEST(CollectFunction, results_can_be_empty_binary_or_large) {
   EXPECT_EQ(texts[2].find_first_not_of('x'), std::string::npos);
 }
 
-TEST(CollectFunction, a_failed_rank_throws_its_error_in_the_caller) {
+TEST(CollectFunction, collect_throws_the_error_of_a_rank_that_failed) {
   const auto story = [](const std::function<std::string(const RankContext&)>& body) {
     return error_of<std::runtime_error>([&] { collect(2, body); });
   };
@@ -57,7 +57,7 @@ TEST(CollectFunction, a_failed_rank_throws_its_error_in_the_caller) {
             "rank 0 failed: cannot store the result of 1000 bytes: File too large");
 }
 
-TEST(CollectFunction, collect_throws_in_a_process_that_a_launcher_started) {
+TEST(CollectFunction, collect_throws_in_a_process_that_torchrun_started) {
   const SetVariables set(torchrun_variables(0, 2, 29500));
   EXPECT_CONTAINS(error_of<std::logic_error>(
                       [] { collect(2, [](const RankContext&) { return std::string(); }); }),

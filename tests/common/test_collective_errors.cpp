@@ -67,7 +67,8 @@ TEST_P(CollectiveFailure,
   }
 }
 
-// The time limit of a wait is so long that the alarm ends a rank that waits for it.
+// The time limit of a wait is 600 s, but alarm(20) ends a rank after 20 s of waiting. So the test
+// passes only if the ranks notice at once that rank 2 has ended.
 TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
   for (const bool exits : {false, true}) {
     const auto leave = [&](Communicator& comm) {
@@ -85,7 +86,7 @@ TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
   }
 }
 
-TEST_P(CollectiveFailure, a_call_that_is_never_waited_for_is_named) {
+TEST_P(CollectiveFailure, an_error_names_a_call_that_is_never_waited_for) {
   const auto text = failed(2, [](Communicator& comm) {
     { const Handle dropped = comm.barrier("layers.0"); }
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
@@ -94,7 +95,8 @@ TEST_P(CollectiveFailure, a_call_that_is_never_waited_for_is_named) {
   EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-// Makes the second thread call `comm` during a call of the first thread, which reads the clock.
+// A clock whose now() makes a second thread call `comm`. A communicator reads the clock during a
+// call, so the call of the second thread falls into a call of the first one.
 struct SecondThread final : Clock {
   int64_t now() override {
     std::async(std::launch::async, [this] { comm->barrier("b").wait(); }).get();
@@ -104,7 +106,7 @@ struct SecondThread final : Clock {
   Communicator* comm{};
 };
 
-TEST_P(CollectiveFailure, concurrent_calls_of_two_threads_throw) {
+TEST_P(CollectiveFailure, concurrent_calls_of_a_communicator_by_two_threads_throw) {
   const auto second = std::make_shared<SecondThread>();
   const CommunicatorOptions options{.backend = GetParam(), .clock = second};
   const auto call = [&](Communicator& comm) { (second->comm = &comm)->barrier("a").wait(); };
@@ -112,7 +114,7 @@ TEST_P(CollectiveFailure, concurrent_calls_of_two_threads_throw) {
                   "rank 0: two threads use one Communicator at the same time; create one for");
 }
 
-TEST_P(CollectiveFailure, alternating_calls_of_two_threads_are_named_as_the_cause) {
+TEST_P(CollectiveFailure, an_error_names_alternating_calls_of_two_threads_as_its_cause) {
   const auto text = failed(2, [](Communicator& comm) {
     comm.barrier("a").wait();
     if (comm.rank() == 0) comm.barrier("c").wait();
@@ -123,10 +125,10 @@ TEST_P(CollectiveFailure, alternating_calls_of_two_threads_are_named_as_the_caus
                   "differs between ranks");
 }
 
-// Rank 1 makes both calls after rank 0's first wait has failed. So a second wait of rank 0 would
-// succeed if the communicator did not remember the failure.
+// Rank 1 issues its two barriers only after rank 0's first wait has failed. So a second wait of
+// rank 0 would succeed if the communicator did not remember the failure.
 TEST_P(CollectiveFailure, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
-  SharedWords words;  // 0: rank 0 has failed; 1: rank 1 has made both calls
+  SharedWords words;  // [0]: rank 0 has failed; [1]: rank 1 has issued its barriers
   const auto body = [&](Communicator& comm) {
     if (comm.rank() == 1) wait_until(words[0], 1);
     Handle first = comm.barrier("first"), second = comm.barrier("second");
@@ -148,11 +150,13 @@ TEST_P(CollectiveFailure, after_a_failure_every_call_and_every_wait_throws_the_s
 }
 
 // Only a reduce-scatter may have two dtypes: a 16-bit input and an fp32 output.
-TEST_P(CollectiveFailure, tensors_of_a_wrong_size_or_dtype_or_without_memory_throw) {
+TEST_P(CollectiveFailure,
+       a_collective_of_tensors_of_a_wrong_size_or_dtype_or_without_memory_throws) {
   const auto refusal = [](int64_t outputs, at::ScalarType output_dtype, at::ScalarType input_dtype,
                           bool gathers, int64_t bytes = 0) {
     return failed(2, [=](Communicator& comm) {
-      // A rank that ends closes its connections, which fails a rank that is still connecting.
+      // A rank that ends closes its connections. That would be an error in a rank that is still
+      // connecting.
       comm.barrier("all ranks are connected").wait();
       const at::Tensor output = at::zeros({outputs}, output_dtype);
       const at::Tensor input = at::zeros({8}, input_dtype);

@@ -24,7 +24,7 @@ at::Tensor sum_of(Communicator& comm, int64_t numel) {
   return sum_by_hand(parts(comm.world_size(), numel));
 }
 
-// Returns this rank's part, [numel], of the sum over ranks of their microbatches(), [world_size
+// Returns this rank's slice, [numel], of the sum over ranks of each rank's part(), [world_size
 // numel].
 at::Tensor reduced_of(Communicator& comm, int64_t numel) {
   return sum_of(comm, comm.world_size() * numel).narrow(0, comm.rank() * numel, numel);
@@ -38,7 +38,8 @@ class CollectiveCall : public testing::TestWithParam<std::tuple<std::string, int
  protected:
   using Create = std::function<std::shared_ptr<Communicator>()>;
 
-  // Runs `body` on each rank, where it may throw: then the test fails.
+  // Runs `body` on each rank. If `body` throws on a rank, the test fails. `Create` creates a
+  // communicator of the rank.
   static void on_ranks(const std::function<void(const RankContext&, const Create&)>& body) {
     const auto& [backend, world_size] = GetParam();
     const CommunicatorOptions options{.backend = backend, .keep_log = true};
@@ -117,8 +118,8 @@ TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
   });
 }
 
-// An all-gather can be pending in wait_for_readers(), for example one of another model on this
-// communicator whose backward pass has thrown.
+// An all-gather can be pending when wait_for_readers() is called. For example, the backward pass of
+// another model on this communicator has thrown and left it pending.
 TEST_P(CollectiveCall, wait_for_readers_first_completes_pending_all_gathers) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 100, world = comm.world_size();
@@ -132,7 +133,7 @@ TEST_P(CollectiveCall, wait_for_readers_first_completes_pending_all_gathers) {
   });
 }
 
-TEST_P(CollectiveCall, many_calls_can_be_issued_first_and_waited_for_in_any_order) {
+TEST_P(CollectiveCall, many_calls_can_be_issued_before_the_first_wait_and_waited_for_in_any_order) {
   on_ranks([](Communicator& comm) {
     const int64_t world = comm.world_size();
     for (const bool backwards : {false, true}) {
@@ -233,7 +234,7 @@ TEST_P(CollectiveCall, eight_communicators_can_coexist_after_others_were_destroy
   });
 }
 
-TEST_P(CollectiveCall, collectives_do_not_change_version_counters) {
+TEST_P(CollectiveCall, collectives_do_not_change_version_counters_of_tensors) {
   on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();

@@ -16,7 +16,7 @@ CommunicatorOptions over_gloo(std::optional<Compare> compare, std::optional<Faul
       .backend = "gloo", .timeout = std::chrono::seconds(5), .fault = fault, .compare = compare};
 }
 
-// Gathers the same number of bytes on both ranks, but for units of different names.
+// Issues an all-gather that has the same number of bytes on each rank, but a different unit name.
 void call_for_different_units(Communicator& comm) {
   const std::string unit = comm.rank() == 0 ? "layers.0" : "layers.1";
   comm.all_gather_into(at::empty({4}), at::ones({2}), unit).wait();
@@ -40,13 +40,14 @@ TEST(CallComparison, every_call_of_a_cpu_transport_is_compared_by_default) {
                   kDifference);
 }
 
-TEST(CallComparison, first_iteration_compares_only_calls_of_the_first_iteration) {
+TEST(CallComparison, compare_first_iteration_compares_only_calls_of_the_first_iteration) {
   const auto options = over_gloo(Compare::first_iteration);
   EXPECT_CONTAINS(failure(2, options, call_for_different_units), kDifference);
   EXPECT_EQ(failure(2, options, call_for_different_units_in_the_second_iteration), "");
 }
 
-TEST(CallComparison, never_compares_no_call_even_if_more_differ_than_the_ledger_holds) {
+TEST(CallComparison,
+     with_compare_never_no_call_is_compared_even_if_more_calls_differ_than_the_ledger_holds) {
   const auto body = [](Communicator& comm) {
     for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
       call_for_different_units(comm);
@@ -55,7 +56,7 @@ TEST(CallComparison, never_compares_no_call_even_if_more_differ_than_the_ledger_
   EXPECT_EQ(failure(2, over_gloo(Compare::never), body), "");
 }
 
-TEST(CallComparison, a_barrier_is_compared_even_with_never) {
+TEST(CallComparison, a_barrier_is_compared_even_with_compare_never) {
   const auto body = [](Communicator& comm) {
     comm.barrier("start").wait();
     comm.barrier("end").wait();
@@ -64,7 +65,7 @@ TEST(CallComparison, a_barrier_is_compared_even_with_never) {
                   kDifference);
 }
 
-TEST(CallComparison, the_last_call_is_known_even_if_calls_are_not_compared) {
+TEST(CallComparison, an_error_names_a_ranks_last_call_even_if_calls_are_not_compared) {
   const auto body = [](Communicator& comm) {
     call_for_one_unit(comm);
     if (comm.rank() == 0) std::abort();
@@ -74,7 +75,7 @@ TEST(CallComparison, the_last_call_is_known_even_if_calls_are_not_compared) {
                   "after collective #0 all_gather layers.0");
 }
 
-TEST(CallComparison, shm_throws_unless_every_call_is_compared) {
+TEST(CallComparison, a_communicator_over_shm_throws_unless_every_call_is_compared) {
   EXPECT_CONTAINS(failure(2, {.compare = Compare::never}, call_for_one_unit),
                   "calls over backend shm must always be compared");
 }

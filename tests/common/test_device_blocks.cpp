@@ -29,7 +29,8 @@ TEST_IN_A_PROCESS(DeviceBlocks,
   EXPECT_EQ(live_bytes::peak_total(), 130) << "a move raises no peak";
 }
 
-TEST_IN_A_PROCESS(DeviceBlocks, a_negative_size_throws_and_an_unknown_block_is_ignored) {
+TEST_IN_A_PROCESS(DeviceBlocks,
+                  a_gpu_block_of_negative_size_throws_and_an_unknown_block_is_ignored) {
   EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
   device_blocks::freed(address(1));
   device_blocks::reclassify(address(2), MemoryClass::gradients);

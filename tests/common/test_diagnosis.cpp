@@ -55,7 +55,8 @@ std::string cause_of_first(const Call& one, const Call& other) {
   return cause_of_difference(0, {history({one}), history({other})});
 }
 
-TEST(Diagnosis, the_message_shows_both_sides_the_cause_and_the_last_five_calls_of_every_rank) {
+TEST(Diagnosis,
+     the_message_shows_the_differing_calls_the_cause_and_the_last_five_calls_of_every_rank) {
   const std::vector<Call> common{gather("root"), gather("layers.0"), gather("layers.1"),
                                  gather("layers.2"), reduce("layers.2")};
   auto usual = common, odd = common;
@@ -164,7 +165,7 @@ TEST(Diagnosis, the_message_says_how_a_missing_rank_stopped_or_ended) {
             "make: do all");
 }
 
-TEST(UnitName, a_long_name_keeps_its_end) {
+TEST(UnitName, a_unit_name_that_is_too_long_keeps_its_end) {
   EXPECT_EQ(gather(std::string(100, 'x').append(".layers.17")).unit,
             std::string(53, 'x').append(".layers.17"));
 }

@@ -78,12 +78,12 @@ std::vector<at::Tensor> samples() {
           torch::randn({77, 33}).t(), below_one, below_one * 1e-30, all};
 }
 
-TEST_IN_A_PROCESS(ExactSum, the_value_is_the_sum_of_squares_rounded_once) {
+TEST_IN_A_PROCESS(ExactSum, the_value_of_an_exact_sum_is_the_sum_of_squares_rounded_once) {
   for (const at::Tensor& sample : samples())
     EXPECT_EQ(value_of_sum(sum_of_squares(sample)), Oracle(sample).value()) << sample.sizes();
 }
 
-TEST_IN_A_PROCESS(ExactSum, a_half_is_rounded_to_the_even_neighbour) {
+TEST_IN_A_PROCESS(ExactSum, a_sum_halfway_between_two_doubles_is_rounded_to_the_even_one) {
   const auto value = [](std::vector<float> elements) {
     return value_of_sum(sum_of_squares(torch::tensor(elements)));
   };
@@ -99,10 +99,11 @@ at::Tensor power_of_two(int exponent) {
   return exact_sum_of(1, exponent);
 }
 
-// The first bit of the sum is 2^top. What lies below its last bit is exactly half of that bit, or
-// half and one lower bit, or a little less than half. The test tries first bits at many places in a
-// digit, and every place of the lower bit that decides.
-TEST_IN_A_PROCESS(ExactSum, every_bit_below_half_of_the_last_one_counts_in_rounding) {
+// The highest bit of the sum is 2^top, and a double keeps the 52 bits below it. The bits below
+// those decide the rounding. Here they are exactly half of the last bit that is kept, or this half
+// and one lower bit, or a little less than half. The test tries highest bits at many places in a
+// digit, and every place of the lower bit.
+TEST_IN_A_PROCESS(ExactSum, every_bit_of_an_exact_sum_counts_when_it_is_rounded_to_a_double) {
   constexpr int kLowest = -298, kFractionBits = 52;
   for (const int top : {-120, -30, -1, 0, 1, 2, 31, 32, 33, 40, 52, 63, 64, 100, 200}) {
     const double one = std::ldexp(1.0, top), next = std::nextafter(one, 2 * one);
@@ -118,7 +119,7 @@ TEST_IN_A_PROCESS(ExactSum, every_bit_below_half_of_the_last_one_counts_in_round
       ASSERT_EQ(value_of_sum(even + half + little), next) << "2^" << top << ", and 2^" << lower;
       ASSERT_EQ(value_of_sum(odd + little), next) << "after 2^" << top << ", and 2^" << lower;
     }
-    // All bits below half are set: the largest number that is rounded down.
+    // All bits below the half are set. This is the largest number that is rounded down.
     at::Tensor below = even.clone();
     for (int bit = std::max(kLowest, half_bit - 200); bit < half_bit; ++bit)
       below += power_of_two(bit);
@@ -153,7 +154,7 @@ TEST_IN_A_PROCESS(ExactSum, an_infinite_or_nan_element_makes_the_value_infinite_
   EXPECT_TRUE(std::isnan(value_of_sum(with(1, kInfinity) + with(2, kNaN))));
 }
 
-TEST_IN_A_PROCESS(ExactSum, the_algorithm_of_the_gpu_gives_the_same_sum) {
+TEST_IN_A_PROCESS(ExactSum, the_algorithm_of_the_gpu_gives_the_same_exact_sum) {
   for (const at::Tensor& sample : samples())
     EXPECT_TRUE(sum_of_squares_on_gpu(sample).equal(sum_of_squares(sample))) << sample.sizes();
   for (const float value : {kInfinity, -kInfinity, kNaN}) {

@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-// A model in which token t is followed by t + 1 with this logit, and by each other token with logit
-// 0.
+// A model that after token t gives `logit` to token t + 1, and 0 to each other token. After the
+// last token of the vocabulary, token 0 follows.
 class Successor : public Module {
  public:
   Successor(int64_t vocabulary, double logit) : vocabulary_(vocabulary), logit_(logit) {}
@@ -35,20 +35,20 @@ std::vector<int64_t> generated(Module& model, std::vector<int64_t> tokens, int64
 
 using Tokens = std::vector<int64_t>;
 
-TEST(Generate, the_most_likely_token_is_chosen_without_a_temperature) {
+TEST(Generate, generate_without_a_temperature_chooses_the_most_likely_token) {
   Successor model(5, 3.0);
   EXPECT_EQ(generated(model, {0, 3}, 4, {.context = 8, .ids = 5}), (Tokens{4, 0, 1, 2}));
   EXPECT_EQ(generated(model, {0, 3}, 0, {.context = 8, .ids = 5}), Tokens{});
 }
 
-TEST(Generate, the_model_gets_no_more_tokens_than_its_context) {
+TEST(Generate, generate_gives_the_model_no_more_tokens_than_its_context) {
   Successor model(5, 3.0);
   EXPECT_EQ(generated(model, {0, 0, 0, 1}, 5, {.context = 3, .ids = 5}), (Tokens{2, 3, 4, 0, 1}));
   EXPECT_EQ(model.longest(), 3);
   EXPECT_EQ(logits_of(model, {0, 0, 0, 1}, 3).sizes(), (at::IntArrayRef{3, 5}));
 }
 
-TEST(Generate, an_id_that_stands_for_no_text_is_never_chosen) {
+TEST(Generate, generate_never_chooses_an_id_that_stands_for_no_text) {
   Successor model(5, 3.0);
   const Tokens greedy = generated(model, {1}, 20, {.context = 8, .ids = 3});
   const Tokens drawn = generated(model, {1}, 200, {.context = 8, .ids = 3, .temperature = 10});
@@ -56,7 +56,7 @@ TEST(Generate, an_id_that_stands_for_no_text_is_never_chosen) {
     EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), 3);
 }
 
-TEST(Generate, a_seed_fixes_the_tokens_and_leaves_the_default_generator_unchanged) {
+TEST(Generate, a_seed_fixes_the_generated_tokens_and_leaves_the_default_generator_unchanged) {
   Successor model(50, 1.0);
   const auto with_seed = [&](uint64_t seed) {
     return generated(model, {1}, 30, {.context = 8, .ids = 50, .temperature = 1, .seed = seed});
@@ -70,9 +70,9 @@ TEST(Generate, a_seed_fixes_the_tokens_and_leaves_the_default_generator_unchange
   EXPECT_NE(with_seed(8), first);
 }
 
-// There are two tokens. The successor has e^(logit / temperature) = 3^(1 / temperature) times the
+// There are two tokens. The next token has e^(logit / temperature) = 3^(1 / temperature) times the
 // probability of the other one.
-TEST(Generate, the_temperature_sets_the_probabilities) {
+TEST(Generate, the_temperature_sets_the_probabilities_of_generated_tokens) {
   Successor model(2, std::log(3.0));
   const auto followers = [&](double temperature) {
     const Tokens tokens =

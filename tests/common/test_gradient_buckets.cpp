@@ -19,7 +19,8 @@ TEST(GradientBuckets, buckets_are_filled_from_the_last_parameter_to_the_first) {
   }
 }
 
-TEST(GradientBuckets, a_gradient_has_its_own_bucket_if_it_is_large_or_if_no_size_is_set) {
+TEST(GradientBuckets,
+     a_gradient_has_its_own_bucket_if_it_exceeds_a_bucket_or_if_no_bucket_size_is_set) {
   EXPECT_EQ(gradient_buckets({16, 160, 16}, {4 * 32, 4 * 32}).numels, (Numels{16, 160, 16}));
   EXPECT_EQ(gradient_buckets({16, 32, 48}, kBucketOfEach).numels, (Numels{48, 32, 16}));
   EXPECT_TRUE(gradient_buckets({}, kBucketOfEach).numels.empty());

@@ -47,7 +47,7 @@ TEST_IN_A_PROCESS(GradientHook, a_hook_is_freed_with_its_parameter_and_can_be_re
   remove();
 }
 
-TEST_IN_A_PROCESS(GradientHook, no_hook_runs_after_one_that_resets_the_gradient) {
+TEST_IN_A_PROCESS(GradientHook, no_gradient_hook_runs_after_a_hook_that_resets_the_gradient) {
   Events events;
   const at::Tensor parameter = leaf();
   register_post_accumulate_grad_hook(parameter, [&] {

@@ -4,21 +4,23 @@
 #include "expect_text.h"
 #include "failures_of.h"
 
-// Expectations on the memory of ranks: each holds a part of the whole, and no copy of what other
-// ranks own.
+// Tests of expect_part_of(), which expects that each rank holds only a part of the model, and of
+// expect_no_copies(), which expects that no rank holds a copy of what other ranks own.
 
 using namespace fsdp;
 
 namespace {
 
-// Runs ranks that report that each holds this many bytes.
+// Runs ranks. Each reports that it holds `tensors` bytes in tensors and `besides` bytes in other
+// memory.
 RankRun taken_by(int world_size, int64_t tensors, int64_t besides) {
   return run_ranks(world_size, [=](TestRank& rank) {
     rank.observe("held", nlohmann::json{{"tensors", tensors}, {"besides", besides}});
   });
 }
 
-TEST(ExpectPartOf, each_rank_must_hold_less_than_the_whole_and_all_ranks_together_nearly_all) {
+TEST(ExpectPartOf,
+     expect_part_of_fails_unless_each_rank_holds_a_part_and_all_ranks_hold_nearly_the_whole) {
   const auto told = [](int world_size, int64_t tensors, int64_t besides, int64_t whole) {
     const RankRun run = taken_by(world_size, tensors, besides);
     return failures_of([&] { expect_part_of(run, "held", whole); });
@@ -35,7 +37,7 @@ TEST(ExpectPartOf, each_rank_must_hold_less_than_the_whole_and_all_ranks_togethe
                   "expected at least 56: together the ranks hold the whole");
 }
 
-TEST(ExpectNoCopies, a_rank_that_copies_what_others_own_fails) {
+TEST(ExpectNoCopies, expect_no_copies_fails_if_a_rank_copies_what_other_ranks_own) {
   const auto told = [](int world_size, int64_t besides) {
     const RankRun run = taken_by(world_size, 1000, besides);
     return failures_of([&] {

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(InputFile, an_unreadable_file_is_reported_with_the_reason) {
+TEST(InputFile, an_unreadable_input_file_is_reported_with_the_reason) {
   const TemporaryFolder folder;
   EXPECT_EQ(reason_not_to_read(folder.write("file", "x")), "");
   EXPECT_EQ(reason_not_to_read("/dev/null"), "");

@@ -72,7 +72,7 @@ TEST(LaunchedRunFailure, an_exception_is_reported_in_one_line_without_a_backtrac
   EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
 }
 
-TEST(LaunchedRunFailure, no_rank_outlives_its_process) {
+TEST(LaunchedRunFailure, no_rank_outlives_the_process_that_torchrun_started) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
     SharedWords pids;
@@ -115,9 +115,9 @@ std::string refusal(const LaunchedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
-// Returns the error of a join() that has reached the store. LibTorch looks up the name of the
-// store's address when it connects. If a name server is slow, this takes longer than the timeout,
-// and another join() is tried.
+// Returns the error of a join() that has reached the store. A join() that does not reach it is
+// repeated: LibTorch looks up the name of the store's address when it connects, and a slow name
+// server can need longer than the timeout of join().
 std::string refusal_of_the_store(const LaunchedRank& self) {
   std::string text = refusal(self);
   for (int i = 0; i < 5 && text.find("can't reach the store") != std::string::npos; ++i)
@@ -149,7 +149,7 @@ TEST(LaunchedRunFailure, a_long_wait_for_ranks_is_announced_once) {
   HostedStore store;
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
-  // Tries again if the store was not reached, for the reason in refusal_of_the_store().
+  // Tries again if join() did not reach the store, for the reason in refusal_of_the_store().
   for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
        ++i) {
     told.clear();

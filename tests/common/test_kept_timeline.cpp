@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(KeptTimeline, only_the_first_failed_test_keeps_its_timeline_and_notes_it_in_the_result) {
+TEST(KeptTimeline, only_the_first_failed_test_keeps_its_timeline_and_notes_this_in_its_result) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/t.txt";
   setenv("FSDP_TRACE", file.c_str(), 1);

@@ -43,7 +43,7 @@ TEST(Launcher, every_rank_runs_in_its_own_process) {
     EXPECT_FALSE(exists(pids[rank]));
 }
 
-TEST(Launcher, the_result_states_how_the_failed_rank_ended) {
+TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
   const auto ended = [](const std::function<int()>& end) {
     const auto result =
         launch(2, [&](const RankContext& context) { return context.rank == 1 ? end() : 0; });

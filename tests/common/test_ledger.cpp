@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The ledgers of two ranks that live in this one process. A ledger does not notice this.
+// The ledgers of two ranks. This one process plays both ranks, which a ledger cannot notice.
 class LedgerOfTwoRanks : public testing::Test {
  protected:
   static constexpr size_t kPage = 4096;
@@ -37,7 +37,8 @@ class LedgerOfTwoRanks : public testing::Test {
   Ledger ranks_[2] = {{rings_, 0, 5000ms}, {rings_, 1, 5000ms}};
 };
 
-TEST_F(LedgerOfTwoRanks, a_rank_that_is_too_far_ahead_blocks_until_the_others_have_waited) {
+TEST_F(LedgerOfTwoRanks,
+       a_rank_whose_ring_is_full_blocks_until_the_other_rank_has_waited_for_the_oldest_call) {
   for (Ledger& rank : ranks_) {
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
       rank.publish(record(i, "unit"));

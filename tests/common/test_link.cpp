@@ -24,7 +24,7 @@ TEST(Link, text_that_is_not_a_latency_and_a_bandwidth_throws) {
   }
 }
 
-TEST(Link, a_call_takes_the_latency_of_its_hops_and_the_time_of_its_bytes) {
+TEST(Link, a_call_over_a_link_takes_the_latency_of_its_hops_and_the_time_of_its_bytes) {
   const Link link{10us, 1e9};
   constexpr int64_t kMicrosecond = 1000;
   EXPECT_EQ(link.time(Operation::all_gather, 5000, 4), (3 * 10 + 5) * kMicrosecond);

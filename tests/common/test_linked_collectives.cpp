@@ -40,7 +40,7 @@ MULTI_RANK_TEST(LinkedCollective,
 }
 
 // Each rank computes for 50 us while the link moves its bytes.
-MULTI_RANK_TEST(LinkedCollective, values_are_sent_while_the_ranks_compute) {
+MULTI_RANK_TEST(LinkedCollective, a_link_moves_values_while_the_ranks_compute) {
   const auto clock = std::make_shared<CountedClock>();
   const auto body = [&](TestRank& rank) {
     const auto& comm = rank.communicator();
@@ -61,7 +61,8 @@ MULTI_RANK_TEST(LinkedCollective, values_are_sent_while_the_ranks_compute) {
 
 MULTI_RANK_SUITE_ON(LinkedMismatch, 2, 3);
 
-MULTI_RANK_TEST(LinkedMismatch, a_mismatch_is_reported_before_the_call_is_timed) {
+MULTI_RANK_TEST(LinkedMismatch,
+                a_call_that_differs_between_ranks_is_reported_before_the_link_times_it) {
   const auto body = [](TestRank& rank) {
     const char* const unit = rank.rank() == 0 ? "this" : "that";
     rank.communicator()

@@ -80,7 +80,7 @@ TEST_IN_A_PROCESS(CountingAllocator,
   EXPECT_EQ(total(), 0);
 }
 
-TEST_IN_A_PROCESS(CountingAllocator, each_class_has_a_peak_in_each_phase) {
+TEST_IN_A_PROCESS(CountingAllocator, each_memory_class_has_a_peak_in_each_phase) {
   counting_allocator::install();
   const at::Tensor shard = made(MemoryClass::shards, 10);
   live_bytes::enter(Phase::forward);
@@ -119,8 +119,8 @@ int64_t resident() {
 }
 
 // Fills and frees a tensor of `big` bytes, whose memory the allocator keeps, and then fills small
-// tensors that cannot use that memory. Expects that the process never has more than `most` bytes
-// more than before.
+// tensors that cannot use that memory. Expects that the process never takes more than `most` bytes
+// beyond what it had before.
 void expect_taken_at_most(int64_t big, int64_t most) {
   counted([&] {
     constexpr int64_t kSmall = 100 << 10;
@@ -177,7 +177,7 @@ TEST_IN_A_PROCESS(CountingAllocator, a_large_tensor_needs_no_reserved_address_sp
   EXPECT_EQ(large[-1].item<float>(), 1);
 }
 
-TEST_IN_A_PROCESS(CountingAllocator, a_failed_allocation_is_not_counted) {
+TEST_IN_A_PROCESS(CountingAllocator, a_failed_allocation_does_not_count_in_live_bytes) {
   counting_allocator::install();
   EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kByte), c10::Error);
   EXPECT_EQ(total(), 0);

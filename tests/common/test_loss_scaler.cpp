@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(LossScaler, the_scale_halves_after_an_overflow_and_doubles_after_enough_finite_steps) {
+TEST(LossScaler, the_loss_scale_halves_after_an_overflow_and_doubles_after_enough_finite_steps) {
   LossScaler scaler(64, 3, 1);  // resumes after one finite step
   const auto scale_after = [&](bool finite) {
     scaler.update(finite);
@@ -21,7 +21,7 @@ TEST(LossScaler, the_scale_halves_after_an_overflow_and_doubles_after_enough_fin
   EXPECT_EQ(scaler.finite_steps(), 0);
 }
 
-TEST(LossScaler, the_scale_stays_within_its_range) {
+TEST(LossScaler, the_loss_scale_stays_within_its_range) {
   LossScaler least(1);
   least.update(false);
   EXPECT_EQ(least.scale(), 1);
@@ -30,7 +30,7 @@ TEST(LossScaler, the_scale_stays_within_its_range) {
   EXPECT_EQ(most.scale(), LossScaler::kLargest);
 }
 
-TEST(LossScaler, an_invalid_scale_or_interval_throws) {
+TEST(LossScaler, a_loss_scaler_with_an_invalid_scale_or_interval_throws) {
   for (const int64_t scale : {int64_t{0}, int64_t{-2}, int64_t{3}, 2 * LossScaler::kLargest})
     EXPECT_THROW(LossScaler{scale}, std::invalid_argument) << scale;
   EXPECT_THROW(LossScaler(2, 0), std::invalid_argument);

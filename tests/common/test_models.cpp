@@ -145,7 +145,7 @@ TEST(Model, a_model_can_be_named_by_its_sizes) {
               "model '" + text + "': " + reason);
 }
 
-TEST(Model, names_of_hugging_face_are_known) {
+TEST(Model, models_can_be_named_by_their_names_at_hugging_face) {
   EXPECT_EQ(model_name(model_shape("gpt2")), "gpt2-124m");
   EXPECT_EQ(model_name(model_shape("gpt2-medium")), "gpt2-355m");
   EXPECT_EQ(model_name(model_shape("gpt2-large")), "gpt2-774m");

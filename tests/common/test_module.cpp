@@ -11,7 +11,8 @@
 namespace fsdp {
 namespace {
 
-// y = f(x w^T). Appends to `events` when forward() runs and when the gradient of w is computed.
+// Computes y = f(x w^T). Appends "forward" to `events` when forward() runs, and "weight" when the
+// gradient of w is computed.
 class Probe : public Module {
  public:
   using Function = std::function<torch::Tensor(torch::Tensor)>;
@@ -78,7 +79,9 @@ class Reshape : public Module {
   torch::Tensor forward(torch::Tensor x) override { return x.view({-1}); }
 };
 
-TEST_IN_A_PROCESS(Module, a_view_of_the_input_runs_the_hook_only_if_it_is_part_of_the_loss) {
+TEST_IN_A_PROCESS(
+    Module,
+    a_module_that_returns_a_view_of_its_input_runs_its_hook_only_if_the_view_is_in_the_loss) {
   Events events;
   Reshape module;
   module.register_full_backward_pre_hook(note(events, "opens"));
@@ -90,7 +93,7 @@ TEST_IN_A_PROCESS(Module, a_view_of_the_input_runs_the_hook_only_if_it_is_part_o
   EXPECT_EQ(events, Events{"opens"});
 }
 
-TEST_IN_A_PROCESS(Module, changing_the_input_of_a_hooked_module_in_place_throws) {
+TEST_IN_A_PROCESS(Module, a_module_with_a_backward_hook_that_changes_its_input_in_place_throws) {
   class InPlace : public Module {
    public:
     torch::Tensor forward(torch::Tensor x) override { return x.mul_(2); }
@@ -118,7 +121,7 @@ TEST(Module, a_removed_hook_does_not_run_even_in_an_existing_graph_or_if_it_remo
   });
 }
 
-TEST_IN_A_PROCESS(Module, the_graph_and_the_handles_can_outlive_the_module) {
+TEST_IN_A_PROCESS(Module, the_graph_and_the_handles_of_hooks_can_outlive_the_module) {
   Events events;
   torch::Tensor loss;
   Module::HookHandle handle;
@@ -134,7 +137,7 @@ TEST_IN_A_PROCESS(Module, the_graph_and_the_handles_can_outlive_the_module) {
   EXPECT_EQ(events, Events{"weight"});
 }
 
-TEST(Module, a_copy_has_no_hooks) {
+TEST(Module, a_copy_of_a_module_has_none_of_its_hooks) {
   with_a_probe([](Probe& module, Events& events) {
     module.register_full_backward_pre_hook(note(events, "opens"));
     Probe copy(module);

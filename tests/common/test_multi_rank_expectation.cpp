@@ -9,7 +9,8 @@
 
 using namespace fsdp;
 
-TEST(MultiRankExpectation, a_failure_shows_the_values_of_all_ranks_and_equal_ones_once) {
+TEST(MultiRankExpectation,
+     a_failed_expectation_shows_the_values_of_all_ranks_and_equal_values_once) {
   const RankRun run =
       run_ranks(3, [](TestRank& rank) { rank.observe("live bytes", rank.rank() == 1 ? 4096 : 0); });
   const std::string table = "\"live bytes\"\n  ranks 0, 2: 0\n  rank 1: is 4096, expected 0";

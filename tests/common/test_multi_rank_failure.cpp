@@ -57,7 +57,7 @@ TEST(MultiRankFailure, a_rank_that_exits_is_a_failure) {
   EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
 }
 
-TEST(MultiRankFailure, a_run_ends_at_its_time_limit) {
+TEST(MultiRankFailure, a_run_of_ranks_ends_at_its_time_limit) {
   const auto body = [](TestRank& rank) {
     for (volatile bool forever = true; forever && rank.rank() == 1;) {
     }
@@ -86,7 +86,7 @@ TEST(MultiRankFailure, every_process_that_a_rank_started_ends_with_the_run) {
   close(life[0]);
 }
 
-TEST(MultiRankFailure, the_first_value_is_kept_if_a_rank_observes_a_name_twice) {
+TEST(MultiRankFailure, a_rank_that_observes_one_name_twice_fails_and_its_first_value_is_kept) {
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     rank.observe("loss", 1);
     rank.observe("loss", 2);

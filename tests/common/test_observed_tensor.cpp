@@ -19,13 +19,13 @@ void expect_no_tensor(const nlohmann::json& value) {
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { to_tensor(value); }), "it is not a tensor");
 }
 
-TEST(ObservedTensor, a_tensor_has_the_bytes_of_all_its_elements) {
+TEST(ObservedTensor, an_observation_that_has_the_data_of_all_its_elements_is_a_tensor) {
   EXPECT_EQ(to_tensor(observation(kFloat, {2, 3}, 24)).numel(), 6);
   EXPECT_EQ(to_tensor(observation(kFloat, {}, 4)).numel(), 1);
   EXPECT_EQ(to_tensor(observation(kFloat, {0, 3}, 0)).numel(), 0);
 }
 
-TEST(ObservedTensor, bytes_sizes_or_dtypes_that_no_tensor_has_throw) {
+TEST(ObservedTensor, an_observed_tensor_with_impossible_data_sizes_or_dtype_throws) {
   for (const size_t bytes : {0, 20, 23, 25, 48})
     expect_no_tensor(observation(kFloat, {2, 3}, bytes));
   expect_no_tensor(observation(kFloat, {-2, -3}, 24));
@@ -34,7 +34,7 @@ TEST(ObservedTensor, bytes_sizes_or_dtypes_that_no_tensor_has_throw) {
     expect_no_tensor(observation(dtype, {0}, 0));
 }
 
-TEST(ObservedTensor, comparing_an_observation_without_bytes_throws) {
+TEST(ObservedTensor, comparing_an_observed_tensor_without_data_throws) {
   const nlohmann::json three = observation(kFloat, {3}, 12);
   EXPECT_EQ(difference(three, three), "");
   EXPECT_THROW(difference(observation(kFloat, {3}, 0), three), std::invalid_argument);

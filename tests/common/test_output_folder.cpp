@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(OutputFolder, an_unwritable_folder_is_reported_before_anything_is_written) {
+TEST(OutputFolder, an_unwritable_output_folder_is_reported_before_anything_is_written) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x"), link = folder.path() + "/link";
   fs::create_symlink("nowhere", link);

@@ -36,7 +36,7 @@ std::vector<at::Tensor> samples() {
           torch::exp(torch::randn({1000}) * 20).clamp(0, kHuge)};
 }
 
-TEST_IN_A_PROCESS(PNorm, the_norm_is_torchs_vector_norm) {
+TEST_IN_A_PROCESS(PNorm, p_norm_equals_torchs_vector_norm) {
   for (const at::Tensor& sample : samples()) {
     for (const double type : kTypes) {
       const at::Tensor expected = sample.numel() == 0
@@ -48,7 +48,7 @@ TEST_IN_A_PROCESS(PNorm, the_norm_is_torchs_vector_norm) {
   }
 }
 
-TEST_IN_A_PROCESS(PNorm, each_power_is_rounded_down_to_a_multiple_of_2_to_the_minus_62) {
+TEST_IN_A_PROCESS(PNorm, p_norm_rounds_each_power_down_to_a_multiple_of_2_to_the_minus_62) {
   EXPECT_EQ(sum_of(torch::tensor({-2.0F, 1.0F, 4.0F}), 3, 4), 1 + 0.125 + 1.0 / 64);
   const float one_unit = std::ldexp(1.0F, -31);  // its square is 2^-62
   const at::Tensor units = torch::full({4096}, one_unit);
@@ -58,7 +58,7 @@ TEST_IN_A_PROCESS(PNorm, each_power_is_rounded_down_to_a_multiple_of_2_to_the_mi
   EXPECT_EQ(sum_of(torch::cat({one, less}), 2, 1), 1);
 }
 
-TEST_IN_A_PROCESS(PNorm, the_norm_of_huge_elements_does_not_overflow) {
+TEST_IN_A_PROCESS(PNorm, p_norm_of_huge_elements_does_not_overflow) {
   for (const float element : {kHuge, -kHuge, kTiny}) {
     const at::Tensor elements = torch::full({70'000}, element);
     for (const double type : {0.5, 1.0, 100.0, 1e300})
@@ -82,7 +82,7 @@ TEST_IN_A_PROCESS(PNorm, a_nonfinite_element_makes_the_norm_nonfinite) {
   }
 }
 
-TEST(PNorm, a_norm_type_that_is_not_above_zero_throws) {
+TEST(PNorm, p_norm_with_a_norm_type_that_is_not_above_zero_throws) {
   for (const double type : {1e-300, 0.5, 2.0, kInfinity})
     EXPECT_NO_THROW(check_norm_type(type)) << type;
   for (const double type : {0.0, -0.0, -1.0, -kInfinity, kNaN})

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(PlainText, the_text_names_nothing_of_the_library_that_threw) {
+TEST(PlainText, the_plain_text_of_an_error_names_nothing_of_the_library_that_threw) {
   const auto text = [](const std::function<void()>& action) {
     try {
       action();

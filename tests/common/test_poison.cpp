@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// In the ranks of tests, poison is on from the start.
-TEST(Poison, unwritten_memory_is_poisoned) {
+// The ranks of a test start with poison switched on: unwritten and freed memory is filled with NaN.
+TEST(Poison, unwritten_memory_is_filled_with_nan_while_poison_is_on) {
   run_ranks(1, [](TestRank& rank) {
     for (const at::Tensor& tensor :
          {at::empty({100}), at::empty({1 << 20}), rank.communicator()->empty(100)})
@@ -14,9 +14,9 @@ TEST(Poison, unwritten_memory_is_poisoned) {
   });
 }
 
-TEST(Poison, freed_storage_is_poisoned) {
+TEST(Poison, freed_storage_is_filled_with_nan_while_poison_is_on) {
   run_ranks(1, [](TestRank& rank) {
-    // Blocks of this size stay mapped after they were freed, so they can be read.
+    // Blocks of this size stay mapped after they were freed, so the test can still read them.
     constexpr int64_t kNumel = 1 << 20;
     for (const at::Tensor& tensor :
          {at::ones({kNumel}), rank.communicator()->empty(kNumel).fill_(1)}) {
@@ -31,7 +31,7 @@ TEST(Poison, freed_memory_keeps_its_values_and_padding_is_zero_while_poison_is_o
   run_ranks(1, [](TestRank&) {
     EXPECT_TRUE(std::isnan(poison::padding()));
     poison::enable(false);
-    // Blocks of this size stay mapped after they were freed, so they can be read.
+    // Blocks of this size stay mapped after they were freed, so the test can still read them.
     constexpr int64_t kNumel = 1 << 20;
     const at::Tensor tensor = at::ones({kNumel});
     const auto* data = tensor.const_data_ptr<float>();

@@ -18,7 +18,7 @@ Places places_of_rank(int rank) {
   return {{{"weight", {3, 5}, 0}, {"none", {0, 4}, 32}, {"bias", {2}, 32}}, 16, 16L * rank};
 }
 
-TEST(Places, the_text_names_the_parameter_and_the_owner_of_an_element) {
+TEST(Places, the_text_of_a_place_names_the_parameter_and_the_owner_of_the_element) {
   EXPECT_EQ(places_of_rank(0).text(7), "weight[1, 2], which rank 0 owns");
   EXPECT_EQ(places_of_rank(0).text(15), "padding after weight, which rank 0 owns");
   EXPECT_EQ(places_of_rank(1).text(0), "padding after weight, which rank 1 owns");
@@ -60,7 +60,8 @@ TEST(Provenance, decode_names_the_ranks_that_are_missing_or_counted_twice) {
   EXPECT_EQ(provenance::decode(4 * mean_of({2}, 4), 4),
             "rank 0's gradient is missing, rank 1's gradient is missing, rank 3's gradient is "
             "missing, and it is the sum, not the mean");
-  // The gradients of a training are floats, so decode() must accept a mean that was rounded to one.
+  // Gradients are computed in fp32, so decode() must also accept a mean that was rounded to a
+  // float.
   EXPECT_EQ(provenance::decode(static_cast<float>(mean(7)) * 7 / 6, 7),
             "every rank is counted once, but the sum is divided by 6, not by W = 7");
   EXPECT_CONTAINS(provenance::decode(0, 3), "no rank's gradient is in it: none was collected ");

@@ -20,8 +20,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Runs `run` in a session of its own on a new terminal, on which background processes must not
-// write (stty tostop). Returns what was printed there.
+// Runs `run` in a forked process that has a session of its own on a new terminal, on which
+// background processes must not write (stty tostop). Returns what the process printed on that
+// terminal.
 std::string said_on_a_terminal(const std::function<void()>& run) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
@@ -59,8 +60,8 @@ TEST(RankOnATerminal, a_rank_can_write_to_the_terminal) {
             "a line\r\n");
 }
 
-// There is no Communicator here, so the time limit is the default one. If the run waited for it,
-// the alarm would end it, and the test would fail.
+// This test creates no Communicator, so the time limit is the default one. If the run lasted until
+// that limit, the alarm would end it, and the test would fail.
 TEST(RankOnATerminal, a_rank_that_reads_from_the_terminal_ends_the_run) {
   const std::string said = said_on_a_terminal([] {
     std::puts(failure(launch(2, [](const RankContext& context) {

@@ -78,7 +78,8 @@ TEST(Recorder, a_free_of_the_gathered_storage_of_a_unit_is_recorded_once) {
   EXPECT_EQ(events[4].live.total, 0);
 }
 
-TEST(Recorder, a_flight_has_the_times_of_the_transport_if_they_are_known) {
+TEST(Recorder,
+     the_flight_of_a_collective_has_the_begin_and_end_that_the_transport_reports_if_it_does) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");
@@ -99,7 +100,8 @@ TEST(Recorder, a_flight_has_the_times_of_the_transport_if_they_are_known) {
   EXPECT_GT(events[5].end, events[3].end);
 }
 
-// Such a call can belong to an iteration that was not recorded.
+// A call that was issued before the recorder existed can belong to an iteration that was not
+// recorded.
 TEST(Recorder, the_wait_for_a_call_that_was_issued_before_the_recorder_is_recorded) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");

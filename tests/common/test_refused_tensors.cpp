@@ -11,8 +11,8 @@
 #include "expect_text.h"
 #include "rank_failure.h"
 
-// Arguments with which a collective throws std::invalid_argument, which names the cause, before
-// anything is called. So the Communicator can still be used.
+// A collective that gets one of these arguments throws std::invalid_argument, which names the
+// cause, before it issues a call. So the Communicator can still be used.
 namespace fsdp {
 namespace {
 
@@ -43,14 +43,15 @@ INSTANTIATE_TEST_SUITE_P(Transports, CollectiveArgument, testing::Values("shm", 
                          [](const auto& info) { return info.param; });
 
 // Returns a tensor [numel] that begins at element `offset` of a storage with memory for
-// `of_storage` elements. `shared`: Communicator::empty() makes the storage, else at::empty().
+// `of_storage` elements. Communicator::empty() allocates the storage if `shared` is true, otherwise
+// at::empty().
 at::Tensor view(Communicator& comm, bool shared, int64_t of_storage, int64_t offset,
                 int64_t numel) {
   const at::Tensor whole = shared ? comm.empty(of_storage) : at::empty({of_storage});
   return view_of_storage(whole.storage(), whole.storage_offset() + offset, {numel});
 }
 
-TEST_P(CollectiveArgument, a_view_that_ends_beyond_its_storage_throws) {
+TEST_P(CollectiveArgument, a_collective_refuses_a_view_that_ends_beyond_its_storage) {
   const std::string says = "needs tensors with memory";
   std::vector<RefusedCall> calls;
   for (const bool shared : {false, true}) {
@@ -76,7 +77,7 @@ TEST_P(CollectiveArgument, a_view_that_ends_beyond_its_storage_throws) {
   expect_refused(calls);
 }
 
-TEST_P(CollectiveArgument, a_view_that_ends_with_its_storage_is_accepted) {
+TEST_P(CollectiveArgument, a_collective_accepts_a_view_that_ends_with_its_storage) {
   for (const bool shared : {false, true}) {
     const auto body = [=](Communicator& comm) {
       counting_allocator::install();
@@ -88,7 +89,7 @@ TEST_P(CollectiveArgument, a_view_that_ends_with_its_storage_is_accepted) {
   }
 }
 
-TEST_P(CollectiveArgument, each_other_invalid_argument_is_named) {
+TEST_P(CollectiveArgument, a_collective_names_the_cause_of_each_other_invalid_argument) {
   expect_refused(
       {{"all_reduce unit needs defined tensors",
         [](Communicator& comm) { comm.all_reduce(at::Tensor(), "unit").wait(); }},

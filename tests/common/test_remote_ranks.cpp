@@ -22,8 +22,9 @@ namespace {
 
 constexpr int kResults = 9;  // file descriptor to which the judge writes results
 
-// These tests are disabled. A test below runs one of them in another process, where a judge runs
-// this program as the program of the ranks.
+// The tests of this suite are disabled, because they must run under a judge. Each test of the suite
+// Judge below starts this program again as a judge, which runs one of them and starts this program
+// once more as the program of the ranks.
 class Judged : public testing::Test {
  protected:
   static bool in_program_of_ranks() { return remote_ranks::reporting(); }
@@ -122,8 +123,8 @@ TEST_F(Judged, DISABLED_the_test_catches_a_todo) {
   EXPECT_ANY_THROW(todo("a function", "1.1"));
 }
 
-// The ranks of run_oracle() run in the judge. The program of the ranks never has the file of the
-// results.
+// The ranks of run_oracle() run in the judge, which has the file of the results open. The program
+// of the ranks never has it open.
 TEST_F(Judged, DISABLED_an_oracle_writes_a_result) {
   run_oracle([](TestRank& rank) {
     const std::string record = R"({"event":"end","suite":"Judged","name":"","outcome":"passed",)"
@@ -204,23 +205,24 @@ TEST(Judge, a_giant_text_is_shortened_before_it_is_compared) {
   EXPECT_EQ(judged("a_rank_throws_a_giant_text")["outcome"], "passed");
 }
 
-TEST(Judge, a_forbidden_call_is_named) {
+TEST(Judge, the_judge_names_a_forbidden_call_of_a_rank) {
   EXPECT_CONTAINS(std::string(judged("a_rank_makes_a_forbidden_call")["text"]),
                   "it called write, which a task's code may not call; remove the call");
 }
 
-TEST(Judge, a_caught_todo_still_counts_as_not_started) {
+TEST(Judge, a_test_that_catches_a_todo_still_counts_as_not_started) {
   EXPECT_EQ(judged("the_test_catches_a_todo")["outcome"], "not started");
 }
 
-TEST(Judge, a_test_that_reaches_a_todo_is_not_started) {
+TEST(Judge, a_test_that_reaches_a_todo_counts_as_not_started) {
   const nlohmann::json record = judged("a_rank_reaches_a_todo");
   EXPECT_EQ(record["outcome"], "not started");
   EXPECT_EQ(record["text"], "a function (problem 1.1)");
 }
 
-// Here this process is the judge, and the program of the ranks is a script that sends given bytes.
-TEST(Judge, a_malformed_report_throws) {
+// In this test, the process of the test is the judge, and the program of the ranks is a script that
+// sends given bytes.
+TEST(Judge, a_malformed_report_of_the_ranks_throws_in_the_judge) {
   const TemporaryFolder folder;
   const std::string script = folder.write("ranks.sh",
                                           "for argument; do case $argument in --report_to=*)\n"

@@ -77,7 +77,8 @@ TEST_P(HybridCommunicator, collectives_run_within_a_replica_and_between_the_rank
   expect_on_all_ranks(run, "of all", nlohmann::json{world * (world - 1) / 2.F, shards - 1.F});
 }
 
-// Returns this rank's part, [numel], of the sum of parts: within each replica, then over replicas.
+// Returns this rank's slice, [numel], of the sum of all ranks' parts, which are added within each
+// replica first, and then over the replicas.
 at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
   std::vector<at::Tensor> rows;
   for (int first = 0; first < rank.world_size(); first += shards) {

@@ -48,7 +48,7 @@ std::shared_ptr<void> keep(T value) {
 
 std::array<float, kModel / 4> inherited_pages{};
 
-TEST(RetainedMemory, tensors_and_other_memory_are_counted_separately) {
+TEST(RetainedMemory, retained_memory_counts_tensors_and_other_memory_separately) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  kept.push_back(keep(tensor_of(kModel)));
                  kept.push_back(keep(std::vector<float>(kModel / 4, 1)));
@@ -56,7 +56,7 @@ TEST(RetainedMemory, tensors_and_other_memory_are_counted_separately) {
                kModel, kModel);
 }
 
-TEST(RetainedMemory, freed_memory_is_not_counted) {
+TEST(RetainedMemory, retained_memory_does_not_count_freed_memory) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  for (int i = 0; i < 16; ++i) {
                    tensor_of(kModel);
@@ -83,9 +83,10 @@ TEST(RetainedMemory, a_page_inherited_from_the_test_counts_after_the_rank_writes
   expect_taken(taken([](TestRank&, auto&) { inherited_pages.fill(2); }), 0, kModel);
 }
 
-// When other ranks have read a tensor in shared memory, its pages are mapped by several processes
-// and no longer private to this rank. That must not hide the copy.
-TEST(RetainedMemory, a_copy_counts_in_full_if_tensors_lie_in_shared_memory) {
+// After other ranks have read a tensor in shared memory, several processes map its pages, and the
+// kernel no longer counts them as private to this rank. The copy in the rank's own memory must
+// still count.
+TEST(RetainedMemory, a_copy_of_a_tensor_counts_in_full_even_if_tensors_lie_in_shared_memory) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     const auto comm = rank.communicator();
     const RetainedMemory memory;
@@ -101,7 +102,7 @@ TEST(RetainedMemory, a_copy_counts_in_full_if_tensors_lie_in_shared_memory) {
     expect_taken(run.at(rank, "taken"), kModel, kModel);
 }
 
-TEST(RetainedMemory, the_test_ends_if_fewer_bytes_are_counted_than_were_allocated) {
+TEST(RetainedMemory, the_rank_fails_if_fewer_bytes_of_tensors_are_counted_than_were_allocated) {
   if (kSanitized) GTEST_SKIP() << "only tensors are counted under a sanitizer";
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     const RetainedMemory memory;
@@ -112,7 +113,7 @@ TEST(RetainedMemory, the_test_ends_if_fewer_bytes_are_counted_than_were_allocate
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(RetainedMemory, a_todo_ends_its_part_and_not_the_test) {
+TEST(RetainedMemory, a_todo_ends_its_part_of_a_test_and_the_test_continues) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

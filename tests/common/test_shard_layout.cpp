@@ -28,7 +28,8 @@ struct Outer : torch::nn::Module {
   torch::Tensor first, last;
 };
 
-TEST_IN_A_PROCESS(DistinctParameters, a_parameter_is_listed_once_under_its_first_name) {
+TEST_IN_A_PROCESS(DistinctParameters,
+                  distinct_parameters_lists_a_parameter_once_under_its_first_name) {
   const Outer module;
   std::vector<std::string> names;
   for (const auto& parameter : distinct_parameters(module))
@@ -38,7 +39,8 @@ TEST_IN_A_PROCESS(DistinctParameters, a_parameter_is_listed_once_under_its_first
             module.first.unsafeGetTensorImpl());
 }
 
-TEST_IN_A_PROCESS(DistinctParameters, variables_that_share_memory_are_distinct) {
+TEST_IN_A_PROCESS(DistinctParameters,
+                  distinct_parameters_lists_each_of_two_variables_that_share_memory) {
   torch::nn::Module module;
   const auto weight = module.register_parameter("a", torch::zeros({4}));
   module.register_parameter("b", weight.detach());
@@ -61,7 +63,7 @@ TEST(ShardLayout, numel_adds_up_parameters_and_padded_numel_adds_up_units) {
   EXPECT_EQ(layout().numel(), 28);
 }
 
-TEST_IN_A_PROCESS(ShardLayout, check_finds_and_names_each_fault) {
+TEST_IN_A_PROCESS(ShardLayout, check_finds_and_names_each_fault_of_a_shard_layout) {
   layout().check(distinct_parameters(Outer()));  // does not throw: the layout is right
   using Change = std::function<void(ShardLayout&)>;
   const std::vector<std::pair<Change, std::string>> faults{

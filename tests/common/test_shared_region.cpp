@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// Limits the address space of this process to what it has mapped now and `bytes` more.
+// Limits the address space of this process to what it has mapped so far plus `bytes`.
 void leave_addresses(size_t bytes) {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -24,7 +24,7 @@ void leave_addresses(size_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limits), 0);
 }
 
-TEST_IN_A_PROCESS(SharedRegion, arenas_are_smaller_if_addresses_are_few) {
+TEST_IN_A_PROCESS(SharedRegion, arenas_are_smaller_if_the_address_space_is_limited) {
   leave_addresses(size_t{2} << 30);
   const auto region = SharedRegion::create(4);
   const auto some = region->allocator(3)->allocate(200 << 20);
@@ -34,7 +34,8 @@ TEST_IN_A_PROCESS(SharedRegion, arenas_are_smaller_if_addresses_are_few) {
   EXPECT_CONTAINS(error, "has no room for 314572800 bytes; there are no more addresses for it, ");
 }
 
-TEST_IN_A_PROCESS(SharedRegion, a_region_is_left_out_of_core_files_and_small_under_valgrind) {
+TEST_IN_A_PROCESS(SharedRegion,
+                  a_shared_region_is_left_out_of_core_files_and_small_under_valgrind) {
   setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
   const auto region = SharedRegion::create(1);
   EXPECT_CONTAINS(error_of([&] { region->allocator(0)->allocate(100 << 20); }), "has no room");
@@ -51,12 +52,12 @@ TEST_IN_A_PROCESS(SharedRegion, a_region_is_left_out_of_core_files_and_small_und
   EXPECT_CONTAINS(line, " dd");
 }
 
-TEST(SharedRegion, a_region_of_many_ranks_has_arenas) {
+TEST(SharedRegion, a_shared_region_of_many_ranks_has_arenas) {
   const auto region = SharedRegion::create(64, size_t{4} << 40);
   EXPECT_TRUE(region->has_arenas());
 }
 
-TEST(SharedRegion, only_its_user_can_open_a_region) {
+TEST(SharedRegion, only_the_user_who_created_a_shared_region_can_open_it) {
   const auto made = SharedRegion::create_for_started(2);
   std::istringstream names(made->name());
   for (std::string name; names >> name;) {
@@ -66,7 +67,7 @@ TEST(SharedRegion, only_its_user_can_open_a_region) {
   }
 }
 
-TEST(SharedRegion, ranks_of_another_program_cannot_open_a_region) {
+TEST(SharedRegion, ranks_of_another_program_cannot_open_a_shared_region) {
   const auto made = SharedRegion::create_for_started(2);
   EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
   EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);

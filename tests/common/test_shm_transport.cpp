@@ -24,7 +24,7 @@ int64_t staged() {
   return live_bytes::peak()[MemoryClass::communication];
 }
 
-TEST(ShmTransport, tensors_made_by_empty_are_read_without_a_copy) {
+TEST(ShmTransport, tensors_from_communicator_empty_are_read_without_a_copy) {
   expect_no_failure(2, [](Communicator& comm) {
     const int64_t n = 1000;
     const at::Tensor small = comm.empty(n).zero_(), large = comm.empty(2 * n).zero_();
@@ -38,7 +38,7 @@ TEST(ShmTransport, tensors_made_by_empty_are_read_without_a_copy) {
   });
 }
 
-TEST(ShmTransport, an_input_can_be_changed_after_the_wait) {
+TEST(ShmTransport, the_input_of_a_collective_can_be_changed_after_the_wait) {
   expect_no_failure(4, [](Communicator& comm) {
     const int64_t n = 5000, world = comm.world_size();
     at::Tensor staged = at::zeros({n}), gathered = at::zeros({world * n});
@@ -88,12 +88,12 @@ TEST(ShmTransport, a_step_touches_little_more_of_the_arena_than_is_alive_at_once
   });
 }
 
-TEST(ShmTransport, an_allocation_beyond_the_arena_throws) {
+TEST(ShmTransport, an_allocation_that_does_not_fit_in_the_arena_throws) {
   EXPECT_CONTAINS(failure(1, {}, [](Communicator& comm) { comm.empty(int64_t{1} << 50); }),
                   "has no room for 4503599627370496 bytes");
 }
 
-TEST(ShmTransport, a_rank_that_called_but_does_not_wait_is_named) {
+TEST(ShmTransport, the_error_names_a_rank_that_issued_a_call_but_does_not_wait_for_it) {
   const auto body = [](Communicator& comm) {
     Handle handle = comm.reduce_scatter_into(at::zeros({8}), comm.empty(16).zero_(), "layers.0");
     if (comm.rank() == 1) pause();

@@ -13,15 +13,16 @@
 
 #include "rank_failure.h"
 
-// A staged call moves copies of its tensors, also in these tests, where all tensors are on the CPU.
-// So they test all of the transport except the copies between host and GPU.
+// A staged call works on copies of its tensors in host memory. In these tests all tensors are on
+// the CPU, and they are copied as well. So the tests cover all of the transport except the copies
+// between host and GPU.
 namespace fsdp {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Issues calls of one rank over the transport for tensors of a GPU, and takes the steps of a call
-// in the order in which a Communicator takes them.
+// Issues calls of one rank over the transport that is made for GPU tensors; here the tensors are on
+// the CPU. Takes the steps of a call in the order in which a Communicator takes them.
 class Calls {
  public:
   Calls(const RankContext& context, const std::string& backend)
@@ -74,7 +75,7 @@ class StagedCollective : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, StagedCollective, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(StagedCollective, every_operation_gives_the_right_result) {
+TEST_P(StagedCollective, every_staged_collective_gives_the_right_result) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({2}, rank + 1.0), all = at::zeros({6}), part = at::zeros({2});
     calls.call(Operation::all_gather, all, own);
@@ -91,7 +92,7 @@ TEST_P(StagedCollective, every_operation_gives_the_right_result) {
   EXPECT_EQ(failure_over(GetParam(), 3, body), "");
 }
 
-TEST_P(StagedCollective, the_input_is_read_when_the_call_is_issued) {
+TEST_P(StagedCollective, a_staged_collective_reads_its_input_when_it_is_issued) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({4}, rank + 1.0), all = at::zeros({8});
     const auto transfer = calls.issue(Operation::all_gather, all, own);
@@ -105,7 +106,7 @@ TEST_P(StagedCollective, the_input_is_read_when_the_call_is_issued) {
 
 // Live bytes are compared with predictions and with the GPU's own allocator, so they must count
 // only memory of the GPU.
-TEST(StagedTransport, host_copies_do_not_count_as_live_bytes) {
+TEST(StagedTransport, staged_copies_in_host_memory_do_not_count_as_live_bytes) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({1000}, rank + 1.0), all = at::zeros({2000});
     const int64_t before = live_bytes::now().total;

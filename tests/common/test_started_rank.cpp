@@ -37,7 +37,7 @@ void expect_rank(const LaunchedRank& self, int rank, int world_size, bool hosted
   EXPECT_EQ(self.launcher_hosts_store, hosted);
 }
 
-TEST(LaunchedRank, variables_of_torchrun_are_read) {
+TEST(LaunchedRank, a_rank_reads_the_variables_of_torchrun) {
   expect_rank(changed({}), 1, 2, true);
   EXPECT_FALSE(started_by({}));
 }
@@ -56,7 +56,7 @@ TEST(LaunchedRank, an_error_names_the_variable_that_is_missing_or_has_a_bad_valu
             "LOCAL_WORLD_SIZE=3 is not a number from 1 to 2");
 }
 
-TEST(LaunchedRank, variables_of_mpirun_and_srun_are_read) {
+TEST(LaunchedRank, a_rank_reads_the_variables_of_mpirun_and_srun) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -74,7 +74,7 @@ TEST(LaunchedRank, a_single_process_and_a_batch_script_are_not_ranks) {
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-TEST(LaunchedRank, a_missing_address_throws_if_ranks_may_be_on_other_hosts) {
+TEST(LaunchedRank, a_missing_address_of_the_store_throws_if_ranks_may_be_on_other_hosts) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -85,9 +85,9 @@ TEST(LaunchedRank, a_missing_address_throws_if_ranks_may_be_on_other_hosts) {
                     "MASTER_ADDR is not set: the 4 ranks that");
 }
 
-// A RANK that a user has exported is the same in every process that mpirun starts, so it differs
-// from the rank that mpirun gave.
-TEST(LaunchedRank, contradictions_of_two_launchers_are_named) {
+// If a user has exported the variable RANK, all processes that mpirun starts have the same RANK. In
+// all of them but one it differs from the number that mpirun gave the rank.
+TEST(LaunchedRank, an_error_names_the_contradiction_between_variables_of_two_launchers) {
   Variables variables{{"RANK", "0"},
                       {"WORLD_SIZE", "4"},
                       {"MASTER_ADDR", "127.0.0.1"},
@@ -103,7 +103,7 @@ TEST(LaunchedRank, contradictions_of_two_launchers_are_named) {
   EXPECT_EQ(started_by(variables)->rank, 0);
 }
 
-TEST(LaunchedRank, a_restart_changes_the_group_name) {
+TEST(LaunchedRank, a_restart_of_the_ranks_changes_the_name_of_their_group) {
   const std::string group = changed({}).group;
   EXPECT_NE(group, changed({{"TORCHELASTIC_RESTART_COUNT", "1"}}).group);
   EXPECT_NE(group, changed({{"TORCHELASTIC_RUN_ID", "another"}}).group);

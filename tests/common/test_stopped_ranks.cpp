@@ -16,7 +16,7 @@
 #include "rank_failure.h"
 #include "shared_words.h"
 
-// Ranks that SIGSTOP or Ctrl-Z stops and SIGCONT continues.
+// These tests stop ranks by SIGSTOP or Ctrl-Z and continue them by SIGCONT.
 namespace fsdp {
 namespace {
 

@@ -14,9 +14,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The process of the store is stopped, so it does not answer, like one on a host whose cable was
-// cut.
-TEST(StoreRequests, a_request_fails_if_the_store_does_not_answer_within_the_time_limit) {
+// The process that hosts the store is stopped, so the store does not answer, as if its host had
+// lost its cable.
+TEST(StoreRequests,
+     a_request_to_the_store_fails_if_the_store_does_not_answer_within_the_time_limit) {
   const ReservedPort port;
   const LaunchedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
   const pid_t host = fork();

@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Story, a_step_has_one_line_per_rank_if_ranks_differ) {
+TEST(Story, the_story_has_one_line_per_rank_for_a_step_in_which_the_ranks_differ) {
   EXPECT_EQ(story({{"a", "b", "d"}, {"a", "c"}}),
             "   1  all     a\n"
             "   2  rank 0  b\n"
@@ -16,7 +16,7 @@ TEST(Story, a_step_has_one_line_per_rank_if_ranks_differ) {
             "   3  rank 0  d\n");
 }
 
-TEST(Story, the_steps_around_the_fault_and_the_last_step_are_shown) {
+TEST(Story, the_story_shows_the_steps_around_the_fault_and_the_last_step) {
   EXPECT_EQ(story({{"a", "b", "c", "d", "e", "f", "g"}}, StoryPlace{2, "expected here: x"}, 2),
             "  ...  1 step before these\n"
             "   2  rank 0  b\n"
@@ -26,7 +26,7 @@ TEST(Story, the_steps_around_the_fault_and_the_last_step_are_shown) {
             "   7  rank 0  g\n");
 }
 
-TEST(Story, the_first_step_that_differs_between_ranks_is_shown) {
+TEST(Story, the_story_shows_the_first_step_that_differs_between_ranks) {
   const std::vector<std::string> one{"a", "observes \"x\"", "b", "c", "d", "e"};
   EXPECT_EQ(story({one, {"a", "c", "d", "e", "f", "g"}}, {}, 2),
             "   1  all     a\n"
@@ -56,7 +56,7 @@ TEST(Story, place_of_call_finds_the_first_unexpected_call) {
   EXPECT_EQ(place("a; b; ", "a; b; "), "none");
 }
 
-TEST(Story, an_unexpected_list_of_calls_is_shown_at_the_call_that_differs) {
+TEST(Story, the_story_marks_the_first_call_that_differs_from_the_expected_list) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     for (int layer = 0; layer < 30; ++layer)
       rank.communicator()->barrier("layers." + std::to_string(layer)).wait();

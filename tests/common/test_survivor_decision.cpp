@@ -7,8 +7,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Returns the decision of a run on three hosts of two ranks, which any even number of ranks can
-// continue. `said` has the answers of the ranks, `since` is the time since a rank failed.
+// Returns the decision of a run on three hosts of two ranks each, which any even number of ranks
+// can continue. `said` has the lines that the ranks wrote, in the format of decision(). `since` is
+// the time since the process of rank 0 began to decide.
 std::optional<Decision> given(const std::string& said, std::chrono::milliseconds since) {
   Hosts hosts;
   hosts.of_rank = {0, 0, 1, 1, 2, 2};
@@ -41,7 +42,7 @@ TEST(SurvivorDecision, the_decision_waits_for_a_host_that_answered_and_not_for_a
   EXPECT_EQ(given(kOfA + "2 here\n", 3s)->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, the_run_ends_if_rank_0_or_no_host_is_lost_or_a_state_is_missing) {
+TEST(SurvivorDecision, the_run_fails_if_rank_0_is_lost_or_no_host_is_lost_or_a_state_is_missing) {
   EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
   // Rank 0 has saved only the state after step 7, rank 2 only the state after step 8.
   EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);

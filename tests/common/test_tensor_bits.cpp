@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST_IN_A_PROCESS(TensorBits, all_elements_are_read_in_row_major_order) {
+TEST_IN_A_PROCESS(TensorBits, bytes_of_reads_all_elements_of_a_tensor_in_row_major_order) {
   const at::Tensor matrix = at::arange(6.0F).view({2, 3});
   using Floats = std::vector<float>;
   EXPECT_EQ(values_of<float>(matrix), (Floats{0, 1, 2, 3, 4, 5}));
@@ -36,7 +36,9 @@ std::string refusal(const at::Tensor& tensor) {
   return error_of([&] { bytes_of(tensor); });
 }
 
-TEST_IN_A_PROCESS(TensorBits, reading_throws_while_a_fallback_is_active) {
+TEST_IN_A_PROCESS(
+    TensorBits,
+    reading_a_tensors_bits_throws_while_operators_are_redirected_to_another_dispatch_key) {
   const at::Tensor tensor = at::ones({2});
   const c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   EXPECT_CONTAINS(refusal(tensor), "operators of this thread go to dispatch key DeferredInit");
@@ -52,7 +54,8 @@ struct OwnImpl : c10::TensorImpl {
   using TensorImpl::TensorImpl;
 };
 
-TEST_IN_A_PROCESS(TensorBits, reading_throws_if_the_tensor_handles_its_operators_itself) {
+TEST_IN_A_PROCESS(TensorBits,
+                  reading_a_tensors_bits_throws_if_the_tensor_handles_its_operators_itself) {
   const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
   EXPECT_NO_THROW(bytes_of(tensor_with<c10::TensorImpl>(cpu)));
   EXPECT_CONTAINS(refusal(tensor_with<c10::TensorImpl>(cpu.add(c10::DispatchKey::DeferredInit))),
@@ -61,7 +64,7 @@ TEST_IN_A_PROCESS(TensorBits, reading_throws_if_the_tensor_handles_its_operators
   EXPECT_CONTAINS(refusal(at::ones({2}, at::kMeta)), "a tensor on meta has no bytes");
 }
 
-TEST(TensorBits, a_rank_that_starts_with_a_fallback_fails) {
+TEST(TensorBits, a_rank_that_starts_while_operators_are_redirected_fails) {
   const c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   const RankRun run = try_ranks(1, [](TestRank&) {});
   EXPECT_CONTAINS(run.failure(), "operators of this thread go to dispatch key DeferredInit");

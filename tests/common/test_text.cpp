@@ -4,22 +4,22 @@
 namespace fsdp {
 namespace {
 
-TEST(Wrap, a_long_line_breaks_at_the_last_space_that_fits) {
+TEST(Wrap, wrap_breaks_a_long_line_at_the_last_space_that_fits) {
   EXPECT_EQ(wrap("one two three", 7), "one two\nthree");
   EXPECT_EQ(wrap("one two three", 6), "one\ntwo\nthree");
   EXPECT_EQ(wrap("one two", 7), "one two");
   EXPECT_EQ(wrap("", 7), "");
 }
 
-TEST(Wrap, new_lines_are_indented) {
+TEST(Wrap, lines_that_wrap_begins_are_indented) {
   EXPECT_EQ(wrap("one two three four", 10, 2), "one two\n  three\n  four");
 }
 
-TEST(Wrap, line_feeds_and_leading_blanks_are_kept) {
+TEST(Wrap, wrap_keeps_line_feeds_and_leading_blanks) {
   EXPECT_EQ(wrap("  one two\n\n  three", 7), "  one\ntwo\n\n  three");
 }
 
-TEST(Wrap, a_word_that_is_longer_than_a_line_is_cut) {
+TEST(Wrap, wrap_cuts_a_word_that_is_longer_than_a_line) {
   EXPECT_EQ(wrap("abcdefgh", 3), "abc\ndef\ngh");
   EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
 }

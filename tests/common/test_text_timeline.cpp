@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TextTimeline, each_event_has_a_line_in_the_order_of_time) {
+TEST(TextTimeline, the_text_timeline_has_a_line_for_each_event_in_the_order_of_time) {
   EXPECT_EQ(text_timeline(two_ranks()), R"(fsdp of small, 2 ranks
 rank 0 was killed
  r   begin ms length ms event                        unit                bytes       live   gathered
@@ -20,7 +20,7 @@ rank 0 was killed
 )");
 }
 
-TEST(TextTimeline, lines_fit_in_100_columns_with_long_names_and_large_numbers) {
+TEST(TextTimeline, the_text_timeline_fits_in_100_columns_with_long_names_and_large_numbers) {
   Timeline timeline = two_ranks();
   Event wide = event(EventKind::flight, "model.transformer.layers.31", 900'000'000'000, 0);
   wide.call.operation = Operation::reduce_scatter;

@@ -16,7 +16,7 @@ TEST(Timeline, a_timeline_is_written_even_without_events) {
   EXPECT_TRUE(nlohmann::json::accept(chrome_timeline(nothing)));
 }
 
-TEST(Timeline, the_extension_of_the_file_name_selects_the_format) {
+TEST(Timeline, the_extension_of_a_timelines_file_name_selects_its_format) {
   EXPECT_EQ(timeline_writer("a/b.txt"), text_timeline);
   EXPECT_EQ(timeline_writer("a/b.json"), chrome_timeline);
   EXPECT_EQ(timeline_writer("a/b.html"), html_timeline);

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST_IN_A_PROCESS(SumAsTree, the_sum_can_be_written_over_any_of_the_parts) {
+TEST_IN_A_PROCESS(SumAsTree, the_tree_sum_can_be_written_over_any_of_its_parts) {
   for (int count = 1; count <= 8; ++count) {
     for (int over = 0; over < count; ++over) {
       const auto all = parts(count, 20'000);
@@ -25,7 +25,7 @@ TEST_IN_A_PROCESS(SumAsTree, the_sum_can_be_written_over_any_of_the_parts) {
 
 // The sum is rounded once, to the dtype of the output. The last size is more than one chunk of a
 // sum.
-TEST_IN_A_PROCESS(SumAsTree, the_sum_is_a_tree_over_the_parts_in_fp32) {
+TEST_IN_A_PROCESS(SumAsTree, parts_are_summed_as_a_tree_in_fp32) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const int64_t numel : {0, 1, 1000, 40'003}) {
       for (int count = 1; count <= 8; ++count) {

@@ -66,7 +66,7 @@ TEST_IN_A_PROCESS(UpdateRule, updates_agree_with_torchs_optimizers) {
   }
 }
 
-TEST_IN_A_PROCESS(UpdateRule, pieces_that_are_not_padded_throw) {
+TEST_IN_A_PROCESS(UpdateRule, an_update_of_pieces_that_are_not_padded_throws) {
   auto pieces = in_pieces(torch::zeros({33}), torch::zeros({33}));
   EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
 }
@@ -89,8 +89,9 @@ struct NotingStore : MomentStore {
 };
 
 // The second piece is longer than 2^22 elements, the most that are updated at a time.
-TEST_IN_A_PROCESS(UpdateRule,
-                  each_part_of_a_store_is_used_once_a_step_and_gives_the_bits_of_memory) {
+TEST_IN_A_PROCESS(
+    UpdateRule,
+    an_update_uses_each_part_of_a_moment_store_once_and_gives_the_same_bits_as_without_a_store) {
   const int64_t most = int64_t{1} << 22;
   const std::vector<int64_t> sizes{32, 2 * most + 48, 16};
   const int64_t numel = 32 + 2 * most + 48 + 16;
@@ -126,7 +127,8 @@ TEST_IN_A_PROCESS(UpdateRule,
   EXPECT_EQ(store->uses.size(), 2 * 5U);  // each moment in parts of 32, 2^22, 2^22, 48, 16
 }
 
-TEST_IN_A_PROCESS(UpdateRule, the_bits_do_not_depend_on_how_the_elements_are_cut) {
+TEST_IN_A_PROCESS(UpdateRule,
+                  the_bits_of_an_update_do_not_depend_on_how_the_elements_are_cut_into_pieces) {
   const int64_t n = int64_t{16} * 401;
   const at::Tensor start = torch::randn({n});
   for (const Kind kind : {Kind::adamw, Kind::sgd}) {

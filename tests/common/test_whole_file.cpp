@@ -30,7 +30,7 @@ std::string refusal(const std::string& path, const std::string& content = "text"
   return error_of<std::runtime_error>([&] { write_whole_file(path, content); });
 }
 
-TEST(WholeFile, a_file_appears_with_its_content_or_not_at_all) {
+TEST(WholeFile, a_whole_file_appears_with_its_content_or_not_at_all) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   EXPECT_EQ(reason_not_to_write(path), "");
@@ -72,7 +72,7 @@ TEST(WholeFile, an_unwritable_file_is_reported_before_and_during_the_write) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
-TEST(WholeFile, a_file_can_be_written_in_pieces) {
+TEST(WholeFile, a_whole_file_can_be_written_in_pieces) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   write_whole_file(path, [](const WritePiece& write) {
@@ -86,7 +86,7 @@ TEST(WholeFile, a_file_can_be_written_in_pieces) {
   EXPECT_EQ(files_in(folder.path()), 1);
 }
 
-TEST(WholeFile, a_rewritten_file_keeps_its_mode) {
+TEST(WholeFile, a_rewritten_file_keeps_its_permissions) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old");
   for (const mode_t mode : {0600, 0640, 0755}) {
@@ -100,7 +100,7 @@ TEST(WholeFile, a_rewritten_file_keeps_its_mode) {
   EXPECT_EQ(mode_of(folder.path() + "/another") & 07777, 0640U);
 }
 
-TEST(WholeFile, a_file_is_written_where_its_link_leads) {
+TEST(WholeFile, a_file_is_written_to_where_its_symbolic_link_leads) {
   const TemporaryFolder folder;
   const std::string file = folder.write("real/file", "old"), link = folder.path() + "/link";
   fs::create_symlink("real/second", link);
@@ -114,7 +114,7 @@ TEST(WholeFile, a_file_is_written_where_its_link_leads) {
   EXPECT_EQ(content_of(file), "newer");
 }
 
-TEST(WholeFile, foreign_files_are_not_deleted) {
+TEST(WholeFile, write_whole_file_deletes_no_file_that_it_did_not_create) {
   const TemporaryFolder folder;
   const std::string own = ".fsdp-" + std::to_string(getpid()) + '-';
   folder.write("file.partial", "mine");
@@ -128,7 +128,7 @@ TEST(WholeFile, foreign_files_are_not_deleted) {
     EXPECT_EQ(content_of(folder.path() + '/' + own + std::to_string(i)), "mine");
 }
 
-TEST(WholeFile, a_special_file_is_written_in_place) {
+TEST(WholeFile, a_fifo_or_device_is_written_in_place) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path() + "/fifo", null = folder.path() + "/null";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -147,7 +147,7 @@ TEST(WholeFile, a_special_file_is_written_in_place) {
   EXPECT_EQ(refusal("/dev/full"), "/dev/full: can't be written: No space left on device");
 }
 
-TEST(WholeFile, standard_output_is_appended_to_wherever_it_leads) {
+TEST(WholeFile, a_write_to_standard_output_appends_wherever_it_leads) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old ");
   in_a_process([&] {

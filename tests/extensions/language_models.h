@@ -38,8 +38,8 @@ inline std::vector<NamedModel> language_models() {
           {"tied, large vocabulary", [] { return tied_model(200); }}};
 }
 
-// Returns a workload that trains the model on 12 rows of random tokens in each step. The rows can
-// be divided into 1, 2, 3, 4, 6 or 12 microbatches.
+// Returns a workload that trains `model` on 12 rows of random tokens in each step. The rows can be
+// divided into 1, 2, 3, 4, 6 or 12 microbatches.
 inline Workload workload_of(const NamedModel& model) {
   const auto build = [model] {
     torch::manual_seed(5);

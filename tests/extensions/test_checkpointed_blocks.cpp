@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-TEST(CheckpointBlocks, every_kth_block_is_checkpointed_and_a_repeated_one_counts_once) {
+TEST(CheckpointBlocks,
+     checkpoint_blocks_checkpoints_every_kth_block_and_counts_a_repeated_block_once) {
   for (const int every : {1, 2, 3}) {
     const RankRun run = run_ranks(1, [&](TestRank& rank) {
       std::vector<std::shared_ptr<LayerBlock>> blocks;

@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the workload of `model` in which each `every`-th block is checkpointed; 0: none.
+// Returns the workload of `model`. The activations of each `every`-th block are checkpointed, or of
+// no block if `every` is 0.
 Workload checkpointed(const NamedModel& model, int every) {
   Workload workload = workload_of(model);
   workload.build = [build = workload.build, every] {
@@ -22,8 +23,9 @@ Workload checkpointed(const NamedModel& model, int every) {
 
 MULTI_RANK_SUITE(CheckpointedTraining);
 
-MULTI_RANK_TEST(CheckpointedTraining,
-                training_matches_one_process_without_checkpoints_and_the_prediction) {
+MULTI_RANK_TEST(
+    CheckpointedTraining,
+    training_with_checkpointed_blocks_matches_one_process_without_them_and_the_prediction) {
   int every = 1;  // alternates between 1 and 2
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name + ", every " + std::to_string(every));
@@ -61,15 +63,15 @@ MULTI_RANK_TEST(CheckpointedTraining,
         rank.observe("calls", std::count(without.begin(), without.end(), '\n'));
       });
       expect_on_all_ranks(run, "as without", true);
-      // In forward, the root and five units are gathered. If units are resharded after forward,
-      // backward gathers four of them again: all except the root and the embedding.
+      // Forward gathers the root and five units. If units are resharded after forward, backward
+      // gathers four of them again: all except the root and the embedding.
       const int gathers = 6 + (reshard ? 4 : 0);
       expect_on_all_ranks(run, "calls", 2 * (gathers + 6));
     }
   }
 }
 
-MULTI_RANK_TEST(CheckpointedTraining, a_checkpointed_block_with_a_unit_inside_throws) {
+MULTI_RANK_TEST(CheckpointedTraining, forward_throws_if_a_checkpointed_block_contains_a_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(5);
     const auto model = untied_model(60);
@@ -83,8 +85,8 @@ MULTI_RANK_TEST(CheckpointedTraining, a_checkpointed_block_with_a_unit_inside_th
                {"std::logic_error", "TransformerBlock", "a unit inside it holds parameter attn."});
 }
 
-// Compares the peaks in forward of the bytes that are neither parameters nor gradients. Most of
-// them are activations that are kept for backward.
+// Compares the peaks in forward of memory class "other", which is neither parameters nor gradients.
+// Most of these bytes are activations that are kept for backward.
 MULTI_RANK_TEST(CheckpointedTraining, checkpointing_more_blocks_keeps_fewer_bytes_for_backward) {
   const auto kept = [&](const char* mode, int every) {
     const RankRun run =

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(GradientSync);
 
-MULTI_RANK_TEST(GradientSync, the_optimizer_throws_if_gradients_were_not_reduced) {
+MULTI_RANK_TEST(GradientSync, the_step_of_the_optimizer_throws_if_gradients_were_not_reduced) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto optimizer = make_sharded_optimizer(sharded.units, {{"", {}}}, rank.communicator());
@@ -18,7 +18,8 @@ MULTI_RANK_TEST(GradientSync, the_optimizer_throws_if_gradients_were_not_reduced
   expect_error(run, "what step() throws", {"std::logic_error", "root"});
 }
 
-// Returns the loss of one forward pass on a batch of its own for each rank and pass.
+// Runs forward and returns the loss for backward pass number `pass`. Each rank has a batch of its
+// own in each pass.
 at::Tensor loss_in(ToyModel& model, int rank, int pass) {
   return model(toy_tokens(rank + 10 * pass)).to(at::kFloat).square().mean();
 }
@@ -63,7 +64,7 @@ std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& 
   return means;
 }
 
-MULTI_RANK_TEST(GradientSync, gradients_of_several_passes_are_added_in_the_wider_dtype) {
+MULTI_RANK_TEST(GradientSync, gradients_of_several_backward_passes_are_added_in_the_wider_dtype) {
   std::vector<MixedPrecisionPolicy> policies;
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
@@ -91,8 +92,9 @@ MULTI_RANK_TEST(GradientSync, gradients_of_several_passes_are_added_in_the_wider
   }
 }
 
-// Counts the bytes of an element in the whole gradients that are kept until they are reduced.
-MULTI_RANK_TEST(GradientSync, unreduced_gradients_have_the_bytes_of_the_wider_dtype) {
+// Measures how many bytes an element takes in the unsharded gradients that a rank holds until
+// sync_gradients() reduces them.
+MULTI_RANK_TEST(GradientSync, gradients_that_wait_for_reduction_have_the_bytes_of_the_wider_dtype) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto reduce_dtype : {at::kBFloat16, at::kFloat}) {
       Sharded sharded(rank);

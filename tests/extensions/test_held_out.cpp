@@ -8,8 +8,8 @@
 
 #include "two_steps.h"
 
-// Evaluates held-out rows while a model learns addition modulo 7. Of the 49 pairs, 9 are held out,
-// a number that cannot be divided evenly by the numbers of microbatches used here, 4 and 6.
+// Evaluates held-out rows while a model learns addition modulo 7. 9 of the 49 pairs are held out.
+// The numbers of microbatches in these tests, 4 and 6, do not divide 9.
 namespace fsdp {
 namespace {
 
@@ -32,7 +32,8 @@ Workload workload_of(const TrainConfig& config) {
   return language_modeling(config, dataset_of(config));
 }
 
-// Trains two steps on this rank. If `evaluates`, evaluates after each of them.
+// Trains two steps on this rank. If `evaluates` is true, evaluates the held-out rows after each
+// step.
 void train(TestRank& rank, const TrainConfig& config, bool evaluates) {
   const auto strategy = strategy_of(rank, config, workload_of(config));
   const Validation held_out(config, *dataset_of(config));
@@ -55,8 +56,9 @@ RankRun trained(const TrainConfig& config, bool evaluates) {
   return run_ranks(processes, [&](TestRank& rank) { train(rank, config, evaluates); });
 }
 
-// Returns the run with which the others are compared. If the bits depend only on the number of
-// microbatches, it has one rank; otherwise one process computes the batches of three ranks.
+// Returns the run with which the other runs are compared. It is a run of one process. On three
+// ranks the bits depend on the number of ranks, so this process computes the batches of three
+// ranks. Otherwise the bits depend only on the number of microbatches, and the run has one rank.
 RankRun expected_run(bool evaluates, int world_size) {
   TrainConfig config = addition_config("single", world_size == 3 ? 3 : 1);
   config.training.microbatches = world_size == 3 ? 6 : 4;
@@ -82,7 +84,8 @@ std::vector<TrainConfig> arrangements(int world_size) {
 
 MULTI_RANK_SUITE(HeldOutEvaluation);
 
-MULTI_RANK_TEST(HeldOutEvaluation, loss_and_accuracy_are_the_same_in_every_arrangement) {
+MULTI_RANK_TEST(HeldOutEvaluation,
+                held_out_loss_and_accuracy_do_not_depend_on_how_the_work_is_divided_among_ranks) {
   const RankRun expected = expected_run(true, world_size());
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
@@ -96,7 +99,8 @@ MULTI_RANK_TEST(HeldOutEvaluation, loss_and_accuracy_are_the_same_in_every_arran
   }
 }
 
-MULTI_RANK_TEST(HeldOutEvaluation, evaluation_does_not_change_the_trained_parameters) {
+MULTI_RANK_TEST(HeldOutEvaluation,
+                evaluation_of_held_out_rows_does_not_change_the_trained_parameters) {
   for (const TrainConfig& config : arrangements(world_size())) {
     SCOPED_TRACE(std::string(to_string(config.ranks.mode)) + ", " + config.sharding_strategy() +
                  ", " + to_string(config.training.reduce_gradients));
@@ -104,7 +108,7 @@ MULTI_RANK_TEST(HeldOutEvaluation, evaluation_does_not_change_the_trained_parame
   }
 }
 
-TEST(Validation, loss_and_accuracy_are_means_over_the_answer_tokens) {
+TEST(Validation, held_out_loss_and_accuracy_are_means_over_the_answer_tokens) {
   const TrainConfig config = addition_config("single", 1);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload_of(config));

@@ -32,7 +32,8 @@ NamedModel tied() {
 
 MULTI_RANK_SUITE(MixedPrecisionTraining);
 
-MULTI_RANK_TEST(MixedPrecisionTraining, mixed_precision_matches_one_process_and_the_prediction) {
+MULTI_RANK_TEST(MixedPrecisionTraining,
+                training_in_mixed_precision_matches_one_process_and_the_prediction) {
   TrainConfig config = extension_config("fsdp", world_size());
   const auto in_fp32 = hash_of_single(config, workload_of(tied()));
   for (const MixedPrecisionPolicy& policy : mixed_policies()) {
@@ -44,7 +45,8 @@ MULTI_RANK_TEST(MixedPrecisionTraining, mixed_precision_matches_one_process_and_
   }
 }
 
-TEST(MixedPrecisionEvaluation, evaluation_uses_the_parameters_of_the_last_step) {
+TEST(MixedPrecisionEvaluation,
+     evaluation_in_mixed_precision_uses_the_parameters_after_the_last_step) {
   TrainConfig config = extension_config("single", 1);
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
   config.training.microbatches = 1;

@@ -29,14 +29,15 @@ int64_t most_gradients(const std::string& folder) {
   return run.at(0, "bytes");
 }
 
-TEST(GradientSumOffload, only_one_sum_of_gradients_stays_in_memory) {
+TEST(GradientSumOffload, with_offloaded_sums_only_one_sum_of_gradients_stays_in_memory) {
   const TemporaryFolder folder;
-  // The peak is at the seventh microbatch: the sums of four and of two, and its own gradient.
+  // In memory, the peak is in the backward pass of the seventh microbatch: the sum of the first
+  // four, the sum of the next two, and the gradients of the seventh.
   const int64_t all = most_gradients("");
   EXPECT_EQ(most_gradients(folder.path()), all / 3);
 }
 
-TEST(GradientSumOffload, sums_that_do_not_fit_into_the_file_throw_before_training) {
+TEST(GradientSumOffload, offloading_sums_that_do_not_fit_into_the_file_throws_before_training) {
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

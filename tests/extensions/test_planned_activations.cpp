@@ -26,7 +26,7 @@ const std::vector<std::string> kFamilies{
 struct Setting {
   std::string model;
   int64_t rows;  // rows of each rank
-  int every;     // the activations of each `every`-th block are recomputed; 0: of none
+  int every;     // each `every`-th block recomputes its activations; 0: no block does
   at::ScalarType dtype;
 
   std::string text() const {
@@ -35,9 +35,9 @@ struct Setting {
   }
 };
 
-// Returns the settings of the test on `world` ranks. The tests on 1, 2, 3 and 4 ranks together
-// combine each model, `every` and dtype with all numbers of rows. This is enough because the
-// activations of a rank depend only on its own rows.
+// Returns the settings that the test uses on `world` ranks. The tests on 1, 2, 3 and 4 ranks
+// together combine each model, `every` and dtype with all numbers of rows. This is enough, because
+// the activations of a rank depend only on its own rows.
 std::vector<Setting> settings(int world) {
   constexpr int64_t rows[] = {1, 2, 5, 16};
   std::vector<Setting> all;
@@ -62,7 +62,7 @@ TrainConfig config_of(const Setting& setting, const std::string& mode, int world
   return config;
 }
 
-// Trains two steps on this rank. Returns the peaks of the second one that differ from the
+// Trains two steps on this rank. Returns the peaks of the second step that differ from the
 // prediction.
 std::string differences(TestRank& rank, const TrainConfig& config) {
   const std::shared_ptr<const Dataset> dataset = make_pattern_dataset(61, config.training.seed);
@@ -108,7 +108,7 @@ std::string differences(TestRank& rank, const TrainConfig& config) {
 
 MULTI_RANK_SUITE(ActivationPlan);
 
-MULTI_RANK_TEST(ActivationPlan, planned_activations_equal_those_of_a_step_to_the_byte) {
+MULTI_RANK_TEST(ActivationPlan, planned_bytes_of_activations_equal_those_of_a_step_to_the_byte) {
   for (const char* mode : {"fsdp", "ddp", "single"}) {
     const int ranks = std::string(mode) == "single" ? 1 : world_size();
     const RankRun run = run_ranks(
@@ -129,7 +129,7 @@ MULTI_RANK_TEST(ActivationPlan, planned_activations_equal_those_of_a_step_to_the
 
 // SGD without weight decay needs no memory for its update, so the peak is that of clipping.
 MULTI_RANK_TEST(ActivationPlan,
-                the_peak_of_clipping_is_planned_whether_gradients_are_scaled_or_not) {
+                the_planned_peak_of_clipping_is_right_whether_gradients_are_scaled_or_not) {
   for (const char* mode : {"fsdp", "ddp"}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       std::string wrong;

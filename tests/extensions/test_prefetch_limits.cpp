@@ -8,7 +8,7 @@ MULTI_RANK_SUITE(PrefetchLimit);
 
 // Each pair is a limit of units in forward and one in backward: 1, the default 2, 3, or all units.
 MULTI_RANK_TEST(PrefetchLimit,
-                limits_of_forward_and_backward_match_the_prediction_and_change_no_bit) {
+                training_with_different_prefetch_limits_matches_the_prediction_and_changes_no_bit) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
   const auto expected = hash_of_single(config, workload);

@@ -24,21 +24,22 @@ at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes) / 8;
 }
 
-// x * weight. This module is not a unit, so its weight belongs to the root.
+// Computes x * weight. This module is not a unit, so its weight belongs to the root.
 struct Gain : Module {
   at::Tensor forward(at::Tensor x) override { return x * weight; }
   at::Tensor weight = register_parameter("weight", drawn({kWidth}));  // [kWidth]
 };
 
-// tanh(x weight^T). This module is a unit, because its name ends in "Block".
+// Computes tanh(x weight^T). This module is a unit, because its name ends in "Block".
 struct TanhBlock : Module {
   at::Tensor forward(at::Tensor x) override { return at::linear(x, weight).tanh(); }
   at::Tensor weight = register_parameter("weight", drawn({kWidth, kWidth}));
 };
 
-// Rows -> embedding -> block -> gain -> block -> norm -> head. The embedding and the head share a
-// weight. The root unit has this weight and the weights of the gain and the norm. So the gain, the
-// norm and the head are the root's readers; an embedding does not read its weight in backward.
+// Computes rows -> embedding -> block -> gain -> block -> norm -> head. The embedding and the head
+// share a weight. The root unit has this weight and the weights of the gain and the norm. A reader
+// of the root is a module whose backward reads a weight of the root: the gain, the norm and the
+// head. An embedding does not read its weight in backward.
 struct Ladder : Module {
   Ladder() {
     embedding = register_module("embedding", std::make_shared<Embedding>(drawn({10, kWidth})));
@@ -58,7 +59,7 @@ struct Ladder : Module {
 
 struct PromisingLadder : Ladder, ReadsInCalls {};
 
-// In this model a function reads the weight of the head too, before the blocks run.
+// A model in which a function also reads the weight of the head, before the blocks run.
 struct LadderWithFunction : Ladder {
   at::Tensor forward(at::Tensor rows) override {
     const at::Tensor x = (*embedding)(rows);
@@ -75,8 +76,8 @@ ShardLayout layout_of(Module& model, const WrapPolicy& wrap = wrap_blocks()) {
   return plan_layout(model, plan_units(model, wrap), /*world_size=*/1);
 }
 
-// Lists the children of a model in the order in which their backward hooks run, and "unread" at the
-// moment when the last reader of the root has run its backward.
+// Lists the children of a model in the order in which their backward hooks run. Adds "unread" when
+// the last reader of the root has run its backward, which is when the root can be resharded.
 class Backward {
  public:
   explicit Backward(const std::shared_ptr<Module>& model, const WrapPolicy& wrap = wrap_blocks())
@@ -102,7 +103,7 @@ class Backward {
 constexpr const char* kWhole = "head norm second gain unread first";
 constexpr const char* kToTheEnd = "head norm second gain first";  // "unread" was not reported
 
-TEST_IN_A_PROCESS(RootReader, the_root_is_unread_after_the_backward_of_its_last_reader) {
+TEST_IN_A_PROCESS(RootReader, the_root_is_reported_unread_after_the_backward_of_its_last_reader) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   for (int step = 0; step < 2; ++step)
@@ -110,7 +111,8 @@ TEST_IN_A_PROCESS(RootReader, the_root_is_unread_after_the_backward_of_its_last_
   EXPECT_EQ(units_before_root_readers(*model, layout_of(*model)), 1U);
 }
 
-TEST_IN_A_PROCESS(RootReader, readers_of_a_language_model_are_its_norm_and_its_head_even_if_tied) {
+TEST_IN_A_PROCESS(RootReader,
+                  the_readers_of_a_language_models_root_are_its_norm_and_its_head_even_if_tied) {
   for (const auto& model : {tied_model(200), untied_model(20)}) {
     Backward backward(model);
     const at::Tensor tokens = at::ones({1, 4}, at::kLong);
@@ -122,7 +124,7 @@ TEST_IN_A_PROCESS(RootReader, readers_of_a_language_model_are_its_norm_and_its_h
   }
 }
 
-TEST_IN_A_PROCESS(RootReader, a_reader_that_ran_twice_must_run_its_backward_twice) {
+TEST_IN_A_PROCESS(RootReader, a_reader_of_the_root_that_ran_twice_must_run_its_backward_twice) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor one = (*model)(rows()).sum();
@@ -131,7 +133,7 @@ TEST_IN_A_PROCESS(RootReader, a_reader_that_ran_twice_must_run_its_backward_twic
 }
 
 TEST_IN_A_PROCESS(RootReader,
-                  a_reader_outside_the_loss_keeps_the_root_to_the_end_of_this_pass_only) {
+                  a_reader_outside_the_loss_keeps_the_root_to_the_end_of_this_backward_pass_only) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   (*model->head)(at::ones({kWidth}).requires_grad_());
@@ -139,14 +141,16 @@ TEST_IN_A_PROCESS(RootReader,
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader, a_reader_whose_input_needs_no_gradient_keeps_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader,
+                  a_reader_whose_input_needs_no_gradient_keeps_the_root_to_the_end_of_backward) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor beside = (*model->norm)(at::ones({kWidth})).sum();
   EXPECT_EQ(backward.of((*model)(rows()).sum() + beside), kToTheEnd);
 }
 
-TEST_IN_A_PROCESS(RootReader, the_root_is_unread_at_the_same_point_in_each_pass_over_a_kept_graph) {
+TEST_IN_A_PROCESS(
+    RootReader, the_root_is_unread_at_the_same_point_in_each_backward_pass_over_a_retained_graph) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -154,7 +158,8 @@ TEST_IN_A_PROCESS(RootReader, the_root_is_unread_at_the_same_point_in_each_pass_
   EXPECT_EQ(backward.of(loss), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader, a_pass_that_threw_keeps_the_root_to_the_end_of_the_next_pass_only) {
+TEST_IN_A_PROCESS(RootReader,
+                  after_a_backward_pass_that_threw_the_next_pass_keeps_the_root_to_its_end) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -166,7 +171,7 @@ TEST_IN_A_PROCESS(RootReader, a_pass_that_threw_keeps_the_root_to_the_end_of_the
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader, calls_in_an_evaluation_do_not_count) {
+TEST_IN_A_PROCESS(RootReader, calls_of_readers_in_an_evaluation_do_not_count) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -177,7 +182,7 @@ TEST_IN_A_PROCESS(RootReader, calls_in_an_evaluation_do_not_count) {
   EXPECT_EQ(backward.of(loss), kWhole);
 }
 
-// A module around a Gain, whose weight belongs to the root.
+// A module that contains a Gain, whose weight belongs to the root.
 struct Around : Module {
   at::Tensor forward(at::Tensor x) override { return (*gain)(x); }
   std::shared_ptr<Gain> gain = register_module("gain", std::make_shared<Gain>());
@@ -193,14 +198,16 @@ struct LadderAround : Module, ReadsInCalls {
   std::shared_ptr<TanhBlock> block = register_module("block", std::make_shared<TanhBlock>());
 };
 
-TEST_IN_A_PROCESS(RootReader, checkpointing_a_reader_does_not_change_when_the_root_is_unread) {
+TEST_IN_A_PROCESS(RootReader,
+                  activation_checkpointing_of_a_reader_does_not_change_when_the_root_is_unread) {
   const auto model = std::make_shared<PromisingLadder>();
   checkpoint_activations(*model->gain);
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-// A checkpoint as users write it: runs its module without gradients, and again in backward.
+// Activation checkpointing as users write it: forward runs the module without gradients, and
+// backward runs it again.
 struct OwnCheckpoint : torch::autograd::Function<OwnCheckpoint> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             Module* module) {
@@ -225,13 +232,15 @@ struct LadderWithOwnCheckpoint : PromisingLadder {
   }
 };
 
-TEST_IN_A_PROCESS(RootReader, a_reader_inside_a_users_checkpoint_keeps_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader,
+                  a_reader_that_a_user_checkpoints_by_hand_keeps_the_root_to_the_end_of_backward) {
   const auto model = std::make_shared<LadderWithOwnCheckpoint>();
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
 }
 
-TEST_IN_A_PROCESS(RootReader, a_reader_in_an_inner_pass_keeps_the_root_to_the_end) {
+TEST_IN_A_PROCESS(RootReader,
+                  a_reader_in_an_inner_backward_pass_keeps_the_root_to_the_end_of_backward) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor x = at::ones({kWidth}).requires_grad_();
@@ -247,8 +256,9 @@ struct LadderWithOwnParameter : PromisingLadder {
   at::Tensor scale = register_parameter("scale", drawn({1}));
 };
 
-TEST_IN_A_PROCESS(RootReader,
-                  readers_are_known_only_if_the_model_promises_and_its_children_have_hooks) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    readers_of_the_root_are_known_only_if_the_model_promises_and_its_children_have_hooks) {
   const auto is_known = [](const std::shared_ptr<Module>& model) {
     return when_root_is_unread(*model, layout_of(*model), [] {});
   };
@@ -277,9 +287,10 @@ Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make
 
 MULTI_RANK_SUITE(RootInBackward);
 
-// Covers models whose root is freed during backward and models whose root stays until the end, with
-// and without units that stay gathered after forward.
-MULTI_RANK_TEST(RootInBackward, freeing_the_root_matches_the_prediction_and_changes_no_bit) {
+// The models include some whose root is freed during backward and some whose root stays until the
+// end. Each is trained with and without units that stay gathered after forward.
+MULTI_RANK_TEST(RootInBackward,
+                freeing_the_root_during_backward_matches_the_prediction_and_changes_no_bit) {
   const std::vector<std::function<std::shared_ptr<Module>()>> models{
       [] { return std::make_shared<PromisingLadder>(); },
       [] { return std::make_shared<Ladder>(); },
@@ -311,10 +322,10 @@ MULTI_RANK_TEST(RootInBackward, freeing_the_root_matches_the_prediction_and_chan
   }
 }
 
-// If the root of gpt2-36m, 43.1 MB, stayed until the end of backward, the peak would be 404.0 MB on
-// two ranks and 270.8 MB on four. The expected peaks are lower by the size of the root.
+// The root of gpt2-36m has 43.1 MB. If it stayed until the end of backward, the peak would be 404.0
+// MB on two ranks and 270.8 MB on four. The expected peaks are lower by the size of the root.
 TEST_IN_A_PROCESS(RootInPrediction,
-                  the_root_of_a_language_model_is_not_alive_at_the_peak_of_a_step) {
+                  the_root_of_a_language_model_is_not_unsharded_at_the_predicted_peak_of_a_step) {
   const auto peak = [](int world) {
     TrainConfig config;
     config.ranks.mode = Mode::fsdp;

@@ -15,7 +15,7 @@ struct WrapperBlock : Module {
   std::shared_ptr<Module> inside;
 };
 
-// x W^T + b. Another module may have the same `weight`.
+// Computes x W^T + b. The weight W may be shared with another module.
 struct Biased : Linear {
   explicit Biased(const at::Tensor& weight) : Linear(weight, at::zeros({weight.size(0)})) {}
 };
@@ -47,7 +47,7 @@ std::shared_ptr<Module> linear(int64_t out) {
   return std::make_shared<Linear>(at::ones({out, 4}));
 }
 
-TEST(WrapAuto, a_module_as_large_as_the_largest_block_becomes_a_unit) {
+TEST(WrapAuto, wrap_auto_makes_a_module_as_large_as_the_largest_block_a_unit) {
   const std::string blocks = "layers.0 layers.1 layers.2 ";
   EXPECT_EQ(units_of([] { return untied_model(kRowsOfABlock); }),
             "root token_embeddings " + blocks + "lm_head ");
@@ -63,13 +63,13 @@ std::shared_ptr<Module> row(const Modules& modules) {
   return std::make_shared<Row>(modules);
 }
 
-TEST(WrapAuto, modules_are_compared_with_the_largest_of_unequal_blocks) {
+TEST(WrapAuto, wrap_auto_compares_modules_with_the_largest_of_unequal_blocks) {
   const auto modules = [] { return Modules{block(), block(5), block(), linear(8), linear(9)}; };
   EXPECT_EQ(units_of_row(modules), "root a b c e ")
       << "the blocks take 92 and 132 bytes, the two others 128 and 144";
 }
 
-TEST(WrapAuto, a_tied_weight_stays_with_the_module_around_all_its_uses) {
+TEST(WrapAuto, wrap_auto_leaves_a_tied_weight_to_the_module_around_all_its_uses) {
   EXPECT_EQ(units_of([] { return tied_model(200); }), "root h.0 h.1 h.2 ");
   EXPECT_EQ(units_of_row([] {
               const at::Tensor weight = at::ones({9, 4});
@@ -79,7 +79,7 @@ TEST(WrapAuto, a_tied_weight_stays_with_the_module_around_all_its_uses) {
             "a b ");
 }
 
-TEST(WrapAuto, parameters_tied_to_another_module_do_not_count) {
+TEST(WrapAuto, wrap_auto_does_not_count_tied_parameters_in_the_size_of_a_module) {
   const auto modules = [](int64_t tied_rows) {
     const at::Tensor weight = at::ones({tied_rows, 4});
     return Modules{std::make_shared<Biased>(weight), block(), std::make_shared<Biased>(weight)};
@@ -88,7 +88,7 @@ TEST(WrapAuto, parameters_tied_to_another_module_do_not_count) {
   EXPECT_EQ(units_of_row([&] { return modules(23); }), "root a b c ") << "a block is 92 bytes";
 }
 
-TEST(WrapAuto, the_innermost_module_that_is_large_enough_is_chosen) {
+TEST(WrapAuto, wrap_auto_chooses_the_innermost_module_that_is_large_enough) {
   EXPECT_EQ(units_of_row([] {
               return Modules{block(), row({linear(6), linear(3), linear(3)})};
             }),
@@ -96,7 +96,7 @@ TEST(WrapAuto, the_innermost_module_that_is_large_enough_is_chosen) {
   EXPECT_EQ(units_of_row([] { return Modules{block(), row({linear(3), linear(3)})}; }), "a b ");
 }
 
-TEST(WrapAuto, nothing_inside_or_around_a_block_is_chosen) {
+TEST(WrapAuto, wrap_auto_chooses_no_module_inside_or_around_a_block) {
   EXPECT_EQ(
       units_of_row([] {
         return Modules{row({linear(4), std::make_shared<WrapperBlock>(), linear(4)}), linear(6)};
@@ -104,7 +104,7 @@ TEST(WrapAuto, nothing_inside_or_around_a_block_is_chosen) {
       "root a.b b ");
 }
 
-TEST(WrapAuto, the_root_is_the_only_unit_if_there_are_no_blocks) {
+TEST(WrapAuto, wrap_auto_makes_the_root_the_only_unit_if_there_are_no_blocks) {
   EXPECT_EQ(units_of_row([] { return Modules{linear(50), linear(5)}; }), "root ");
 }
 

@@ -6,7 +6,8 @@ namespace {
 
 MULTI_RANK_SUITE(WrapAutoTraining);
 
-MULTI_RANK_TEST(WrapAutoTraining, the_embedding_is_gathered_for_forward_only) {
+MULTI_RANK_TEST(WrapAutoTraining,
+                a_unit_of_an_embedding_is_gathered_for_forward_and_not_for_backward) {
   const Workload workload = workload_of(language_models().at(1));
   TrainConfig config = extension_config("fsdp", world_size());
   config.training.microbatches = world_size();  // one microbatch for each rank

@@ -10,7 +10,7 @@ namespace {
 // A class with the shortest possible name.
 struct A : Scale {};
 
-TEST(WrapPolicyOf, each_text_gives_the_policy_that_it_names) {
+TEST(WrapPolicyOf, wrap_policy_of_returns_the_policy_that_the_text_names) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto plan = [&](const std::string& name, const WrapPolicy& policy) {
       Row model({std::make_shared<OuterBlock>(), std::make_shared<A>()});
@@ -31,7 +31,7 @@ TEST(WrapPolicyOf, each_text_gives_the_policy_that_it_names) {
     expect_on_all_ranks(run, good, run.at(0, "the policy of " + good));
 }
 
-TEST(WrapPolicyOf, an_invalid_text_throws) {
+TEST(WrapPolicyOf, wrap_policy_of_an_invalid_text_throws) {
   for (const char* bad : {"", "blocks", "type:", "size:", "size:0", "size:1k", "size:-5",
                           "size:99999999999999999999"})
     EXPECT_THROW(wrap_policy_of(bad), std::invalid_argument) << bad;

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-// Trains a workload for two steps. The second one is compared with its prediction.
+// Trains a workload for two steps. The second step is compared with its prediction.
 namespace fsdp {
 
 inline TrainConfig extension_config(const std::string& mode, int world_size) {
@@ -49,8 +49,8 @@ inline nlohmann::json hash_of_single(TrainConfig config, const Workload& workloa
   return run.at(0, "hash");
 }
 
-// Trains two steps on this rank. Observes the peaks of live bytes with their predictions, whether
-// the traffic is as predicted, and on rank 0 the hash of the parameters.
+// Trains two steps on this rank. Observes for the second step the peaks of live bytes with their
+// predictions and whether the traffic is as predicted, and on rank 0 the hash of the parameters.
 inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
                                const Workload& workload) {
   const auto strategy = strategy_of(rank, config, workload);
@@ -72,8 +72,8 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   if (rank.rank() == 0) rank.observe("hash", hash);
 }
 
-// Trains two steps. Expects that the live bytes and the traffic of the second one are as predicted,
-// and that the parameters then have this hash.
+// Trains two steps. Expects that the live bytes and the traffic of the second step are as
+// predicted, and that the parameters have the hash `hash` afterwards.
 inline void expect_as_predicted(const TrainConfig& config, const Workload& workload,
                                 const nlohmann::json& hash) {
   const RankRun run =

@@ -19,8 +19,8 @@ static const std::map<std::string, fsdp::Read*> kTargets{
 #include <cstdio>
 
 static bool counting;
-// [bytes] that the current input has allocated and not freed; over all inputs, the largest
-// allocation and the most live bytes
+// [bytes]. live: what the current input has allocated and not freed yet. Over all inputs, largest:
+// the largest allocation, and peak: the most live bytes.
 static size_t live, largest, peak;
 
 extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  // NOLINT
@@ -29,7 +29,7 @@ extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  //
   peak = std::max(peak, live += size);
 }
 extern "C" void __sanitizer_free_hook(const volatile void* memory) {  // NOLINT
-  if (counting && memory != nullptr)  // the block can be older than the input, hence min()
+  if (counting && memory != nullptr)  // min(): the block can be older than the input
     live -= std::min(live, __sanitizer_get_allocated_size(const_cast<const void*>(memory)));
 }
 
@@ -53,9 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 #include <common/in_a_process.h>
 
-// At least one input of each target must be accepted: otherwise its format has changed, and the
-// corpus tests only an early error.
-TEST(FuzzCorpus, every_input_is_accepted_or_throws_one_line) {
+// At least one input of each target must be accepted. If none is accepted, the format has changed,
+// and the corpus tests only an early error.
+TEST(FuzzCorpus, every_input_of_the_fuzz_corpus_is_accepted_or_throws_an_error_of_one_line) {
   const fsdp::TemporaryFolder folder;
   const auto archive = std::filesystem::absolute(fsdp::source_root()) / "tests/fuzz/corpus.tar.gz";
   const auto unpacked =

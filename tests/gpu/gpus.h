@@ -22,8 +22,8 @@ inline std::string missing_gpus(int needed) {
          (gpu::built() ? "this machine has " + std::to_string(gpus) : "this build has no CUDA");
 }
 
-// Skips the running test if the machine has fewer than `needed` GPUs. The suite of such a test is
-// named after the GPUs that it needs: TrainingOn8GPUs.
+// Skips the running test if the machine has fewer than `needed` GPUs. The name of a test's suite
+// states how many GPUs the test needs, for example TrainingOn8GPUs.
 #define SKIP_WITHOUT_GPUS(needed) \
   if (const std::string missing = missing_gpus(needed); !missing.empty()) GTEST_SKIP() << missing
 

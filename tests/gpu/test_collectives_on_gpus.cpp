@@ -76,12 +76,12 @@ TEST(CollectiveOn1GPU, ranks_that_share_a_gpu_communicate_through_the_host) {
   }
 }
 
-TEST(CollectiveOn1GPU, memory_is_reused_only_after_the_collective_is_done) {
+TEST(CollectiveOn1GPU, gpu_memory_is_reused_only_after_the_collective_that_uses_it_is_done) {
   SKIP_WITHOUT_GPUS(1);
   EXPECT_EQ(on_gpus(1, {"nccl", 60s}, reuse_memory_at_once), "");
 }
 
-TEST(CollectiveOn1GPU, auto_chooses_nccl_if_each_rank_has_a_gpu) {
+TEST(CollectiveOn1GPU, the_backend_auto_is_nccl_if_each_rank_has_a_gpu) {
   SKIP_WITHOUT_GPUS(1);
   const int gpus = gpu::count_gpus_before_fork();
   EXPECT_EQ(
@@ -101,7 +101,8 @@ TEST(CollectiveOn2GPUs, collectives_over_nccl_equal_a_local_computation) {
   }
 }
 
-TEST(CollectiveOn2GPUs, a_call_that_differs_in_the_first_iteration_is_named) {
+TEST(CollectiveOn2GPUs,
+     a_call_over_nccl_that_differs_between_ranks_in_the_first_iteration_is_named) {
   SKIP_WITHOUT_GPUS(2);
   const std::string failure = on_gpus(2, {"nccl", 20s}, [](Communicator& comm) {
     const at::Tensor all = comm.empty(2 * kNumel);

@@ -32,10 +32,10 @@ TEST(TrainingOn1GPU, the_small_model_reaches_the_published_losses_in_every_mode)
   }
 }
 
-// The ranks add on the host, in the order in which mode single adds on the GPU. So all modes give
-// the same bits if the GPU's kernels are deterministic, which CUDA does not promise for all of
-// them. Therefore the test only requires a tolerance, and records in its properties whether the
-// bits are equal.
+// Ranks that share a GPU add gradients on the CPU, in the order in which mode single adds them on
+// the GPU. So all modes give the same bits if the GPU's kernels are deterministic, which CUDA does
+// not promise for all of them. Therefore the test only requires a tolerance, and records in its
+// properties whether the bits are equal.
 TEST(TrainingOn1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
   SKIP_WITHOUT_GPUS(1);
   for (const int world_size : {2, 4}) {
@@ -53,7 +53,7 @@ TEST(TrainingOn1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
   }
 }
 
-TEST(TrainingOn1GPU, live_bytes_of_the_gpu_are_as_predicted) {
+TEST(TrainingOn1GPU, live_bytes_on_a_gpu_are_as_predicted) {
   SKIP_WITHOUT_GPUS(1);
   for (const auto& [world_size, backend] : {std::pair(1, "nccl"), std::pair(2, "shm")}) {
     const TrainResult run = train(small("fsdp", world_size, backend));
@@ -92,7 +92,7 @@ TEST(TrainingOn1GPU, the_cpu_does_not_wait_for_the_gpu_in_a_step) {
   EXPECT_EQ(failure, "");
 }
 
-TEST(TrainingOn1GPU, a_step_allocates_no_new_gpu_memory_after_the_first_steps) {
+TEST(TrainingOn1GPU, a_training_step_allocates_no_new_gpu_memory_after_the_first_steps) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = with_small_strategy([](Strategy& strategy) {
     int64_t taken = 0;
@@ -108,7 +108,7 @@ TEST(TrainingOn1GPU, a_step_allocates_no_new_gpu_memory_after_the_first_steps) {
   EXPECT_EQ(failure, "");
 }
 
-TEST(TrainingOn1GPU, a_forbidden_wait_is_detected) {
+TEST(TrainingOn1GPU, a_forbidden_wait_of_the_cpu_for_the_gpu_is_detected) {
   SKIP_WITHOUT_GPUS(1);
   const std::string failure = on_gpus(1, {"nccl", 60s}, [](Communicator& comm) {
     const at::Tensor number = at::ones({1}, at::TensorOptions(comm.device()));

@@ -87,8 +87,8 @@ void make_files(int host, int hosts) {
   mount_at("/dev/shm", "tmpfs", "tmpfs", 0);
 }
 
-// Runs `body` in the host's other namespaces and ends the process with its value. Called in a
-// process that was forked into the host's pid namespace.
+// Enters the remaining namespaces of the host whose first process is `init`, runs `body` there, and
+// ends this process with the value of `body`. The process was forked into the host's pid namespace.
 [[noreturn]] void run_on(int init, const std::string& folder,
                          const std::function<int()>& body) noexcept {
   require(setns(init, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "setns");

@@ -46,9 +46,10 @@ class Network {
     return std::string("host-") + "abcdefghijklmnopqrstuvwxyz"[host];
   }
 
-  // Forks a process that runs `body` on the host. The process leads a session there and ends by
-  // _exit() with the value of `body`; an exception aborts it. Returns its process id here: wait for
-  // it as for any child. Throws std::system_error if the host has ended.
+  // Forks a process that runs `body` on emulated host `host`, as the leader of a new session. It
+  // ends by _exit() with the value of `body`; an exception aborts it. Returns its process id in the
+  // caller's namespace, so the caller can wait for it as for any child. Throws std::system_error if
+  // the host has ended.
   pid_t start(int host, const std::function<int()>& body);
 
   // From now on, no packet leaves or reaches the host. No process gets an error or sees a

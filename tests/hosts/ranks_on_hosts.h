@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
 inline constexpr auto kLimit = 3s;   // time limit of every wait for another rank
-inline constexpr auto kToEnd = 20s;  // to end after that: 3 s, more on a busy machine
+inline constexpr auto kToEnd = 20s;  // time to end after kLimit: 3 s, more on a busy machine
 
 // A file in memory to which processes of all hosts append their output.
 class CapturedStderr {
@@ -44,8 +44,8 @@ inline int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Runs ranks on several hosts, each started on its own. Every host has the same number of ranks, in
-// the order of the hosts.
+// Runs ranks on several emulated hosts. Each rank is started by itself, without a launcher. Every
+// host has the same number of ranks, and the ranks are numbered in the order of the hosts.
 class MultiHostRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,8 @@ class MultiHostRun : public testing::Test {
   }
   void TearDown() override { alarm(0); }
 
-  // Starts rank `rank` of `started` ranks of a program for `world_size` ranks.
+  // Starts rank `rank` of a program that needs `world_size` ranks. `started` is the number of ranks
+  // that are started in all.
   void start_rank(Network& network, int host, int rank, int started, int world_size,
                   const Body& body, const std::string& master = Network::address(0),
                   std::chrono::milliseconds to_join = 20s,

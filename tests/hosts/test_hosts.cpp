@@ -32,7 +32,7 @@ Body collectives(std::vector<Channel>& channels, int shard_size) {
   };
 }
 
-TEST_F(MultiHostRun, results_have_the_bits_of_one_host) {
+TEST_F(MultiHostRun, ranks_on_several_hosts_compute_the_bits_of_ranks_on_one_host) {
   Network network(2);
   for (const int world : {2, 4}) {
     for (const int shard_size : {world, world / 2}) {
@@ -48,7 +48,7 @@ TEST_F(MultiHostRun, results_have_the_bits_of_one_host) {
   }
 }
 
-TEST_F(MultiHostRun, results_are_the_same_over_a_slow_and_lossy_link) {
+TEST_F(MultiHostRun, ranks_compute_the_same_bits_over_a_slow_and_lossy_network) {
   Network network(2, {.delay = 5ms, .loss = 0.01});
   std::vector<Channel> here(2), there(2);
   ASSERT_TRUE(launch(2, collectives(here, 2)).ok());
@@ -65,15 +65,16 @@ TEST_F(MultiHostRun, ranks_share_memory_only_inside_a_host) {
     const bool right = comm->backend() == "shm" && comm->replicas()->backend() == "gloo" &&
                        context.local_rank() == context.rank % 2;
     const auto of_all = communicator(context, 4);
-    // A rank that ends before all are connected closes its connections and fails the others.
+    // A rank that ends before all are connected closes its connections, and the other ranks would
+    // fail.
     all_gather(*of_all, "all are connected");
     return right && of_all->backend() == "gloo" ? 0 : 3;
   });
   EXPECT_EQ(ended(), std::vector<int>(4, 0)) << said_.text();
 }
 
-// Returns a body that makes six all-gathers in each group. `before_the_fourth`, if given, runs on
-// every rank before its fourth one.
+// Returns a body that issues six all-gathers in each group. If `before_the_fourth` is given, every
+// rank runs it before its fourth all-gather.
 Body gathers(int shard_size, std::optional<Fault> fault,
              const std::function<void(const RankContext&)>& before_the_fourth = {}) {
   return [=](const RankContext& context) {
@@ -141,7 +142,7 @@ TEST_F(MultiHostRun, a_rank_that_ends_early_is_reported_once) {
 }
 
 // Returns a body that counts in come[0] the ranks that have reached their fourth all-gather. Rank 3
-// never makes it, so the other ranks wait there.
+// pauses before this all-gather for ever, so the other ranks wait in it.
 Body gathers_until(SharedWords& come) {
   return gathers(4, {}, [&](const RankContext& context) {
     ++come[0];
@@ -150,7 +151,7 @@ Body gathers_until(SharedWords& come) {
   });
 }
 
-TEST_F(MultiHostRun, a_partition_is_reported_once_on_each_side) {
+TEST_F(MultiHostRun, a_network_partition_is_reported_once_on_each_side) {
   Network network(2);
   SharedWords come;
   start(network, 4, gathers_until(come));
@@ -231,7 +232,7 @@ TEST_F(MultiHostRun, spare_ranks_wait_until_the_run_ends) {
   }
 }
 
-TEST_F(MultiHostRun, a_master_addr_of_no_local_interface_is_named) {
+TEST_F(MultiHostRun, an_error_names_a_master_addr_that_is_no_address_of_the_host) {
   Network network(1);
   start_rank(
       network, 0, 0, 2, 2, [](const RankContext&) { return 0; }, "10.77.0.9");

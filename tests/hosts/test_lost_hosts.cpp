@@ -19,16 +19,18 @@ void end_process(pid_t process) {
   EXPECT_EQ(kill(process, SIGKILL), 0);
 }
 
-// A second loss, at the latest in the first step after the first one: of host-b, or of a rank on
-// host-a or host-b.
+// What a test loses in addition to rank 5: host-b, or a rank on host-a or host-b. This second loss
+// happens while the process of rank 0 decides which ranks continue, before these ranks connect, or
+// in their first step.
 struct Loss {
-  // Runs in the test when each rank has reported the states that it saved and rank 0's process has
-  // not decided yet which ranks continue.
+  // Runs in the process of the test, after each rank has reported the states that it saved and
+  // before the process of rank 0 decides which ranks continue.
   std::function<void(Network&, const std::vector<pid_t>& processes)> in_the_roll{};
-  // Run on each of the four ranks that continue.
+  // Each of the four ranks that continue runs these functions: the first one before it connects,
+  // the second one in its first step.
   std::function<void(int rank)> before_connecting{}, in_the_first_step{};
-  // The process of rank 0, which decides, ends together with rank 5. Then the launcher hosts the
-  // store, in a process of its own.
+  // If true, the process of rank 0, which decides, ends together with rank 5. In this case a
+  // process of its own hosts the store, as a launcher can do.
   bool is_of_the_caller{};
 };
 
@@ -131,7 +133,7 @@ TEST_F(LostHost, survivors_continue_without_a_host_that_does_not_rejoin) {
        2);
 }
 
-TEST_F(LostHost, the_run_ends_if_the_first_host_does_not_rejoin) {
+TEST_F(LostHost, the_run_ends_if_a_rank_on_the_host_of_rank_0_does_not_rejoin) {
   lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[1]); }}, false,
        2);
   EXPECT_CONTAINS(said_.text(),

@@ -68,7 +68,8 @@ class MultiHostTraining : public MultiHostRun {
   }
 };
 
-TEST_F(MultiHostTraining, training_reaches_the_parameters_of_one_host_and_the_predicted_bytes) {
+TEST_F(MultiHostTraining,
+       training_on_several_hosts_ends_with_the_parameters_of_one_host_and_the_predicted_bytes) {
   Network network(2);
   const std::string alone = parameters_of(network, kShort + "--world 4");
   for (const std::string strategy : {"full", "grad_op", "hybrid"}) {
@@ -96,8 +97,8 @@ TEST_F(MultiHostTraining, survivors_reach_the_bits_of_a_run_without_the_lost_hos
   EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
 }
 
-// The second host is cut off while the other ranks divide the microbatches of the first lost host
-// among themselves, and in another run after they have done so.
+// First host-c is lost. Then host-b is cut off: in one run while the other ranks divide the
+// microbatches of host-c among themselves, in the other run after they have done so.
 TEST_F(MultiHostTraining, one_of_three_hosts_continues_after_one_is_lost_and_one_is_cut_off) {
   for (const std::string moment : {"host-c is lost", " with 4 ranks on 2 hosts\n"}) {
     alarm(120);
@@ -120,7 +121,7 @@ TEST_F(MultiHostTraining, one_of_three_hosts_continues_after_one_is_lost_and_one
   }
 }
 
-TEST_F(MultiHostTraining, a_rank_with_other_options_or_another_folder_is_named) {
+TEST_F(MultiHostTraining, an_error_names_a_rank_with_other_options_or_another_checkpoint_folder) {
   Network network(2);
   train(network, kShort, "--lr 0.5");
   ended();

@@ -11,8 +11,8 @@
 // Tests of mistakes that users make with a sharded model, and of the errors that they get.
 namespace fsdp {
 
-// A misuse of a sharded BlockNet, and a part of its error. After the error and a zero_grad(), the
-// model trains again if `goes_on`.
+// A way to misuse a sharded BlockNet. `says` is a part of the error that `call` must cause. If
+// `goes_on`, the model must train again after the error and a zero_grad().
 struct Misuse {
   std::string says;
   std::function<void(ShardedNet&)> call;
@@ -30,12 +30,13 @@ inline void expect_refused(int world_size, const Misuse& misuse,
   });
 }
 
-// A test of one misuse: a part of the error, and a function that misuses the model.
+// Defines a test of one misuse. `says` is a part of the error. The function that follows misuses
+// the model.
 #define MISUSE_TEST(suite, name, says, ...)                  \
   MULTI_RANK_TEST(suite, name) {                             \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__}); \
   }
-// A test of a misuse after which the model cannot train any more.
+// Defines a test of a misuse after which the model cannot train any more.
 #define LASTING_MISUSE_TEST(suite, name, says, ...)                             \
   MULTI_RANK_TEST(suite, name) {                                                \
     expect_refused(world_size(), Misuse{says, __VA_ARGS__, /*goes_on=*/false}); \

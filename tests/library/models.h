@@ -17,19 +17,22 @@ struct LayerBlock : Module {
     if (throws) throw std::domain_error("no such row");
     return x + linear(x).tanh();
   }
-  at::Tensor forward_twice(const at::Tensor& x) { return linear(linear(x)); }  // no hook runs
+  at::Tensor forward_twice(const at::Tensor& x) {
+    return linear(linear(x));
+  }  // runs no hook of the block
   torch::nn::Linear linear;
   bool throws{};
 };
 
-// A block with buffers that a step does not change, and with a module that a test can ignore.
+// A block with buffers that a step does not change, and with a module `rest` that a test can make
+// an ignored module.
 struct BufferedBlock : LayerBlock {
   at::Tensor mean = register_buffer("mean", at::zeros({2}));
   at::Tensor count = register_buffer("count", at::zeros({}, at::kLong));
   std::shared_ptr<LayerBlock> rest = register_module("rest", std::make_shared<LayerBlock>());
 };
 
-// Calls blocks of one class one after another: b0, b1, ...
+// A model that calls blocks of one class, which have the names b0, b1, ..., one after another.
 template <class Block>
 struct RowOf : Module {
   template <class... Sizes>

@@ -34,8 +34,8 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-// Returns microbatch `part` of the `parts` equal microbatches of a batch that depends only on the
-// step. `sizes` are those of the microbatch.
+// Returns microbatch number `microbatch` of the `microbatches` equal ones of a batch that depends
+// only on the step. `sizes` are those of the microbatch.
 inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
   std::vector<int64_t> all = sizes.vec();
@@ -45,7 +45,8 @@ inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::Int
 
 using Loss = std::function<at::Tensor(Module& model, int microbatch, int microbatches, int step)>;
 
-// Returns a loss: the mean square of the model's output for a microbatch of these sizes.
+// Returns a loss function. Its loss is the mean square of the model's output for a microbatch of
+// these sizes.
 inline Loss mean_square_of(const std::vector<int64_t>& sizes) {
   return [sizes](Module& model, int microbatch, int microbatches, int step) {
     return model(batch_part(microbatch, microbatches, step, sizes)).square().mean();
@@ -87,7 +88,7 @@ std::shared_ptr<Module> built() {
 struct Training {
   std::string name;
   std::function<std::shared_ptr<Module>()> build{built<BlockNet>};
-  Loss loss{mean_square};  // of one of `parts` equal microbatches of this step's batch
+  Loss loss{mean_square};  // of one microbatch of the step's batch
   OptimizerOf optimizer{adamw};
   FullyShardedDataParallelOptions options{};
 };
@@ -122,7 +123,7 @@ struct ShardedNet {
 };
 
 // Computes in one process what ranks compute together: the gradient of each microbatch, starting
-// from zero, then the sum of the gradients as a tree, divided once by `parts`.
+// from zero, then the sum of the gradients as a tree, divided once by `microbatches`.
 inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int microbatches,
                               const std::function<at::Tensor(int microbatch)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
@@ -176,14 +177,15 @@ void train_parallel(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 inline void train_sharded(TestRank& rank, const Training& training) {
   train_parallel<FullyShardedDataParallel>(rank, rank.communicator(), training, training.options);
 }
-// The buckets are so small that nearly every gradient has its own.
+// Trains with DistributedDataParallel. The buckets are so small that nearly every gradient has its
+// own.
 inline void train_replicated(TestRank& rank, const Training& training) {
   train_parallel<DistributedDataParallel>(rank, rank.communicator(), training,
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
-// Fails unless, with each class, every parameter of every model ends with the bits that it has in
-// one process. Each training begins with the same random seed.
+// Runs each training in one process and with each function of `classes`. Fails unless each
+// parameter ends with the same bits. Each training begins with the same random seed.
 inline void expect_equal_to_one_process(
     int world_size, const std::vector<Training>& trainings,
     const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,

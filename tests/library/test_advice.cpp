@@ -11,7 +11,7 @@ MULTI_RANK_SUITE_ON(Advice, 2, 3, 4);
 
 using Comm = std::shared_ptr<Communicator>;
 
-// Returns "X on rank 0, Y on ranks 1, 2".
+// Returns "`first` on rank 0, `others` on ranks 1, 2" with the ranks of this run.
 std::string on_two(const TestRank& rank, const std::string& first, const std::string& others) {
   std::string text = first + " on rank 0, " + others + " on rank";
   text += rank.world_size() > 2 ? "s 1" : " 1";

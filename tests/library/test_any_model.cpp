@@ -74,7 +74,7 @@ at::Tensor loss_with_side_outputs(Module& model, int microbatch, int microbatche
   return loss;
 }
 
-// Continues without a block whose hook throws.
+// Catches the exception of a block's hook, and continues without this block.
 struct CatchingNet : BlockNet {
   CatchingNet() {
     blocks[1]->register_forward_pre_hook(
@@ -226,7 +226,8 @@ MULTI_RANK_SUITE_ON(AnyModelOnSeveralRanks, 2, 3, 4);
 
 // The input of the first unit requires no gradient. So on a rank that does not use the unit's
 // parameters, the unit's output requires no gradient either, and backward does not unshard it.
-MULTI_RANK_TEST(AnyModelOnSeveralRanks, a_first_unit_unused_on_some_ranks_throws) {
+MULTI_RANK_TEST(AnyModelOnSeveralRanks,
+                a_first_unit_whose_parameters_some_ranks_do_not_use_throws) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;
@@ -281,7 +282,7 @@ struct CountingNet : Module {
   at::Tensor steps = register_buffer("steps", at::zeros({}, at::kLong));
 };
 
-MULTI_RANK_TEST(AnyModel, a_model_without_parameters_works) {
+MULTI_RANK_TEST(AnyModel, a_model_without_parameters_can_be_wrapped_called_saved_and_loaded) {
   run_ranks(world_size(), [](TestRank& rank) {
     CountingNet net;
     FullyShardedDataParallel model(net, rank.communicator(), {.wrap = wrap_none()});

@@ -143,7 +143,7 @@ struct LstmNet : Module {
   at::Tensor scale = register_parameter("scale", drawn({kWidth}));
 };
 
-// `odd` is true on every other rank, and on the other ranks in the next step.
+// `odd` is true if the number of the microbatch plus the number of the step is odd.
 template <class Model>
 using LossOf = at::Tensor (*)(Model& model, const at::Tensor& rows, bool odd);
 

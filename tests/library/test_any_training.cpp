@@ -13,8 +13,8 @@ namespace {
 
 MULTI_RANK_SUITE(AnyTraining);
 
-// Fails unless kSteps calls of `step` on `other` end with the parameters that kSteps calls of
-// `plain_step` give on a new model.
+// Trains `other` by kSteps calls of `step`, and a new model by kSteps calls of `plain_step`. Fails
+// unless both end with the same parameters.
 using Step = std::function<void(ShardedNet& sharded, int number)>;
 void expect_as_plain(ShardedNet& other, const Step& step,
                      const Step& plain_step = &ShardedNet::step,
@@ -27,7 +27,8 @@ void expect_as_plain(ShardedNet& other, const Step& step,
   EXPECT_TRUE(at::equal(plain.all_parameters(), other.all_parameters()));
 }
 
-// A communicator has at most 64 pending calls. The limits are below, at and above this number.
+// A communicator has at most 64 pending calls. The limits of units that are gathered ahead are
+// below, at and above this number.
 MULTI_RANK_TEST(AnyTraining, hundreds_of_units_can_be_gathered_ahead) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
@@ -57,7 +58,7 @@ MULTI_RANK_TEST(AnyTraining, hooks_on_the_modules_parameters_are_called_and_chan
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, gradients_pass_through_the_hooks_of_the_leaves) {
+MULTI_RANK_TEST(AnyTraining, gradients_pass_through_the_hooks_of_the_tensors_of_model_parameters) {
   run_ranks(world_size(), [](TestRank& rank) {
     int calls = 0;
     ShardedNet sharded(rank, momentum);
@@ -77,7 +78,7 @@ MULTI_RANK_TEST(AnyTraining, gradients_pass_through_the_hooks_of_the_leaves) {
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, parameters_can_first_be_called_after_backward) {
+MULTI_RANK_TEST(AnyTraining, model_parameters_can_be_called_for_the_first_time_after_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool asks_first) {
       const auto net = block_net();
@@ -96,8 +97,8 @@ MULTI_RANK_TEST(AnyTraining, parameters_can_first_be_called_after_backward) {
   });
 }
 
-// On a GPU a thread of the autograd engine can be the last one that holds the backward pass. Here
-// another thread calls backward().
+// On a GPU, a thread of the autograd engine can be the last one that holds the object of the
+// backward pass. To get this case on the CPU, the test calls backward() in another thread.
 MULTI_RANK_TEST(AnyTraining,
                 a_step_after_a_backward_that_threw_in_another_thread_throws_until_zero_grad) {
   run_ranks(world_size(), [](TestRank& rank) {

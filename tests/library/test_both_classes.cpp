@@ -34,7 +34,8 @@ StateDict trained_in_one_process(int ranks) {
   return state;
 }
 
-// Trains `net`, whose parameters two wrappers share, with one optimizer for each wrapper.
+// Trains `net`, whose parameters are divided between two wrappers, with one optimizer for each
+// wrapper.
 void train_together(TestRank& rank, Module& net, const std::vector<at::Tensor>& of_encoder,
                     const std::vector<at::Tensor>& of_rest) {
   const auto encoder = adamw(of_encoder), rest = adamw(of_rest);
@@ -69,7 +70,8 @@ MULTI_RANK_TEST(IgnoredModule,
   });
 }
 
-MULTI_RANK_TEST(IgnoredModule, an_ignored_module_can_be_sharded_by_an_object_of_its_own) {
+MULTI_RANK_TEST(IgnoredModule,
+                an_ignored_module_can_be_sharded_by_another_fully_sharded_data_parallel) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     const StateDict expected = trained_in_one_process(rank.world_size());
@@ -98,7 +100,8 @@ MULTI_RANK_TEST(IgnoredModule, an_ignored_module_can_be_sharded_by_an_object_of_
   });
 }
 
-MULTI_RANK_TEST(IgnoredModule, a_replicated_parameter_that_is_not_ignored_is_refused) {
+MULTI_RANK_TEST(IgnoredModule,
+                sharding_a_model_with_a_replicated_parameter_that_is_not_ignored_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     const auto net = encoded_net();
@@ -114,7 +117,8 @@ MULTI_RANK_TEST(IgnoredModule, a_replicated_parameter_that_is_not_ignored_is_ref
   });
 }
 
-MULTI_RANK_TEST(IgnoredModule, an_ignored_module_that_nothing_reduces_gives_one_warning) {
+MULTI_RANK_TEST(IgnoredModule,
+                an_ignored_module_whose_gradients_are_never_reduced_gives_one_warning) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = encoded_net();
     WarningsOf warnings;

@@ -2,8 +2,9 @@
 
 #include <library/misuse.h>
 
-// Changes of parameters that would be lost: the model holds another copy of the values at that
-// time, or does not know the tensor.
+// Changes of parameters that would be lost, because at that time the model computes with another
+// copy of the values, or because it does not know the tensor. Each of these changes must cause an
+// error.
 namespace fsdp {
 namespace {
 
@@ -16,38 +17,40 @@ void replace_weight(ShardedNet& one) {
   weight_of(one).set_data(at::ones({7, 7}));
 }
 
-LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_parameters,
+LASTING_MISUSE_TEST(ChangedParameter,
+                    model_parameters_throws_if_a_parameter_was_registered_after_sharding,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       one.model.parameters();
                     })
 
-LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_backward,
+LASTING_MISUSE_TEST(ChangedParameter, a_step_throws_if_a_parameter_was_registered_after_sharding,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       backward(one);
                     })
 
-LASTING_MISUSE_TEST(ChangedParameter, a_late_parameter_is_refused_by_state_dict,
+LASTING_MISUSE_TEST(ChangedParameter,
+                    state_dict_throws_if_a_parameter_was_registered_after_sharding,
                     "parameter late.linear.weight was registered after", [](ShardedNet& one) {
                       register_late(one);
                       one.model.state_dict();
                     })
 
-LASTING_MISUSE_TEST(ChangedParameter, a_replaced_parameter_is_refused_by_the_next_call,
+LASTING_MISUSE_TEST(ChangedParameter, the_next_call_of_the_model_throws_if_a_parameter_was_replaced,
                     "b0.linear.weight of unit b0 was replaced", [](ShardedNet& one) {
                       replace_weight(one);
                       backward(one);
                     })
 
-LASTING_MISUSE_TEST(ChangedParameter, a_replaced_parameter_is_refused_by_state_dict,
+LASTING_MISUSE_TEST(ChangedParameter, state_dict_throws_if_a_parameter_was_replaced,
                     "b0.linear.weight of unit b0 was replaced", [](ShardedNet& one) {
                       replace_weight(one);
                       one.model.state_dict();
                     })
 
 // AdamW's step changes elements on every rank.
-MISUSE_TEST(ChangedParameter, a_step_between_forward_and_backward_is_refused,
+MISUSE_TEST(ChangedParameter, an_optimizer_step_between_forward_and_backward_is_refused,
             "was changed since its forward", [](ShardedNet& one) {
               backward(one);
               const at::Tensor loss = loss_of(*one.net, one.rank);
@@ -56,7 +59,7 @@ MISUSE_TEST(ChangedParameter, a_step_between_forward_and_backward_is_refused,
             })
 
 // The root stays unsharded after forward.
-MISUSE_TEST(ChangedParameter, a_write_to_the_root_between_forward_and_backward_is_refused,
+MISUSE_TEST(ChangedParameter, a_write_to_a_parameter_of_the_root_between_two_forwards_is_refused,
             "parameter scale of unit root was written to while it was gathered",
             [](ShardedNet& one) {
               loss_of(*one.net, one.rank);
@@ -67,7 +70,7 @@ MISUSE_TEST(ChangedParameter, a_write_to_the_root_between_forward_and_backward_i
               backward(one);
             })
 
-MISUSE_TEST(ChangedParameter, a_call_inside_summon_full_params_is_refused,
+MISUSE_TEST(ChangedParameter, a_call_of_the_model_inside_summon_full_params_is_refused,
             "called inside summon_full_params()", [](ShardedNet& one) {
               one.model.summon_full_params([&] { loss_of(*one.net, one.rank); });
             })
@@ -91,7 +94,8 @@ void change_by_vector_to_parameters(const Parameters& parameters) {
                                          parameters);
 }
 
-// Expects that the model refuses `change` at `moment`, when its only unit is unsharded.
+// Expects an error that contains `says` if `change` changes model.parameters() at `moment`. The
+// model has one unit, which is unsharded at that moment.
 void expect_change_refused(
     int world_size, const std::string& says, void (*change)(const Parameters&),
     const std::function<void(ShardedNet&, const std::function<void()>&)>& moment) {
@@ -108,40 +112,42 @@ void before_backward(ShardedNet& one, const std::function<void()>& change) {
 }
 
 MULTI_RANK_TEST(ChangedParameter,
-                a_change_through_data_of_the_leaves_inside_summon_full_params_is_refused) {
+                changing_model_parameters_through_data_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_through_data, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameter, a_change_through_data_of_the_leaves_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                changing_model_parameters_through_data_between_forward_and_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_through_data,
                         before_backward);
 }
 
 MULTI_RANK_TEST(ChangedParameter,
-                a_change_through_detach_of_the_leaves_inside_summon_full_params_is_refused) {
+                changing_model_parameters_through_detach_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_through_detach, in_a_scope);
 }
 MULTI_RANK_TEST(ChangedParameter,
-                a_change_through_detach_of_the_leaves_before_backward_is_refused) {
+                changing_model_parameters_through_detach_between_forward_and_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_through_detach,
                         before_backward);
 }
 
 MULTI_RANK_TEST(ChangedParameter,
-                a_change_by_set_data_of_the_leaves_inside_summon_full_params_is_refused) {
+                changing_model_parameters_by_set_data_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_by_set_data, in_a_scope);
 }
-MULTI_RANK_TEST(ChangedParameter, a_change_by_set_data_of_the_leaves_before_backward_is_refused) {
+MULTI_RANK_TEST(ChangedParameter,
+                changing_model_parameters_by_set_data_between_forward_and_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward", change_by_set_data,
                         before_backward);
 }
 
 MULTI_RANK_TEST(
     ChangedParameter,
-    a_change_by_vector_to_parameters_of_the_leaves_inside_summon_full_params_is_refused) {
+    changing_model_parameters_by_vector_to_parameters_inside_summon_full_params_is_refused) {
   expect_change_refused(world_size(), "outside of it", change_by_vector_to_parameters, in_a_scope);
 }
 MULTI_RANK_TEST(ChangedParameter,
-                a_change_by_vector_to_parameters_of_the_leaves_before_backward_is_refused) {
+                changing_model_parameters_by_vector_to_parameters_before_backward_is_refused) {
   expect_change_refused(world_size(), "was changed since its forward",
                         change_by_vector_to_parameters, before_backward);
 }

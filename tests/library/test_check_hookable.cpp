@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// Has a block in each kind of container. The hooks of all of them run.
+// Has a block in each kind of container. Calls of all these blocks run their hooks.
 struct ContainersNet : Module {
   struct Around : torch::nn::Module {
     Around() { block = register_module("block", KeptBlock(3)); }
@@ -32,7 +32,8 @@ struct ContainersNet : Module {
   torch::nn::Sequential theirs{nullptr};
 };
 
-TEST_IN_A_PROCESS(CheckHookable, the_only_block_whose_hooks_a_container_skips_is_named) {
+TEST_IN_A_PROCESS(CheckHookable,
+                  check_hookable_names_the_only_block_whose_hooks_a_container_skips) {
   ContainersNet net;
   check_hookable(net);  // throws nothing
   KeptBlock passed_by(3);

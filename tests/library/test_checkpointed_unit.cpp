@@ -104,7 +104,7 @@ struct HidingBlock : Module {
 const char* const kCallIt = "call the module";
 
 MULTI_RANK_TEST(CheckpointedUnit,
-                the_error_of_a_parameter_sharded_in_backward_names_reads_parameters_in_backward) {
+                an_error_in_backward_names_reads_parameters_in_backward_if_this_promise_is_false) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool checkpointed : {true, false}) {
       torch::manual_seed(1);

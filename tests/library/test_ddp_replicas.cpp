@@ -9,14 +9,14 @@
 
 #include "replicated_net.h"
 
-// Behavior that only DistributedDataParallel has. Tests that use expect_equal_to_one_process()
-// train each kind of model with both classes.
+// Behavior that only DistributedDataParallel has. Tests in other files that use
+// expect_equal_to_one_process() train each kind of model with both classes.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(DdpReplica);
 
-MULTI_RANK_TEST(DdpReplica, each_class_loads_the_state_of_the_other) {
+MULTI_RANK_TEST(DdpReplica, ddp_loads_the_state_of_fsdp_and_fsdp_loads_the_state_of_ddp) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet shards(rank, momentum, block_net(3, 5));
     ReplicatedNet replicas(rank);
@@ -36,7 +36,7 @@ MULTI_RANK_TEST(DdpReplica, each_class_loads_the_state_of_the_other) {
   });
 }
 
-MULTI_RANK_TEST(DdpReplica, a_rank_may_use_no_parameter_in_a_step) {
+MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_may_use_no_parameter_in_a_step) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
@@ -52,7 +52,7 @@ MULTI_RANK_TEST(DdpReplica, a_rank_may_use_no_parameter_in_a_step) {
   expect_same_on_all_ranks(run, "gradient");
 }
 
-MULTI_RANK_TEST(DdpReplica, many_buckets_user_hooks_and_overwritten_parameters_work) {
+MULTI_RANK_TEST(DdpReplica, ddp_works_with_many_buckets_user_hooks_and_overwritten_parameters) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet one(rank), many(rank, 0, 50);
     int calls = 0;
@@ -111,7 +111,7 @@ struct SparseNet : Module {
       "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
 };
 
-MULTI_RANK_TEST(DdpReplica, a_misuse_that_would_leave_gradients_unreduced_throws) {
+MULTI_RANK_TEST(DdpReplica, a_misuse_of_ddp_that_would_leave_gradients_unreduced_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const auto expect = [&](const auto& call, const char* says) {

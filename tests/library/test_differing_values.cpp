@@ -28,7 +28,7 @@ std::string on_ranks(const TestRank& rank, int odd, const std::string& usual,
 
 // The large tensor has so many elements that the search for the first difference takes several
 // rounds.
-MULTI_RANK_TEST(DifferingValue, the_first_element_that_differs_is_named) {
+MULTI_RANK_TEST(DifferingValue, the_error_names_the_first_element_that_differs_between_ranks) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const int odd = rank.world_size() - 1;
     const auto expect = [&](at::Tensor values, const std::function<void(at::Tensor&)>& change,
@@ -73,7 +73,7 @@ MULTI_RANK_TEST(DifferingValue, the_first_element_that_differs_is_named) {
   });
 }
 
-MULTI_RANK_TEST(DifferingValue, two_kinds_of_nan_are_distinguished_by_their_hashes) {
+MULTI_RANK_TEST(DifferingValue, the_error_shows_hashes_if_ranks_have_two_kinds_of_nan) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor values = at::zeros({3});
     values.view(at::kInt)[2] = rank.rank() == 0 ? 0x7fc00000 : 0x7fc00001;

@@ -12,7 +12,7 @@
 #include <common/in_a_process.h>
 
 // Tests the table of gradient_state.h without ranks: what each event does to the gradient of one
-// parameter.
+// parameter. A trap is a tensor in .grad that throws when its values are read.
 namespace fsdp {
 namespace {
 
@@ -92,7 +92,7 @@ std::map<std::string, std::string> row(const std::vector<std::string>& states) {
 
 const std::string kError = "internal error";
 
-TEST(GradientState, each_event_leads_to_the_states_of_the_table) {
+TEST(GradientState, each_event_changes_the_state_of_a_gradient_as_the_table_says) {
   in_a_process([] {
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) { function(one.gradient); });
@@ -134,7 +134,7 @@ TEST(GradientState,
   });
 }
 
-TEST(GradientState, a_trap_that_the_user_puts_back_hides_the_gradient_again) {
+TEST(GradientState, a_trap_that_the_user_puts_back_into_grad_hides_the_gradient_again) {
   in_a_process([] {
     Parameter one = parameter_in(complete);
     one.of_leaf() = one.not_reduced;
@@ -170,7 +170,7 @@ TEST(GradientState, a_backward_pass_hides_the_gradient_until_it_ends) {
   });
 }
 
-TEST(GradientState, a_frozen_parameter_is_hidden_only_if_it_has_a_gradient) {
+TEST(GradientState, a_backward_pass_hides_a_frozen_parameters_gradient_only_if_there_is_one) {
   in_a_process([] {
     Parameter with = parameter_in(complete), without = parameter_in(complete);
     without.of_leaf().reset();
@@ -257,7 +257,7 @@ TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_backward_
   });
 }
 
-TEST(GradientState, a_dropped_local_sum_counts_as_zero_if_its_unit_waits_for_reduction) {
+TEST(GradientState, a_dropped_local_sum_is_reduced_as_zeros_if_its_unit_waits_for_reduction) {
   in_a_process([] {
     const std::vector<Event> drops{
         [](Parameter& one) { one.gradient.drop(); },
@@ -290,7 +290,7 @@ TEST(GradientState, zero_grad_leaves_no_local_sum) {
   });
 }
 
-TEST(GradientState, a_local_sum_stays_before_parameters_is_called) {
+TEST(GradientState, a_local_sum_is_kept_even_if_model_parameters_was_not_called) {
   in_a_process([] {
     Parameter one = parameter_in(in_unit);
     one.of_whole() = at::ones({2, 3});

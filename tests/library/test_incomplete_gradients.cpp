@@ -20,7 +20,7 @@ void pass_that_throws(ShardedNet& one) {
   EXPECT_THROW((*one.net)(x).sum().backward(), std::exception);
 }
 
-MISUSE_TEST(IncompleteGradient, a_step_after_a_last_backward_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, an_optimizer_step_after_a_last_backward_in_no_sync_is_refused,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.optimizer->step();
@@ -45,8 +45,8 @@ MISUSE_TEST(IncompleteGradient,
               one.net->zero_grad(false);
             })
 
-MISUSE_TEST(IncompleteGradient, a_step_after_a_backward_that_threw_is_refused, "call zero_grad()",
-            [](ShardedNet& one) {
+MISUSE_TEST(IncompleteGradient, an_optimizer_step_after_a_backward_that_threw_is_refused,
+            "call zero_grad()", [](ShardedNet& one) {
               pass_that_throws(one);
               one.optimizer->step();
             })

@@ -77,7 +77,7 @@ MULTI_RANK_TEST(InnerBackwardPass,
   expect_on_all_ranks(run, "collectives of backward", expected + "reduce_scatter root; ");
 }
 
-MULTI_RANK_TEST(InnerBackwardPass, a_model_can_be_trained_in_a_hook_of_another_one) {
+MULTI_RANK_TEST(InnerBackwardPass, a_model_can_be_trained_in_a_hook_of_another_model) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet outer(rank), inside(rank), plain(rank);
     for (int number = 0; number < kSteps; ++number) {
@@ -114,7 +114,8 @@ MULTI_RANK_TEST(InnerBackwardPass, a_backward_inside_autograd_grad_throws_and_na
 
 // The outer backward pass throws at its end. The gradients that the inner ones have added are
 // dropped too.
-MULTI_RANK_TEST(InnerBackwardPass, a_backward_pass_that_throws_drops_what_an_inner_one_added) {
+MULTI_RANK_TEST(InnerBackwardPass,
+                a_backward_pass_that_throws_drops_the_gradients_that_an_inner_pass_added) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool throws) {
       torch::manual_seed(2);

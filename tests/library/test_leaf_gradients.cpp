@@ -47,7 +47,8 @@ MULTI_RANK_TEST(LeafGradient, every_way_to_ask_autograd_for_the_gradient_of_a_le
   });
 }
 
-MULTI_RANK_TEST(LeafGradient, the_error_names_the_parameter_even_after_it_was_unfrozen) {
+MULTI_RANK_TEST(LeafGradient,
+                the_error_of_autograd_grad_names_the_parameter_even_after_it_was_unfrozen) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     net->scale.set_requires_grad(false);
@@ -68,7 +69,7 @@ MULTI_RANK_TEST(LeafGradient, the_error_names_the_parameter_even_after_it_was_un
 
 // The other tensors are the plain tensor of a part, the input of the model, tensors without a
 // model, and a leaf of a model that was destroyed.
-MULTI_RANK_TEST(LeafGradient, autograd_grad_of_other_tensors_is_right) {
+MULTI_RANK_TEST(LeafGradient, autograd_grad_of_tensors_other_than_leaves_of_a_model_is_right) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor left;
     {

@@ -22,7 +22,7 @@ StateDict train(TestRank& rank, const std::shared_ptr<Communicator>& comm, uint6
   FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
   int64_t step = 0;
   const auto loss = [&] { return loss_of(*net, rank, static_cast<int>(step)); };
-  // What docs/checkpoints.md shows.
+  // Here begins the code that docs/checkpoints.md shows.
   const auto optimizer = make_sharded_optimizer(model.units(), {{"", {.lr = 1e-3}}}, comm);
   if (latest_step(run)) {
     const Checkpoint saved = find_checkpoint(run);
@@ -35,7 +35,7 @@ StateDict train(TestRank& rank, const std::shared_ptr<Communicator>& comm, uint6
   net->mean.add_(3.5);
   net->count.add_(1);
   save_checkpoint(run, format, ++step, {}, model.checkpoint_state(*optimizer), *comm);
-  // Its end.
+  // Here ends the code that docs/checkpoints.md shows.
   return model.state_dict();
 }
 

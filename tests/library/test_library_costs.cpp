@@ -38,7 +38,8 @@ std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
           {live_bytes::peak(Phase::forward).by_class, live_bytes::peak(Phase::backward).by_class}};
 }
 
-MULTI_RANK_TEST(LibraryCost, collectives_and_live_bytes_equal_those_of_fully_shard) {
+MULTI_RANK_TEST(LibraryCost,
+                the_collectives_and_live_bytes_of_the_library_equal_those_of_fully_shard) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto plain = [&] {
       const auto net = block_net();

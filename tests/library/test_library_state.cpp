@@ -15,7 +15,7 @@ namespace {
 
 MULTI_RANK_SUITE(ModelStateDict);
 
-MULTI_RANK_TEST(ModelStateDict, every_name_has_a_whole_owned_tensor) {
+MULTI_RANK_TEST(ModelStateDict, the_state_dict_has_a_whole_tensor_of_its_own_for_every_name) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto build = [] {
       torch::manual_seed(3);
@@ -35,7 +35,7 @@ MULTI_RANK_TEST(ModelStateDict, every_name_has_a_whole_owned_tensor) {
   });
 }
 
-MULTI_RANK_TEST(ModelStateDict, a_damaged_or_foreign_file_is_refused_with_its_kind) {
+MULTI_RANK_TEST(ModelStateDict, loading_a_damaged_or_foreign_file_throws_and_states_what_is_wrong) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const std::string path = folder.path() + "/" + std::to_string(rank.rank()) + ".pt";
@@ -90,7 +90,8 @@ MULTI_RANK_TEST(ModelStateDict, a_saved_state_loads_on_another_number_of_ranks) 
   }
 }
 
-MULTI_RANK_TEST(ModelStateDict, a_state_that_does_not_fit_is_refused_before_any_change) {
+MULTI_RANK_TEST(ModelStateDict,
+                load_state_dict_refuses_a_state_that_does_not_fit_before_any_change) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -125,8 +126,8 @@ MULTI_RANK_TEST(ModelStateDict,
   });
 }
 
-// Rank r writes r + 3. If there is only one rank, its value stays.
-MULTI_RANK_TEST(ModelStateDict, writing_different_values_on_ranks_throws) {
+// Rank r writes r + 3. If there is only one rank, the written value is kept.
+MULTI_RANK_TEST(ModelStateDict, summon_full_params_throws_if_ranks_wrote_different_values) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());

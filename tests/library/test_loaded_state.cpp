@@ -85,7 +85,8 @@ void expect_copies(TestRank& rank, const std::string& kind) {
   Model model(rank, make, 1), plain(rank, make, 1);
   for (Model* one : {&model, &plain})
     one->step(0);
-  // A saved state.
+  // Training must not change a saved state, and changes of the saved state must not reach the
+  // model.
   const StateDict values = model.values(), moments = model.moments();
   const StateDict values_then = copy_of(values), moments_then = copy_of(moments);
   for (Model* one : {&model, &plain})
@@ -96,7 +97,8 @@ void expect_copies(TestRank& rank, const std::string& kind) {
   fill(moments, 9);
   expect_equal(model.values(), plain.values(), kind + ": the model, as its saved state is changed");
   expect_equal(model.moments(), plain.moments(), kind + ": its moments");
-  // A loaded state.
+  // Training must not change a loaded state, and changes of the loaded state must not reach the
+  // model.
   const StateDict loaded_values = copy_of(values_then), loaded_moments = copy_of(moments_then);
   model.load(loaded_values, loaded_moments);
   plain.load(values_then, moments_then);
@@ -120,8 +122,8 @@ MULTI_RANK_TEST(LoadedState, saved_and_loaded_states_share_no_memory_with_the_mo
   });
 }
 
-// Loads a state that was saved before the first step and so has no moments. The optimizer must drop
-// its own moments.
+// Loads a state that was saved before the first step, so it has no moments, into an optimizer that
+// has made steps. The optimizer must drop its own moments.
 template <template <class> class Parallel>
 void expect_begun_anew(TestRank& rank, const std::string& kind) {
   using Model = TrainedNet<Parallel>;

@@ -23,7 +23,7 @@ void in_a_thread(const std::function<void()>& body) {
 
 MULTI_RANK_SUITE_ON(Mark, 1, 2, 3);
 
-MULTI_RANK_TEST(Mark, a_mark_of_one_thread_is_seen_by_the_others) {
+MULTI_RANK_TEST(Mark, a_mark_that_one_thread_makes_is_seen_by_other_threads) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     fully_shard(*net->blocks[0]);
@@ -40,7 +40,7 @@ MULTI_RANK_TEST(Mark, a_mark_of_one_thread_is_seen_by_the_others) {
   });
 }
 
-MULTI_RANK_TEST(Mark, a_marked_module_outside_of_a_sharded_model_refuses_calls_in_every_thread) {
+MULTI_RANK_TEST(Mark, a_call_of_a_marked_module_that_no_model_has_sharded_throws_in_every_thread) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     in_a_thread([&] { fully_shard(*net->blocks[0]); });

@@ -35,8 +35,9 @@ MISUSE_TEST(MisplacedGradient, adamw_over_the_modules_parameters_is_refused, kPa
                                                                   torch::optim::AdamWOptions(0.1));
             })
 
-MISUSE_TEST(MisplacedGradient, a_step_over_the_modules_parameters_after_zero_grad_is_refused,
-            kParameters, [](ShardedNet& one) {
+MISUSE_TEST(MisplacedGradient,
+            an_optimizer_step_over_the_modules_parameters_after_zero_grad_is_refused, kParameters,
+            [](ShardedNet& one) {
               backward(one);
               one.model.zero_grad();
               torch::optim::SGD(one.net->parameters(), torch::optim::SGDOptions(0.1)).step();
@@ -64,8 +65,8 @@ MISUSE_TEST(MisplacedGradient, autograd_grad_of_the_modules_parameters_is_refuse
               torch::autograd::grad({loss_of(*one.net, one.rank)}, one.net->parameters());
             })
 
-MISUSE_TEST(MisplacedGradient, a_step_with_gradients_put_into_the_module_is_refused, "reduce them",
-            [](ShardedNet& one) {
+MISUSE_TEST(MisplacedGradient, an_optimizer_step_with_gradients_put_into_the_module_is_refused,
+            "reduce them", [](ShardedNet& one) {
               put_gradients_into_the_module(one);
               one.optimizer->step();
             })

@@ -209,7 +209,7 @@ TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_severa
   });
 }
 
-TEST(ModuleOf, an_exception_in_forward_still_runs_hooks_with_always_call) {
+TEST(ModuleOf, hooks_with_always_call_run_even_if_forward_throws) {
   in_a_process([] {
     Events events;
     TwoWay module(events);

@@ -44,7 +44,7 @@ TEST(ModuleValue, hooks_do_not_change_the_callers_arguments) {
   });
 }
 
-TEST(ModuleValue, arguments_without_tensors_or_by_reference_pass_unchanged) {
+TEST(ModuleValue, arguments_without_tensors_or_by_reference_reach_forward_unchanged) {
   in_a_process([] {
     struct Other {
       int value;

@@ -46,7 +46,8 @@ std::shared_ptr<MixedNet> mixed_net() {
   return std::make_shared<MixedNet>();
 }
 
-// Returns the loss of one backward pass. Only the second backward pass uses the spare block.
+// Runs forward and returns the loss for backward pass number `pass`. Only pass 1, the second one,
+// uses the spare block.
 at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pass) {
   net.uses_spare = pass == 1;
   const at::Tensor x =

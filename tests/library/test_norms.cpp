@@ -84,7 +84,8 @@ const std::vector<NormProgram> kNormPrograms{{"LARS", lars},
                                              {"norms of one", renormalise},
                                              {"a guard", no_change, /*guards=*/true}};
 
-// Returns mean_square(), but an infinite loss for the last part of the second step.
+// Returns mean_square() of microbatch `part` of `parts`, but an infinite loss for the last
+// microbatch of the second step.
 at::Tensor loss_of_part(Module& net, int part, int parts, int step) {
   const at::Tensor loss = mean_square(net, part, parts, step);
   return step == 1 && part == parts - 1 ? loss * kInfinity : loss;

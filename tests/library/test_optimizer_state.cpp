@@ -97,7 +97,7 @@ MULTI_RANK_TEST(OptimStateDict, options_and_moments_of_every_optimizer_are_resto
   });
 }
 
-MULTI_RANK_TEST(OptimStateDict, missing_or_foreign_entries_are_refused) {
+MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_refuses_missing_and_foreign_entries) {
   run_ranks(world_size(), [](TestRank& rank) {
     std::map<std::string, StateDict> states;
     for (const auto& [name, make] : every_optimizer()) {
@@ -137,7 +137,7 @@ MULTI_RANK_TEST(OptimStateDict, missing_or_foreign_entries_are_refused) {
   });
 }
 
-MULTI_RANK_TEST(OptimStateDict, a_parameter_that_changed_its_group_is_named) {
+MULTI_RANK_TEST(OptimStateDict, an_error_names_a_parameter_that_changed_its_parameter_group) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet one(rank), two = sharded_net(rank, every_optimizer().at("AdamW"), false);
     const auto load = [](ShardedNet& from, ShardedNet& into) {

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OwnPlan, the_planned_bytes_equal_the_measured_ones) {
+TEST(OwnPlan, the_bytes_that_the_example_plans_equal_the_bytes_that_it_measures) {
   const TemporaryFolder folder;
   std::istringstream lines(output_of("own_plan", folder.path()));
   int compared = 0;

@@ -7,7 +7,7 @@
 
 #include <sstream>
 
-// Which operators can run on this rank's part of a parameter or of its gradient.
+// Tests which operators can run on this rank's part of a parameter or of its gradient.
 namespace fsdp {
 namespace {
 
@@ -19,7 +19,8 @@ struct Operator {
   std::function<at::Tensor(const at::Tensor& x, const at::Tensor& y)> call;
 };
 
-// Operators in place write to this copy, so that they do not change the operand.
+// Returns a copy of `x`. In-place operators write to the copy, so that they do not change the
+// operand.
 at::Tensor copy_of(const at::Tensor& x) {
   return x.detach().clone();
 }
@@ -238,20 +239,21 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
 
 MULTI_RANK_SUITE_ON(RankPartOnSeveralRanks, 2, 3, 4);
 
-MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_over_all_elements_throw) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_over_all_elements_of_a_part_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_refusals(rank, kOfAllElements, {"this rank's part", "norms()", "this_ranks_part("});
   });
 }
 
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
-                operators_that_depend_on_positions_or_draw_random_numbers_throw) {
+                operators_on_a_part_that_depend_on_positions_or_draw_random_numbers_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_refusals(rank, kOfPositions, {"this rank's part", "this_ranks_part("});
   });
 }
 
-MULTI_RANK_TEST(RankPartOnSeveralRanks, errors_name_the_functions_to_call_instead) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                errors_of_operators_on_a_part_name_the_functions_to_call_instead) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::Tensor& p = parts.parameters[0];
@@ -283,7 +285,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   });
 }
 
-MULTI_RANK_TEST(RankPart, this_ranks_part_is_a_plain_view_of_the_same_memory) {
+MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_view_of_the_parts_memory) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     for (const at::Tensor& part : {parts.parameters[0], parts.parameters[0].grad()}) {

@@ -127,7 +127,7 @@ MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_tr
   EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);  // shard sizes 1, 2 and 4
 }
 
-TEST(PlanStep, an_operator_without_a_meta_kernel_is_named) {
+TEST(PlanStep, plan_step_names_an_operator_that_has_no_meta_kernel) {
   run_ranks(1, [](TestRank&) {
     const auto unknown = [](Net& net, std::vector<at::Tensor> inputs) {
       return at::histc(net(inputs[0], inputs[1]).detach(), 5).sum() + loss(net, inputs);

@@ -38,7 +38,7 @@ int train_until_asked(const std::string& file, SharedWords& steps) {
   });
 }
 
-TEST(Preemption, ranks_save_and_end_after_the_same_step) {
+TEST(Preemption, all_ranks_save_and_end_after_the_same_step_when_a_signal_comes) {
   for (const int signal : {SIGUSR1, SIGTERM}) {
     const TemporaryFolder folder;
     SharedWords steps;

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE_ON(SameOnAllRanks, 2, 3);
 
-MULTI_RANK_TEST(SameOnAllRanks, ranks_that_differ_in_seed_depth_or_shape_are_named) {
+MULTI_RANK_TEST(SameOnAllRanks, an_error_states_how_models_of_ranks_differ_in_seed_depth_or_shape) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const std::shared_ptr<Module>& net, const char* says) {
       const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
@@ -28,7 +28,7 @@ MULTI_RANK_TEST(SameOnAllRanks, ranks_that_differ_in_seed_depth_or_shape_are_nam
   });
 }
 
-MULTI_RANK_TEST(SameOnAllRanks, ranks_that_differ_in_units_or_options_are_named) {
+MULTI_RANK_TEST(SameOnAllRanks, an_error_states_how_ranks_differ_in_units_or_options) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const FullyShardedDataParallelOptions& of_others, const char* says) {
       const auto net = block_net();
@@ -47,7 +47,8 @@ MULTI_RANK_TEST(SameOnAllRanks, ranks_that_differ_in_units_or_options_are_named)
 // A rank that freezes a parameter compares its parameters with the other ranks in its next forward.
 // If all ranks freeze one, the comparison names the difference. If only some ranks do, the other
 // ranks issue another collective, and the error names the calls.
-MULTI_RANK_TEST(SameOnAllRanks, ranks_that_freeze_other_parameters_after_a_step_are_named) {
+MULTI_RANK_TEST(SameOnAllRanks,
+                an_error_names_the_parameters_that_only_some_ranks_freeze_after_a_step) {
   const auto train = [](TestRank& rank, const auto& freeze) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());

@@ -73,19 +73,22 @@ void expect_equal(const StateDict& found, const StateDict& expected) {
 
 MULTI_RANK_SUITE(ReadsInCallsPromise);
 
-MULTI_RANK_TEST(ReadsInCallsPromise, a_kept_promise_changes_no_bit) {
+MULTI_RANK_TEST(ReadsInCallsPromise,
+                a_model_that_keeps_its_promise_reads_in_calls_trains_to_the_same_bits) {
   run_ranks(world_size(), [](TestRank& rank) {
     const StateDict expected = trained<TiedRows>(rank), found = trained<PromisingRows>(rank);
     expect_equal(found, expected);
   });
 }
 
-MULTI_RANK_TEST(ReadsInCallsPromise,
-                a_model_whose_function_reads_a_weight_trains_without_the_promise) {
+MULTI_RANK_TEST(
+    ReadsInCallsPromise,
+    a_model_whose_function_reads_a_weight_trains_if_it_does_not_promise_reads_in_calls) {
   run_ranks(world_size(), [](TestRank& rank) { EXPECT_NO_THROW(trained<WithFunction>(rank)); });
 }
 
-MULTI_RANK_TEST(ReadsInCallsPromise, backward_names_a_broken_promise) {
+MULTI_RANK_TEST(ReadsInCallsPromise,
+                the_error_of_backward_names_a_model_that_breaks_its_promise_reads_in_calls) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::string error = error_of([&] { trained<WithBrokenPromise>(rank); });
     EXPECT_CONTAINS(error, "of unit root");

@@ -26,7 +26,7 @@ void expect_in_each_strategy(
   }
 }
 
-MULTI_RANK_TEST(HybridReplica, gradients_are_the_mean_over_all_ranks) {
+MULTI_RANK_TEST(HybridReplica, gradients_are_the_mean_over_the_ranks_of_all_replicas) {
   const Training training{.name = "hybrid", .optimizer = momentum};
   expect_in_each_strategy(
       world_size(),
@@ -42,7 +42,8 @@ MULTI_RANK_TEST(HybridReplica, gradients_are_the_mean_over_all_ranks) {
 }
 
 // Compares the norm of the mean gradients, after a backward in no_sync() and one outside of it.
-MULTI_RANK_TEST(HybridReplica, clipping_and_accumulation_use_the_gradients_of_all_ranks) {
+MULTI_RANK_TEST(HybridReplica,
+                clipping_and_accumulation_use_the_gradients_of_the_ranks_of_all_replicas) {
   expect_in_each_strategy(
       world_size(),
       [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
@@ -117,7 +118,7 @@ MULTI_RANK_TEST(HybridReplica,
 MULTI_RANK_SUITE_ON(DivergedHybridReplica, 4);
 
 // Ranks 0 and 1 are one replica and have equal values; ranks 2 and 3 are the other replica.
-MULTI_RANK_TEST(DivergedHybridReplica, a_difference_between_replicas_is_named) {
+MULTI_RANK_TEST(DivergedHybridReplica, an_error_names_the_parameter_that_differs_between_replicas) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto& comm = rank.hybrid(2);
     const auto other = block_net(2, rank.rank() < 2 ? 1 : 2);

@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-// Notes "forward" at each call of the module that runs its hooks.
+// Registers a hook that appends "forward" to `events` at each call of `module` that runs its hooks.
 void note_forward(Module& module, Events& events) {
   module.register_forward_pre_hook([&](Module&, const at::Tensor&) {
     events.push_back("forward");
@@ -23,7 +23,7 @@ void note_forward(Module& module, Events& events) {
 
 using Keys = std::vector<std::string>;
 
-TEST(Sequential, modules_are_called_in_turn_with_their_hooks) {
+TEST(Sequential, a_sequential_calls_its_modules_in_turn_with_their_hooks) {
   in_a_process([] {
     Events events;
     KeptBlock block(3);
@@ -48,7 +48,7 @@ TEST_IN_A_PROCESS(Sequential, an_empty_sequential_returns_its_input) {
   EXPECT_TRUE(none(x).is_same(x));
 }
 
-TEST(Sequential, modules_have_the_names_that_torchs_sequential_gives) {
+TEST(Sequential, modules_of_a_sequential_have_the_names_that_torchs_sequential_gives) {
   in_a_process([] {
     const torch::nn::Sequential theirs(torch::nn::Linear(3, 3), torch::nn::Tanh(),
                                        torch::nn::Linear(3, 2));

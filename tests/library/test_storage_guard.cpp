@@ -8,7 +8,8 @@
 
 #include <sstream>
 
-// The errors of every use of a sharded parameter, and storage that is freed and regrown.
+// Tests the error of each use of a sharded parameter, and guarded storage that is freed and gets
+// memory again.
 namespace fsdp {
 namespace {
 
@@ -75,14 +76,16 @@ MISUSE_TEST(StorageGuard, loading_into_a_sharded_module_throws, "sharded now", [
   one.net->load(loaded);
 })
 
-// Returns a tensor [16] on guarded storage of 64 bytes, which has no memory yet.
+// Returns a tensor [16] on a guarded storage of 64 bytes that has no memory yet. An operator that
+// reads the tensor throws until resize_storage() gives memory to the storage.
 at::Tensor guarded() {
   const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
   guard_storage(storage, "it is away", 64);
   return view_of_storage(storage, 0, {16});
 }
 
-MULTI_RANK_TEST(StorageGuard, regrown_memory_is_usable_and_live_bytes_are_exact) {
+MULTI_RANK_TEST(StorageGuard,
+                a_guarded_storage_that_gets_memory_again_is_usable_and_live_bytes_are_exact) {
   run_ranks(world_size(), [](TestRank&) {
     const int64_t before = live_bytes::now().total;
     const at::Tensor tensor = guarded();

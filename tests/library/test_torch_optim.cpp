@@ -112,7 +112,8 @@ MULTI_RANK_TEST(TorchOptim, torchs_optimizers_end_with_the_bits_of_one_process) 
 
 // The penalty is a function of this rank's elements. Its gradient is added to the parameter's
 // gradient once, and is not averaged over ranks.
-MULTI_RANK_TEST(TorchOptim, a_penalty_on_the_shards_is_differentiated) {
+MULTI_RANK_TEST(TorchOptim,
+                the_gradient_of_a_penalty_on_this_ranks_part_is_added_to_the_parameters_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());

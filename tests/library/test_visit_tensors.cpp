@@ -52,7 +52,7 @@ at::Tensor number(int value) {
 
 using Numbers = std::vector<int>;
 
-TEST(VisitTensors, tensors_are_found_in_containers_and_in_classes_that_list_them) {
+TEST(VisitTensors, visit_tensors_finds_tensors_in_containers_and_in_classes_that_list_them) {
   in_a_process([] {
     EXPECT_EQ(numbers_in(number(1)), Numbers{1});
     EXPECT_EQ(numbers_in(std::vector{number(1), number(2)}), (Numbers{1, 2}));
@@ -69,7 +69,7 @@ TEST(VisitTensors, tensors_are_found_in_containers_and_in_classes_that_list_them
   });
 }
 
-TEST(VisitTensors, tensors_are_found_in_nested_containers) {
+TEST(VisitTensors, visit_tensors_finds_tensors_in_nested_containers) {
   in_a_process([] {
     using Nested =
         std::vector<std::pair<std::string, std::optional<std::map<int, std::array<Cache, 1>>>>>;
@@ -78,7 +78,7 @@ TEST(VisitTensors, tensors_are_found_in_nested_containers) {
   });
 }
 
-TEST(VisitTensors, no_tensor_is_found_in_other_types) {
+TEST(VisitTensors, visit_tensors_finds_no_tensor_in_other_types) {
   in_a_process([] {
     EXPECT_EQ(numbers_in(7), Numbers{});
     EXPECT_EQ(numbers_in(std::string("text")), Numbers{});
@@ -93,7 +93,7 @@ TEST(VisitTensors, no_tensor_is_found_in_other_types) {
 template <class Value>
 constexpr bool kHidden = TensorsInside<Value>::kHidden;
 
-TEST(VisitTensors, types_that_can_hide_a_tensor_are_detected) {
+TEST(VisitTensors, visit_tensors_detects_types_that_can_hide_a_tensor) {
   EXPECT_TRUE((kHidden<Silent>));
   EXPECT_TRUE((kHidden<std::tuple<at::Tensor, Silent>>));
   EXPECT_TRUE((kHidden<std::shared_ptr<at::Tensor>>));

@@ -148,9 +148,10 @@ class InOneProcess : public ModelUnderTest {
  private:
   TestRank& rank_;
   int parts_;
-  // By part (the microbatch of one rank) and leaf: the sum of the gradients of backward passes in
-  // no_sync() and of the current pass. When a pass is reduced, the tree sum over the parts, divided
-  // once by their number, is added to the gradients that were reduced before.
+  // The sums of the gradients of earlier backward passes in no_sync() and of the current pass, for
+  // each part (the microbatch of one rank) and each leaf. When a pass is reduced, the tree sum over
+  // the parts, divided once by their number, is added to `reduced_`, the gradients that were
+  // reduced before.
   std::vector<std::vector<at::Tensor>> unreduced_;
   std::vector<at::Tensor> reduced_;
   bool waits_{}, lost_{};

@@ -32,8 +32,8 @@ struct Net : RowOf<ThrowingBlock> {
   at::Tensor scale;
 };
 
-// One model of a program, as it exists on a rank, or in one process that computes the batches of
-// all ranks.
+// One model of a random program, either as it exists on a rank, or in one process that computes the
+// batches of all ranks.
 class ModelUnderTest {
  public:
   ModelUnderTest(const RandomProgram& program, int seed) : adam_(program.adam) {
@@ -74,8 +74,8 @@ class ModelUnderTest {
   bool adam_;
 };
 
-// Make model number `model` of the program: on a rank, sharded or replicated over the ranks, or in
-// one process. Both have the same initial values.
+// Both functions make model number `model` of the program with the same initial values.
+// player_on_rank() shards it or replicates it over the ranks.
 std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
                                                int model);
 std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,

@@ -90,7 +90,7 @@ class Run {
     });
   }
 
-  // Returns the loss if `rows` runs in place of the net's row of blocks.
+  // Returns the loss of `net` when `rows` runs instead of its row of blocks.
   static at::Tensor loss_of(Net& net, const at::Tensor& x, const Step& rows) {
     net.set_forward([&net, rows](Module&, const at::Tensor& in) { return rows(in) * net.scale; });
     const at::Tensor loss = net(x).square().mean();
@@ -98,8 +98,8 @@ class Run {
     return loss;
   }
 
-  // Returns a loss in whose backward pass a hook computes a gradient of the program's last model,
-  // which can be the same model.
+  // Returns a loss. In its backward pass, a hook computes a gradient of the program's last model,
+  // which can be this model itself.
   at::Tensor guided_loss(ModelUnderTest& player, int part, const Op& op) const {
     Net& guide = *players_.back()->net;
     const at::Tensor y = (*player.net)(input(part, op.number));
@@ -115,7 +115,7 @@ class Run {
     return y.square().mean();
   }
 
-  // Observes a value that the program reads for one part, the microbatch of one rank.
+  // Observes a value that the program reads for part `part`, which is the microbatch of one rank.
   void read(const std::string& what, int part, const at::Tensor& value) {
     rank_.observe(what + " of part " + std::to_string(part) + ", operation " + std::to_string(at_),
                   value.detach());
@@ -153,7 +153,7 @@ class Run {
     block.throws = block.throws_in_hook = false;
   }
 
-  // Runs a backward pass of each part's loss. `players`: the models that the loss depends on.
+  // Runs a backward pass of each part's loss. `players` are the models that the loss depends on.
   using Loss = std::function<at::Tensor(int part)>;
   void backward(const std::vector<ModelUnderTest*>& players, const Loss& loss, bool sync = true) {
     for (ModelUnderTest* player : players)
@@ -238,8 +238,8 @@ class Run {
       for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
         rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), player.clip(type));
     } else {
-      // Removing .grad of the module counts as zero_grad() only once after each call of the module,
-      // so the module is called first.
+      // Only the first reset of .grad of the module after each call of the module counts as
+      // zero_grad(). So the module is called first.
       if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);
       for (const at::Tensor& leaf : player.leaves) {
         if (op.what == "write .grad")

@@ -57,7 +57,7 @@ struct AnyLayer : Module {
 
   static std::shared_ptr<AnyLayer> make(const Layer& layer, int64_t width, bool block);
 
-  // Makes this layer's weight the same tensor as the other layer's weight.
+  // Makes this layer's weight the same tensor as the weight of `other`.
   void tie(const AnyLayer& other) { weight = parameters_["weight"] = other.weight; }
 
   at::Tensor forward(at::Tensor x) override {

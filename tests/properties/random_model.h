@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// Returns the case's model and a loss that depends on every parameter that the model uses.
+// Returns the model of `c` and a loss that depends on every parameter that the model uses.
 Workload workload_of(const RandomTraining& c);
 
 }  // namespace fsdp

@@ -20,7 +20,7 @@ struct RandomProgram {
   bool cuda{};                       // on the GPU of each rank, else on the CPU
   bool ddp{};                        // DistributedDataParallel, else FullyShardedDataParallel
   double cap{};                      // DDP only: .bucket_cap_mb
-  int shards{};                      // ranks of a replica; 0: all ranks
+  int shards{};                      // number of ranks of a replica; 0: all ranks
   bool reshard_after_forward{true};  // FSDP only
   int limit{1};                      // FSDP only
   bool adam{};                       // Adam, else SGD with momentum
@@ -31,7 +31,7 @@ struct RandomProgram {
 };
 
 RandomProgram draw_program(uint64_t seed);
-std::string text(const RandomProgram& program);  // one line
+std::string text(const RandomProgram& program);  // on one line
 
 // Runs the program on its ranks and in one process, and returns the first difference; empty if
 // there is none:

@@ -46,8 +46,8 @@ struct RandomTraining {
   bool with_one_rank{};
 };
 
-// Returns the case of this seed. It is valid: a layer is only tied to an earlier linear one, and
-// options do not contradict each other.
+// Returns the training of this seed. It is valid: a layer is only tied to an earlier linear layer,
+// and options do not contradict each other.
 RandomTraining draw(uint64_t seed);
 
 std::string text(const RandomTraining& c);  // JSON in one line

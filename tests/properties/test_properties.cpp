@@ -16,8 +16,8 @@ uint64_t setting(const char* name, uint64_t otherwise) {
   return value != nullptr && *value != 0 ? std::stoull(value) : otherwise;
 }
 
-// Calls `body` with one seed after another until one fails. `otherwise`: number of seeds if
-// FSDP_PROPERTIES does not set it.
+// Calls `body` with one seed after another until a test fails. FSDP_PROPERTIES sets the number of
+// seeds; without it there are `otherwise` seeds.
 void for_each_seed(const char* what, uint64_t otherwise,
                    const std::function<void(uint64_t seed)>& body) {
   const uint64_t count = setting("FSDP_PROPERTIES", otherwise);

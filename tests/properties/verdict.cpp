@@ -45,7 +45,8 @@ void compare(std::string& differences, const std::string& what, int64_t measured
                    std::to_string(*predicted);
 }
 
-// Observes how this rank's traffic and live bytes in the last step differ from the predicted bytes.
+// Observes the differences between this rank's traffic and live bytes in the last step and the
+// predicted bytes.
 void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule& step) {
   std::map<std::string, int64_t> received;
   for (const Call& call : log)
@@ -74,8 +75,8 @@ bool knows_no_order(const RandomTraining& c) {
   return c.config.training.steps == 1 || (c.config.training.steps == 2 && c.saved == 1);
 }
 
-// Trains the case on this rank, and observes losses, norms, hashes and bytes. `folder`: for the
-// checkpoint and the offloaded moments, if the case has them.
+// Trains `c` on this rank, and observes losses, norms, hashes and bytes. If `c` has a checkpoint or
+// offloaded moments, they are in `folder`.
 void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
   TrainConfig config = c.config;
   if (c.offloads) config.memory.offload_dir = folder;
@@ -136,7 +137,7 @@ std::string difference(const RankRun& run, const RankRun& expected, int rank,
          "; in one process it is " + should_be.dump();
 }
 
-// Returns the case for one process, without the options that must not change a bit.
+// Returns the training `c` for one process, without the options that must not change a bit.
 RandomTraining in_one_process(RandomTraining c) {
   TrainConfig& config = c.config;
   const auto [shards, replicas, accumulation_steps, reduce_last] = config.batch_partition();

@@ -6,10 +6,10 @@
 
 namespace fsdp {
 
-// Trains the case on its ranks, and in one process that computes the batches of all ranks and
-// recomputes no activations. Returns the first difference between the two in a loss, a norm, the
-// parameters or the state after a step, or from the prediction in the bytes of a collective or the
-// live bytes of a class; empty if there is none.
+// Trains `c` on its ranks, and in one process that computes the batches of all ranks and recomputes
+// no activations. Returns the first difference; empty if there is none:
+// - between the two trainings, in a loss, a norm, the parameters or the state after a step;
+// - from the prediction, in the bytes of a collective or in the live bytes of a class.
 std::string first_difference(const RandomTraining& c);
 
 }  // namespace fsdp

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-// For tests that compare the numbers of a handout with a run. A test quotes a sentence of the
-// handout with the run's values in place of the numbers.
+// For tests that compare the numbers of a task's handout with a run. A test quotes a sentence of
+// the handout, with the values of the run in place of the numbers.
 namespace fsdp {
 
 using Values = std::map<std::string, nlohmann::json>;

@@ -39,7 +39,7 @@ TEST(Diff, runs_that_divide_their_microbatches_differently_have_equal_bits) {
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
 
-// Returns an FSDP strategy whose model `Change` has changed on each rank.
+// Returns an FSDP strategy. `Change` has changed its model on each rank before it was sharded.
 template <void (*Change)(Module& model, int rank)>
 std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
                                std::shared_ptr<Communicator> comm) {
@@ -85,7 +85,7 @@ void wrong_reduction(Module& /*model*/, int /*rank*/) {
   static WrongReduction fault;
 }
 
-TEST(Diff, the_first_difference_names_the_unit_and_the_phase) {
+TEST(Diff, the_first_difference_between_two_runs_names_the_unit_and_the_phase) {
   const std::vector<std::pair<MakeStrategy, std::string>> faults{
       {with<wrong_value>, "step 1, unit h.1, parameter before the first step: h.1.ln_2.weight"},
       {with<wrong_output>, "step 1, microbatch 1, unit h.2, output of forward: h.2.mlp"},
@@ -100,7 +100,7 @@ TEST(Diff, the_first_difference_names_the_unit_and_the_phase) {
   }
 }
 
-TEST(Diff, a_differing_event_is_shown_with_its_values_ranks_and_calls) {
+TEST(Diff, diff_shows_a_differing_event_with_its_values_ranks_and_calls) {
   TrainConfig config = config_of({"fsdp", 2}, 2, 1);
   const EventKey key{0, -1, TensorKind::reduced, "h.1.ln_1.weight"};
   config.reports.captured_event = nlohmann::json(key).dump();
@@ -114,7 +114,7 @@ TEST(Diff, a_differing_event_is_shown_with_its_values_ranks_and_calls) {
       << lines[7];
 }
 
-TEST(Diff, foreign_files_and_runs_with_other_settings_are_refused) {
+TEST(Diff, diff_refuses_foreign_files_and_runs_with_other_settings) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error);
   EXPECT_THROW(read_hashes(folder.write("file", "[1]\n")), std::runtime_error);

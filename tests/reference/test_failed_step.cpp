@@ -15,9 +15,9 @@
 namespace fsdp {
 namespace {
 
-// Rank 1 pauses in its second forward, so an all-gather of rank 0 times out while prefetched
-// all-gathers are still pending. When the exception leaves the modules, rank 0's hooks reshard
-// every unit, and must not wait for rank 1 again.
+// Rank 1 pauses in its second forward. So an all-gather of rank 0 times out while prefetched
+// all-gathers are still pending. When the exception leaves rank 0's modules, its hooks reshard
+// every unit. They must not wait for rank 1 again.
 void play(const RankContext& context) {
   CommunicatorOptions with_time_limit;
   with_time_limit.timeout = std::chrono::milliseconds(500);

@@ -38,18 +38,18 @@ Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
   });
 }
 
-TEST(HandoutOfTask1, prediction_1_counts_the_bytes_of_a_linear) {
+TEST(HandoutOfTask1, prediction_1_of_the_handout_of_task_1_counts_the_bytes_of_a_linear) {
   const Values run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
   expect_said(1, run, "4 x (1024 x 1024 + 1024) = {parameters}.");
   expect_said(1, run, "so 2 x 5,056 = {states} bytes remain");
   expect_said(1, run, "4,194,304 + 5,056 = {peak}.");
 }
 
-TEST(HandoutOfTask1, prediction_2_lists_the_operations_of_a_linear) {
+TEST(HandoutOfTask1, prediction_2_of_the_handout_of_task_1_lists_the_operations_of_a_linear) {
   expect_said(1, recorded([] { return nn::Linear(4, 3).ptr(); }), "`{operations}`");
 }
 
-TEST(HandoutOfTask1, prediction_3_counts_the_states_of_eight_layers) {
+TEST(HandoutOfTask1, prediction_3_of_the_handout_of_task_1_counts_the_states_of_eight_layers) {
   const Values run = recorded([] {
     auto layers = std::make_shared<nn::Module>();
     for (int i = 0; i < 8; ++i)
@@ -64,7 +64,7 @@ TEST(HandoutOfTask1, prediction_3_counts_the_states_of_eight_layers) {
   expect_said(1, {{"ratio", (4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100}}, "1/{ratio}");
 }
 
-TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
+TEST(HandoutOfTask1, prediction_4_of_the_handout_of_task_1_counts_the_bytes_of_gpt2_xl) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });
@@ -88,7 +88,7 @@ TEST(HandoutOfTask1, prediction_4_counts_the_bytes_of_gpt2_xl) {
   expect_said(1, run, "together {GB in all} GB, not {GB of eight}.");
 }
 
-TEST(HandoutOfTask1, measure_counts_the_tensors_of_the_model_small_that_are_drawn) {
+TEST(HandoutOfTask1, section_measure_of_the_handout_of_task_1_counts_the_randomly_filled_tensors) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     const int64_t before = live_bytes::now().total;

@@ -18,7 +18,7 @@ std::vector<NamedParameter> make_parameters(const std::vector<int64_t>& numels) 
   return parameters;
 }
 
-TEST(HandoutOfTask2, prediction_1_lays_out_three_parameters) {
+TEST(HandoutOfTask2, prediction_1_of_the_handout_of_task_2_lays_out_three_parameters) {
   std::string offsets, padded;
   for (const int64_t offset : flat_layout(kNumels, 1).offsets)
     offsets += (offsets.empty() ? "" : ", ") + std::to_string(offset);
@@ -33,7 +33,7 @@ TEST(HandoutOfTask2, prediction_1_lays_out_three_parameters) {
               "{numel} - 62 = {padding} elements of padding");
 }
 
-TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
+TEST(HandoutOfTask2, prediction_2_of_the_handout_of_task_2_counts_the_bytes_of_a_unit) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto alive = [](MemoryClass cls) { return live_bytes::now()[cls]; };
     const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
@@ -63,7 +63,8 @@ TEST(HandoutOfTask2, prediction_2_counts_the_bytes_of_a_unit) {
       "and {sharded} of sharded gradients.");
 }
 
-TEST(HandoutOfTask2, prediction_3_counts_what_a_rank_receives_for_a_block) {
+TEST(HandoutOfTask2,
+     prediction_3_of_the_handout_of_task_2_counts_what_a_rank_receives_for_a_block) {
   constexpr int64_t kBlock = 1'049'088;
   const Values run = observed_on(4, [&](TestRank& rank) {
     const auto unit = make_flat_parameter("unit", make_parameters({kBlock}), rank.communicator());
@@ -87,7 +88,7 @@ TEST(HandoutOfTask2, prediction_3_counts_what_a_rank_receives_for_a_block) {
   expect_said(2, run, "DDP's all-reduce is twice that amount: {DDP}.");
 }
 
-TEST(HandoutOfTask2, prediction_4_reads_which_rank_is_missing) {
+TEST(HandoutOfTask2, prediction_4_of_the_handout_of_task_2_reads_which_rank_is_missing) {
   const int64_t mean = provenance::mean(4);
   const Values values{{"mean", mean},
                       {"sum", 4 * mean},
@@ -101,7 +102,7 @@ TEST(HandoutOfTask2, prediction_4_reads_which_rank_is_missing) {
 }
 
 // "Going further" in the handout counts the bytes of a unit in bf16.
-TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
+TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_counts_half_of_the_bytes_in_bf16) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto observe = [&](MemoryClass cls) {
       rank.observe(to_string(cls), live_bytes::now()[cls]);
@@ -125,7 +126,7 @@ TEST(HandoutOfTask2, problem_2_6_counts_half_of_the_bytes) {
   expect_said(2, run, "Each collective brings 3/4 x 256 = {received}.");
 }
 
-TEST(HandoutOfTask2, problem_2_6_adds_up_small_updates) {
+TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_adds_up_small_updates_in_bf16_and_fp32) {
   const Values run = observed_on(1, [](TestRank& rank) {
     const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
     unit->set_mixed_precision({at::kBFloat16, at::kBFloat16});

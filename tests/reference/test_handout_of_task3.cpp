@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(HandoutOfTask3, prediction_1_counts_the_all_gathers_of_two_blocks) {
+TEST(HandoutOfTask3, prediction_1_of_the_handout_of_task_3_counts_the_all_gathers_of_two_blocks) {
   const Values run = observed_on(2, [](TestRank& rank) {
     ShardedToy toy(rank, std::make_shared<ToyModel>(2));
     (*toy.model)(toy_tokens(0));
@@ -41,7 +41,7 @@ TEST(HandoutOfTask3, prediction_1_counts_the_all_gathers_of_two_blocks) {
   expect_said(3, run, "With the order 0, 1, 0 there is a fourth one, `{fourth}`");
 }
 
-TEST(HandoutOfTask3, prediction_2_counts_the_bytes_of_four_blocks) {
+TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_four_blocks) {
   const Values run = observed_on(4, [](TestRank& rank) {
     for (const bool reshard : {true, false}) {
       ShardedToy toy(rank, std::make_shared<ToyModel>(4), reshard);
@@ -60,7 +60,8 @@ TEST(HandoutOfTask3, prediction_2_counts_the_bytes_of_four_blocks) {
   EXPECT_EQ(run.at("peak, kept"), run.at("end, kept"));
 }
 
-TEST(HandoutOfTask3, prediction_3_names_the_units_that_an_exception_finds_unsharded) {
+TEST(HandoutOfTask3,
+     prediction_3_of_the_handout_of_task_3_names_the_units_that_an_exception_finds_unsharded) {
   const Values run = observed_on(1, [](TestRank& rank) {
     ShardedToy toy(rank, std::make_shared<ToyModel>(2));
     std::string order;
@@ -93,7 +94,7 @@ TEST(HandoutOfTask3, prediction_3_names_the_units_that_an_exception_finds_unshar
   expect_said(3, {}, "The exception leaves blocks1 first and then the root.");
 }
 
-TEST(HandoutOfTask3, prediction_4_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask3, prediction_4_of_the_handout_of_task_3_counts_the_bytes_of_the_model_small) {
   expect_said(3, costs_of_small(4, true, 1), "4 x (512,256 + 1,049,088) = {gathered in forward}");
   expect_said(3, costs_of_small(4, false, 1),
               "4 x (512,256 + 4 x 1,049,088) = {gathered in forward}");

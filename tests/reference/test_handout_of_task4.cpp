@@ -19,7 +19,8 @@ struct Signals {
     }
   }
 
-  // Returns "each once", "none" or "all except that of `spare`".
+  // Returns of which parameters the hook has run: "each once", "none" or "all except that of
+  // `spare`".
   std::string of_parameters() const {
     std::string missing;
     size_t once = 0;
@@ -51,7 +52,7 @@ at::Tensor loss_of(ToyModel& model) {
   return plain_loss(model, 0);
 }
 
-TEST(HandoutOfTask4, prediction_1_lists_the_signals_of_a_block) {
+TEST(HandoutOfTask4, prediction_1_of_the_handout_of_task_4_lists_the_signals_of_a_block) {
   const std::string row = "{outputs} | {parameters} | {markers}";
   expect_said(4, signals(loss_of), "| as usual | " + row + " |");
   expect_said(4, signals([](ToyModel& model) {
@@ -78,7 +79,8 @@ TEST(HandoutOfTask4, prediction_1_lists_the_signals_of_a_block) {
   expect_said(4, signals(loss_of, true), "| root | " + row + ": ids need no gradient |");
 }
 
-TEST(HandoutOfTask4, prediction_1_lists_the_signals_of_a_block_used_twice) {
+TEST(HandoutOfTask4,
+     prediction_1_of_the_handout_of_task_4_lists_the_signals_of_a_block_used_twice) {
   const Values twice = signals([](ToyModel& model) {
     model.order = {0, 1, 1, 2};
     return loss_of(model);
@@ -89,7 +91,7 @@ TEST(HandoutOfTask4, prediction_1_lists_the_signals_of_a_block_used_twice) {
               "{markers} |");
 }
 
-TEST(HandoutOfTask4, prediction_2_lists_the_collectives_of_backward) {
+TEST(HandoutOfTask4, prediction_2_of_the_handout_of_task_4_lists_the_collectives_of_backward) {
   const Values run = observed_on(2, [](TestRank& rank) {
     Sharded sharded(rank, 3);
     const at::Tensor loss = plain_loss(*sharded.model, rank.rank());
@@ -111,7 +113,7 @@ TEST(HandoutOfTask4, prediction_2_lists_the_collectives_of_backward) {
               "{step} =");
 }
 
-TEST(HandoutOfTask4, prediction_3_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask4, prediction_3_of_the_handout_of_task_4_counts_the_bytes_of_the_model_small) {
   Values costs = costs_of_small(4, true, 1);
   const Values kept = costs_of_small(4, false, 1);
   const auto fsdp = costs["received"].get<int64_t>(), without = kept.at("received").get<int64_t>();
@@ -130,7 +132,7 @@ TEST(HandoutOfTask4, prediction_3_counts_the_bytes_of_the_model_small) {
   EXPECT_EQ(costs["more"], kept.at("gathered").get<int64_t>() - costs["gathered"].get<int64_t>());
 }
 
-TEST(HandoutOfTask4, prediction_4_reads_which_ranks_are_counted) {
+TEST(HandoutOfTask4, prediction_4_of_the_handout_of_task_4_reads_which_ranks_are_counted) {
   const Values values{{"mean", provenance::mean(3)}};
   expect_said(4, values, "1 + 5 + 25 = {mean}, in base 5 111.");
   expect_said(4, values,

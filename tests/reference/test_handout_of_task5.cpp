@@ -18,8 +18,8 @@ std::shared_ptr<FlatParameter> make_unit(TestRank& rank, const std::string& name
   return make_flat_parameter(name, parameters, rank.communicator());
 }
 
-// Reduces the unit. Every parameter's gradient is `value`; without a value, no parameter has a
-// gradient.
+// Makes `value` the gradient of every parameter of the unit and reduces it. Without a value, no
+// parameter has a gradient.
 void reduce(FlatParameter& unit, std::optional<double> value) {
   for (size_t i = 0; value && i < unit.parameters().size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;
@@ -30,7 +30,7 @@ void reduce(FlatParameter& unit, std::optional<double> value) {
   unit.wait_for_reduction();
 }
 
-TEST(HandoutOfTask5, prediction_1_lays_out_unit_b) {
+TEST(HandoutOfTask5, prediction_1_of_the_handout_of_task_5_lays_out_unit_b) {
   const FlatLayout two = flat_layout({24, 40}, 2), four = flat_layout({24, 40}, 4);
   const int64_t part = four.padded_numel / 4;
   expect_said(5, {},
@@ -43,7 +43,8 @@ TEST(HandoutOfTask5, prediction_1_lays_out_unit_b) {
                   " and " + with_commas(3 * part) + ".");
 }
 
-// Returns the bytes of optimizer state under "W, rank".
+// Returns the bytes of optimizer state of each rank. The names of the values are "W, rank", where W
+// is the number of ranks.
 Values bytes_of_state() {
   Values bytes;
   for (const int world_size : {2, 4}) {
@@ -62,7 +63,7 @@ Values bytes_of_state() {
   return bytes;
 }
 
-TEST(HandoutOfTask5, prediction_2_counts_the_bytes_of_the_state) {
+TEST(HandoutOfTask5, prediction_2_of_the_handout_of_task_5_counts_the_bytes_of_the_state) {
   Values bytes = bytes_of_state();
   bytes["more on 0"] = bytes["2, 0"].get<int64_t>() + 4;
   bytes["more on 1"] = bytes["2, 1"].get<int64_t>() + 4;
@@ -74,13 +75,14 @@ TEST(HandoutOfTask5, prediction_2_counts_the_bytes_of_the_state) {
               "Then W = 2 has one more piece on each rank: {more on 0} and {more on 1} bytes.");
 }
 
-TEST(HandoutOfTask5, prediction_3_counts_the_state_of_the_model_small) {
+TEST(HandoutOfTask5, prediction_3_of_the_handout_of_task_5_counts_the_state_of_the_model_small) {
   Values costs = costs_of_small(4, true, 2);
   costs["moments"] = costs["state"].get<int64_t>() - 5 * 4;
   expect_said(5, costs, "8N/4 = {moments}, and five pieces with a count each: {state} bytes.");
 }
 
-// Returns a parameter that was 1.0, after a step of AdamW on one rank. Empty: without a gradient.
+// Returns the value that a parameter, 1.0 before, has after a step of AdamW on one rank with this
+// gradient. An empty `gradient` means that the parameter has none.
 nlohmann::json after_a_step(std::optional<double> gradient) {
   const Values run = observed_on(1, [&](TestRank& rank) {
     const auto unit = make_unit(rank, "unit", {1});
@@ -95,7 +97,7 @@ nlohmann::json after_a_step(std::optional<double> gradient) {
   return run.at("value");
 }
 
-TEST(HandoutOfTask5, prediction_4_follows_a_parameter_through_a_step) {
+TEST(HandoutOfTask5, prediction_4_of_the_handout_of_task_5_follows_a_parameter_through_a_step) {
   const Values values{{"unused", after_a_step(std::nullopt)},
                       {"used", after_a_step(0.001)},
                       {"not divided", after_a_step(0.002)}};
@@ -103,7 +105,7 @@ TEST(HandoutOfTask5, prediction_4_follows_a_parameter_through_a_step) {
   expect_said(5, values, "Not divided: {not divided} as well.");
 }
 
-TEST(HandoutOfTask5, prediction_5_takes_wrong_norms) {
+TEST(HandoutOfTask5, prediction_5_of_the_handout_of_task_5_takes_wrong_norms) {
   const double first = 9, second = 16;
   expect_said(5, {},
               "Root first: " + rounded(std::sqrt(first) + std::sqrt(second), 0) +

@@ -23,7 +23,7 @@ std::string joined(const std::vector<Call>& log) {
   return result;
 }
 
-TEST(HandoutOfTask6, prediction_1_lists_the_calls_of_the_second_step) {
+TEST(HandoutOfTask6, prediction_1_of_the_handout_of_task_6_lists_the_calls_of_the_second_step) {
   const Values run = observed_on(2, [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 3);
     toy.step(rank);
@@ -54,7 +54,8 @@ TEST(HandoutOfTask6, prediction_1_lists_the_calls_of_the_second_step) {
   expect_said(6, {}, "Forward: " + calls);
 }
 
-TEST(HandoutOfTask6, prediction_2_counts_the_unsharded_bytes_of_each_limit) {
+TEST(HandoutOfTask6,
+     prediction_2_of_the_handout_of_task_6_counts_the_unsharded_bytes_of_each_limit) {
   const Values run = observed_on(2, [&](TestRank& rank) {
     for (const int limit : {1, 2, 3}) {
       PrefetchingToy toy(rank, limit, 4);
@@ -100,7 +101,8 @@ Values step_of_the_pictures(int limit, int64_t collective) {
   return observed_by(run_ranks(2, body, options));
 }
 
-TEST(HandoutOfTask6, prediction_3_and_the_pictures_count_the_milliseconds_of_a_step) {
+TEST(HandoutOfTask6,
+     prediction_3_of_the_handout_of_task_6_and_the_pictures_count_the_milliseconds_of_a_step) {
   const Values one = step_of_the_pictures(1, 4), two = step_of_the_pictures(2, 4);
   for (const std::string pass : {"forward", "backward"}) {
     expect_said(6, one, pass + ", no prefetch: {" + pass + "} ms");
@@ -111,7 +113,8 @@ TEST(HandoutOfTask6, prediction_3_and_the_pictures_count_the_milliseconds_of_a_s
               filled(sum, one) + "; " + filled(sum, two) + "; {step} ms again");
 }
 
-TEST(HandoutOfTask6, prediction_4_counts_the_milliseconds_over_a_slower_link) {
+TEST(HandoutOfTask6,
+     prediction_4_of_the_handout_of_task_6_counts_the_milliseconds_over_a_slower_link) {
   Values ms;
   for (const int64_t collective : {12, 6}) {
     const std::string of = " of " + std::to_string(collective);
@@ -126,7 +129,8 @@ TEST(HandoutOfTask6, prediction_4_counts_the_milliseconds_over_a_slower_link) {
   expect_said(6, ms, "{one of 6} / {two of 6} = {ratio of 6}.");
 }
 
-TEST(HandoutOfTask6, measure_predicts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask6,
+     section_measure_of_the_handout_of_task_6_predicts_the_bytes_of_the_model_small) {
   Values costs = costs_of_small(2, true, 1);
   const Values two = costs_of_small(2, true, 2);
   EXPECT_EQ(two.at("all_gather"), costs["all_gather"]);
@@ -136,7 +140,8 @@ TEST(HandoutOfTask6, measure_predicts_the_bytes_of_the_model_small) {
   expect_said(6, costs, "R + kU: {gathered}, {gathered by 2} and {gathered by 3} bytes.");
 }
 
-TEST(HandoutOfTask6, measure_predicts_the_milliseconds_on_the_link) {
+TEST(HandoutOfTask6,
+     section_measure_of_the_handout_of_task_6_predicts_the_milliseconds_on_the_link) {
   const Link link = parse_link("2ms,200MB/s");
   const auto milliseconds = [&](int64_t elements) {
     return static_cast<double>(link.time(Operation::all_gather, elements * 4 / 2, 2)) / kMs;

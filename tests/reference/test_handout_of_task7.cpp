@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;  // [ns]
 
-TEST(HandoutOfTask7, the_table_of_unit_sizes_is_what_the_model_predicts) {
+TEST(HandoutOfTask7, the_table_of_unit_sizes_in_the_handout_of_task_7_is_what_the_model_predicts) {
   std::string row = "| step, ms |";
   for (int64_t units = 1; units <= 128; units *= 2) {
     const int64_t collective = 40 * kMillisecond / units + kMillisecond / 2;
@@ -26,7 +26,7 @@ TEST(HandoutOfTask7, the_table_of_unit_sizes_is_what_the_model_predicts) {
   expect_said(7, {}, row);
 }
 
-TEST(HandoutOfTask7, prediction_1_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask7, prediction_1_of_the_handout_of_task_7_counts_the_bytes_of_the_model_small) {
   const Values costs = costs_of_small(4, true, 2);
   expect_said(7, costs, "Shards 4N/W = {shards} bytes.");
   expect_said(7, costs, "Gathered R + 2U = 2,049,024 + 2 x 4,196,352 = {gathered}.");
@@ -52,7 +52,8 @@ struct TwoOuter : Module {
   torch::Tensor forward(torch::Tensor x) override { return x; }
 };
 
-// Returns how many elements all units hold if every unit has all parameters() of its module.
+// Returns how many elements all units hold together if every unit has all parameters() of its
+// module.
 int64_t held_twice(const torch::nn::Module& root, const std::vector<Module*>& wrapped) {
   int64_t numel = 0;
   for (const at::Tensor& parameter : root.parameters())
@@ -64,7 +65,8 @@ int64_t held_twice(const torch::nn::Module& root, const std::vector<Module*>& wr
   return numel;
 }
 
-TEST(HandoutOfTask7, prediction_2_counts_elements_that_are_held_more_than_once) {
+TEST(HandoutOfTask7,
+     prediction_2_of_the_handout_of_task_7_counts_elements_that_are_held_more_than_once) {
   const Values run = observed_on(1, [](TestRank& rank) {
     TwoOuter model;
     std::vector<Module*> wrapped;
@@ -95,7 +97,7 @@ nlohmann::json units_of_small(const std::string& policy) {
   return run.at("names");
 }
 
-TEST(HandoutOfTask7, prediction_3_counts_the_units_of_each_size) {
+TEST(HandoutOfTask7, prediction_3_of_the_handout_of_task_7_counts_the_units_of_each_size) {
   expect_said(7, {},
               "and in every layer attn, w1, w2, w3: " +
                   std::to_string(units_of_small("size:1000000").size()) + " units");
@@ -110,7 +112,7 @@ TEST(HandoutOfTask7, prediction_3_counts_the_units_of_each_size) {
   EXPECT_NE(units_of_small("size:4196353"), blocks);
 }
 
-TEST(HandoutOfTask7, prediction_4_counts_the_all_gathers_of_an_export) {
+TEST(HandoutOfTask7, prediction_4_of_the_handout_of_task_7_counts_the_all_gathers_of_an_export) {
   const Values costs = costs_of_small(2, true, 2);
   EXPECT_EQ(costs.at("calls of an export"), 6);
   expect_said(7, costs,
@@ -118,7 +120,7 @@ TEST(HandoutOfTask7, prediction_4_counts_the_all_gathers_of_an_export) {
               "twice. U = {gathered by an export} bytes.");
 }
 
-TEST(HandoutOfTask7, question_3_counts_the_bytes_of_gpt2_xl) {
+TEST(HandoutOfTask7, question_3_of_the_handout_of_task_7_counts_the_bytes_of_gpt2_xl) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });

@@ -24,7 +24,7 @@ class Init : public testing::Test {
   nlohmann::json trained_;
 };
 
-TEST_F(Init, every_mode_starts_with_the_exported_bits) {
+TEST_F(Init, every_mode_that_starts_from_exported_parameters_has_their_bits) {
   for (const Arranged& how : kArrangements) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, how.world, 0);

@@ -7,10 +7,11 @@
 namespace fsdp {
 namespace {
 
-// Calls that the contracts do not allow and that the reference solution refuses.
+// Calls that the contracts of the tasks do not allow, and for which the reference solution throws.
 MULTI_RANK_SUITE(Misuse);
 
-MULTI_RANK_TEST(Misuse, a_reduction_while_one_is_pending_throws_and_the_first_one_completes) {
+MULTI_RANK_TEST(Misuse,
+                a_second_gradient_reduction_of_a_unit_throws_while_the_first_one_is_pending) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor parameter = at::zeros({5}).requires_grad_();
     const auto unit = make_flat_parameter("block", {{"weight", parameter}}, rank.communicator());

@@ -31,11 +31,11 @@ int64_t updates_in_profile_of(int64_t steps) {
   });
 }
 
-TEST(TrainingProfile, a_profile_has_the_operators_of_the_last_two_steps) {
+TEST(TrainingProfile, the_profile_of_a_training_has_the_operators_of_its_last_two_steps) {
   EXPECT_EQ(updates_in_profile_of(4), 2);
 }
 
-TEST(TrainingProfile, a_profile_of_a_shorter_run_has_all_steps) {
+TEST(TrainingProfile, the_profile_of_a_training_of_one_step_has_that_step) {
   EXPECT_EQ(updates_in_profile_of(1), 1);
 }
 

@@ -12,8 +12,8 @@ TrainConfig resumed(TrainConfig config, const std::string& folder) {
   return config;
 }
 
-// Trains `each` steps in each stage, which resumes from the checkpoint of the stage before, and all
-// steps in one run. Fails unless both end with the same bits.
+// Trains in stages of `each` steps, each of which resumes from the checkpoint of the stage before,
+// and trains all steps in one run. Fails unless both end with the same bits.
 void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int parts,
                         const std::string& format, bool in_fp16 = false) {
   const TemporaryFolder folder;
@@ -62,11 +62,11 @@ TEST(Resume, a_run_resumed_with_another_strategy_or_mode_ends_with_the_same_bits
   expect_undisturbed({{"single", 2}, {"ddp", 2}, {"fsdp", 2}}, 1, 2, "sharded");
 }
 
-TEST(Resume, a_resumed_run_continues_with_the_loss_scale) {
+TEST(Resume, a_resumed_run_continues_with_the_loss_scale_of_the_checkpoint) {
   expect_undisturbed({{"fsdp", 4}, {"ddp", 2}, {"single", 4}}, 5, 4, "sharded", /*in_fp16=*/true);
 }
 
-TEST(Resume, a_run_saves_at_the_interval_and_after_the_last_step) {
+TEST(Resume, a_run_saves_checkpoints_at_the_interval_and_after_the_last_step) {
   const TemporaryFolder folder;
   TrainConfig config = fsdp::config_of({"fsdp", 2}, 2, 5);
   config.checkpoint.dir = folder.path() + "/saved";

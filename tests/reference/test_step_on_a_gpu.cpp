@@ -72,7 +72,7 @@ Counts operators_of_model(const TrainConfig& config) {
   return OperatorCalls::so_far();
 }
 
-// Returns `counts` minus `others`, without the zeros.
+// Returns `counts` minus `others`, without the counts that are 0.
 Counts beyond(const Counts& others, Counts counts) {
   for (const auto& [name, calls] : others)
     counts[name] -= calls;
@@ -80,7 +80,8 @@ Counts beyond(const Counts& others, Counts counts) {
   return counts;
 }
 
-TEST_IN_A_PROCESS(StepOnAGpu, a_step_adds_a_few_kernels_per_unit_to_those_of_the_model) {
+TEST_IN_A_PROCESS(StepOnAGpu,
+                  an_fsdp_step_on_a_gpu_adds_a_few_kernels_per_unit_to_those_of_the_model) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
@@ -90,8 +91,8 @@ TEST_IN_A_PROCESS(StepOnAGpu, a_step_adds_a_few_kernels_per_unit_to_those_of_the
                     {"_fused_adamw_", 1},
                     {"cat", 1},        // joins the losses of the microbatches
                     {"_to_copy", 1}};  // converts them to double
-    // Each all-gather first rounds the shard: of all units in forward, of all but the root in
-    // backward.
+    // Each all-gather first rounds the shard to the 16-bit dtype. Forward gathers all units,
+    // backward all but the root.
     if (dtype != at::kFloat) expected["copy_"] = 2 * kUnits - 1;
     EXPECT_EQ(beyond(operators_of_model(config_in(dtype)), operators_of_step(*strategy, 1)),
               expected)
@@ -100,7 +101,7 @@ TEST_IN_A_PROCESS(StepOnAGpu, a_step_adds_a_few_kernels_per_unit_to_those_of_the
 }
 
 // With two microbatches, gradients are reduced and divided once, after the last one.
-TEST_IN_A_PROCESS(StepOnAGpu, the_sum_of_several_microbatches_is_divided_once) {
+TEST_IN_A_PROCESS(StepOnAGpu, the_sum_of_gradients_of_several_microbatches_is_divided_once) {
   TrainConfig config = config_in(at::kFloat);
   config.training.microbatches = 2;
   config.training.reduce_gradients = ReduceGradients::last;
@@ -129,8 +130,10 @@ class NotingAllocator : public c10::Allocator {
   c10::Allocator* inner_{c10::GetAllocator(c10::kCPU)};
 };
 
-// So a caching allocator, which keeps freed memory, serves a later step without new memory.
-TEST_IN_A_PROCESS(StepOnAGpu, a_step_allocates_the_sizes_of_the_step_before_in_the_same_order) {
+// A caching allocator keeps freed memory. If each step asks for the same sizes in the same order,
+// the allocator serves a later step without new memory.
+TEST_IN_A_PROCESS(StepOnAGpu,
+                  an_fsdp_step_allocates_the_sizes_of_the_step_before_in_the_same_order) {
   NotingAllocator allocator;
   c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/255);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
@@ -145,7 +148,8 @@ TEST_IN_A_PROCESS(StepOnAGpu, a_step_allocates_the_sizes_of_the_step_before_in_t
   }
 }
 
-// Notes products of matrices between the calls of the process group.
+// Appends "compute" to the notes of the process group's calls when products of matrices run between
+// two calls.
 std::unique_ptr<at::ObserverContext> note_products(const at::RecordFunction& function) {
   const std::string name = function.name();
   const bool multiplies = name == "aten::addmm" || name == "aten::mm";
@@ -167,10 +171,12 @@ std::string told_in_step(Strategy& strategy, int64_t step) {
   return std::regex_replace(text, std::regex("[0-9]+"), "block");
 }
 
-// A prefetched all-gather is issued before the kernels of the unit that computes meanwhile, so it
-// does not wait for them; the stream waits for the all-gather after these kernels. A reduce-scatter
-// is issued before the kernels of the next unit, and waited for after them. The CPU never waits.
-TEST_IN_A_PROCESS(StepOnAGpu, collectives_overlap_with_the_compute_of_units) {
+// - A prefetched all-gather is issued before the kernels of the unit that computes meanwhile, so it
+//   does not wait for these kernels. The stream waits for the all-gather after these kernels.
+// - A reduce-scatter is issued before the kernels of the next unit. The stream waits for it after
+//   these kernels.
+// - The CPU never waits.
+TEST_IN_A_PROCESS(StepOnAGpu, collectives_of_an_fsdp_step_overlap_with_the_kernels_of_units) {
   const auto strategy = strategy_of(config_in(at::kFloat));
   train(*strategy, 0);
   EXPECT_EQ(told_in_step(*strategy, 1),

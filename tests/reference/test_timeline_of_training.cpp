@@ -77,8 +77,9 @@ std::vector<Event> of_steps(const std::vector<Event>& events) {
 
 MULTI_RANK_SUITE(TrainingTimeline);
 
-MULTI_RANK_TEST(TrainingTimeline,
-                a_timeline_has_the_logged_collectives_and_recording_changes_nothing) {
+MULTI_RANK_TEST(
+    TrainingTimeline,
+    a_timeline_has_the_logged_collectives_and_recording_it_does_not_change_the_training) {
   const TrainConfig config = tiny_config(world_size());
   const RankRun plain = run_ranks(config.ranks.world, [&](TestRank& rank) { train(rank, config); },
                                   {.record = false});
@@ -101,7 +102,7 @@ MULTI_RANK_TEST(TrainingTimeline,
   }
 }
 
-// The spans and frees are those of the second step.
+// The test compares only the spans and frees of the second step.
 MULTI_RANK_TEST(TrainingTimeline, a_timeline_has_the_spans_and_the_frees_of_a_step_in_order) {
   using Names = std::vector<std::string>;
   const std::map<EventKind, Names> expected{
@@ -142,7 +143,8 @@ TEST(FailedRunTimeline, a_failed_run_writes_a_timeline_that_shows_the_killed_ran
     if (line.starts_with(" 1 ")) last_of_rank_1 = line;
   }
   EXPECT_CONTAINS(text, "rank 1 was killed by signal 9");
-  // The test does not check rank 0: the launcher can end it before it waits for rank 1.
+  // The test does not check the events of rank 0, because the launcher can end rank 0 before it
+  // waits for rank 1.
   EXPECT_CONTAINS(last_of_rank_1, "no end backward ");
   EXPECT_CONTAINS(last_of_rank_1, " h.2");
 }

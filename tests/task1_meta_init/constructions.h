@@ -45,7 +45,7 @@ struct Holder : torch::nn::Module {
 };
 Construction holder(std::string name, Holder::Fill fill);
 
-// A model that initializes all of itself again at the end of its constructor.
+// A model that initializes all its parameters again at the end of its constructor.
 struct Reinitialized : torch::nn::Module {
   static constexpr int64_t kLayers = 8;
   static constexpr int64_t kWidth = 128;
@@ -53,9 +53,9 @@ struct Reinitialized : torch::nn::Module {
   Reinitialized();
 };
 
-// Makes each module after manual_seed(): eagerly, and on a rank with `deferred`, which must return
-// it materialized. Expects the same parameters and buffers bitwise, with the same sizes, strides,
-// requires_grad and sharing, and the same next random number.
+// Makes each module twice after manual_seed(): once eagerly, and once on a rank by `deferred`,
+// which must return it materialized. Expects the same parameters and buffers bitwise, with the same
+// sizes, strides, requires_grad and sharing, and the same next random number.
 using Deferred = std::function<std::shared_ptr<torch::nn::Module>(const Construct&)>;
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred);
 

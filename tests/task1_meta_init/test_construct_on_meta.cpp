@@ -5,7 +5,7 @@
 
 using namespace fsdp;
 
-// The test of construct_on_meta() that needs problem 1.3.
+// This test of construct_on_meta() needs a solution of problem 1.3.
 
 TEST(T1_3_construct_on_meta, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
   const std::string

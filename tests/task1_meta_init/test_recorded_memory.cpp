@@ -11,7 +11,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// The sizes of each parameter, by its name.
+// Returns the sizes of each parameter, by its name.
 nlohmann::json sizes_of(const nn::Module& module) {
   nlohmann::json sizes;
   for (const auto& item : module.named_parameters())
@@ -19,14 +19,16 @@ nlohmann::json sizes_of(const nn::Module& module) {
   return sizes;
 }
 
-// Returns the sum of the two kinds of bytes in what RetainedMemory::taken() returned.
+// Returns all bytes of `taken`, which RetainedMemory::taken() returned: those of tensors and those
+// besides.
 int64_t bytes_in(const nlohmann::json& taken) {
   return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }
 
 }  // namespace
 
-// The sentinel. It asks for no exact bytes, so a recording that is wrong in another way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a recording that is wrong in another way passes it.
 TEST(T1_1_memory, a_recorded_module_takes_no_memory) {
   const Construct construct = transformer_layer(test_choice<int64_t>("width", {640, 656, 700}));
   const RankRun eager = run_oracle([&](TestRank& rank) {

@@ -374,7 +374,7 @@ TEST(T1_1_redirect, recording_inside_a_recording_is_an_error) {
   }
 }
 
-// Expects that each runner throws an error with `words` for the constructor `construct`.
+// Expects that each runner throws an error that contains `words` if the constructor is `construct`.
 void expect_errors(const std::vector<std::string>& words, const Body& construct) {
   for (const Runner& runner : runners()) {
     const std::string thrown = "what " + runner.name + " throws";

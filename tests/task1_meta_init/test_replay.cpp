@@ -15,7 +15,8 @@ std::shared_ptr<nn::Module> whole_module(const Construct& construct) {
   return module;
 }
 
-// Expects `expected` in a buffer that `make` makes, after it was recorded and replayed.
+// Records and replays a construction that registers the tensor of `make` as a buffer. Expects that
+// the buffer then has the values `expected`.
 void expect_replayed(const std::string& calls, const std::vector<float>& expected,
                      const std::function<at::Tensor()>& make) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -76,7 +77,7 @@ TEST(T1_2_replay, operations_are_replayed_in_order_with_what_they_need) {
                   [] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
 }
 
-// Here one process replays everything at once and in order.
+// In this test, one process replays everything at once and in order.
 TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
   const std::string first =
                         "the first buffer; if it has other numbers, the generator was not where "

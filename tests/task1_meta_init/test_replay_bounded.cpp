@@ -171,7 +171,8 @@ TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
       << "bytes alive while recording, which draws 100 numbers; the ones would have 400,000";
 }
 
-// Returns the peak of live bytes while `init` materializes `tensor`, less those alive before.
+// Returns the peak of live bytes while `init` materializes `tensor`, minus the bytes that were
+// alive before.
 int64_t bytes_for(const at::Tensor& tensor, const DeferredInit& init) {
   const int64_t before = live_bytes::now().total;
   live_bytes::enter(Phase::init);

@@ -116,7 +116,8 @@ inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const st
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
-// Returns the bytes of class `cls`, and those of `other`, which are allocated in no MemoryScope.
+// Returns an observation of live bytes: `bytes` in class `cls`, and `rest` in class other, which
+// has what is allocated in no MemoryScope.
 inline nlohmann::json bytes_in(MemoryClass cls, int64_t bytes, int64_t rest) {
   return {{std::string("class ") + to_string(cls), bytes}, {"class other", rest}};
 }
@@ -138,7 +139,8 @@ inline Places places_of_rank(int rank, int world_size) {
   return places;
 }
 
-// Expects that the gradients that the ranks observed as `name` are the means of those of collect().
+// Expects that the gradients that the ranks observed as `name` are the means over ranks of the
+// gradients that collect() sets.
 inline void expect_mean_gradient(const RankRun& run, const std::string& name,
                                  int line = __builtin_LINE()) {
   const auto places = [&](int rank) { return places_of_rank(rank, run.world_size()); };

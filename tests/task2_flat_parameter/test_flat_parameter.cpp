@@ -98,7 +98,8 @@ MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
 
-// A unit of parameters on the meta device. Notes which parameters its constructor materializes.
+// A unit of parameters on the meta device. It notes which parameters the constructor of the unit
+// materializes.
 class MetaUnit {
  public:
   explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
@@ -206,7 +207,8 @@ MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
   expect_on_all_ranks(run, "collectives that the constructor called", "");
 }
 
-// The sentinel. It asks for no exact bytes, so a unit that is sharded in a wrong way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a unit that is sharded in a wrong way passes it.
 MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -216,7 +218,8 @@ MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   });
   expect_part_of(run, "what the rank keeps", large_bytes());
   expect_no_copies(run, "what the rank keeps", large_bytes());
-  // A copy may also be made later. Other failures there are caught by the tests of other problems.
+  // A copy may also be made later, when the unit is used. If this use fails in another way, tests
+  // of other problems report it.
   const RankRun later = try_ranks(world_size(), use_large_units);
   expect_no_copies(later, "what the rank keeps after reshard()", large_bytes());
   expect_no_copies(later, "what the rank keeps after reduce_gradient()", large_bytes());

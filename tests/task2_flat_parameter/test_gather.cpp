@@ -8,7 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE(T2_3_unshard);
 
-// Observes, in the test's own process, each parameter times `factor` as NAME, to compare with.
+// Returns the expected values: a run in the process of the test, which observes each parameter
+// times `factor` under its name.
 RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& [name, tensor] : make_parameters(shapes))
@@ -243,7 +244,8 @@ MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
   expect_same_on_all_ranks(run, "value");
 }
 
-// Uses the weight as it is, twice (mm), and through a saved view (linear).
+// Returns gradients of a loss that uses the weight as it is, twice (mm), and through a view that
+// autograd saves (linear). The given function runs between forward and backward.
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {

@@ -79,7 +79,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
   const int64_t bytes = padded_numel(world_size()) * 4;
   const int64_t collected_bytes = (numel(0) + numel(1) + numel(2)) * 4;
   expect_on_all_ranks(run, "the parameter still has its .grad", false);
-  // The flat gradient may exist from the first collected gradient on, and .grad be a view of it.
+  // The flat gradient may exist since the first gradient was collected. In this case .grad may be a
+  // view of it.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
     const std::string where = "bytes of class gradients after mark_gradient_ready(), rank ";
@@ -113,8 +114,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
   expect_on_all_ranks(run, "bytes of copies", 0);
 }
 
-// The mean is taken over the ranks of all replicas. A replica has one rank, which has the whole
-// unit.
+// The mean is taken over the ranks of all replicas. In this test each replica has one rank, which
+// has the whole unit.
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit =
@@ -215,7 +216,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
   expect_shards(run, oracle, "gradients 0, 1, 2, ... that lie transposed in memory");
 }
 
-// The single process that FSDP is compared with adds as the collectives do, and divides once.
+// In one process, with which FSDP is compared, gradients are added in the order of the collectives,
+// and the sum is divided once.
 MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
@@ -331,8 +333,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
                       kHop * (world_size() - 1));
 }
 
-// What a broken backward pass leaves: one collected gradient, one that is only in .grad, and one
-// reduction under way.
+// A backward pass that throws leaves one collected gradient, one gradient that is only in .grad,
+// and one reduction under way.
 MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
@@ -392,7 +394,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
       reduce(*unit);
       observe_gradient(rank, *unit, "gradient");
     }
-    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
+    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_mean_gradient(run, "gradient");

@@ -59,7 +59,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
       observe_bytes(rank, kWhat + "after wait_for_reduction()" + with(policy), live_bytes::now());
       rank.observe("bytes of copies of the flat gradient" + with(policy),
                    live_bytes::peak(Phase::backward)[MemoryClass::communication]);
-      rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
+      rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
     }
   });
   const int64_t flat = padded_numel(world_size()), shard = flat / world_size();
@@ -123,7 +123,8 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
   expect_shards(run, oracle, name);
 }
 
-// In bf16, 256 + 1 is 256. The gradients are times W, so that the mean is as exact as the sum.
+// In bf16, 256 + 1 is 256. The gradients are multiplied by W, so that the mean is as exact as the
+// sum.
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
   const int w = world_size();
   expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
@@ -249,7 +250,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
       unit->reshard();
       reduce(*unit);
     }
-    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
+    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);

@@ -151,8 +151,8 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
 }
 
-// Rank 0 continues, up to its next all-gather if `again`, before the other ranks read its input of
-// the first all-gather.
+// Rank 0 continues before the other ranks read its input of the first all-gather. If `again` is
+// true, it continues up to its next all-gather.
 void expect_a_late_rank_reads(int world_size, bool again) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {

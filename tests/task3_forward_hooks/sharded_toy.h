@@ -23,7 +23,7 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
   return model;
 }
 
-// Returns the units that hold storage: "root blocks1 ".
+// Returns the names of the units that are not sharded: "root blocks1 ".
 inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& units) {
   std::string names;
   for (const auto& unit : units)

@@ -19,8 +19,8 @@ MULTI_RANK_TEST(T3_4_edge_cases, without_grad_mode_no_unit_stays_unsharded) {
   }
 }
 
-// A forward whose loss was dropped leaves the root unsharded. The forward after the evaluation must
-// not find it so, because the shards may have changed.
+// A forward whose loss is dropped leaves the root unsharded. The evaluation after it must reshard
+// the root, because the shards can change before the next forward.
 MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_what_a_forward_left_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
@@ -42,7 +42,8 @@ MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_what_a_forward_left_unsh
   expect_on_all_ranks(run, "calls of the next forward", "all_gather root; " + blocks);
 }
 
-// Returns its input, or something else that does not show whether gradients are recorded.
+// Returns its input or, if `detach` is true, a tensor without a gradient. So the output does not
+// show whether autograd records operations.
 struct Odd : Module {
   Odd() : weight(register_parameter("weight", at::ones({7}))) {}
   torch::Tensor forward(torch::Tensor x) override { return detach ? (x * weight).detach() : x; }
@@ -50,7 +51,7 @@ struct Odd : Module {
   bool detach{};
 };
 
-// A model may return something without a gradient (metrics, for example) and keep its loss in a
+// A model can return something without a gradient (metrics, for example) and keep its loss in a
 // member.
 MULTI_RANK_TEST(T3_4_edge_cases, grad_mode_decides_and_not_the_output) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -75,8 +76,8 @@ MULTI_RANK_TEST(T3_4_edge_cases, grad_mode_decides_and_not_the_output) {
                       false);
 }
 
-// The exception comes from the module, or from a pre-hook. In the second case the unit's pre-hook
-// has not run, but its forward hook runs.
+// The exception comes from the module, or from a pre-hook. If it comes from a pre-hook, the unit's
+// own pre-hook has not run, but its forward hook runs.
 MULTI_RANK_TEST(T3_4_edge_cases, after_an_exception_no_unit_stays_unsharded) {
   for (const std::string place : {"blocks1 throws", "a pre-hook before the unit's throws"}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -94,7 +94,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
 }
 
-// Prefetch, for example, may have issued a unit's all-gather already.
+// For example, prefetching can have issued a unit's all-gather already.
 MULTI_RANK_TEST(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
@@ -155,7 +155,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_long
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    rank.communicator()->wait_for_readers();  // until then it holds what other ranks may read
+    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
@@ -211,8 +211,8 @@ MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
                       "root blocks0 | root blocks1 | root blocks2 | ");
 }
 
-// Neither the name of the unit, nor its place, nor the flag of another unit decides, nor whether
-// its parameters are trainable: backward needs frozen parameters too.
+// Only the unit's own flag decides: not its name, its place, the flag of another unit, or whether
+// its parameters are trainable. Backward needs frozen parameters too.
 MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
@@ -234,7 +234,8 @@ MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) 
       run, "units gathered afterwards, of which blocks1 alone is not to be resharded", "blocks1 ");
 }
 
-// Autograd saves views whose bytes are gathered again in backward, so nothing needs to be copied.
+// Autograd saves views of the parameters, and their bytes are gathered again in backward. So
+// nothing needs to be copied.
 MULTI_RANK_TEST(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
@@ -292,7 +293,8 @@ MULTI_RANK_TEST(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_roo
                       toy_shard_bytes(4, world_size()) + unit);
 }
 
-// The sentinel. It asks for no exact bytes, so hooks that are wrong in another way pass it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// hooks that are wrong in another way pass it.
 MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();

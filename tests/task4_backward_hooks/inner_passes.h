@@ -6,7 +6,7 @@
 
 #include <functional>
 
-// Code as users write it whose backward pass runs another backward pass inside.
+// User code whose backward pass runs another backward pass inside.
 namespace fsdp {
 
 using Step = std::function<at::Tensor(const at::Tensor& x)>;
@@ -39,8 +39,9 @@ inline at::Tensor by_hand(const at::Tensor& x, const Step& step) {
   return CheckpointByHand::apply(x, step);
 }
 
-// Solves z = f(z + x): in forward without gradients, and in backward with gradients of one more
-// call of f, which a hook computes.
+// Returns an approximate solution z of z = f(z + x), as an implicit layer does: after two calls of
+// f without gradients comes one with gradients. In backward, a hook replaces the gradient of z. For
+// this it computes gradients of one more call of f.
 inline at::Tensor implicit_layer(Module& f, const at::Tensor& x) {
   at::Tensor start = at::zeros_like(x);
   {

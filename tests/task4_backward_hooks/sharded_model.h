@@ -78,7 +78,8 @@ struct Sharded : ShardedToy {
     }
   }
 
-  // If a unit's parameters have no values yet, gradients hold nan, reduced or not.
+  // Observes the units whose gradient, reduced or not, holds nan. It holds nan if the gradient was
+  // computed before the unit's parameters had their values.
   void observe_units_whose_gradient_holds_nan(TestRank& rank) const {
     const auto holds_nan = [](const at::Tensor& gradient) {
       return gradient.defined() && gradient.isnan().any().item<bool>();
@@ -222,7 +223,7 @@ inline std::string units_of(const std::string& operation, const std::string& cal
   }
   return result;
 }
-// Returns `calls` without those of the root, which the end of the pass adds.
+// Returns `calls` without those of the root, which are issued at the end of the pass.
 inline std::string without_root(const std::string& calls) {
   return std::regex_replace(calls, std::regex("(reduce_scatter )?root; "), "");
 }

@@ -101,8 +101,8 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-// A gradient that comes after its module's call came back is not an error here, because its unit is
-// not reduced in the pass.
+// In this test, a gradient arrives after the backward of its module's call has ended. That is no
+// error, because the unit is not reduced in this pass.
 MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
   const Loss both = [](ToyModel& model, int rank) {
     model.blocks[0]->use_spare = false;

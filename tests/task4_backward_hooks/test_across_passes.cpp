@@ -5,7 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_2_across_passes);
 
-// The first pass reaches no block, so it leaves only the call that did not come back.
+// The first backward pass reaches no block. So the call of blocks1 whose output has no part in the
+// loss is all that the pass could leave behind.
 MULTI_RANK_TEST(T4_2_across_passes, a_pass_forgets_the_calls_that_did_not_come_back) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
@@ -28,7 +29,7 @@ MULTI_RANK_TEST(T4_2_across_passes, a_call_that_came_back_counts_in_no_later_pas
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     plain_loss(*sharded.model, rank.rank()).backward();
-    sharded.model->order = {0, 1, 1, 2};  // more calls than came back in the first pass
+    sharded.model->order = {0, 1, 1, 2};  // more calls than had a backward in the first pass
     const auto loss = plain_loss(*sharded.model, rank.rank());
     rank.observe("what the second pass throws", thrown_by([&] { loss.backward(); }));
   });

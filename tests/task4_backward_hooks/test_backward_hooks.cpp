@@ -201,7 +201,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));
     rank.observe("the BackwardHooks object is left", !hooks.expired());
-    rank.communicator()->wait_for_readers();  // until then the communicator keeps what it lent
+    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
     held.mutable_grad().reset();
     rank.observe("bytes that are left", live_bytes::now().total - before);
 
@@ -251,7 +251,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_
   }
 }
 
-// The wait comes this late so that the computation of one more block hides the reduction.
+// The hooks wait this late so that the computation of one more block hides the reduction.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -313,8 +313,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bi
   }
 }
 
-// Each block has three parameters. First the middle one is frozen, then the other two. When the
-// hooks are added, the others are frozen instead.
+// Each block has three parameters. In backward, first only the middle one is frozen, and in the
+// second run only the other two. When the hooks are added, it is the other way round.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
   const auto freeze = [](ToyModel& model, bool middle) {
     for (const auto& block : model.blocks)

@@ -11,7 +11,7 @@
 
 #include "checkpointed_layers.h"
 
-// Tests of what a call of a checkpointed module keeps, and of when and how forward() runs again.
+// Tests what a call of a checkpointed module keeps, and when and how its forward() runs again.
 namespace fsdp {
 namespace {
 

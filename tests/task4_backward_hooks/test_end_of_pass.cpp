@@ -24,13 +24,14 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
   });
   expect_on_all_ranks(run, "gathered bytes that are left", 0);
   expect_on_all_ranks(run, "bytes of full gradients left", 0);
-  // What is left are the shards of parameters and of gradients.
+  // The bytes that are left are those of the shards of parameters and of gradients.
   expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
   expect_on_all_ranks(run, "calls of on_end()", 1);
   expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
-// The sentinel. It asks for no exact bytes, so a backward that is wrong in another way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a backward that is wrong in another way passes it.
 MULTI_RANK_TEST(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -197,8 +198,8 @@ MULTI_RANK_TEST(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
   expect_gradients_of_one_process(run, twice);
 }
 
-// A pass must not use notes of the pass before it: first that one has a dropped output, then an
-// unused unit.
+// A backward pass must not use what the hooks noted in the pass before it. In one case the pass
+// before it dropped the output of a call, in the other it did not use a unit.
 MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -338,8 +339,8 @@ MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// An evaluation is the first sign of what comes next. By then the reduction of blocks2 has been
-// waited for, and the reduction of blocks1 is under way.
+// After the broken pass, an evaluation is the first thing that the hooks notice. By then the
+// reduction of blocks2 has been waited for, and the reduction of blocks1 is under way.
 MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -366,8 +367,8 @@ MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
   expect_shards(run, oracle(world_size(), plain_loss), "blocks2");
 }
 
-// Both forwards are over when the first pass breaks off, so the second pass is the first sign of
-// what comes next.
+// Both forwards are over when the first pass breaks off. So the second backward pass is the first
+// thing that the hooks notice afterwards.
 MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

@@ -52,9 +52,9 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_not_reduced) {
   expect_one_reduction_each(world_size(), plain_loss, "blocks2; blocks0; ", 1);
 }
 
-// The collectives of a backward pass in which the blocks were called in some order. A unit is
-// gathered when a call of it first comes back, and reduced when the call that ran first has come
-// back.
+// The expected collectives of a backward pass if the blocks were called in the order `forward`. A
+// unit is gathered when the backward of one of its calls begins for the first time. It is reduced
+// when the backward of the call that ran first in forward has ended.
 struct OrderOfCalls {
   std::vector<int> forward;
   std::string backward;
@@ -139,7 +139,8 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_co
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-// A call that threw never comes back. Hooks that count it wait for it until the end of the pass.
+// The output of a call that threw never gets a gradient. Hooks that counted the call would reduce
+// the unit only at the end of the pass.
 MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -174,9 +175,9 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
   expect_on_all_ranks(run, "calls", without_root(kBackward));
 }
 
-// The weight is also used before its module is called, so its gradient arrives after the module's
-// call has come back: while the reduction of its unit is under way, and when it has been waited
-// for.
+// The weight is also used before its module is called. So one of its gradients arrives after the
+// backward of the module's call has ended: in one case while the reduction of its unit is under
+// way, in the other after the hooks have waited for it.
 MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   for (const size_t block : {size_t{0}, size_t{2}}) {
     const std::string name = "blocks" + std::to_string(block), late = name + "'s comes late: ";

@@ -78,7 +78,7 @@ const Loss kSecondLossInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   return y;
 });
 
-// A hook calls the blocks in forward: the pass still needs the units that these calls reshard.
+// A hook calls the blocks in forward. These calls reshard units that the backward pass still needs.
 const Loss kForwardInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   for (const auto& block : model.blocks) {
     const at::Tensor before = x;
@@ -155,7 +155,7 @@ MULTI_RANK_TEST(T4_4_passes_inside, a_forward_in_a_hook_leaves_the_pass_what_it_
   expect_right(world_size(), kForwardInAHook);
 }
 
-// The gradients that the inner pass had added stay, as they do in one process.
+// The gradients that the inner pass had added before it threw are kept, as they are in one process.
 MULTI_RANK_TEST(T4_4_passes_inside,
                 the_outer_pass_goes_on_if_a_hook_catches_what_an_inner_one_throws) {
   const Loss loss = loss_of([](ToyModel& model, at::Tensor x) {

@@ -5,8 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_remaining);
 
-// Expects one reduction of each unit, also of the root. Units whose calls do not all come back are
-// reduced at the end of the pass.
+// Expects one reduction of each unit, also of the root. A unit that has a call without a backward
+// is reduced at the end of the pass.
 void expect_reduced_by_the_end(int world_size, const Loss& loss, const std::string& expected,
                                const std::string& or_this = "") {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -27,14 +27,15 @@ MULTI_RANK_TEST(T4_4_remaining, an_unused_unit_is_reduced_once) {
 }
 
 MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_output_outside_the_loss_is_reduced_once) {
-  // The contract leaves open whether a call that can no longer come back is waited for until the
-  // end of the pass.
+  // The contract leaves open whether the hooks wait until the end of the pass for a call whose
+  // output can no longer get a gradient.
   expect_reduced_by_the_end(world_size(), kOutputDropped, "blocks2; blocks0; blocks1; root; ",
                             "blocks2; blocks1; blocks0; root; ");
 }
 
-// The constant needs no gradient, so this call of the block ends in no full backward hook; it comes
-// first, so that its gradient comes last, after the other call's hook.
+// The first call of blocks1 gets a constant, which needs no gradient, so no full backward hook runs
+// for this call. Its gradients come last in backward, after the full backward hook of the block's
+// other call, because the call comes first in forward.
 const Loss kOneInputNeedsNoGradient = [](ToyModel& model, int rank) {
   const auto on_constant = (*model.blocks[1])(at::ones({1, 7}));
   return plain_loss(model, rank) + on_constant.sum();
@@ -62,7 +63,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_new_forward_is_like_the_fir
   expect_on_all_ranks(run, "calls of the second pass", kBackward);
 }
 
-// If backward runs several times over one graph, all passes see the same calls come back.
+// If backward runs several times over one graph, each pass runs the backward of the same calls.
 MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -104,7 +105,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each
   expect_gradients(run, expected);
 }
 
-// The calls of a graph that is kept come back together with those of the next forward.
+// One backward pass runs over a graph that was retained and over the graph of the next forward.
 MULTI_RANK_TEST(T4_4_remaining, a_retained_graph_and_a_new_one_in_one_loss_reduce_a_unit_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

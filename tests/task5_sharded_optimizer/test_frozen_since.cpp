@@ -22,7 +22,8 @@ void step(const TrainedUnits& trained) {
 }
 
 // Makes three steps with gradients of ones in one process. In the second step, the parameters whose
-// name begins with `prefix` get zeros or, if `left_out`, are not updated.
+// name begins with `prefix` are not updated if `left_out` is true, and otherwise get zeros as
+// gradients.
 RankRun three_steps(const OptimizerOptions& options, const std::string& prefix, bool left_out) {
   return run_oracle([&](TestRank& rank) {
     const at::NoGradGuard no_grad;

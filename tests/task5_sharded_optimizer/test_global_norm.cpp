@@ -10,8 +10,9 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
-// The cases include zero gradients, a gradient of b.bias that is not finite, and no limit. An
-// infinite norm makes the factor 0; a NaN factor is not below 1.
+// The cases include gradients of zeros, a gradient of b.bias that is not finite, and a training
+// without a limit. If the norm is infinite, the factor is 0. If it is NaN, the factor is NaN, which
+// is not below 1.
 MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
   struct Case {
     std::string name;
@@ -53,8 +54,8 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
     expect_on_rank(run, 0, std::string("gradients of unit a at most, with ") + name, most);
 }
 
-// Every element of every gradient. It is small, so that 1e-6 counts beside the norm. It is a power
-// of two, so that norm and factor can be computed by hand, and no sum rounds.
+// The value of every element of every gradient. It is small, so that 1e-6 counts beside the norm.
+// It is a power of two, so that norm and factor can be computed by hand, and no sum rounds.
 constexpr double kElement = 1.0 / (1 << 20);
 
 double norm_of_small_gradients() {

@@ -41,7 +41,8 @@ Case refused(const ElementRange& range, const Ranges& saved, int64_t element) {
   return {range, saved, "", element};
 }
 
-// Finds each element by itself. Neighbours in one saved range are one item.
+// Returns the case whose expected items are found element by element. Neighbours in one saved range
+// are one item.
 Case by_elements(const ElementRange& range, const Ranges& saved) {
   std::vector<ReadItem> items;
   try {

@@ -63,7 +63,8 @@ MULTI_RANK_TEST(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
   }
 }
 
-// The sentinel. It asks for no exact bytes, so a step that is wrong in another way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a step that is wrong in another way passes it.
 MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
   constexpr int kLargeUnits = 16;
   const auto numel = test_choice<int64_t>("numel of a large unit", {262'144, 258'000, 270'001});
@@ -135,7 +136,7 @@ MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
       optimizer->step();
       observe_old_values(rank, units);
     }
-    comm->wait_for_readers();  // the communicator holds shards until all others have read them
+    comm->wait_for_readers();  // after this, shards that other ranks read are free
     for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
                                   MemoryClass::sharded_gradients, MemoryClass::gathered})
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));

@@ -269,7 +269,7 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
 }
 
 // Rank 0 writes as soon as it can. The other ranks read its shard as late as they can: they wait
-// for the sign that rank 0 has written. It must not write before they have read.
+// for the sign that rank 0 has written. Rank 0 must not write before they have read.
 MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -111,7 +111,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
-// Otherwise the gradient of this unit would count in every later norm.
+// If the gradient of this unit were kept, it would count in every later norm.
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_drops_the_gradient_of_a_unit_frozen_since_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -251,8 +251,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   expect_no_old_values(run);
 }
 
-// No rank has waited for its all-gather. If all ranks waited for the others' reads first, none
-// would ever read.
+// No rank has waited for its all-gather when the step begins. If each rank first waited until the
+// others have read its shard, no rank would ever read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -269,8 +269,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
 }
 
 // Rank 0 steps as soon as it can, when it has resharded the unit itself. The other ranks read its
-// shard as late as they can: they wait for the sign that the step of rank 0 is done. It must not be
-// done before they have read.
+// shard as late as they can: they wait for the sign that the step of rank 0 is done. This step must
+// not be done before they have read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

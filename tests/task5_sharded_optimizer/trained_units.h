@@ -116,7 +116,7 @@ inline void reduce_all_gradients(const Units& units) {
 
 inline const std::string kOldValues = "parameters that have the values from before the step";
 
-// Observes which trainable parameters have the elements that make_parameters() made.
+// Observes which trainable parameters still have the elements that make_parameters() made.
 inline void observe_old_values(TestRank& rank, const Units& units) {
   const auto before = make_parameters();
   size_t parameter = 0;

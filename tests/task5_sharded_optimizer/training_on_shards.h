@@ -30,8 +30,8 @@ inline std::string after(int step) {
   return " after step " + std::to_string(step);
 }
 
-// Returns the mean of W equal gradients. It is exact if W is a power of two. For other W, the sum
-// and the division may round, and do so in the oracle too.
+// Returns the mean over ranks of W equal gradients. It is exact if W is a power of two. For other
+// W, the sum and the division can round, and they round in the oracle too.
 inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
@@ -57,7 +57,7 @@ inline at::Tensor gradient_of_many_sizes(size_t i, int64_t sample) {
   return gradient;
 }
 
-// Returns such gradients of all trainable parameters.
+// Returns gradient_of_many_sizes() for each trainable parameter.
 inline std::vector<at::Tensor> gradients_of_many_sizes(int64_t sample) {
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < kParameters.size(); ++i)

@@ -79,8 +79,8 @@ inline bool gathers_ahead(const std::string& backward) {
 // the backward of one unit.
 class IssueLog {
  public:
-  // Logs from now on. Hooks of one kind run in the order of their registration, so the hooks of
-  // this object see what the hooks of `toy` have issued.
+  // Logs calls from now on. Hooks of one kind run in the order of their registration, so the hooks
+  // of this object see what the hooks of `toy` have issued.
   IssueLog(TestRank& rank, const PrefetchingToy& toy) : rank_(rank) {
     rank.communicator()->take_log();
     for (size_t i = 0; i < toy.units.size(); ++i) {

@@ -83,7 +83,8 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_n
 MULTI_RANK_TEST(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
-    const auto under_way = toy.look_at_what_is_under_way();  // a call prepares its backward hooks
+    const auto under_way =
+        toy.look_at_what_is_under_way();  // before forward, which prepares the backward hooks
     const auto loss = plain_loss(*toy.model, rank.rank());
     under_way->clear();
     loss.backward();
@@ -135,7 +136,8 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_pa
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
-    // blocks3 runs last in forward, and does not come back.
+    // blocks3 runs last in forward. Its output has no part in the loss, so its backward does not
+    // run.
     toy.model->blocks[2]->register_forward_hook([&](Module&, const at::Tensor& output) {
       (*toy.model->blocks[3])(output);
       return at::Tensor();
@@ -196,7 +198,7 @@ MULTI_RANK_TEST(T6_3_backward, two_forwards_come_back_in_one_backward) {
     IssueLog log(rank, toy);
     backward(rank, toy, log, first + second);
   });
-  // blocks0 and the root stay gathered until both have come back.
+  // blocks0 and the root stay gathered until the backward of both forwards has used them.
   expect_issued(run, {{"backward of blocks3", "all_gather blocks3; all_gather blocks0; "},
                       {"backward of blocks0", "reduce_scatter blocks3; all_gather blocks2; "},
                       {"backward of blocks2", "all_gather blocks1; "},
@@ -356,7 +358,7 @@ MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
       toy.step(rank);
       rank.observe("gathers the next unit before it reduces", gathers_ahead(toy.step(rank).second));
     }
-    comm->wait_for_readers();  // the communicator holds shards until all others have read them
+    comm->wait_for_readers();  // after this, shards that other ranks read are free
     rank.observe("a Prefetcher is left", !prefetcher.expired());
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));

@@ -28,7 +28,8 @@ MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) 
   }
 }
 
-// The sentinel. It asks for no exact bytes, so a prefetch that is wrong in another way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a prefetch that is wrong in another way passes it.
 MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -82,7 +83,7 @@ MULTI_RANK_TEST(T6_4_limit, a_limit_of_one_prefetches_nothing) {
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-// Returns what a step issues with `limit`, if the step before used the same four blocks.
+// Returns what a step with `limit` must issue if the step before used the same four blocks.
 Issues issues_of_a_step(int limit) {
   const auto call = [](const std::string& name, int block) {
     return block < 0 || block > 3 ? "" : name + " blocks" + std::to_string(block) + "; ";

@@ -47,7 +47,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
       rank.observe(step, std::exchange(*seen, ""));
     }
   });
-  // In both directions: the root, then the blocks. Only the root issues by the last order.
+  // The places, first in forward and then in backward, are the root and the blocks. Only the root
+  // has no list, so it alone issues by the order of the last forward.
   expect_on_all_ranks(run, "first", "| | | | | | ");
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }

@@ -13,7 +13,7 @@
 // Trees of modules that the tests of task 7 plan and shard.
 namespace fsdp {
 
-inline constexpr bool kShared = true, kTied = true;  // for readable failures
+inline constexpr bool kShared = true, kTied = true;  // names for arguments of type bool
 
 // A block around a block, with a parameter of its own.
 class OuterBlock : public Module {

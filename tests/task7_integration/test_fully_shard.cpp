@@ -32,7 +32,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_
   expect_on_all_ranks(run, "bytes of full parameters", 0);
 }
 
-// The sentinel. It asks for no exact bytes, so a model that is sharded in a wrong way passes it.
+// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
+// a model that is sharded in a wrong way passes it.
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -45,7 +46,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
   expect_on_all_ranks(run, "fully_shard() returns nothing", false);
   expect_part_of(run, "what the rank holds", large_toy_bytes());
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
-  // A copy may also be made later. Other failures there are caught by other tests.
+  // A copy may also be made later, in a step. If the step fails in another way, other tests report
+  // it.
   const RankRun later = try_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -142,7 +144,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
   });
   const auto expected = [&](const std::string& name) { return eager.at(0, name).get<int64_t>(); };
   const int64_t shard = expected("all") / world_size();
-  // The states of the generator: one for each random operation, and one to put back.
+  // The states of the generator: one for each random operation, and one to restore the generator.
   const int64_t states = (expected("draws") + 1) * 5056;
   const int64_t rest = 20 * 1024;  // padding, copies of small operands, buffers
   for (int r = 0; r < world_size(); ++r) {

@@ -82,7 +82,8 @@ TEST(T7_8_ignored, the_layout_leaves_out_what_no_unit_holds) {
 
 MULTI_RANK_SUITE(T7_8_ignored_ranks);
 
-// Compares forward, and what backward leaves in .grad of the parameters, with and without shards.
+// Compares, with and without sharding, what forward returns and what backward leaves in .grad of
+// the parameters.
 MULTI_RANK_TEST(T7_8_ignored_ranks,
                 an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {

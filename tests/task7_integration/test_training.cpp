@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Trains three steps. Rank 0 observes loss, norms and the hash of the parameters. With `look`, the
-// model is evaluated and exported between the steps.
+// Trains three steps. Rank 0 observes loss, norms and the hash of the parameters. If `look` is
+// true, the model is evaluated and exported between the steps.
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool look = false) {
   for (int64_t step = 0; step < 3; ++step) {
     if (look) {
@@ -94,10 +94,10 @@ MULTI_RANK_TEST(T7_5_the_proof,
   }
 }
 
-// Returns the peaks that the contracts allow. They leave two things open. Gradients may lie in a
-// flat gradient from the first gradient of a unit on; then those of the root, of the running unit
-// and of the unit that is being reduced are alive. And every parameter may be a piece of the
-// optimizer with a step count of its own.
+// Returns the peaks that the contracts allow. The contracts leave two things open. First, gradients
+// may be in a flat gradient since the first gradient of a unit arrived; then the flat gradients of
+// the root, of the running unit and of the unit that is being reduced are alive. Second, every
+// parameter may be a piece of the optimizer with a step count of its own.
 AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
   constexpr int64_t kStepCount = 4;
   int64_t root = 0, largest = 0;

@@ -54,7 +54,7 @@ class ThreadedRank : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, ThreadedRank, testing::Values(1, 2, 3, 4),
                          [](const auto& info) { return "W" + std::to_string(info.param); });
 
-TEST_P(ThreadedRank, collectives_access_shared_memory_without_a_data_race) {
+TEST_P(ThreadedRank, ranks_that_are_threads_run_collectives_without_a_data_race) {
   const int world_size = GetParam();
   const double ranks = world_size * (world_size + 1) / 2.0;
   EXPECT_EQ(failure(world_size,
@@ -78,7 +78,7 @@ TEST_P(ThreadedRank, collectives_access_shared_memory_without_a_data_race) {
             "");
 }
 
-TEST_P(ThreadedRank, training_with_prefetch_has_no_data_race_and_equal_parameters) {
+TEST_P(ThreadedRank, ranks_that_are_threads_train_with_prefetch_without_a_data_race) {
   const int world_size = GetParam();
   std::vector<double> sums(static_cast<size_t>(world_size));
   EXPECT_EQ(

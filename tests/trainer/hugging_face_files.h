@@ -20,7 +20,7 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
-  size_t files{1};  // if more than one: with an index, and with tensor i in file i % files
+  size_t files{1};  // if more than one, there is an index, and tensor i is in file i % files
 
   void add(const std::string& name, const at::Tensor& tensor) {
     names.push_back(name);
@@ -105,8 +105,8 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
   return files;
 }
 
-// Returns the model's parameters as transformers saves them. GPT-2 in transformers stores the
-// matrices of a block, which all belong to linear layers, transposed.
+// Returns the model's parameters as the files in which transformers would save them. transformers
+// stores the matrices of a GPT-2 block transposed.
 inline HuggingFaceFiles files_of(const Module& model) {
   HuggingFaceFiles files;
   if (model.named_parameters().contains("ln_final.weight")) return files_of_llama(model);
@@ -118,7 +118,8 @@ inline HuggingFaceFiles files_of(const Module& model) {
   return files;
 }
 
-// Returns a rank's share of every parameter; with `moments`, also moments of one.
+// Returns the part of every parameter that a rank owns. If `moments` is true, one parameter also
+// has moments.
 inline ModelState cut(const Module& model, int rank, int world_size, bool moments = false) {
   const auto parameters = distinct_parameters(model);
   ModelState state = state_without_ranges(parameters);

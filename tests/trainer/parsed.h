@@ -18,8 +18,8 @@ inline TrainConfig parsed(const Arguments& arguments) {
   return parse_train_options(arguments, [](const auto&) {});
 }
 
-// Like parsed(), but the default data are 24 rows of random tokens, which 1, 2, 3, 4 and 8 ranks
-// divide.
+// Parses like parsed(), but if the arguments set no data, the data are 24 rows of random tokens. 1,
+// 2, 3, 4 and 8 ranks can divide 24 rows.
 inline TrainConfig parse(Arguments arguments) {
   for (const Arguments& option : {Arguments{"--recipe", "published"}, Arguments{"--batch", "24"}})
     if (std::ranges::find(arguments, option[0]) == arguments.end())

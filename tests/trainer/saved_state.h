@@ -11,8 +11,8 @@ namespace fsdp {
 inline const std::vector<ModelState::Parameter> kSavedParameters{
     {"a.weight", {6, 7}}, {"a.bias", {5}}, {"b.frozen", {3}}, {"b.none", {0, 2}}};
 
-// Returns the ranges of one of `world_size` ranks. The elements are all different, or all zero. One
-// parameter has no moments.
+// Returns the ranges that rank `rank` of `world_size` ranks owns. The elements are all different,
+// or all 0 if `zero` is true. One parameter has no moments.
 inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   ModelState state{kSavedParameters, {}};
   float first = zero ? 0 : 1;
@@ -36,7 +36,7 @@ inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   return state;
 }
 
-// Returns the whole state, for ranks that all hold copies of everything.
+// Returns the whole state, as each rank holds it if all ranks hold copies.
 inline ModelState whole_state(bool zero = false) {
   return cut_state(0, 1, zero);
 }

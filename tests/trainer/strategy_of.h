@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// Returns a rank's strategy for config.ranks.mode, over replicas if the config asks for them.
+// Returns a rank's strategy for the mode in config.ranks. It works on replicas (hybrid sharding) if
+// the config asks for them.
 inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& config,
                                              const Workload& workload) {
   const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;

@@ -5,8 +5,10 @@
 namespace fsdp {
 namespace {
 
-// The fakes end a run when it builds its model or checkpoints the activations of its blocks.
-TEST(ActivationCheckpointing, every_mode_checkpoints_activations_if_the_config_asks_for_it) {
+// The fake functions end a run by an exception when it builds its model or checkpoints the
+// activations of its blocks.
+TEST(ActivationCheckpointing,
+     training_in_every_mode_checkpoints_activations_if_the_config_asks_for_it) {
   FsdpImplementation fsdp;
   fsdp.make_strategy = [](const TrainConfig&, Workload workload,
                           std::shared_ptr<Communicator>) -> std::unique_ptr<Strategy> {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-TEST(AnonymousFile, a_file_reserves_its_bytes_and_has_no_name) {
+TEST(AnonymousFile, an_anonymous_file_reserves_its_bytes_and_has_no_name) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const AnonymousFile file(folder.path(), 3 * kMiB, "a test");
@@ -27,7 +27,7 @@ TEST(AnonymousFile, a_file_reserves_its_bytes_and_has_no_name) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(AnonymousFile, an_error_names_the_folder_and_the_bytes_that_do_not_fit) {
+TEST(AnonymousFile, the_error_of_an_anonymous_file_names_the_folder_and_the_bytes_that_do_not_fit) {
   const TemporaryFolder folder;
   in_a_process([&] {
     limit_file_size(kMiB);
@@ -44,7 +44,7 @@ TEST(AnonymousFile, an_error_names_the_folder_and_the_bytes_that_do_not_fit) {
   });
 }
 
-TEST(AnonymousFile, copies_in_a_file_equal_tensors_of_any_shape_and_dtype) {
+TEST(AnonymousFile, copies_in_an_anonymous_file_equal_tensors_of_any_shape_and_dtype) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const std::vector<at::Tensor> tensors{at::randn({3, 5}),
@@ -68,7 +68,7 @@ TEST(AnonymousFile, copies_in_a_file_equal_tensors_of_any_shape_and_dtype) {
   });
 }
 
-TEST(AnonymousFile, the_file_lasts_as_long_as_any_of_its_copies) {
+TEST(AnonymousFile, an_anonymous_file_lasts_as_long_as_any_tensor_in_it) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const at::Tensor tensor = at::randn({100});

@@ -30,8 +30,8 @@ std::vector<BatchPartition> all_partitions() {
   return all;
 }
 
-// Returns the sum of the leaves as a tree over neighbours. The left subtree is the largest complete
-// one.
+// Returns the sum of the leaves as a tree in which neighbours are added. The left subtree is the
+// largest complete one.
 at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
   if (leaves.size() == 1) return leaves[0];
   size_t left = 1;
@@ -41,8 +41,9 @@ at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
   return tree_of({leaves.begin(), middle}) + tree_of({middle, leaves.end()});
 }
 
-// Returns the sum over ranks that the header promises: a tree over the replicas of trees over their
-// shards. `leaf(rank)` is what a rank adds.
+// Returns the sum over ranks that the header promises, in which `leaf(rank)` is what a rank adds.
+// The values of the shards of each replica are added as a tree, and then the sums of the replicas
+// as a tree.
 template <class Leaf>
 at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   std::vector<at::Tensor> replicas;
@@ -55,7 +56,7 @@ at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   return tree_of(replicas);
 }
 
-// Returns the sum that the header promises for the parts of all ranks and turns.
+// Returns the sum that the header promises for the microbatches of all ranks in all turns.
 at::Tensor promised_sum(const BatchPartition& partition) {
   const auto of_rank_and_turn = [&](int rank, int turn) {
     return part(partition.microbatch(rank, turn));
@@ -80,8 +81,8 @@ struct Sum {
   int most{1};  // partial sums alive at a time, with the running one
 };
 
-// Adds the parts in the order of their numbers. A part starts a new running sum if TreeSum asks for
-// it or if `always_aside`; else it is added to the running sum.
+// Adds part(i), the values of microbatch i, in the order of i. A part starts a new running sum if
+// TreeSum asks for it or if `always_aside` is true. Otherwise it is added to the running sum.
 Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   TreeSum sum(partition);
   Sum result;
@@ -116,7 +117,7 @@ TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
       7);
 }
 
-TEST_IN_A_PROCESS(TreeSum, the_sum_of_every_arrangement_is_what_the_header_promises) {
+TEST_IN_A_PROCESS(TreeSum, the_tree_sum_over_every_batch_partition_is_what_the_header_promises) {
   for (const BatchPartition& partition : all_partitions()) {
     const at::Tensor expected = promised_sum(partition);
     for (const bool always_aside : {false, true})
@@ -125,7 +126,8 @@ TEST_IN_A_PROCESS(TreeSum, the_sum_of_every_arrangement_is_what_the_header_promi
   }
 }
 
-TEST_IN_A_PROCESS(TreeSum, the_sum_is_one_tree_exactly_if_is_one_tree_returns_true) {
+TEST_IN_A_PROCESS(
+    TreeSum, the_tree_sum_of_a_batch_partition_is_one_tree_exactly_if_is_one_tree_returns_true) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
   for (const BatchPartition& partition : all_partitions()) {
@@ -134,8 +136,9 @@ TEST_IN_A_PROCESS(TreeSum, the_sum_is_one_tree_exactly_if_is_one_tree_returns_tr
   }
 }
 
-// Each sum that is put aside takes memory; a part that is added to the running sum takes none.
-TEST_IN_A_PROCESS(TreeSum, a_sum_is_put_aside_only_if_the_next_part_belongs_to_another_one) {
+// A sum that is put aside takes memory. A part that is added to the running sum takes none.
+TEST_IN_A_PROCESS(TreeSum,
+                  a_tree_sum_is_put_aside_only_if_the_next_part_belongs_to_another_partial_sum) {
   const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // for 1 to 8 turns of one rank
   for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
     EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
@@ -144,7 +147,7 @@ TEST_IN_A_PROCESS(TreeSum, a_sum_is_put_aside_only_if_the_next_part_belongs_to_a
 }
 
 // The parameters of a module that a microbatch does not use have no gradient.
-TEST_IN_A_PROCESS(TreeSum, an_undefined_tensor_counts_as_zero) {
+TEST_IN_A_PROCESS(TreeSum, a_tree_sum_counts_an_undefined_gradient_as_zero) {
   TreeSum sum({.accumulation_steps = 3});
   sum.fold({part(0), at::Tensor(), at::Tensor()});
   sum.push_partial_sum({part(0), at::Tensor(), at::Tensor()});

@@ -30,7 +30,8 @@ const std::vector<std::pair<std::string, CheckpointFormat>> kFormats{
 
 MULTI_RANK_SUITE(ModelCheckpoint);
 
-// Loads the rank's part of a checkpoint, and copies of everything, and compares both.
+// Loads a checkpoint twice, once as the part of this rank and once as copies of everything. Expects
+// that both have the saved values.
 void expect_loaded(TestRank& rank, const std::string& folder, const Locate& locate) {
   const int ranks = rank.world_size();
   const ModelState cut = cut_state(rank.rank(), ranks, true), copied = whole_state(true);
@@ -57,8 +58,9 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
   }
 }
 
-// So a stack without locate() can load what the same number of ranks or one process has saved.
-MULTI_RANK_TEST(ModelCheckpoint, the_same_number_of_ranks_needs_no_locate) {
+// Because of this, a stack without locate() can load what the same number of ranks or one process
+// has saved.
+MULTI_RANK_TEST(ModelCheckpoint, as_many_ranks_as_have_saved_a_checkpoint_load_it_without_locate) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);
@@ -66,7 +68,7 @@ MULTI_RANK_TEST(ModelCheckpoint, the_same_number_of_ranks_needs_no_locate) {
   });
 }
 
-MULTI_RANK_TEST(ModelCheckpoint, a_failed_locate_on_one_rank_changes_no_value) {
+MULTI_RANK_TEST(ModelCheckpoint, a_locate_that_throws_on_one_rank_changes_no_value_on_any_rank) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -88,7 +90,8 @@ MULTI_RANK_TEST(ModelCheckpoint, a_failed_locate_on_one_rank_changes_no_value) {
 // The last rank reads another folder than the other ranks: one that does not exist, one that lacks
 // a file, or one with a damaged file. When the ranks divide the files to check their hashes, the
 // last rank reads the last file.
-MULTI_RANK_TEST(ModelCheckpoint, a_file_that_one_rank_cannot_read_changes_no_value) {
+MULTI_RANK_TEST(ModelCheckpoint,
+                a_checkpoint_file_that_one_rank_cannot_read_changes_no_value_on_any_rank) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -127,7 +130,8 @@ MULTI_RANK_TEST(ModelCheckpoint, a_file_that_one_rank_cannot_read_changes_no_val
 }
 
 // The last rank fails after the other ranks have begun to read values.
-MULTI_RANK_TEST(ModelCheckpoint, a_failed_read_on_one_rank_throws_on_all_ranks) {
+MULTI_RANK_TEST(ModelCheckpoint,
+                loading_a_checkpoint_throws_on_all_ranks_if_one_rank_fails_to_read) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -154,8 +158,8 @@ MULTI_RANK_TEST(ModelCheckpoint, a_failed_read_on_one_rank_throws_on_all_ranks) 
   expect_on_all_ranks(run, "error", "a.weight: Input/output error");
 }
 
-// An unfinished save of an earlier run has left another file.
-MULTI_RANK_TEST(ModelCheckpoint, ranks_that_hold_copies_write_one_file) {
+// An unfinished save of an earlier run has left a file in the folder.
+MULTI_RANK_TEST(ModelCheckpoint, ranks_that_all_hold_copies_write_one_checkpoint_file) {
   const TemporaryFolder folder;
   folder.write("step-000003.part/rank-0008-of-0009.safetensors", "");
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -173,7 +177,8 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_appears_only_after_all_ranks_have_
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats) {
       ModelState state = cut_state(rank.rank(), rank.world_size());
-      // One range has half of its bytes. In the full format only rank 0 writes.
+      // One range has only half of its bytes, so a rank fails while it writes. In the full format
+      // only rank 0 writes.
       const int failing = name == "full" ? 0 : rank.world_size() - 1;
       if (rank.rank() == failing) state.ranges[0].value = state.ranges[0].value.to(at::kHalf);
       const auto save = [&, format = format] {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(CheckpointFolder, only_the_latest_checkpoints_stay_and_unfinished_ones_are_removed) {
+TEST(CheckpointFolder, remove_old_checkpoints_keeps_the_latest_ones_and_removes_unfinished_ones) {
   const TemporaryFolder folder;
   for (const std::string name : {"step-000001", "step-000002", "step-000010", "step-1000000",
                                  "step-000011.part", "step-7", "notes"})
@@ -23,7 +23,7 @@ TEST(CheckpointFolder, only_the_latest_checkpoints_stay_and_unfinished_ones_are_
   EXPECT_EQ(left, (std::set<std::string>{"step-000010", "step-1000000", "step-7", "notes"}));
 }
 
-TEST(CheckpointFolder, a_folder_without_a_checkpoint_is_refused) {
+TEST(CheckpointFolder, find_checkpoint_throws_if_the_folder_has_no_checkpoint) {
   const TemporaryFolder folder;
   folder.write("step-000001.part/checkpoint.json", "{}");
   EXPECT_EQ(latest_step(folder.path()), std::nullopt);

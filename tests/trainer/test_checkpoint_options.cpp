@@ -32,7 +32,8 @@ std::string saved(const TemporaryFolder& folder, const Arguments& arguments) {
   return saved_by(parse(arguments), folder);
 }
 
-TEST(CheckpointOption, resume_continues_after_the_latest_step_with_as_many_microbatches) {
+TEST(CheckpointOption,
+     resume_continues_after_the_latest_step_with_the_checkpoints_number_of_microbatches) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   for (const std::string& resume : {path, folder.path()}) {
@@ -47,7 +48,7 @@ TEST(CheckpointOption, resume_continues_after_the_latest_step_with_as_many_micro
       "use a number of ranks that divides this number, or give other --microbatches");
 }
 
-TEST(CheckpointOption, resume_auto_continues_if_there_is_a_checkpoint_and_else_starts_a_run) {
+TEST(CheckpointOption, resume_auto_continues_from_a_checkpoint_or_starts_a_run_if_there_is_none) {
   const TemporaryFolder folder;
   const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};
   EXPECT_EQ(parse(arguments).checkpoint.first_step, 0);
@@ -56,9 +57,9 @@ TEST(CheckpointOption, resume_auto_continues_if_there_is_a_checkpoint_and_else_s
   EXPECT_EQ(refusal({"--resume", "auto"}), "--resume auto: needs --checkpoint-dir");
 }
 
-// The saved run had four ranks. The launcher starts fewer ranks, after a host or a rank was lost,
-// or more.
-TEST(CheckpointOption, the_largest_number_of_ranks_that_divides_the_microbatches_continues) {
+// The saved run had four ranks. After a host or a rank was lost, the launcher starts fewer ranks;
+// it can also start more.
+TEST(CheckpointOption, resume_uses_the_largest_number_of_ranks_that_divides_the_microbatches) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   for (const auto& [started, train] : {std::pair{"2", 2}, {"3", 2}, {"4", 4}, {"6", 4}}) {
@@ -72,7 +73,7 @@ TEST(CheckpointOption, the_largest_number_of_ranks_that_divides_the_microbatches
   }
 }
 
-TEST(CheckpointOption, another_number_of_microbatches_is_used_and_reported) {
+TEST(CheckpointOption, a_resumed_run_with_another_number_of_microbatches_uses_and_reports_it) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
@@ -84,7 +85,7 @@ TEST(CheckpointOption, another_number_of_microbatches_is_used_and_reported) {
       "differently\n");
 }
 
-TEST(CheckpointOption, a_run_with_other_settings_is_refused) {
+TEST(CheckpointOption, resume_refuses_a_run_whose_settings_differ_from_the_checkpoint) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--lr", "0.5", "--clip", "1"});
   const Arguments same{"--resume", path, "--lr", "0.5", "--clip", "1"};
@@ -109,7 +110,7 @@ TEST(CheckpointOption, a_run_with_other_settings_is_refused) {
             "--resume " + path + ": was trained with lr 0.5, and this run has 0.25");
 }
 
-TEST(CheckpointOption, the_model_defaults_to_that_of_the_checkpoint) {
+TEST(CheckpointOption, the_model_of_a_resumed_run_defaults_to_that_of_the_checkpoint) {
   const TemporaryFolder folder;
   const std::string model = "llama:context=9,vocabulary=256,d_model=8,layers=1,heads=2,d_ff=8";
   const std::string path = saved(folder, {"--model", model});
@@ -117,9 +118,9 @@ TEST(CheckpointOption, the_model_defaults_to_that_of_the_checkpoint) {
   EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
-// The hashes match the changed description, as if a user had written both, so only a check of the
-// settings can find the mistake.
-TEST(CheckpointOption, a_checkpoint_with_impossible_settings_is_refused_with_its_name) {
+// The hashes match the changed description, as if a user had changed both. So the mistake can be
+// found only by a check of the settings.
+TEST(CheckpointOption, resume_refuses_a_checkpoint_with_impossible_settings_and_names_it) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   const auto said = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
@@ -151,7 +152,7 @@ TEST(CheckpointOption, a_checkpoint_with_impossible_settings_is_refused_with_its
             ": was trained with model none, and this run has \"small\"");
 }
 
-TEST(CheckpointOption, a_run_whose_text_has_changed_is_refused) {
+TEST(CheckpointOption, resume_refuses_a_run_whose_training_text_has_changed) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", std::string(200, 'x'));
   const std::string path = saved_by(parsed({"--text", text}), folder);
@@ -172,7 +173,7 @@ TEST(CheckpointOption, a_resumed_run_without_a_step_to_train_is_refused) {
   EXPECT_EQ(refusal({"--resume", path, "--steps", "4"}), "accepted");
 }
 
-TEST(CheckpointOption, existing_checkpoints_are_not_overwritten) {
+TEST(CheckpointOption, a_new_run_does_not_overwrite_existing_checkpoints) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path()}),
@@ -183,7 +184,7 @@ TEST(CheckpointOption, existing_checkpoints_are_not_overwritten) {
   EXPECT_EQ(refusal({"--checkpoint-dir", folder.path() + "/new"}), "accepted");
 }
 
-TEST(CheckpointOption, a_folder_with_checkpoints_of_another_run_is_refused) {
+TEST(CheckpointOption, resume_refuses_a_checkpoint_dir_with_checkpoints_of_another_run) {
   const TemporaryFolder folder, other;
   saved(folder, {});
   const std::string path = saved(other, {});
@@ -207,7 +208,7 @@ TEST(CheckpointOption, an_unwritable_checkpoint_dir_is_refused_before_training) 
 }
 
 // With --lr-decay, the rate of each step depends on --steps.
-TEST(CheckpointOption, another_number_of_steps_under_a_decaying_rate_is_reported) {
+TEST(CheckpointOption, a_resumed_run_with_another_number_of_steps_and_a_decaying_rate_is_reported) {
   const TemporaryFolder folder;
   const Arguments run{"--lr", "1", "--lr-decay", "linear", "--steps"};
   const auto with = [&](const std::string& steps) {
@@ -231,7 +232,8 @@ TEST(CheckpointOption, another_number_of_steps_under_a_decaying_rate_is_reported
   EXPECT_CONTAINS(note("4"), "step 4 has the rate 0, not 0.25");
 }
 
-TEST(CheckpointOption, another_number_of_steps_under_a_constant_rate_is_not_reported) {
+TEST(CheckpointOption,
+     a_resumed_run_with_another_number_of_steps_and_a_constant_rate_is_not_reported) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--warmup", "2", "--steps", "5"});
   testing::internal::CaptureStderr();

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// The folder has an unfinished save of step 2.
+// The folder contains an unfinished save of step 2 before the run begins.
 TEST(RunCheckpoint, a_run_removes_what_an_unfinished_save_has_left) {
   const TemporaryFolder folder;
   folder.write("step-000002.part/rank-0000-of-0002.safetensors", "half");

@@ -19,7 +19,7 @@ Lines lines_in(const std::string& text) {
   return lines;
 }
 
-TEST(ConfigFile, each_name_has_one_value_or_several) {
+TEST(ConfigFile, a_name_in_a_config_file_has_one_value_or_several) {
   EXPECT_EQ(lines_in("# a comment\n\n  steps = 200  # and another\nlr=1e-4\r\n"
                      "\"no-decay\" = 'a#b|\\.c'\nlink = \"2ms,200MB/s\"\nallow-nan = true\n"
                      "text = [ \"a b\", # the first\n  'c',\n]\nseed = 7"),
@@ -34,7 +34,7 @@ TEST(ConfigFile, each_name_has_one_value_or_several) {
   EXPECT_EQ(lines_in(""), Lines());
 }
 
-TEST(ConfigFile, a_line_belongs_to_the_table_that_began_last) {
+TEST(ConfigFile, a_line_of_a_config_file_belongs_to_the_table_that_began_last) {
   std::vector<std::pair<std::string, std::string>> tables;
   for (const ConfigLine& line : read_config(
            "seed = 1\n[ ranks ]  # a comment\nmode = \"ddp\"\nworld = 2\n\n[data]\ntext = [\n"
@@ -44,7 +44,8 @@ TEST(ConfigFile, a_line_belongs_to_the_table_that_began_last) {
                         {"", "seed"}, {"ranks", "mode"}, {"ranks", "world"}, {"data", "text"}}));
 }
 
-TEST(ConfigFile, options_are_read_from_the_table_of_their_subject_or_before_all_tables) {
+TEST(ConfigFile,
+     a_config_file_can_have_an_option_in_the_table_of_its_subject_or_before_all_tables) {
   const TemporaryFolder folder;
   const std::string flat = "mode = \"fsdp\"\nworld = 2\nsteps = 7\nlr = 0.5\nlimit = 3\n";
   const std::string tables =
@@ -59,7 +60,7 @@ TEST(ConfigFile, options_are_read_from_the_table_of_their_subject_or_before_all_
   }
 }
 
-TEST(ConfigFile, an_option_in_a_table_of_another_subject_is_refused) {
+TEST(ConfigFile, a_config_file_with_an_option_in_a_table_of_another_subject_is_refused) {
   const TemporaryFolder folder;
   for (const std::string table : {"data", "optimiser", "help"})
     EXPECT_EQ(refused({"--config", folder.write("o.toml", "[" + table + "]\nlr = 0.5\n")}),
@@ -67,7 +68,7 @@ TEST(ConfigFile, an_option_in_a_table_of_another_subject_is_refused) {
                   table + "]");
 }
 
-TEST(ConfigFile, a_malformed_line_is_refused_with_its_number) {
+TEST(ConfigFile, a_malformed_line_of_a_config_file_is_refused_with_its_number) {
   const auto why = [](const std::string& text) {
     return error_of<std::invalid_argument>([&] { read_config(text); });
   };
@@ -89,7 +90,7 @@ TEST(ConfigFile, a_malformed_line_is_refused_with_its_number) {
   EXPECT_EQ(why("a = 1\nb = 2\na = 3"), "line 3: a is in line 1 too; give it once");
 }
 
-TEST(ConfigFile, an_error_in_a_file_of_the_command_line_names_file_and_line) {
+TEST(ConfigFile, an_error_in_a_config_file_names_the_file_and_the_line) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& text, Arguments arguments = {}) {
     arguments.insert(arguments.end(), {"--config", folder.write("o.toml", text)});
@@ -113,7 +114,7 @@ TEST(ConfigFile, an_error_in_a_file_of_the_command_line_names_file_and_line) {
   EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");
 }
 
-TEST(ConfigFile, the_saved_options_leave_out_the_files_of_results) {
+TEST(ConfigFile, the_options_that_a_run_saves_leave_out_the_names_of_result_files) {
   const TemporaryFolder folder;
   const auto at = [&](const std::string& name) { return folder.path() + '/' + name; };
   const TrainConfig config =

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMost = 1 << 20;  // [bytes] that are read of a file
+constexpr int64_t kMost = 1 << 20;  // [bytes], the most that are read of a file
 
 void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -84,7 +84,7 @@ std::vector<std::string> refusals(int world_size, const std::vector<std::string>
   return run.at(0, "texts");
 }
 
-// Saves a checkpoint with two ranks, and returns its folder.
+// Saves a checkpoint from two ranks, and returns its folder.
 std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
   run_ranks(2, [&](TestRank& rank) {
     save_checkpoint(folder.path(), format, 3, {}, cut_state(rank.rank(), 2), *rank.communicator());
@@ -110,7 +110,8 @@ MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_c
   }
 }
 
-// The names in a damaged file are not trusted: its hash is compared first.
+// The file is reported as damaged, not as a file with an unknown name, because its hash is compared
+// before its names are used.
 MULTI_RANK_TEST(DamagedCheckpoint, a_file_with_a_changed_tensor_name_is_reported_as_damaged) {
   const TemporaryFolder folder;
   const std::string original = saved_in(folder, CheckpointFormat::sharded);
@@ -127,7 +128,7 @@ MULTI_RANK_TEST(DamagedCheckpoint, a_file_with_a_changed_tensor_name_is_reported
                 "the one in SHA256SUMS");
 }
 
-// Changes the description in a folder, and writes matching hashes.
+// Changes the description of the checkpoint in `folder`, and writes hashes that match it.
 void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
   Description description = read_description(folder);
   change(description.json);
@@ -140,7 +141,7 @@ void describe_anew(const std::string& folder, const std::function<void(Json&)>& 
   write_description(folder, description.json, description.files);
 }
 
-// Changes the header of the file of rank 0, and writes matching hashes.
+// Changes the header of the file that rank 0 wrote, and writes hashes that match it.
 void change_header(const std::string& folder, const std::function<void(Json&)>& change) {
   const std::string path = folder + "/rank-0000-of-0002.safetensors";
   const std::string text = read_text(path, kMost);
@@ -220,7 +221,8 @@ MULTI_RANK_TEST(DamagedCheckpoint,
     EXPECT_EQ(texts[i], copies.copies[i] + expected[i]);
 }
 
-MULTI_RANK_TEST(DamagedCheckpoint, a_checkpoint_without_the_wanted_moments_is_refused) {
+MULTI_RANK_TEST(DamagedCheckpoint,
+                a_checkpoint_without_the_moments_that_the_optimizer_needs_is_refused) {
   const TemporaryFolder folder;
   run_ranks(1, [&](TestRank& rank) {
     ModelState state = whole_state();
@@ -232,8 +234,9 @@ MULTI_RANK_TEST(DamagedCheckpoint, a_checkpoint_without_the_wanted_moments_is_re
   EXPECT_EQ(refusals(world_size(), {saved}).at(0), saved + ": has no tensor a.weight/exp_avg");
 }
 
-// No process writes into the FIFO. The hash of the deeply nested description matches.
-MULTI_RANK_TEST(DamagedCheckpoint, a_fifo_and_deeply_nested_json_are_refused) {
+// No process writes into the FIFO, so a read from it would never end. The hash of the deeply nested
+// description matches.
+MULTI_RANK_TEST(DamagedCheckpoint, a_checkpoint_with_a_fifo_or_deeply_nested_json_is_refused) {
   const TemporaryFolder folder;
   DamagedCopies copies{saved_in(folder, CheckpointFormat::sharded)};
   for (const std::string name : {"/checkpoint.json", "/rank-0001-of-0002.safetensors"}) {

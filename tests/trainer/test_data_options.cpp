@@ -5,14 +5,14 @@
 namespace fsdp {
 namespace {
 
-TEST(DataOption, the_default_is_training_on_text_without_evaluation) {
+TEST(DataOption, a_run_trains_on_text_without_evaluation_by_default) {
   const TrainConfig config = parsed({});
   EXPECT_EQ(config.data.kind, DataKind::text);
   EXPECT_FALSE(config.data.text.empty());
   EXPECT_EQ(config.data.eval_every, 0);
 }
 
-TEST(DataOption, modular_addition_has_rows_of_three_tokens) {
+TEST(DataOption, the_data_of_modular_addition_are_rows_of_three_tokens) {
   const TrainConfig config = parsed({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.data.modulus, 7);
   EXPECT_EQ(config.training.seq, 3);
@@ -57,7 +57,7 @@ TEST(DataOption, contradicting_data_options_are_refused) {
             "--eval-every: --recipe published holds nothing out: its tokens are random");
 }
 
-TEST(DataOption, a_text_must_be_a_plain_file_or_a_folder) {
+TEST(DataOption, the_option_text_must_name_a_regular_file_or_a_folder) {
   EXPECT_EQ(refused({"--text", "/no/such"}), "--text /no/such: no such file");
   EXPECT_EQ(refused({"--text", "/dev/zero"}),
             "--text /dev/zero: is neither a plain file nor a folder");

@@ -11,7 +11,7 @@ namespace {
 
 // Each of two ranks needs 4 bytes for each parameter, gradient and moment (1,600 parameters, two
 // moments), 4 bytes for the step count and 8 bytes for the loss that it sends.
-TEST(MemoryCheck, the_needed_memory_is_what_a_step_holds_on_all_ranks) {
+TEST(MemoryCheck, the_memory_that_a_run_needs_is_what_a_step_holds_on_all_ranks) {
   TrainConfig config = config_of("ddp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -25,8 +25,8 @@ TEST(MemoryCheck, the_needed_memory_is_what_a_step_holds_on_all_ranks) {
       "--offload-dir DIR, or --checkpoint-activations all, or a smaller --model");
 }
 
-// The error advises only options that the run does not use yet.
-TEST(MemoryCheck, the_advice_names_nothing_that_the_run_does_already) {
+// The error must advise only options that the run does not use yet.
+TEST(MemoryCheck, the_error_of_too_little_memory_advises_no_option_that_the_run_uses_already) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -44,7 +44,7 @@ TEST(MemoryCheck, the_advice_names_nothing_that_the_run_does_already) {
 
 // Each of four ranks holds a quarter of the parameters and of the two moments, and a step count. In
 // a step it unshards all parameters; with the gradients it needs at most three whole copies.
-TEST(MemoryCheck, sharding_reduces_the_needed_memory) {
+TEST(MemoryCheck, sharding_reduces_the_memory_that_a_run_needs) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 4;

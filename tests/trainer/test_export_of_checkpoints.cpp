@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Saves a model as a checkpoint of all ranks.
+// Saves `model` as a checkpoint that all ranks write.
 void save(const Module& model, const std::string& name, TestRank& rank, const std::string& folder) {
   save_checkpoint(folder, CheckpointFormat::sharded, 3, {{"model", name}},
                   cut(model, rank.rank(), rank.world_size(), /*moments=*/true),
@@ -48,7 +48,7 @@ MULTI_RANK_TEST(ExportedCheckpoint, an_export_equals_what_transformers_saves) {
   }
 }
 
-MULTI_RANK_TEST(ExportedCheckpoint, a_safetensors_export_has_the_models_own_names) {
+MULTI_RANK_TEST(ExportedCheckpoint, an_export_in_safetensors_has_the_names_of_this_projects_model) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(*tiny_gpt2(), "gpt2-tiny", rank, folder.path() + "/run"); });
@@ -66,7 +66,8 @@ MULTI_RANK_TEST(ExportedCheckpoint, a_safetensors_export_has_the_models_own_name
 
 class Export : public testing::Test {
  protected:
-  // Saves a checkpoint of gpt2-tiny whose description names `model`, and returns its folder.
+  // Saves a checkpoint of gpt2-tiny, whose description states that the model is `model`, and
+  // returns its folder.
   std::string saved(const std::string& model) {
     run_ranks(1, [&](TestRank& rank) { save(*tiny_gpt2(), model, rank, path("run")); });
     return step_folder(path("run"), 3);

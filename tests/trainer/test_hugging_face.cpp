@@ -23,13 +23,13 @@ ModelState zeros_of(ModelState state) {
 
 const std::vector<std::string> kTinyModels{"gpt2-tiny", kTinyLlama, kTinyQwen2};
 
-TEST(HuggingFace, names_and_shapes_are_known_without_the_model) {
+TEST(HuggingFace, names_and_shapes_in_hugging_faces_files_are_known_without_the_model) {
   for (const std::string& name : kTinyModels)
     EXPECT_EQ(parameters_of(hugging_face_tensors(model_shape(name))),
               state_without_ranges(distinct_parameters(*tiny(name))).parameters);
 }
 
-TEST(HuggingFace, tied_names_are_those_of_the_model) {
+TEST(HuggingFace, the_names_of_tied_parameters_are_those_that_the_model_ties) {
   run_ranks(1, [](TestRank&) {
     for (const std::string& name : kTinyModels) {
       std::map<const void*, std::string> first;
@@ -43,7 +43,7 @@ TEST(HuggingFace, tied_names_are_those_of_the_model) {
   });
 }
 
-TEST(HuggingFace, a_config_describes_the_model_it_was_made_from) {
+TEST(HuggingFace, a_hugging_face_config_describes_the_model_from_which_it_was_made) {
   const TemporaryFolder folder;
   for (const std::string& name : kTinyModels) {
     const ModelShape shape = model_shape(name);
@@ -62,7 +62,7 @@ TEST(HuggingFace, a_config_describes_the_model_it_was_made_from) {
   EXPECT_EQ(difference("small"), "model_type gpt2, and small is a llama");
 }
 
-TEST(HuggingFace, config_members_of_newer_and_older_files_are_read) {
+TEST(HuggingFace, members_of_newer_and_older_hugging_face_configs_are_read) {
   const TemporaryFolder folder;
   HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
   for (const char* name : {"num_key_value_heads", "rms_norm_eps", "tie_word_embeddings"})
@@ -80,7 +80,7 @@ TEST(HuggingFace, config_members_of_newer_and_older_files_are_read) {
   EXPECT_CONTAINS(model_name(read_hugging_face_config(folder.path())), "kv_heads=3,");
 }
 
-// A change of the files, and the error without the name of the file.
+// A change of the files, and the error that it causes, without the name of the file.
 struct Refused {
   Change change;
   std::string text;
@@ -99,7 +99,7 @@ void expect_refused(const std::vector<Refused>& all, const std::string& file,
   }
 }
 
-TEST(HuggingFace, tensors_that_differ_from_the_config_are_refused) {
+TEST(HuggingFace, hugging_face_files_with_tensors_that_differ_from_the_config_are_refused) {
   const std::string bias = "transformer.h.2.attn.c_attn.bias";
   expect_refused(
       {{[&](auto& files) { files.remove(bias); }, "has no tensor " + bias},
@@ -132,7 +132,7 @@ Change with_member(const std::string& name, const nlohmann::ordered_json& value)
   return [=](HuggingFaceFiles& files) { files.config[name] = value; };
 }
 
-TEST(HuggingFace, configs_that_compute_something_else_are_refused) {
+TEST(HuggingFace, a_gpt2_config_of_a_model_that_would_compute_something_else_is_refused) {
   expect_refused(
       {{with_member("model_type", "bert"),
         R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},
@@ -154,7 +154,7 @@ TEST(HuggingFace, configs_that_compute_something_else_are_refused) {
       "config.json");
 }
 
-TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
+TEST(HuggingFace, a_llama_config_of_a_model_that_would_compute_something_else_is_refused) {
   expect_refused(
       {{with_member("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
         R"(rope_scaling.rope_type is "linear", and this program has "default")"},
@@ -182,7 +182,7 @@ TEST(HuggingFace, llamas_that_compute_something_else_are_refused) {
                  "config.json", kTinyQwen2);
 }
 
-TEST(HuggingFace, files_that_differ_from_their_index_are_refused) {
+TEST(HuggingFace, hugging_face_files_that_differ_from_their_index_are_refused) {
   const std::string norm = "model.norm.weight", index = "model.safetensors.index.json";
   const TemporaryFolder folder;
   const std::string path = folder.path() + '/';
@@ -214,7 +214,7 @@ TEST(HuggingFace, files_that_differ_from_their_index_are_refused) {
             path + index + ": has no weight_map from tensors to files");
 }
 
-TEST(HuggingFace, truncated_and_missing_files_are_refused) {
+TEST(HuggingFace, truncated_and_missing_hugging_face_files_are_refused) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/model.safetensors";
   const auto said = [&] { return error_of([&] { HuggingFaceFolder read(folder.path()); }); };
@@ -236,16 +236,17 @@ TEST(HuggingFace, truncated_and_missing_files_are_refused) {
   EXPECT_LT(said().size(), 600 + folder.path().size());
 }
 
-// After the header was compared, the file loses all bytes behind those that the range needs. The
-// range can still be read, and with one byte less it cannot.
-TEST(HuggingFace, no_more_is_read_than_a_range_needs) {
+// After the header was compared, the test cuts off all bytes of the file behind those that the
+// range needs. The range can still be read. With one byte less it cannot be read.
+TEST(HuggingFace, only_the_bytes_that_a_range_needs_are_read_from_a_hugging_face_file) {
   struct Case {
     std::string model, name, theirs;
     int64_t left_over;
   };
-  // The range is the first 100 elements: of our [61, 35]; of our [121, 35], where three rows are
-  // three columns of their [35, 121]; and of our [36, 36], where rows 0 to 2 are their rows 0, 3
-  // and 1.
+  // The range is the first 100 elements of a parameter of our model. The three parameters are: a
+  // [61, 35] that is stored alike; a [121, 35] that is stored transposed, as [35, 121], so that
+  // three of our rows are three stored columns; and a [36, 36] whose rows are permuted, so that our
+  // rows 0 to 2 are the stored rows 0, 3 and 1.
   for (const auto& [model_name, name, theirs, left_over] : std::vector<Case>{
            {"gpt2-tiny", "wte.weight", "transformer.wte.weight", 61 * 35 - 100},
            {"gpt2-tiny", "h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.weight", 121 - 3},
@@ -298,7 +299,7 @@ const std::vector<std::pair<std::string, Change>> kForms{
          tensor = tensor.to(at::kBFloat16);
      }}};
 
-MULTI_RANK_TEST(HuggingFaceOnRanks, any_number_of_ranks_can_load_the_folder) {
+MULTI_RANK_TEST(HuggingFaceOnRanks, any_number_of_ranks_can_load_a_hugging_face_folder) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const std::string& model_name : kTinyModels) {
@@ -322,7 +323,7 @@ MULTI_RANK_TEST(HuggingFaceOnRanks, any_number_of_ranks_can_load_the_folder) {
 }
 
 MULTI_RANK_TEST(HuggingFaceOnRanks,
-                every_rank_refuses_a_folder_that_does_not_fit_before_a_value_changes) {
+                every_rank_refuses_a_hugging_face_folder_that_does_not_fit_before_a_value_changes) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const auto model = tiny_gpt2();

@@ -17,14 +17,14 @@ class InitOption : public testing::Test {
   HuggingFaceFiles files_ = files_of(*tiny_gpt2());
 };
 
-TEST_F(InitOption, init_takes_hf_and_a_folder) {
+TEST_F(InitOption, the_option_init_takes_hf_and_a_folder) {
   EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).model.init, folder_.path());
   EXPECT_EQ(parse({"--model", "gpt2-tiny"}).model.init, "");
   EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
   EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
 }
 
-TEST_F(InitOption, a_folder_of_a_model_of_another_size_is_refused) {
+TEST_F(InitOption, an_init_folder_with_a_model_of_another_size_is_refused) {
   EXPECT_EQ(refusal({"--model", "gpt2-36m", "--init", option()}),
             "--init " + option() + ": config.json has vocab_size 61, and gpt2-36m has 20000");
   files_.config["n_layer"] = 2;
@@ -35,7 +35,7 @@ TEST_F(InitOption, a_folder_of_a_model_of_another_size_is_refused) {
             "--init " + option() + ": config.json has model_type gpt2, and small is a llama");
 }
 
-TEST_F(InitOption, the_model_defaults_to_that_of_the_folder) {
+TEST_F(InitOption, the_model_defaults_to_that_of_the_init_folder) {
   EXPECT_EQ(parse({"--init", option()}).model.name, "gpt2-tiny");
   EXPECT_EQ(
       refused({"--init", option(), "--seq", "19"}),
@@ -47,7 +47,7 @@ TEST_F(InitOption, the_model_defaults_to_that_of_the_folder) {
   EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model.name, model);
 }
 
-TEST_F(InitOption, a_missing_tensor_is_refused_before_any_rank_starts) {
+TEST_F(InitOption, an_init_folder_that_lacks_a_tensor_is_refused_before_any_rank_starts) {
   files_.remove("transformer.ln_f.bias");
   files_.write(folder_.path());
   EXPECT_EQ(refusal({"--model", "gpt2-tiny", "--init", option()}),

@@ -35,8 +35,8 @@ TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
     const pid_t child = fork();
     ASSERT_NE(child, -1);
     if (child == 0) save_for_ever(folder.path(), before + 1);
-    // The child saves at least one checkpoint. Then a random number of looks into the folder
-    // passes, so that it is killed at a random place of a save.
+    // The child process saves at least one checkpoint. Then the test looks into the folder a random
+    // number of times, so that it kills the child at a random place of a save.
     while (latest_step(folder.path()).value_or(0) == before)
       ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "the child ended before it was killed";
     for (auto looks = random() % 200; looks > 0; --looks)

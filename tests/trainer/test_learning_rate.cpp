@@ -15,7 +15,7 @@ std::vector<double> rates(const std::vector<std::string>& options) {
   return rates;
 }
 
-TEST(LearningRate, the_rate_grows_during_the_warmup_and_falls_until_the_last_step) {
+TEST(LearningRate, the_learning_rate_grows_during_the_warmup_and_falls_until_the_last_step) {
   using Rates = std::vector<double>;
   EXPECT_EQ(rates({}), Rates(5, 8));
   EXPECT_EQ(rates({"--warmup", "3"}), Rates({2, 4, 6, 8, 8}));
@@ -28,7 +28,7 @@ TEST(LearningRate, the_rate_grows_during_the_warmup_and_falls_until_the_last_ste
   EXPECT_EQ(refused({"--min-lr", "0.1"}), "--min-lr: needs --lr-decay, and must be at most --lr");
 }
 
-TEST(LearningRate, a_rate_that_the_warmup_does_not_reach_is_reported) {
+TEST(LearningRate, a_learning_rate_that_the_warmup_does_not_reach_is_reported) {
   for (const auto& [warmup, told] :
        {std::pair("4", ""),
         {"9",

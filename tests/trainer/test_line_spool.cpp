@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(LineSpool, all_added_lines_are_returned_and_few_stay_in_memory) {
+TEST(LineSpool, a_line_spool_returns_all_added_lines_and_keeps_few_in_memory) {
   LineSpool spool;
   std::string text;
   for (int i = 0; i < 5'000; ++i) {
@@ -18,7 +18,7 @@ TEST(LineSpool, all_added_lines_are_returned_and_few_stay_in_memory) {
   EXPECT_LT(spool.bytes_in_memory(), 70'000);
 }
 
-TEST(LineSpool, lines_stay_in_memory_if_no_file_can_be_made) {
+TEST(LineSpool, a_line_spool_keeps_lines_in_memory_if_it_can_make_no_file) {
   const SetVariables set(Variables{{"TMPDIR", "/proc"}});
   LineSpool spool;
   std::string text;

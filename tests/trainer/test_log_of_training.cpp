@@ -11,7 +11,8 @@ namespace {
 
 std::string path_of_log;  // of the current run
 
-// The loss is the number of lines that the log has when rank 0, which writes it, begins the step.
+// On rank 0, which writes the log, the loss of a step is the number of lines that the log has when
+// the step begins. On the other ranks the loss is the number of the step.
 class LogReader : public UntrainedStrategy {
  public:
   using UntrainedStrategy::UntrainedStrategy;
@@ -35,7 +36,7 @@ Outcome train_with_log(const FsdpImplementation& fsdp, const std::string& log) {
   return train(fsdp, config);
 }
 
-TEST(TrainingLog, the_line_of_a_step_is_written_before_the_next_step_begins) {
+TEST(TrainingLog, the_line_of_a_step_is_in_the_log_before_the_next_step_begins) {
   const TemporaryFolder folder;
   const Outcome run = train_with_log(with<LogReader>(), folder.path() + "/log");
   EXPECT_EQ(run.status, 0) << run.errors;

@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// torchrun reads our --log as its own --log-dir, because it accepts the beginning of an option. So
-// the option has a second name, which is the beginning of no option of torchrun.
+// torchrun accepts the beginning of an option's name, so it reads --log as its own --log-dir.
+// Therefore --log has a second name, which is the beginning of no option of torchrun.
 TEST(LogOption, log_file_is_another_name_of_log) {
   EXPECT_EQ(parsed({"--log-file", "/dev/null"}).reports.log, "/dev/null");
   EXPECT_EQ(parsed({"--log", "/dev/null"}).reports.log, "/dev/null");

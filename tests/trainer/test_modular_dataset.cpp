@@ -19,7 +19,7 @@ Pairs pairs_of(const Batch& batch) {
   return pairs;
 }
 
-TEST(ModularDataset, only_the_sum_after_the_third_token_is_a_target) {
+TEST(ModularDataset, in_modular_addition_only_the_sum_after_the_third_token_is_a_target) {
   in_a_process([] {
     const auto data = make_modular_dataset(7, 1);
     for (const Batch& batch : {data->batch(3, 100, kModularSeq), data->held_out(9, kModularSeq)}) {

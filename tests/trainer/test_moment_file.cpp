@@ -6,12 +6,12 @@
 #include <common/in_a_process.h>
 #include <common/temporary_folder.h>
 
-// The optimizer's moments can be in a file.
+// Tests moments of the optimizer that are in a file instead of in memory.
 namespace fsdp {
 namespace {
 
-// Makes five updates of `n` elements, with moments in `file`, or in memory if it is null. Returns
-// the parameter, the moments and the step counts.
+// Makes five updates of `n` elements. The moments are in `file`, or in memory if `file` is null.
+// Returns the parameter, the moments and the step counts.
 std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> file) {
   OptimizerOptions options;
   options.moments = std::move(file);
@@ -52,7 +52,7 @@ TEST(MomentFile, moments_in_a_file_have_the_bits_of_moments_in_memory) {
   });
 }
 
-TEST(MomentFile, only_pages_that_stay_in_memory_count_as_live) {
+TEST(MomentFile, only_pages_of_a_moment_file_that_stay_in_memory_count_as_live_bytes) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
@@ -66,7 +66,7 @@ TEST(MomentFile, only_pages_that_stay_in_memory_count_as_live) {
   });
 }
 
-TEST(MomentFile, more_bytes_than_were_reserved_are_refused) {
+TEST(MomentFile, a_moment_file_refuses_more_bytes_than_were_reserved) {
   const TemporaryFolder folder;
   in_a_process([&] {
     MomentFile file(folder.path(), 64, 0);

@@ -16,7 +16,7 @@ TEST(OffloadOption, an_unwritable_offload_dir_is_refused) {
             "--offload-dir " + file + ": Not a directory");
 }
 
-TEST(OffloadOption, options_set_the_folder_and_the_bytes_that_stay_in_memory) {
+TEST(OffloadOption, options_of_offloading_set_the_folder_and_the_bytes_that_stay_in_memory) {
   const std::string folder = "/";
   const TrainConfig config = parse(
       {"--offload", "optimizer", "--offload-dir", folder, "--offload-resident", "3000000000"});

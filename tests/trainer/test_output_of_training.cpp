@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TrainingOutput, unwritable_output_is_reported_after_the_files_are_written) {
+TEST(TrainingOutput, a_run_reports_unwritable_standard_output_after_it_has_written_its_files) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
   config.reports.json = folder.path() + "/json";

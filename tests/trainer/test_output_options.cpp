@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OutputOption, an_unwritable_file_is_refused_with_the_reason) {
+TEST(OutputOption, an_unwritable_output_file_is_refused_with_the_reason) {
   const TemporaryFolder folder;
   const std::string missing = folder.path() + "/no/such/file.txt";
   const std::string taken = folder.path() + "/folder.txt";
@@ -23,13 +23,13 @@ TEST(OutputOption, an_unwritable_file_is_refused_with_the_reason) {
   }
 }
 
-TEST(OutputOption, a_device_file_is_accepted_and_a_dash_is_refused) {
+TEST(OutputOption, an_output_option_accepts_a_device_file_and_refuses_a_dash) {
   EXPECT_EQ(parsed({"--log", "/dev/null", "--json", "/dev/null"}).reports.json, "/dev/null");
   EXPECT_EQ(refused({"--json", "-"}), "--json -: - is not a file; give /dev/stdout");
   EXPECT_EQ(refused({"--log", "-"}), "--log -: - is not a file; give /dev/stdout");
 }
 
-TEST(OutputOption, two_options_cannot_name_one_file) {
+TEST(OutputOption, two_output_options_cannot_name_one_file) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file.txt";
   const std::string link = folder.path() + "/link.txt";
@@ -62,7 +62,7 @@ TEST(OutputOption, a_log_file_with_other_contents_is_refused) {
   EXPECT_EQ(refused({"--log", folder.write("empty", "")}), "accepted");
 }
 
-TEST(OutputOption, an_option_in_a_config_file_cannot_replace_results) {
+TEST(OutputOption, an_output_option_in_a_config_file_cannot_replace_existing_results) {
   const TemporaryFolder folder;
   for (const std::string name : {"json", "trace", "profile"}) {
     const std::string path = folder.write(name + ".txt", "results");

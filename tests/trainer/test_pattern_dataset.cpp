@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-TEST(PatternDataset, five_tokens_repeat_except_for_one_token_in_twenty) {
+TEST(PatternDataset,
+     rows_of_the_pattern_dataset_repeat_five_tokens_except_for_one_token_in_twenty) {
   in_a_process([] {
     const auto data = make_pattern_dataset(16384, 1);
     const Batch batch = data->batch(0, 64, 200);
@@ -28,7 +29,7 @@ TEST(PatternDataset, five_tokens_repeat_except_for_one_token_in_twenty) {
   });
 }
 
-TEST(PatternDataset, held_out_rows_are_drawn_by_no_step) {
+TEST(PatternDataset, no_step_draws_held_out_rows_of_the_pattern_dataset) {
   in_a_process([] {
     const auto data = make_pattern_dataset(100, 1);
     const Batch held_out = data->held_out(8, 50);

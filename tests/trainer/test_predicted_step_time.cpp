@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PredictedStepTime, forward_and_backward_follow_their_own_limits) {
+TEST(PredictedStepTime, predicted_times_of_forward_and_backward_follow_their_own_limits) {
   // As in the pictures of the handout of task 6, forward takes 34 or 26 ms, backward 64 or 48 ms.
   const std::vector<UnitTime> units{{0, 0}, {6, 12}, {6, 12}, {6, 12}};
   const auto total = [&](int forward, int backward) {

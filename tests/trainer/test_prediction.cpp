@@ -5,8 +5,8 @@
 
 #include "unmade_run.h"
 
-// Predictions that no training can confirm. For all others, tests/properties and tests/extensions
-// compare the predictions of all modes and options with measured values.
+// Tests predictions that no training can confirm. For all other predictions, tests/properties and
+// tests/extensions compare those of all modes and options with measured values.
 namespace fsdp {
 namespace {
 
@@ -26,8 +26,8 @@ ShardLayout four_units() {
   return layout;
 }
 
-// Returns the schedule of an evaluation if `config` has no step, else of a step after the first.
-// The number of ranks is that of the layout.
+// Returns the schedule of an evaluation if `config` has no step, otherwise that of a step after the
+// first. The number of ranks is that of the layout.
 Schedule schedule_of(TrainConfig config, const ShardLayout& layout) {
   config.ranks.world = layout.world_size;
   return schedule(config, layout, /*rank=*/0, /*first=*/config.training.steps == 0);
@@ -38,7 +38,7 @@ std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass c
       .bytes[static_cast<size_t>(phase)][static_cast<size_t>(cls)];
 }
 
-TEST(LiveBytesPrediction, classes_that_are_not_predicted_have_no_value) {
+TEST(LiveBytesPrediction, memory_classes_that_are_not_predicted_have_no_predicted_value) {
   const Schedule step = schedule_of(config_of("fsdp"), four_units());
   EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
   EXPECT_FALSE(live(step, Phase::forward, MemoryClass::other));
@@ -50,8 +50,10 @@ TEST(LiveBytesPrediction, classes_that_are_not_predicted_have_no_value) {
   EXPECT_EQ(live(nested, Phase::backward, MemoryClass::shards), 640);
 }
 
-// Two units are unsharded at a time, and beside them the root until its last reader has run.
-TEST(LiveBytesPrediction, the_root_counts_in_backward_only_until_its_last_reader) {
+// In backward, two units are unsharded at a time. In addition the root is unsharded until the last
+// unit that reads its parameters has run.
+TEST(LiveBytesPrediction,
+     predicted_live_bytes_include_the_root_in_backward_only_until_its_last_reader) {
   TrainConfig config = config_of("fsdp");
   config.ranks.world = 2;
   const auto gathered = [&](std::optional<size_t> units_before_readers) {
@@ -67,7 +69,7 @@ TEST(LiveBytesPrediction, the_root_counts_in_backward_only_until_its_last_reader
 
 using Bytes = std::map<std::string, int64_t>;
 
-TEST(PredictedEvaluation, an_evaluation_is_a_forward_that_reshards_every_unit) {
+TEST(PredictedEvaluation, an_evaluation_is_predicted_as_a_forward_that_reshards_every_unit) {
   TrainConfig config = config_of("fsdp", /*steps=*/0);
   config.sharding.reshard_after_forward = false;
   config.optimizer.clip = 1.0;
@@ -78,7 +80,8 @@ TEST(PredictedEvaluation, an_evaluation_is_a_forward_that_reshards_every_unit) {
   EXPECT_EQ(predict_comm_bytes(evaluation), (Bytes{{"all_gather", 640}, {"metrics", 16}}));
 }
 
-TEST(PredictedTraffic, ddp_rounds_each_bucket_up_to_a_multiple_of_the_world_size) {
+TEST(PredictedTraffic,
+     predicted_traffic_of_ddp_rounds_each_bucket_up_to_a_multiple_of_the_world_size) {
   ShardLayout layout;
   layout.world_size = 3;
   layout.units = {{"root", 263'184, true, true}};

@@ -22,7 +22,7 @@ ShardLayout three_units(const std::string& last = "layers.1") {
   return layout;
 }
 
-TEST(UnitsTable, the_table_has_a_line_for_each_unit_and_one_for_the_sums) {
+TEST(UnitsTable, the_table_of_units_has_a_line_for_each_unit_and_one_for_the_sums) {
   EXPECT_EQ(units_table({}, three_units()),
             "unit      parameters  numel  padded  shard bytes  gathered bytes  trainable\n"
             "root               1  1,009   1,024        2,048           4,096  no\n"
@@ -40,7 +40,7 @@ TEST(UnitsTable, gathered_bytes_are_those_of_the_16_bit_dtype_unless_kept_in_fp3
   EXPECT_NE(table.find("64          128             256  yes\n"), std::string::npos) << table;
 }
 
-TEST(UnitsTable, a_long_name_loses_its_beginning_to_fit_100_columns) {
+TEST(UnitsTable, a_long_unit_name_loses_its_beginning_so_that_the_table_fits_100_columns) {
   const std::string long_name = std::string(200, 'x').append(".layers.1");
   std::istringstream lines(units_table({}, three_units(long_name)));
   size_t widest = 0;
@@ -53,7 +53,7 @@ TEST(UnitsTable, a_long_name_loses_its_beginning_to_fit_100_columns) {
   EXPECT_EQ(widest, 100);
 }
 
-TEST(UnitsTable, names_fit_beside_the_largest_numbers) {
+TEST(UnitsTable, unit_names_fit_beside_the_largest_numbers) {
   ShardLayout layout;
   layout.units = {{"token_embeddings", 2'127'208'448, false, true}};
   layout.parameters = {{"token_embeddings.weight", 0, 0, 2'127'208'000, true}};

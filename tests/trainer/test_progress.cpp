@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Progress, a_terminal_shows_the_time_left_after_two_seconds) {
+TEST(Progress, the_progress_on_a_terminal_shows_the_time_left_after_two_seconds) {
   Progress progress(10);
   const auto shown = [&](int64_t done, double seconds) {
     return progress.after({done, seconds, 0.5, 100, 2'000'000}, 100);
@@ -22,7 +22,7 @@ TEST(Progress, a_terminal_shows_the_time_left_after_two_seconds) {
   EXPECT_EQ(last.back(), '\n');
 }
 
-TEST(Progress, a_pipe_gets_lines_without_the_time_left) {
+TEST(Progress, the_progress_in_a_pipe_is_lines_without_the_time_left) {
   Progress progress(10);
   progress.after({1, 0, 0.5, 100, 2'000'000}, 0);
   EXPECT_EQ(progress.after({5, 100, 0.5, 100, 2'000'000}, 0),

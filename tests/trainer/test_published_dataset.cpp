@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-TEST(PublishedDataset, a_batch_equals_what_randint_draws_after_manual_seed) {
+TEST(PublishedDataset,
+     a_batch_of_the_published_dataset_equals_what_randint_draws_after_manual_seed) {
   in_a_process([] {
     const auto batch = make_published_dataset(1000, 42)->batch(3, 32, 127);
     torch::manual_seed(42 + 100 + 3);

@@ -4,7 +4,7 @@
 
 #include "parsed.h"
 
-// The errors of command lines that cannot be parsed.
+// Tests the errors of command lines that cannot be parsed.
 namespace fsdp {
 namespace {
 
@@ -25,7 +25,7 @@ TEST(Refusal, the_error_of_an_unknown_option_names_the_nearest_one) {
   EXPECT_EQ(refused({"fsdp"}), "fsdp: belongs to no option");
 }
 
-TEST(Refusal, the_error_of_an_unknown_word_lists_the_words_of_the_option) {
+TEST(Refusal, the_error_of_an_unknown_value_lists_the_values_that_the_option_takes) {
   for (const auto& [option, words] : std::vector<std::pair<std::string, std::string>>{
            {"--mode", "single, ddp or fsdp"},
            {"--data", "text, tokens, modular or pattern"},
@@ -49,7 +49,7 @@ TEST(Refusal, the_error_of_an_unknown_word_lists_the_words_of_the_option) {
                   "--strategy must be full, grad_op, no, hybrid, _hybrid_shard_zero2, ");
 }
 
-TEST(Refusal, missing_and_surplus_values_are_reported) {
+TEST(Refusal, missing_and_surplus_values_of_options_are_reported) {
   EXPECT_EQ(refused({"--lr"}),
             "--lr: needs a value: learning rate (default 0.1 with sgd, else 0.001 or the rate of "
             "--recipe)");

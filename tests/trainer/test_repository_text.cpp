@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-TEST(RepositoryText, the_text_is_the_sources_without_built_files_and_files_of_students) {
+TEST(RepositoryText,
+     the_default_training_text_is_the_sources_without_built_files_and_files_of_students) {
   const TemporaryFolder folder;
   std::vector<std::string> expected;
   for (const char* name : {"README.md", "docs/a.md", "common/nn/a.cpp", "common/nn/a.h"})

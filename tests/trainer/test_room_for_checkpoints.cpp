@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// A checkpoint has 1,600 parameters with two moments each, of 4 bytes.
-TEST(CheckpointRoom, the_needed_room_is_that_of_all_checkpoints_that_a_run_keeps) {
+// A checkpoint has 1,600 parameters and two moments for each of them, all of 4 bytes.
+TEST(CheckpointRoom, the_disk_room_that_a_run_needs_is_that_of_all_checkpoints_that_it_keeps) {
   TrainConfig config = config_of("fsdp", 2);
   config.checkpoint.dir = "run";
   const int64_t each = 3 * 4 * 1600;

@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunLog, a_line_is_appended_to_the_file_at_once) {
+TEST(RunLog, the_log_appends_a_line_to_its_file_at_once) {
   const TemporaryFolder folder;
   const std::string path = folder.write("log", "old\n");
   RunLog log(path);
@@ -24,7 +24,7 @@ TEST(RunLog, a_line_is_appended_to_the_file_at_once) {
   EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n{\"loss\":null}\n");
 }
 
-TEST(RunLog, a_fifo_whose_reader_leaves_gives_one_warning) {
+TEST(RunLog, a_log_that_is_a_fifo_whose_reader_leaves_gives_one_warning) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -42,7 +42,7 @@ TEST(RunLog, a_fifo_whose_reader_leaves_gives_one_warning) {
             "--log " + path + ": Broken pipe; training continues without it\n");
 }
 
-TEST(RunLog, a_file_that_cannot_be_opened_is_named) {
+TEST(RunLog, the_error_of_a_log_that_cannot_be_opened_names_the_file) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/no/log";
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { RunLog log(path); }), path);
@@ -52,7 +52,7 @@ TEST(RunLog, a_file_that_cannot_be_opened_is_named) {
   EXPECT_EQ(reason_not_to_log("/dev/null"), "");
 }
 
-TEST(RunLog, a_resumed_run_marks_where_steps_are_repeated) {
+TEST(RunLog, a_resumed_run_marks_in_the_log_where_steps_are_repeated) {
   const TemporaryFolder folder;
   const std::string steps = "{\"step\":0}\n{\"step\":1}\n";
   const std::string path = folder.write("log", steps + "{\"step\":2,\"lo");
@@ -64,7 +64,7 @@ TEST(RunLog, a_resumed_run_marks_where_steps_are_repeated) {
       << "no step is repeated, so no line must be added";
 }
 
-TEST(LogEnd, the_last_step_of_a_log_is_found) {
+TEST(LogEnd, end_of_log_finds_the_last_step_of_a_log) {
   const TemporaryFolder folder;
   const auto end = [&](const std::string& text) { return end_of_log(folder.write("log", text)); };
   EXPECT_EQ(end("{\"step\":3}\n{\"step\":4}\n{\"failure\":\"x\"}\n{\"st").last_step, 4);

@@ -10,8 +10,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the bytes of a file: the length of the header (or `length`), the header, and `data`
-// bytes.
+// Returns the bytes of a file in the format safetensors: the length of the header (`length`, if it
+// is given), the header, and `data` bytes.
 std::string file_text(const std::string& header, size_t data,
                       std::optional<uint64_t> length = std::nullopt) {
   const uint64_t written = length.value_or(header.size());
@@ -37,7 +37,7 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
          "}";
 }
 
-TEST(Safetensors, a_written_file_has_the_bytes_of_the_format) {
+TEST(Safetensors, a_written_safetensors_file_has_the_bytes_that_the_format_requires) {
   in_a_process([] {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/file";
@@ -62,7 +62,7 @@ TEST(Safetensors, a_written_file_has_the_bytes_of_the_format) {
   });
 }
 
-TEST(Safetensors, a_writer_refuses_missing_surplus_and_repeated_data) {
+TEST(Safetensors, a_writer_of_safetensors_refuses_missing_surplus_and_repeated_data) {
   in_a_process([] {
     const TemporaryFolder folder;
     const SafetensorsEntry two{"a", at::kFloat, {2}};
@@ -98,7 +98,7 @@ TEST(Safetensors, a_part_of_a_tensor_can_be_read_from_any_element) {
   });
 }
 
-TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
+TEST(Safetensors, a_safetensors_header_that_is_no_json_object_or_does_not_fit_the_file_is_refused) {
   EXPECT_EQ(refusal(""), "has no header");
   EXPECT_EQ(refusal("1234567"), "has no header");
   for (const uint64_t length : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, uint64_t{1} << 63}) {
@@ -112,8 +112,8 @@ TEST(Safetensors, a_header_is_compared_with_the_size_of_the_file) {
             "has a header that is JSON that is nested too deep");
 }
 
-// The text of an error would quote the array, which is nested too deep for that.
-TEST(Safetensors, a_shape_that_is_a_deep_array_is_refused) {
+// The array is nested too deep to be quoted in the text of the error.
+TEST(Safetensors, a_tensor_shape_that_is_a_deeply_nested_array_is_refused) {
   const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   EXPECT_EQ(refusal(file_text("{" + tensor("F32", deep, "[0,8]") + "}", 8)),
             "has a header that is JSON that is nested too deep");
@@ -125,7 +125,7 @@ TEST(Safetensors, an_error_shows_a_tensor_name_in_one_line) {
   EXPECT_LT(refusal(file_text("{\"" + std::string(1 << 20, 'a') + "\":7}", 0)).size(), 600U);
 }
 
-TEST(Safetensors, an_entry_is_compared_with_the_bytes_of_the_file) {
+TEST(Safetensors, an_entry_of_safetensors_that_does_not_fit_the_bytes_of_the_file_is_refused) {
   const auto refused = [](const std::string& entry, size_t data) {
     return refusal(file_text("{" + entry + "}", data));
   };
@@ -151,7 +151,7 @@ TEST(Safetensors, an_entry_is_compared_with_the_bytes_of_the_file) {
   EXPECT_EQ(refused(R"("a":{"dtype":1,"shape":[],"data_offsets":[0,4]})", 4), form);
 }
 
-TEST(Safetensors, tensors_must_fill_the_file_without_gaps_and_overlaps) {
+TEST(Safetensors, tensors_in_a_safetensors_file_must_fill_it_without_gaps_and_overlaps) {
   const std::string two = R"("b":{"dtype":"U8","shape":[2],"data_offsets":)";
   const std::string first = tensor("U8", "[2]", "[0,2]") + ',';
   const std::string order = "the tensors do not fill the file one after the other";

@@ -14,7 +14,7 @@ std::string digest(std::string_view text) {
   return sha.hex();
 }
 
-TEST(Sha256, digests_equal_those_that_the_standard_publishes) {
+TEST(Sha256, sha256_digests_equal_those_that_the_standard_publishes) {
   EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
@@ -23,7 +23,7 @@ TEST(Sha256, digests_equal_those_that_the_standard_publishes) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, a_hash_can_be_updated_after_its_digest_was_taken) {
+TEST(Sha256, a_sha256_can_be_updated_after_its_digest_was_taken) {
   Sha256 sha;
   sha.update(std::as_bytes(std::span(std::string_view("ab"))));
   EXPECT_EQ(sha.hex(), digest("ab"));

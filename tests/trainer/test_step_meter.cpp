@@ -30,7 +30,7 @@ Call call_of(Operation operation, int64_t bytes) {
   return call;
 }
 
-TEST(StepMeter, compute_wait_data_and_optimizer_times_are_separate) {
+TEST(StepMeter, the_step_meter_separates_the_times_of_computing_waiting_data_and_optimizer) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
     StepMeter meter(clock);
@@ -64,7 +64,7 @@ TEST(StepMeter, compute_wait_data_and_optimizer_times_are_separate) {
   });
 }
 
-TEST(StepMeter, bandwidth_uses_the_time_of_the_transfer_if_it_is_known) {
+TEST(StepMeter, the_measured_bandwidth_uses_the_time_of_the_transfer_if_it_is_known) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
     StepMeter meter(clock);

@@ -13,7 +13,7 @@ namespace fsdp {
 namespace {
 
 // A line has about 90 bytes, so 20,000 lines have 1.8 MB.
-TEST(Telemetry, many_steps_keep_few_bytes_in_memory) {
+TEST(Telemetry, telemetry_of_many_steps_keeps_few_bytes_in_memory) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/json";
   for (const std::string& json : {std::string(), path}) {
@@ -36,7 +36,7 @@ TEST(Telemetry, many_steps_keep_few_bytes_in_memory) {
 }
 
 // Open MPI gives rank 0 a terminal even if the output of mpirun goes to a file.
-TEST(Telemetry, the_terminal_of_a_launcher_gets_lines_and_no_bar) {
+TEST(Telemetry, a_run_under_a_launcher_prints_lines_and_no_progress_bar_on_a_terminal) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
   const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY), before = dup(STDOUT_FILENO);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TextFile, a_path_that_is_neither_a_plain_file_nor_a_folder_is_refused) {
+TEST(TextFile, reading_text_from_a_path_that_is_neither_a_regular_file_nor_a_folder_throws) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -22,7 +22,7 @@ TEST(TextFile, a_path_that_is_neither_a_plain_file_nor_a_folder_is_refused) {
               "text '" + path + "' is neither a plain file nor a folder");
 }
 
-TEST(TextFile, a_link_to_nothing_or_to_itself_is_left_out) {
+TEST(TextFile, reading_the_text_of_a_folder_leaves_out_a_link_to_nothing_or_to_itself) {
   const TemporaryFolder folder;
   folder.write("a", "text");
   fs::create_symlink("circle", folder.path() + "/circle");

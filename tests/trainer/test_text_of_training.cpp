@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TrainingText, the_text_is_read_before_the_ranks_start) {
+TEST(TrainingText, the_training_text_is_read_before_the_ranks_start) {
   const TemporaryFolder folder;
   TrainConfig config = small_run();
   config.data.kind = DataKind::text;

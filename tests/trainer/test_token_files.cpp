@@ -30,8 +30,9 @@ std::string header(int32_t magic, int32_t version, int32_t count) {
   return bytes_of(numbers);
 }
 
-// As LibTorch's 16-bit integers, which have a sign, ids above 32767 would be negative.
-TEST(TokenFile, files_of_nanogpt_and_llm_c_give_the_same_rows) {
+// LibTorch's 16-bit integers have a sign. If the ids were read as such integers, ids above 32767
+// would be negative.
+TEST(TokenFile, token_files_of_nanogpt_and_of_llm_c_give_the_same_rows) {
   const TemporaryFolder folder;
   const std::string ids = bytes_of(counting(40'000, 100));
   const auto plain = folder.write("plain.bin", ids);
@@ -50,7 +51,7 @@ TEST(TokenFile, files_of_nanogpt_and_llm_c_give_the_same_rows) {
   });
 }
 
-TEST(TokenFile, the_second_of_two_files_is_held_out) {
+TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
   const TemporaryFolder folder;
   const auto train = folder.write("train.bin", bytes_of(counting(0, 10)));
   const auto val = folder.write("val.bin", header(20240520, 1, 20) + bytes_of(counting(100, 20)));
@@ -71,7 +72,7 @@ TEST(TokenFile, the_second_of_two_files_is_held_out) {
   });
 }
 
-TEST(TokenFile, a_file_without_token_ids_is_refused_before_training) {
+TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& content) {
     const auto path = folder.write("t.bin", content);
@@ -97,7 +98,7 @@ TEST(TokenFile, a_file_without_token_ids_is_refused_before_training) {
   EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
 }
 
-TEST(TokenFile, a_file_shorter_than_a_row_is_refused_before_training) {
+TEST(TokenFile, a_token_file_that_is_shorter_than_a_row_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto ten = folder.write("ten.bin", bytes_of(counting(0, 10)));
   const auto hundred = folder.write("hundred.bin", bytes_of(counting(0, 100)));

@@ -8,7 +8,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-TEST(Toml, texts_numbers_arrays_and_tables_of_a_file_are_read) {
+TEST(Toml, texts_numbers_arrays_and_tables_of_a_toml_file_are_read) {
   const TomlTable file = parse_toml(
       "# a comment\r\na = \"x # \\\"y\\\" \\\\\"  # and another\nb = 'C:\\n'\n"
       "\"the c\" = -12\nd = [ \"p\",  # the first\n  'q',\n]\ne = [[\"1\", \"\"], []]\n"
@@ -28,7 +28,7 @@ TEST(Toml, texts_numbers_arrays_and_tables_of_a_file_are_read) {
   EXPECT_TRUE(file.texts("z").empty() && file.tables("z").empty());
 }
 
-TEST(Toml, a_nested_table_belongs_to_the_last_table_above_it) {
+TEST(Toml, a_nested_toml_table_belongs_to_the_last_table_above_it) {
   const TomlTable file = parse_toml(
       "[[task]]\nn = 1\n[[task.problem]]\nn = 2\n[task.problem.more]\nn = 3\n"
       "[[task]]\nn = 4\n[[task.problem]]\nn = 5\n[[task.problem]]\nn = 6\n[last]\nn = 7\n",
@@ -42,7 +42,7 @@ TEST(Toml, a_nested_table_belongs_to_the_last_table_above_it) {
   EXPECT_EQ(file.table("last").number("n"), 7);
 }
 
-TEST(Toml, a_mistake_is_refused_with_its_line) {
+TEST(Toml, a_mistake_in_a_toml_file_is_refused_with_its_line) {
   const auto why = [](const std::string& text) {
     return error_of<TomlError>([&] { parse_toml(text, "f.toml"); });
   };
@@ -65,7 +65,7 @@ TEST(Toml, a_mistake_is_refused_with_its_line) {
       "without escapes");
 }
 
-TEST(Toml, a_missing_value_or_one_of_another_type_is_refused_with_table_and_line) {
+TEST(Toml, a_missing_toml_value_or_one_of_another_type_is_refused_with_table_and_line) {
   const TomlTable row =
       parse_toml("[[row]]\na = 1\n\nb = [\"x\", 2]\n", "f.toml").tables("row").at(0);
   const auto why = [](const auto& call) { return error_of<TomlError>(call); };

@@ -14,7 +14,7 @@ std::string notes(const Arguments& arguments) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(TrainOption, a_number_that_an_option_does_not_take_is_refused_in_one_line) {
+TEST(TrainOption, a_number_that_a_train_option_does_not_take_is_refused_in_one_line) {
   const std::string positive = "a positive number", whole = "a whole number",
                     beyond = "18446744073709551616";  // 2^64
   for (const auto& [option, value, rule] : std::vector<std::array<std::string, 3>>{
@@ -39,7 +39,7 @@ TEST(TrainOption, a_number_that_an_option_does_not_take_is_refused_in_one_line) 
     EXPECT_EQ(refusal({option, value}), option + " must be " + rule + ", not " + value);
 }
 
-TEST(TrainOption, numbers_are_taken_as_written) {
+TEST(TrainOption, train_options_take_numbers_as_they_are_written) {
   const TrainConfig config =
       parse({"--lr", "3e-4", "--clip", ".5", "--steps", "0", "--batch", "8", "--world", "4",
              "--mode", "fsdp", "--timeout", "2.5", "--seed", "18446744073709551615"});
@@ -52,7 +52,7 @@ TEST(TrainOption, numbers_are_taken_as_written) {
   EXPECT_EQ(config.training.seed, std::numeric_limits<uint64_t>::max());
 }
 
-TEST(TrainOption, a_norm_type_is_a_number_above_zero_or_inf) {
+TEST(TrainOption, the_option_norm_type_takes_a_number_above_zero_or_inf) {
   EXPECT_EQ(parse({"--clip", "1"}).optimizer.norm_type, 2);
   EXPECT_EQ(parse({"--clip", "1", "--norm-type", "2.5"}).optimizer.norm_type, 2.5);
   EXPECT_EQ(parse({"--norm-type", "inf", "--clip", "1"}).optimizer.norm_type,
@@ -64,7 +64,7 @@ TEST(TrainOption, a_norm_type_is_a_number_above_zero_or_inf) {
   EXPECT_EQ(refusal({"--norm-type", "2"}), "--norm-type: needs --clip");
 }
 
-TEST(TrainOption, microbatches_are_divided_equally_among_the_ranks) {
+TEST(TrainOption, the_number_of_microbatches_must_be_a_multiple_of_the_number_of_ranks) {
   EXPECT_EQ(parse({"--world", "4", "--batch", "8"}).training.microbatches, 4);
   EXPECT_EQ(parse({"--world", "4", "--batch", "8", "--microbatches", "8"}).training.microbatches,
             8);
@@ -76,7 +76,7 @@ TEST(TrainOption, microbatches_are_divided_equally_among_the_ranks) {
             "--batch 8: can't be cut into 3 equal parts (--world)");
 }
 
-TEST(TrainOption, a_strategy_sets_the_number_of_shards_and_whether_units_reshard) {
+TEST(TrainOption, the_option_strategy_sets_the_number_of_shards_and_whether_units_reshard) {
   struct Row {
     const char* name;
     int shards;
@@ -105,7 +105,7 @@ TEST(TrainOption, a_strategy_sets_the_number_of_shards_and_whether_units_reshard
   }
 }
 
-TEST(TrainOption, a_strategy_that_contradicts_another_option_is_refused) {
+TEST(TrainOption, an_option_strategy_that_contradicts_another_option_is_refused) {
   const auto refused = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--mode", "fsdp", "--world", "4", "--batch", "4"});
     return refusal(arguments);
@@ -126,7 +126,7 @@ TEST(TrainOption, a_strategy_that_contradicts_another_option_is_refused) {
             "accepted");
 }
 
-TEST(TrainOption, accumulate_last_gives_each_rank_neighbouring_microbatches) {
+TEST(TrainOption, the_option_reduce_gradients_last_sets_reduce_last_of_the_batch_partition) {
   EXPECT_FALSE(parse({"--world", "2", "--microbatches", "4"}).batch_partition().reduce_last);
   EXPECT_TRUE(parse({"--world", "2", "--microbatches", "4", "--reduce-gradients", "last"})
                   .batch_partition()
@@ -136,7 +136,7 @@ TEST(TrainOption, accumulate_last_gives_each_rank_neighbouring_microbatches) {
             "(--microbatches)\n");
 }
 
-TEST(TrainOption, forward_and_backward_can_have_their_own_limits) {
+TEST(TrainOption, prefetching_in_forward_and_in_backward_can_have_different_limits) {
   const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);
     return std::pair(config.sharding.limit_in_forward(), config.sharding.limit_in_backward());
@@ -149,7 +149,8 @@ TEST(TrainOption, forward_and_backward_can_have_their_own_limits) {
   EXPECT_EQ(limits({"--forward-limit", "all", "--prefetch", "off"}), std::pair(1, 1));
 }
 
-TEST(TrainOption, blocks_with_checkpointed_activations_are_none_all_or_every_kth) {
+TEST(TrainOption,
+     the_option_checkpoint_activations_selects_no_block_all_blocks_or_every_kth_block) {
   const auto every = [](const std::string& text) {
     return parse({"--checkpoint-activations", text}).memory.activation_checkpoint_every;
   };
@@ -174,7 +175,7 @@ TEST(TrainOption, reduce_dtype_defaults_to_param_dtype) {
   EXPECT_EQ(refusal({"--param-dtype", "fp8"}), "--param-dtype must be fp32, bf16 or fp16, not fp8");
 }
 
-TEST(TrainOption, a_pattern_names_the_parameters_that_stay_fp32) {
+TEST(TrainOption, the_pattern_of_keep_fp32_names_the_parameters_that_stay_fp32) {
   const TrainConfig config = parse({"--param-dtype", "bf16", "--keep-fp32", "ln"});
   const MixedPrecisionPolicy bf16{at::kBFloat16, at::kBFloat16};
   EXPECT_EQ(config.precision.policy_of("h.0.ln_1.bias"), MixedPrecisionPolicy{});
@@ -203,7 +204,7 @@ TEST(TrainOption, the_loss_is_scaled_by_default_in_fp16) {
   EXPECT_EQ(refusal({"--growth-interval", "5"}), "--growth-interval: needs --loss-scale");
 }
 
-TEST(TrainOption, accumulate_last_is_refused_in_mixed_precision) {
+TEST(TrainOption, the_option_reduce_gradients_last_is_refused_in_mixed_precision) {
   const auto with = [](const std::string& dtype) {
     return refusal({"--world", "2", "--batch", "4", "--microbatches", "4", "--reduce-gradients",
                     "last", "--param-dtype", dtype});
@@ -215,7 +216,7 @@ TEST(TrainOption, accumulate_last_is_refused_in_mixed_precision) {
       "--param-dtype fp32 and --reduce-dtype fp32");
 }
 
-TEST(TrainOption, step_in_backward_is_refused_if_an_option_needs_all_gradients) {
+TEST(TrainOption, the_option_step_in_backward_is_refused_if_another_option_needs_all_gradients) {
   const auto with = [](Arguments arguments) {
     arguments.insert(arguments.begin(),
                      {"--mode", "fsdp", "--world", "2", "--step-in-backward", "on"});
@@ -235,7 +236,7 @@ TEST(TrainOption, step_in_backward_is_refused_if_an_option_needs_all_gradients) 
             "--step-in-backward on: needs one microbatch for each rank; give --microbatches 2");
 }
 
-TEST(TrainOption, an_option_without_effect_is_named) {
+TEST(TrainOption, train_names_an_option_that_has_no_effect) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),
             "fsdp train: --strategy has no effect with --mode ddp\n"

@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(WeightDecay, no_decay_usual_exempts_norms_and_biases) {
+TEST(WeightDecay, no_decay_usual_exempts_norms_and_biases_from_weight_decay) {
   const TrainConfig config = parsed({"--no-decay", "usual"});
   for (const char* name : {"h.0.ln_1.weight", "ln_f.bias", "h.0.attn.c_attn.bias",
                            "ln_final.weight", "layers.3.ln2.weight"})

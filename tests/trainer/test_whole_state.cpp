@@ -12,8 +12,8 @@ namespace {
 
 MULTI_RANK_SUITE(StateOfAllRanks);
 
-// Returns a rank's state. The ranks own their parts in the opposite order, and every rank has a
-// copy of one parameter.
+// Returns the state of rank `rank`. The ranks own the parts of the parameters in reverse order, and
+// every rank has a copy of the parameter a.bias.
 ModelState state_of(int rank, int world_size) {
   ModelState state = cut_state(world_size - 1 - rank, world_size);
   const auto copied = [](const StateRange& range) { return range.parameter == "a.bias"; };
@@ -22,8 +22,9 @@ ModelState state_of(int rank, int world_size) {
   return state;
 }
 
-// test_checkpoint.cpp tests the order and the values of a WholeState, in files of the full format.
-MULTI_RANK_TEST(StateOfAllRanks, a_missing_element_is_refused_on_every_rank) {
+// This test is about missing elements. test_checkpoint.cpp tests the order and the values of a
+// WholeState, in files of the full format.
+MULTI_RANK_TEST(StateOfAllRanks, a_state_that_lacks_an_element_is_refused_on_every_rank) {
   run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());
     for (StateRange& range : state.ranges)
@@ -33,7 +34,7 @@ MULTI_RANK_TEST(StateOfAllRanks, a_missing_element_is_refused_on_every_rank) {
   });
 }
 
-MULTI_RANK_TEST(StateOfAllRanks, the_hash_depends_on_every_kind_of_value) {
+MULTI_RANK_TEST(StateOfAllRanks, the_hash_of_a_state_depends_on_every_kind_of_value) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto hash = [&](const ModelState& state) {
       return state_sha256(state, *rank.communicator());
@@ -45,7 +46,8 @@ MULTI_RANK_TEST(StateOfAllRanks, the_hash_depends_on_every_kind_of_value) {
       for (StateRange& range : changed.ranges)
         if (range.parameter == "a.weight" && range.end == 42)
           tensor_of(range, kind).view({-1})[-1] += 1;
-      // The hash uses the step count of a parameter's first range, so change it in all ranges.
+      // The hash uses the step count of a parameter's first range. So the test changes the step
+      // count of all ranges.
       for (StateRange& range : changed.ranges)
         if (range.parameter == "a.weight" && kind == StateKind::step) range.step.fill_(8);
       EXPECT_EQ(hash(changed) != hash(plain), rank.rank() == 0) << to_string(kind);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// Runs of the trainer with a fake strategy.
+// Runs the trainer with a fake strategy.
 namespace fsdp {
 
 // A strategy that trains nothing and has no parameters. Its loss is 1.
@@ -36,7 +36,7 @@ class UntrainedStrategy : public Strategy {
   ShardLayout layout_;
 };
 
-// Returns an implementation whose strategy is a Fake on each rank.
+// Returns an FsdpImplementation whose make_strategy() makes an object of class Fake on each rank.
 template <class Fake>
 FsdpImplementation with() {
   FsdpImplementation fsdp;

@@ -22,7 +22,7 @@ std::string check_without_tests(Settings settings) {
   return printed([&] { EXPECT_EQ(check_course(settings), 1); });
 }
 
-TEST(Check, a_blank_task_is_shown_as_not_started_without_running_a_program) {
+TEST(Check, check_shows_a_blank_task_as_not_started_without_running_a_program) {
   EXPECT_EQ(check_without_tests({.what = "2", .blank = {2}}),
             "2.1 layout               ................   0.0 of   4   not started\n"
             "2.2 shard                ................   0.0 of   4   not started\n"
@@ -52,7 +52,7 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
   for (const Problem& problem : result.task->problems) {
     const Tally of_problem = tally(problem, result.tests);
     if (of_problem.tests() > 0)
-      result.add(problem, of_problem);  // else the problem was not selected
+      result.add(problem, of_problem);  // a problem without results was not selected
   }
   return result;
 }
@@ -97,7 +97,7 @@ std::string report(const std::string& what, const TaskResult& task) {
   });
 }
 
-TEST(Check, no_next_step_is_named_if_no_test_runs_on_the_wanted_numbers_of_ranks) {
+TEST(Check, check_names_no_next_step_if_no_test_runs_on_the_selected_numbers_of_ranks) {
   TaskResult task;
   task.task = &course().at(1);
   for (const Problem& problem : task.task->problems)
@@ -123,7 +123,7 @@ TEST(Check, the_report_names_a_missing_function_of_another_task) {
       "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 5.1\n");
 }
 
-TEST(Check, an_extension_is_shown_but_not_required) {
+TEST(Check, check_shows_an_extension_but_does_not_require_it) {
   std::vector<TestResult> tests;
   for (const char* suite :
        {"T4_1_pre_backward", "T4_2_reduce_scatter", "T4_3_exactly_once", "T4_4_finish"})
@@ -141,7 +141,7 @@ TEST(Check, an_extension_is_shown_but_not_required) {
             "task 4 backward_hooks    ################  20.0 of  20   complete, 4 tests\n");
 }
 
-TEST(Check, the_next_step_names_a_problem_and_the_folder_of_its_functions) {
+TEST(Check, check_names_the_next_problem_and_the_folder_of_its_functions) {
   const auto next = [](const std::string& problem, const std::vector<TestResult>& tests) {
     const TaskResult task = result_of(problem[0] - '0', tests);
     EXPECT_FALSE((CourseResult{{task}, task.sum, task.extensions}).complete());
@@ -149,20 +149,21 @@ TEST(Check, the_next_step_names_a_problem_and_the_folder_of_its_functions) {
     EXPECT_LACKS(text, "Nothing of this is written yet");
     return text.substr(std::min(text.find("\nNext: "), text.size()));
   };
-  // An extension is named if nothing else was selected. Problem 7.7 has no functions of its own, so
-  // it is written in the task's folder.
+  // The next step is an extension only if nothing else was selected. Problem 7.7 has no functions
+  // of its own, so its code is written in the task's folder.
   EXPECT_CONTAINS(next("4.6", {{"T4_6_checkpointed_units", "a", Outcome::failed}}),
                   "Next: problem 4.6 checkpoint_activations, in tasks/extensions/task4_*/; ");
   EXPECT_CONTAINS(next("7.7", {{"T7_7_hybrid", "a", Outcome::failed}}),
                   "Next: problem 7.7 hybrid, in tasks/task7_*/; ");
-  // A problem that fails comes before a problem that it needs.
+  // The next step is a problem that fails, even if this problem needs another one that is not
+  // started.
   EXPECT_CONTAINS(next("6.2", {{"T6_2_forward", "a", Outcome::failed},
                                {"T6_2_forward", "b", Outcome::not_started,
                                 "Prefetcher::pre_backward (problem 6.3)"}}),
                   "Next: problem 6.2 forward,");
 }
 
-TEST(Check, task_1_comes_last_if_it_is_not_started_and_its_solution_is_used) {
+TEST(Check, check_names_task_1_last_if_it_is_not_started_and_its_reference_solution_is_used) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine");
   settings.stacks[1] = "mine_on_1";
@@ -179,7 +180,7 @@ TEST(Check, task_1_comes_last_if_it_is_not_started_and_its_solution_is_used) {
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
 }
 
-TEST(Check, the_map_shows_what_is_done_and_which_tasks_can_begin) {
+TEST(Check, the_map_of_the_course_shows_what_is_done_and_which_tasks_can_begin) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine_on_1");
   CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),
@@ -201,17 +202,17 @@ TEST(Check, the_map_shows_what_is_done_and_which_tasks_can_begin) {
   EXPECT_LACKS(page, "http");
 }
 
-TEST(Check, the_test_of_the_timeline_is_named) {
+TEST(Check, check_names_the_test_whose_timeline_was_written) {
   std::vector<TestResult> tests{{"T2_3_unshard", "a/W2", Outcome::passed},
                                 {"T2_3_unshard", "b/W2", Outcome::failed},
                                 {"T2_3_unshard", "c/W2", Outcome::passed}};
   EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }), "");
-  tests[0].timeline = tests[1].timeline = true;  // the second one overwrote the first
+  tests[0].timeline = tests[1].timeline = true;  // the second timeline overwrote the first one
   EXPECT_EQ(printed([&] { print_timeline("t.txt", tests); }),
             "timeline of T2_3_unshard.b/W2: t.txt\n");
 }
 
-TEST(Check, tests_that_were_not_run_are_counted_and_the_one_that_hangs_is_shown) {
+TEST(Check, check_counts_the_tests_that_were_not_run_and_shows_the_test_that_hangs) {
   TestResult hangs{"T2_4_reshard", "b/W2", Outcome::failed, "was still running"};
   TestResult left{"T2_4_reshard", "a/W2", Outcome::failed,
                   "not run: T2_4_reshard.b/W2 did not end\n"};
@@ -227,7 +228,7 @@ TEST(Check, tests_that_were_not_run_are_counted_and_the_one_that_hangs_is_shown)
   EXPECT_LACKS(text, "failed: T2_4_reshard.a");
 }
 
-TEST(Check, the_json_has_the_score_of_each_problem) {
+TEST(Check, the_json_of_check_has_the_score_of_each_problem) {
   const TaskResult result =
       result_of(2, {{"T2_1_layout", "a/W1", Outcome::passed},
                     {"T2_1_layout", "b/W1", Outcome::failed, "is 3"},

@@ -23,7 +23,8 @@ TEST(Score, each_test_has_an_equal_part_of_the_points_of_its_problem) {
   EXPECT_EQ(tally(problem, {{"T2_3_unshard", "a", Outcome::skipped}}).failed, 1);
 }
 
-// Returns the results of a sentinel on these numbers of ranks.
+// Returns the results of a sentinel, which is the test that withholds a task's points if it fails,
+// on these numbers of ranks.
 std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   std::vector<TestResult> results;
   for (const auto& [ranks, outcome] : outcomes)
@@ -31,7 +32,7 @@ std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   return results;
 }
 
-TEST(Score, a_failed_sentinel_withholds_the_points) {
+TEST(Score, a_sentinel_that_fails_on_several_ranks_withholds_the_points_of_its_task) {
   const Task task{2, "flat_parameter", "T2_2_shard.only_a_part", {}};
   constexpr Outcome kPassed = Outcome::passed;
   for (const Outcome wrong : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {
@@ -48,7 +49,7 @@ TEST(Score, a_failed_sentinel_withholds_the_points) {
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
-TEST(Score, the_shown_failure_is_of_the_first_problem_and_suite_on_several_ranks) {
+TEST(Score, the_failure_that_is_shown_is_of_the_first_problem_and_suite_on_several_ranks) {
   std::vector<TestResult> results{{"T2_4_reshard", "a/W2", Outcome::failed},
                                   {"T2_1_layout", "b/W1", Outcome::passed},
                                   {"T2_3_unshard", "c/W1", Outcome::failed},

@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TestFilter, the_filter_selects_tests_by_problem_ranks_and_name) {
+TEST(TestFilter, the_filter_of_check_selects_tests_by_problem_ranks_and_name) {
   Settings settings;
   settings.what = "7.2";
   settings.worlds = {1, 2, 3, 4, 5, 6, 8};

@@ -76,7 +76,7 @@ TEST(TestRun, each_test_has_a_result_with_what_it_printed_and_what_failed) {
   EXPECT_EQ(all.wrong_end, "");
 }
 
-TEST(TestRun, the_run_continues_after_a_test_that_ends_the_program) {
+TEST(TestRun, the_run_of_tests_continues_after_a_test_that_ends_its_program) {
   for (const auto& [how, said] :
        {std::pair("kill -SEGV $$", "was killed: Segmentation fault"),
         std::pair("exit 0", "left by exit(0)"), std::pair("exit 7", "left by exit(7)")}) {
@@ -86,13 +86,13 @@ TEST(TestRun, the_run_continues_after_a_test_that_ends_the_program) {
   }
 }
 
-TEST(TestRun, a_test_that_exceeds_its_time_limit_is_ended) {
+TEST(TestRun, check_ends_a_test_that_exceeds_its_time_limit) {
   const TestRun all = run("[[ $1 != S.b ]] || read < <(sleep 1000)", 2s);
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
   EXPECT_CONTAINS(all.results[1].text, "did not end within 2 s");
 }
 
-TEST(TestRun, no_other_test_of_a_problem_runs_after_one_that_hangs) {
+TEST(TestRun, no_other_test_of_a_problem_runs_after_a_test_that_hangs) {
   TestRunOptions options;
   options.problem_of = [](const std::string& suite) { return "problem of " + suite; };
   const std::string in_a_rank =
@@ -113,7 +113,7 @@ TEST(TestRun, no_other_test_of_a_problem_runs_after_one_that_hangs) {
   EXPECT_EQ(outcomes(run(in_a_rank, 60s)), "a failed, b passed, c passed");
 }
 
-TEST(TestRun, the_run_continues_with_another_problem_after_a_test_that_hangs) {
+TEST(TestRun, the_run_of_tests_continues_with_another_problem_after_a_test_that_hangs) {
   TestRunOptions options;
   int asked = 0;  // each call returns another problem
   options.problem_of = [&](const std::string&) { return std::to_string(asked++); };
@@ -133,13 +133,13 @@ TEST(TestRun, long_output_shows_its_beginning_and_its_end_in_whole_lines) {
   EXPECT_LACKS(text, "line 31\n");
 }
 
-TEST(TestRun, a_long_line_is_cut_at_its_end) {
+TEST(TestRun, a_long_line_that_a_test_prints_is_cut_at_its_end) {
   const TestRun all = run("[[ $1 != S.b ]] || { printf '%0700d' 0; outcome=failed text='is 3'; }");
   EXPECT_TRUE(all.results[1].text.starts_with(std::string(500, '0')));
   EXPECT_EQ(all.results[1].text.substr(500), "... (200 more bytes)\nis 3");
 }
 
-TEST(TestRun, a_file_gets_the_output_of_all_tests_that_ran) {
+TEST(TestRun, the_output_file_gets_what_all_tests_printed) {
   TestRunOptions options;
   options.output = testing::TempDir() + "printed_" + std::to_string(getpid());
   run("case $1 in S.a) seq 1 100 ;; S.b) printf b; kill -SEGV $$ ;; esac", 60s, options);
@@ -168,7 +168,7 @@ TEST(TestRun, printed_text_is_never_taken_for_a_result) {
             "a failed, b failed, c passed");
 }
 
-TEST(TestRun, a_test_that_prints_endlessly_is_ended) {
+TEST(TestRun, check_ends_a_test_that_prints_endlessly) {
   const TestRun all = run("[[ $1 != S.b ]] || yes");
   EXPECT_EQ(outcomes(all), "a passed, b failed, c passed");
   EXPECT_CONTAINS(all.results[1].text, "y\ny\n");
@@ -176,12 +176,12 @@ TEST(TestRun, a_test_that_prints_endlessly_is_ended) {
   EXPECT_LE(all.results[1].text.size(), size_t{65} << 10);
 }
 
-TEST(TestRun, a_wrong_end_of_a_program_whose_tests_passed_is_reported) {
+TEST(TestRun, check_reports_that_a_program_ended_wrongly_although_its_tests_passed) {
   EXPECT_EQ(run("[[ $1 != S.c ]] || trap 'echo leaks; exit 3' EXIT").wrong_end,
             "left by exit(3) and printed:\nleaks\n");
 }
 
-TEST(TestRun, a_missing_program_and_one_without_results_are_refused) {
+TEST(TestRun, running_a_missing_test_program_or_one_that_writes_no_results_throws) {
   EXPECT_THROW(run_tests("/nowhere/tests", {}), std::runtime_error);
   EXPECT_THROW(run_tests("/bin/true", {}), std::runtime_error);
 }

@@ -24,10 +24,11 @@ TEST_IN_A_PROCESS(Plan, a_plan_counts_six_operations_for_each_parameter_and_toke
               1, 0.02);
 }
 
-// With full sharding, all 16 ranks gather and reduce together, and all traffic counts as traffic
-// between hosts: 15/16 of the units. With a hybrid, the 4 ranks of a host gather and reduce (3/4 of
-// the units), and the only traffic between hosts is an all-reduce of a quarter of the gradients.
-TEST_IN_A_PROCESS(Plan, traffic_within_hosts_and_between_hosts_is_separate) {
+// With full sharding, all 16 ranks gather and reduce together, and all their traffic (15/16 of the
+// units) counts as traffic between hosts. With hybrid sharding, the 4 ranks of a host gather and
+// reduce among themselves (3/4 of the units), and the only traffic between hosts is an all-reduce
+// of a quarter of the gradients.
+TEST_IN_A_PROCESS(Plan, a_plan_counts_traffic_within_hosts_and_between_hosts_separately) {
   const auto plan = [](const std::vector<std::string>& options) {
     std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
     all.insert(all.end(), options.begin(), options.end());

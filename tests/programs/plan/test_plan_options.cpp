@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PlanOption, wrong_options_are_refused_with_the_reason) {
+TEST(PlanOption, plan_refuses_wrong_options_with_the_reason) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };
@@ -21,7 +21,7 @@ TEST(PlanOption, wrong_options_are_refused_with_the_reason) {
 }
 
 // `./fsdp plan` plans the run of a run.toml; options of the command line replace those of the file.
-TEST(PlanOption, options_of_a_file_replace_the_defaults_of_a_plan) {
+TEST(PlanOption, options_of_a_config_file_replace_the_defaults_of_a_plan) {
   const TemporaryFolder folder;
   folder.write("run/step-000009/checkpoint.json", "{}");
   const std::string tokens = folder.write("t.bin", std::string(400, 'a'));
@@ -59,7 +59,7 @@ TEST(PlanOption, options_of_a_file_replace_the_defaults_of_a_plan) {
   EXPECT_EQ(parse_plan_options(of_tokens).configs.front().data.kind, DataKind::tokens);
 }
 
-TEST(PlanOption, the_error_of_an_unknown_option_names_one_of_plan_or_of_train) {
+TEST(PlanOption, the_error_of_an_unknown_plan_option_names_the_nearest_option_of_plan_or_train) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST_IN_A_PROCESS(PlanSearch, a_search_finds_what_planning_each_candidate_separately_finds) {
+TEST_IN_A_PROCESS(PlanSearch, a_plan_search_finds_what_planning_each_candidate_separately_finds) {
   int wrong = 0, tried = 0;
   for (int64_t seed = 0; seed < 24; ++seed) {
     const std::vector<std::string> worlds{"1", "2", "4", "8"};

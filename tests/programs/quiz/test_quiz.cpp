@@ -33,7 +33,7 @@ nlohmann::json measured(const Question& question) {
 }
 
 // FSDP_QUIZ_STUDENTS=20 tests the questions of 20 students.
-TEST(Quiz, measured_values_are_accepted_and_four_bytes_more_are_not) {
+TEST(Quiz, the_quiz_accepts_measured_values_and_refuses_four_bytes_more) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
   for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {
     const auto questions = questions_of("student" + std::to_string(student), "tested");
@@ -59,13 +59,13 @@ TEST(Quiz, measured_values_are_accepted_and_four_bytes_more_are_not) {
   }
 }
 
-TEST(Quiz, questions_depend_on_student_and_term_only) {
+TEST(Quiz, the_questions_of_the_quiz_depend_only_on_student_and_term) {
   EXPECT_EQ(template_of("ada", "spring"), template_of("ada", "spring"));
   EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("bob", "spring")[0].options);
   EXPECT_NE(questions_of("ada", "spring")[0].options, questions_of("ada", "fall")[0].options);
 }
 
-TEST(Quiz, grading_does_not_reveal_answers) {
+TEST(Quiz, grading_the_quiz_does_not_reveal_answers) {
   const std::string told = in_process([] {
     const auto known = answers_of(questions_of("ada", "x")[0]);
     return text_of(marks_of({{"student", "ada"},
@@ -82,7 +82,7 @@ TEST(Quiz, grading_does_not_reveal_answers) {
       "a sentence");
 }
 
-TEST(Quiz, a_file_without_answers_is_refused) {
+TEST(Quiz, the_quiz_refuses_a_file_without_answers) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("a", "# x\nno\n")); }),
                   "a, line 2: no c");

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Returns a file with one row, "row", whose table has the title "Title" and these lines of TOML.
-// The first of these lines is line 11 of the file.
+// Returns the text of a file that has one row, "row". The row has a table with the title "Title"
+// and the lines `table`, which are TOML. The first of these lines is line 11 of the file.
 inline std::string file_of_table(const std::string& table) {
   return "legend = \"Documents\"\n\n[[row]]\nname = \"row\"\nsource = \"Writeup 1\"\n"
          "kind = \"measured\"\nminutes = 1\nwhen = \"all\"\n[[row.table]]\ntitle = \"Title\"\n" +

@@ -4,13 +4,14 @@
 namespace fsdp {
 namespace {
 
-TEST(TableCheck, prefetch_must_gain_at_most_its_bound_unless_the_machine_was_busy) {
+TEST(TableCheck, the_check_within_bound_fails_if_prefetching_gains_more_than_its_bound) {
   EXPECT_EQ(passes("within bound", {{"off / on", "1.57"}, {"bound", "1.50"}}), true);
   EXPECT_EQ(passes("within bound", {{"off / on", "1.58"}, {"bound", "1.50"}}), false);
   EXPECT_EQ(passes("within bound", {{"off / on", "busy"}, {"bound", "1.50"}}), std::nullopt);
 }
 
-TEST(TableCheck, fsdp_must_be_below_ddp_exactly_if_it_saves_more_than_it_needs) {
+TEST(TableCheck,
+     the_check_below_ddp_fails_unless_fsdp_is_below_ddp_exactly_if_it_saves_more_than_it_needs) {
   const auto is_right = [](const char* peak, const char* saves) {
     return passes("below DDP if it saves more",
                   {{"DDP", "10.0"}, {"peak", peak}, {"saves", saves}, {"needs", "2.0"}});
@@ -21,12 +22,12 @@ TEST(TableCheck, fsdp_must_be_below_ddp_exactly_if_it_saves_more_than_it_needs) 
   EXPECT_EQ(is_right("10.0", "2.1"), false);
 }
 
-TEST(TableCheck, the_task_must_be_solved) {
+TEST(TableCheck, the_check_solved_passes_only_if_the_run_solves_its_task) {
   EXPECT_EQ(passes("solved", {{"solved at", "40"}}), true);
   EXPECT_EQ(passes("solved", {{"solved at", "never"}}), false);
 }
 
-TEST(TableCheck, live_bytes_and_traffic_must_equal_the_prediction) {
+TEST(TableCheck, the_check_of_predictions_fails_unless_live_bytes_and_traffic_are_as_predicted) {
   TrainResult run;
   run.last = {{"live_bytes_mismatches", 0}, {"comm_bytes", 3}, {"comm_bytes_predicted", 3}};
   EXPECT_TRUE(is_as_predicted(run));

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunChild, a_signal_ends_the_child_and_removes_the_folder_before_it_ends_the_program) {
+TEST(RunChild, a_signal_ends_the_child_and_removes_its_folder_before_it_ends_the_program) {
   for (const int signal : {SIGINT, SIGTERM}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(pipe(ends.data()), 0);

@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the table that this TOML describes, with `fake` as the train program. Other programs
-// print the line "shm 2 COMMAND".
+// Returns the table that this TOML describes. `fake` takes the place of the train program. Each
+// other program prints the line "head 1" and then "shm 2 COMMAND".
 Table made(const std::string& text, FakeTrain& fake) {
   return run_lines(
       table_of_text(text), [&](const auto& options) -> const auto& { return fake(options); },
@@ -55,7 +55,7 @@ line = [
             "\nseven g: the printed line shm has no word 9\n\nA note of two lines\n");
 }
 
-TEST(LineTable, another_program_gets_the_options_of_the_table_and_of_the_line) {
+TEST(LineTable, a_program_other_than_train_gets_the_options_of_the_table_and_of_the_line) {
   FakeTrain fake;
   const Table table = made(R"(
 program = "plan"
@@ -70,7 +70,7 @@ line = [{ labels = ["one"], options = "--rows 3" }]
   EXPECT_FALSE(table.lines[0].ok.has_value());
 }
 
-TEST(LineTable, a_run_that_needs_more_cores_than_the_machine_has_is_left_out) {
+TEST(LineTable, a_table_leaves_out_a_run_that_needs_more_cores_than_the_machine_has) {
   FakeTrain fake;
   const std::string world = std::to_string(sysconf(_SC_NPROCESSORS_ONLN) + 1);
   const Table table = made(

@@ -13,8 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A fake of the train program. It makes steps 0 to 3, or steps 2 and 3 if it resumes, and fails
-// after step `fails_after`. If it does not fail, its last line of output shows its arguments.
+// Tests long runs with a fake of the train program, which write_program() writes. The fake makes
+// steps 0 to 3, or steps 2 and 3 if it resumes, and fails after step `fails_after`. If it does not
+// fail, its last line of output shows its arguments.
 class LongTraining : public testing::Test {
  protected:
   void write_program(int fails_after = -1) const {
@@ -53,7 +54,7 @@ echo $all
   TemporaryFolder folder_;
 };
 
-TEST_F(LongTraining, a_run_that_ended_early_continues_from_its_checkpoint) {
+TEST_F(LongTraining, a_long_run_that_ended_early_continues_from_its_checkpoint) {
   write_program(2);
   EXPECT_EQ(error(), "long: rank 1 is gone (see " + of_run() +
                          "/output; the same command continues the run)");
@@ -68,7 +69,7 @@ TEST_F(LongTraining, a_run_that_ended_early_continues_from_its_checkpoint) {
       << "a finished run must remove its checkpoints";
 }
 
-TEST_F(LongTraining, a_truncated_log_line_is_skipped_and_earlier_measurements_are_kept) {
+TEST_F(LongTraining, a_long_run_skips_a_truncated_log_line_and_keeps_earlier_measurements) {
   write_program();
   folder_.write("long/log.jsonl", "{\"step\":0,\"lo\n");
   folder_.write("long/memory.json", R"({"seconds":7,"peak":30,"swapped":1})");
@@ -79,7 +80,7 @@ TEST_F(LongTraining, a_truncated_log_line_is_skipped_and_earlier_measurements_ar
   EXPECT_EQ(result.swapped, 1);
 }
 
-TEST_F(LongTraining, a_finished_run_is_only_read_and_another_run_or_a_full_disk_is_refused) {
+TEST_F(LongTraining, a_finished_long_run_is_only_read_and_another_run_or_a_full_disk_is_refused) {
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
                     run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
                   }),
@@ -93,7 +94,7 @@ TEST_F(LongTraining, a_finished_run_is_only_read_and_another_run_or_a_full_disk_
                                         "another --folder");
 }
 
-TEST_F(LongTraining, the_offload_folder_is_not_part_of_the_runs_identity) {
+TEST_F(LongTraining, a_long_run_continues_even_if_its_offload_folder_is_another_one) {
   write_program();
   run({"--offload", "optimizer"});
   EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());

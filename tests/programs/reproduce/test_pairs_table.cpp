@@ -24,7 +24,7 @@ applies_to = "first run"
 values = [["on", ""], ["off", "--prefetch off"]]
 )";
 
-// Returns how many lines of the table of pairs and of the equivalence table are not ok.
+// Returns how many lines are not ok in the table of kPairs and in the equivalence table together.
 size_t failures(FakeTrain& fake) {
   const Train train = [&](const auto& options) -> const auto& {
     return fake(options);
@@ -35,7 +35,8 @@ size_t failures(FakeTrain& fake) {
   return failures;
 }
 
-TEST(PairsTable, every_two_values_have_a_line_and_other_runs_get_only_the_options_of_every_run) {
+TEST(PairsTable,
+     each_pair_of_values_has_a_line_and_runs_to_compare_with_get_only_the_options_of_every_run) {
   FakeTrain fake;
   const Table table = run_pairs(
       table_of_text(kPairs), [&](const auto& options) -> const auto& { return fake(options); });
@@ -60,7 +61,7 @@ TEST(PairsTable, every_two_values_have_a_line_and_other_runs_get_only_the_option
                       "--model small --world 4 --prefetch off --mode fsdp"}));
 }
 
-TEST(PairsTable, every_line_of_a_wrong_result_is_marked) {
+TEST(PairsTable, every_line_of_the_pairs_table_that_uses_a_wrong_result_is_marked) {
   const std::vector<std::pair<size_t, std::function<void(TrainResult&)>>> cases{
       {0, [](TrainResult&) {}},
       {4 + 4, [](TrainResult& r) { r.last["param_sha256"] = "0"; }},
@@ -77,7 +78,7 @@ TEST(PairsTable, every_line_of_a_wrong_result_is_marked) {
   }
 }
 
-TEST(PairsTable, only_the_kept_values_of_a_run_are_read) {
+TEST(PairsTable, the_tables_read_only_the_values_that_a_run_keeps) {
   FakeTrain fake;
   EXPECT_EQ(failures(fake), 0U);
   FakeTrain kept([&](const TrainOptions& options, TrainResult& result) {

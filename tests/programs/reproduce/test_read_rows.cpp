@@ -16,17 +16,18 @@ const char* const kRow =
     "kind = \"measured\"\n"
     "minutes = 1\n";
 
-// Returns the error for a row of kRow and these lines, the first of which is line 7.
+// Returns the error for a file that has the text kRow followed by these lines. The first of these
+// lines is line 7.
 std::string wrong_row(const std::string& lines) {
   return error_of<TomlError>([&] { read_rows(kRow + lines, "tables.toml"); });
 }
 
-// Returns the error for a table of these lines, the first of which is line 11.
+// Returns the error for a table with these lines. The first of these lines is line 11.
 std::string wrong_table(const std::string& lines) {
   return error_of<TomlError>([&] { table_of_text(lines); });
 }
 
-TEST(ReadRows, the_keys_of_a_row_are_read) {
+TEST(ReadRows, read_rows_reads_the_keys_of_each_row) {
   const Rows read = read_rows(std::string(kRow) +
                                   "when = \"never\"\ncommand = \"./fsdp check\"\n"
                                   "[[row]]\nname = \"b\"\nsource = \"\"\nkind = \"test\"\n"
@@ -43,7 +44,7 @@ TEST(ReadRows, the_keys_of_a_row_are_read) {
   EXPECT_TRUE(read.rows[2].has_tables() && !read.rows[0].has_tables());
 }
 
-TEST(ReadRows, a_row_with_a_wrong_missing_or_unknown_key_is_refused_with_its_line) {
+TEST(ReadRows, read_rows_refuses_a_wrong_missing_or_unknown_key_of_a_row_and_names_the_line) {
   EXPECT_EQ(wrong_row("when = \"all\"\nminuets = 2\ncode = \"strict\"\n"),
             "tables.toml:8: [[row]] has no key minuets; it may have name, source, kind, minutes, "
             "when, command, same_as, code and table");
@@ -63,7 +64,7 @@ TEST(ReadRows, a_row_with_a_wrong_missing_or_unknown_key_is_refused_with_its_lin
             "tables.toml:9: [[row]] has the name a, as a row above has");
 }
 
-TEST(ReadRows, a_table_whose_columns_nothing_fills_is_refused) {
+TEST(ReadRows, read_rows_refuses_a_table_with_a_column_that_no_run_fills) {
   EXPECT_CONTAINS(
       wrong_table("labels = [\"W\"]\ncolumns = [\"peek\"]\n"
                   "line = [{ labels = [\"1\"], options = \"--world 1\" }]\n"),
@@ -78,7 +79,7 @@ TEST(ReadRows, a_table_whose_columns_nothing_fills_is_refused) {
       "tables.toml:14: all lacks word");
 }
 
-TEST(ReadRows, a_line_that_does_not_fit_its_table_is_refused) {
+TEST(ReadRows, read_rows_refuses_a_line_that_does_not_fit_the_columns_of_its_table) {
   const std::string table = "labels = [\"model\", \"W\"]\ncolumns = [\"peak\"]\n";
   EXPECT_EQ(wrong_table(table + "line = [{ labels = [\"small\"] }]\n"),
             "tables.toml:13: line has 1 text in labels; the table has 2 such columns");
@@ -97,7 +98,7 @@ TEST(ReadRows, a_line_that_does_not_fit_its_table_is_refused) {
   EXPECT_EQ(wrong_table(table), "tables.toml:9: [[row.table]] has neither a line nor a factor");
 }
 
-TEST(ReadRows, factors_that_nothing_compares_are_refused) {
+TEST(ReadRows, read_rows_refuses_factors_whose_runs_are_not_compared) {
   const std::string factor =
       "[[row.table.factor]]\nname = \"W\"\napplies_to = \"every run\"\nvalues = [[\"1\", \"\"]]\n";
   EXPECT_EQ(wrong_table(factor),

@@ -42,13 +42,13 @@ class Reproduce : public testing::Test {
 
 using Names = std::vector<std::string>;
 
-TEST_F(Reproduce, results_are_written_below_build_so_that_a_clone_stays_clean) {
+TEST_F(Reproduce, reproduce_writes_results_below_build_so_that_a_clone_stays_clean) {
   run("--only zero");
   EXPECT_EQ(files(), (Names{"build/reproduce/zero.json", "build/reproduce/zero.md"}));
   EXPECT_CONTAINS(output(), "ok: zero\nall ok: written to " + at("build/reproduce") + "\n");
 }
 
-TEST_F(Reproduce, tracked_results_are_replaced_only_with_write) {
+TEST_F(Reproduce, reproduce_replaces_tracked_results_only_with_the_option_write) {
   run("--only zero --write");
   EXPECT_EQ(files(), (Names{"writeup/zero.json", "writeup/zero.md"}));
   EXPECT_CONTAINS(output(), "all ok: written to " + at("writeup") + "\n");
@@ -57,7 +57,7 @@ TEST_F(Reproduce, tracked_results_are_replaced_only_with_write) {
   EXPECT_EQ(content_of(at("writeup/zero.json")), tracked);
 }
 
-TEST_F(Reproduce, the_tracked_verdict_of_a_row_is_listed_until_the_row_has_run) {
+TEST_F(Reproduce, reproduce_lists_the_tracked_verdict_of_a_row_until_the_row_has_run) {
   folder_.write("writeup/zero.json", "{\"verdict\":\"NOT OK\"}\n");
   run("--list");
   EXPECT_CONTAINS(output(), "arithmetic   0 NOT OK  ./fsdp reproduce --only zero\n");

@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RowList, the_list_shows_kind_command_and_last_verdict_in_100_columns) {
+TEST(RowList, the_list_of_rows_shows_kind_command_and_last_verdict_in_100_columns) {
   const TemporaryFolder folder;
   Report{"memory", "", {{"A", {"W"}, {{{"2"}, true}}, {}}}}.write(folder.path(), {});
   Report{"wraps", "", {{"B", {"W"}, {{{"2"}, false}}, {}}}}.write(folder.path(), {});

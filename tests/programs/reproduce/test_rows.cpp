@@ -24,7 +24,7 @@ const Row& row(const std::string& name) {
   return *std::ranges::find_if(rows(), [&](const Row& row) { return row.name == name; });
 }
 
-TEST(TablesToml, every_heading_is_a_row_and_has_tables_unless_it_never_runs) {
+TEST(TablesToml, each_row_of_tables_toml_is_read_and_has_tables_unless_it_never_runs) {
   const std::string text = kTablesText;
   size_t headings = 0;
   for (auto at = text.find("\n[[row]]\n"); at != text.npos; at = text.find("\n[[row]]\n", at + 1))
@@ -37,7 +37,7 @@ TEST(TablesToml, every_heading_is_a_row_and_has_tables_unless_it_never_runs) {
   }
 }
 
-// Throws if a command of the list cannot be run.
+// Throws if `command`, which the list of rows prints, cannot be run.
 void parse(const std::vector<std::string>& command) {
   if (command[0] != "./fsdp" || command[1] == "check") return;
   if (command[1] == "reproduce") {
@@ -48,12 +48,12 @@ void parse(const std::vector<std::string>& command) {
   parse_train_options({command.begin() + 2, command.end()}, [](const auto&) {});
 }
 
-TEST(TablesToml, printed_commands_parse) {
+TEST(TablesToml, the_commands_that_tables_toml_prints_can_be_parsed) {
   for (const Row& row : rows())
     EXPECT_NO_THROW(parse(words(row.command))) << row.command;
 }
 
-TEST(TablesToml, stated_arithmetic_is_right) {
+TEST(TablesToml, quotients_that_tables_toml_states_are_right) {
   std::string text = kTablesText;
   std::ranges::replace(text, '\n', ' ');  // a quotient can continue in the next line
   const std::regex quotient(R"((\d+) / (\d+) = ([+-]?[\d.]+)( %)?)");

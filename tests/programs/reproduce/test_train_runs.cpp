@@ -16,7 +16,7 @@ std::filesystem::path script(const std::string& body) {
   return path;
 }
 
-TEST(TrainRuns, each_set_of_options_runs_once_and_its_file_is_read) {
+TEST(TrainRuns, train_runs_once_with_each_set_of_options_and_its_results_are_read) {
   const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
   std::filesystem::remove(count);
   TrainRuns runs(script("echo run >> '" + count.string() +
@@ -29,7 +29,7 @@ TEST(TrainRuns, each_set_of_options_runs_once_and_its_file_is_read) {
   EXPECT_EQ(runs.take_json().size(), 2U);
 }
 
-TEST(TrainRuns, a_failed_program_is_reported_by_its_last_line_and_leaves_no_files) {
+TEST(TrainRuns, the_error_of_a_failed_train_program_has_its_last_line_and_no_files_are_left) {
   std::filesystem::path folder;
   {
     TrainRuns runs(script("echo some output; echo 'fsdp train: rank 1 was lost' >&2; exit 1"));
