@@ -24,8 +24,8 @@ struct FullyShardOptions {
   ParameterFilter keep_fp32{};
 };
 
-// A model whose parameters, gradients and optimizer state are sharded over the ranks. Its module is
-// called, and its loss differentiated, as before.
+// A model whose parameters, gradients and optimizer state are sharded over the ranks. You call its
+// module, and run backward from its loss, as before.
 class FullySharded {
  public:
   FullySharded() = default;
@@ -36,11 +36,12 @@ class FullySharded {
   const std::shared_ptr<BackwardHooks>& backward_hooks() const { return backward_hooks_; }
   const std::shared_ptr<Prefetcher>& prefetcher() const { return prefetcher_; }
 
-  // Calls `visit` on rank 0 with every distinct parameter as unshard() gives it, whole, detached
-  // and on the CPU, in order of first registration. All ranks call this function.
-  // - On each rank, one unit at a time is unsharded: one all-gather whenever the next parameter
-  //   lies in another unit than the last one.
-  // - A unit that was unsharded or being gathered before may be used as it is.
+  // Calls `visit` on rank 0 once for every distinct parameter, in the order of first registration.
+  // `visit` gets the whole parameter as unshard() gives it, detached and on the CPU. All ranks call
+  // this function.
+  // - On each rank, one unit at a time is unsharded. Whenever the next parameter lies in another
+  //   unit than the last one, each rank issues one all-gather.
+  // - If a unit was unsharded or gathering before the call, it may be used as it is.
   // - Afterwards all units are sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 
@@ -58,7 +59,7 @@ class FullySharded {
 // same values on each. Calls no collective. Buffers stay whole on every rank.
 // Throws:
 // - what plan_units() throws, and std::invalid_argument if the limit is below 1 or a parameter is
-//   not fp32; then the model is as it was, without a hook;
+//   not fp32; then the model is unchanged and has no hook;
 // - what options.materialize throws; then the model is unusable.
 std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communicator> comm,
                                           const FullyShardOptions& options = {});

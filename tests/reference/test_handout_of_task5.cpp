@@ -34,13 +34,15 @@ TEST(HandoutOfTask5, prediction_1_of_the_handout_of_task_5_lays_out_unit_b) {
   const FlatLayout two = flat_layout({24, 40}, 2), four = flat_layout({24, 40}, 4);
   const int64_t part = four.padded_numel / 4;
   expect_said(5, {},
-              "At " + with_commas(two.offsets[0]) + " and " + with_commas(two.offsets[1]) +
-                  ". The bias ends at " + with_commas(two.offsets[1] + 40) + ", rounded up to " +
+              "The parameters start at " + with_commas(two.offsets[0]) + " and " +
+                  with_commas(two.offsets[1]) + ". The bias ends at " +
+                  with_commas(two.offsets[1] + 40) + ", which is rounded up to " +
                   with_commas(round_up(two.offsets[1] + 40, kAlignment)) +
-                  ". W = 2: " + with_commas(two.padded_numel) + " elements, shards at 0 and " +
-                  with_commas(two.padded_numel / 2) + ". W = 4: " + with_commas(four.padded_numel) +
-                  " elements, shards at 0, " + with_commas(part) + ", " + with_commas(2 * part) +
-                  " and " + with_commas(3 * part) + ".");
+                  ". With W = 2 the unit has " + with_commas(two.padded_numel) +
+                  " elements, and shards begin at 0 and " + with_commas(two.padded_numel / 2) +
+                  ". With W = 4 the unit has " + with_commas(four.padded_numel) +
+                  " elements, and shards begin at 0, " + with_commas(part) + ", " +
+                  with_commas(2 * part) + " and " + with_commas(3 * part) + ".");
 }
 
 // Returns the bytes of optimizer state of each rank. The names of the values are "W, rank", where W
@@ -68,17 +70,19 @@ TEST(HandoutOfTask5, prediction_2_of_the_handout_of_task_5_counts_the_bytes_of_t
   bytes["more on 0"] = bytes["2, 0"].get<int64_t>() + 4;
   bytes["more on 1"] = bytes["2, 1"].get<int64_t>() + 4;
   expect_said(5, bytes,
-              "W = 2: rank 0 has pieces of 32 and 48 elements, 8 x 80 + 8 = {2, 0} bytes; rank 1 "
-              "has pieces of 32 and 32, {2, 1} bytes.");
+              "With W = 2, rank 0 has pieces of 32 and 48 elements: 8 x 80 + 8 = {2, 0} bytes. "
+              "Rank 1 has pieces of 32 and 32 elements: {2, 1} bytes.");
   expect_said(5, bytes, "So the bytes are {4, 0}, {4, 1}, {4, 2} and {4, 3}.");
   expect_said(5, bytes,
-              "Then W = 2 has one more piece on each rank: {more on 0} and {more on 1} bytes.");
+              "Then each rank has one more piece with W = 2: {more on 0} and {more on 1} bytes.");
 }
 
 TEST(HandoutOfTask5, prediction_3_of_the_handout_of_task_5_counts_the_state_of_the_model_small) {
   Values costs = costs_of_small(4, true, 2);
   costs["moments"] = costs["state"].get<int64_t>() - 5 * 4;
-  expect_said(5, costs, "8N/4 = {moments}, and five pieces with a count each: {state} bytes.");
+  expect_said(5, costs,
+              "8N/4 = {moments} bytes. The counts of the five pieces take 20 bytes more: {state} "
+              "bytes in all.");
 }
 
 // Returns the value that a parameter, 1.0 before, has after a step of AdamW on one rank with this
@@ -101,15 +105,18 @@ TEST(HandoutOfTask5, prediction_4_of_the_handout_of_task_5_follows_a_parameter_t
   const Values values{{"unused", after_a_step(std::nullopt)},
                       {"used", after_a_step(0.001)},
                       {"not divided", after_a_step(0.002)}};
-  expect_said(5, values, "1 - 0.1 x 0.5 = {unused}. With a gradient: {unused} - 0.1 = {used}");
-  expect_said(5, values, "Not divided: {not divided} as well.");
+  expect_said(5, values, "it is decayed: 1 - 0.1 x 0.5 = {unused}.");
+  expect_said(5, values, "So the value is {unused} - 0.1 x 1 = {used} (eps changes it a little).");
+  expect_said(5, values, "With a gradient of 0.002 the value is {not divided} as well.");
 }
 
 TEST(HandoutOfTask5, prediction_5_of_the_handout_of_task_5_takes_wrong_norms) {
   const double first = 9, second = 16;
   expect_said(5, {},
-              "Root first: " + rounded(std::sqrt(first) + std::sqrt(second), 0) +
-                  ". Average: " + rounded(std::sqrt((first + second) / 2), 2) + ",");
+              "With the root first, the norm is " +
+                  rounded(std::sqrt(first) + std::sqrt(second), 0) +
+                  ". With the mean, the norm is " + rounded(std::sqrt((first + second) / 2), 2) +
+                  ": it is");
   expect_said(5, {},
               "one rank reports " + rounded(std::sqrt(first), 0) + ", the other " +
                   rounded(std::sqrt(second), 0));

@@ -69,7 +69,9 @@ TEST(HandoutOfTask6,
       EXPECT_EQ(toy.units[1]->layout().padded_numel * 4, 384);
     }
   });
-  expect_said(6, run, "Each takes 384 bytes, so 384 (1 + k): {1}, {2} and {3} bytes.");
+  expect_said(6, run,
+              "Each unit takes 384 bytes, so the root and k blocks take 384 (1 + k): {1}, {2} and "
+              "{3} bytes.");
 }
 
 // Returns the milliseconds of forward, backward and the whole second step of the handout's
@@ -110,7 +112,8 @@ TEST(HandoutOfTask6,
   }
   const std::string sum = "{forward} + {backward} = {step} ms";
   expect_said(6, step_of_the_pictures(3, 4),
-              filled(sum, one) + "; " + filled(sum, two) + "; {step} ms again");
+              "With limit 1 it takes " + filled(sum, one) + ". With limit 2 it takes " +
+                  filled(sum, two) + ". With limit 3 it takes {step} ms again");
 }
 
 TEST(HandoutOfTask6,
@@ -125,8 +128,9 @@ TEST(HandoutOfTask6,
     ms["ratio" + of] = rounded(static_cast<double>(one) / static_cast<double>(two), 2);
   }
   expect_said(6, ms, "132 + 3 x 6 + 3 x 12 = {one of 12} ms.");
-  expect_said(6, ms, "{two of 12} ms, a ratio of {ratio of 12}.");
-  expect_said(6, ms, "{one of 6} / {two of 6} = {ratio of 6}.");
+  expect_said(6, ms, "so the step takes {two of 12} ms.");
+  expect_said(6, ms, "{one of 12} / {two of 12} = {ratio of 12} times as fast with prefetch.");
+  expect_said(6, ms, "{one of 6} / {two of 6} = {ratio of 6} times as fast.");
 }
 
 TEST(HandoutOfTask6,
@@ -137,7 +141,7 @@ TEST(HandoutOfTask6,
   costs["gathered by 2"] = two.at("gathered");
   costs["gathered by 3"] = costs_of_small(2, true, 3).at("gathered");
   expect_said(6, costs, "(2 x 4,708,608 - 512,256) = {all_gather} bytes");
-  expect_said(6, costs, "R + kU: {gathered}, {gathered by 2} and {gathered by 3} bytes.");
+  expect_said(6, costs, "4 x (R + kU): {gathered}, {gathered by 2} and {gathered by 3} bytes.");
 }
 
 TEST(HandoutOfTask6,

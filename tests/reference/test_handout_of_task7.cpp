@@ -28,11 +28,13 @@ TEST(HandoutOfTask7, the_table_of_unit_sizes_in_the_handout_of_task_7_is_what_th
 
 TEST(HandoutOfTask7, prediction_1_of_the_handout_of_task_7_counts_the_bytes_of_the_model_small) {
   const Values costs = costs_of_small(4, true, 2);
-  expect_said(7, costs, "Shards 4N/W = {shards} bytes.");
-  expect_said(7, costs, "Gathered R + 2U = 2,049,024 + 2 x 4,196,352 = {gathered}.");
-  expect_said(7, costs, "All-gather 3/4 x 4 x (2N - root) = {all_gather},");
-  expect_said(7, costs, "Reduce-scatter 3/4 x 4N = {reduce_scatter}, half of an all-reduce.");
-  expect_said(7, costs, "DDP 2 x 3/4 x 4N = {DDP}.");
+  expect_said(7, costs, "The shards take 4N/W = {shards} bytes.");
+  expect_said(7, costs, "4 x (R + 2U) = 4 x (512,256 + 2 x 1,049,088) = {gathered} bytes.");
+  expect_said(7, costs, "3/4 x 4 x (2N - R) = {all_gather} bytes by all-gather,");
+  expect_said(7, costs,
+              "3/4 x 4N = {reduce_scatter} bytes by reduce-scatter, half of the bytes of an "
+              "all-reduce.");
+  expect_said(7, costs, "With DDP it would receive 2 x 3/4 x 4N = {DDP} bytes.");
 }
 
 struct Leaf : Module {
@@ -80,7 +82,8 @@ TEST(HandoutOfTask7,
     const int64_t of_small = held_twice(*small, wrap_blocks()(*small));
     rank.observe("of small", rounded(static_cast<double>(of_small) / 4'708'608, 2));
   });
-  expect_said(7, run, "48 + 2 x 24 + 2 x 23 = {held} in place of 48, a factor of {factor}:");
+  expect_said(7, run,
+              "48 + 2 x 24 + 2 x 23 = {held} elements in place of 48, a factor of {factor}:");
   expect_said(7, run, "4,708,608 = {of small}.");
 }
 
@@ -100,11 +103,13 @@ nlohmann::json units_of_small(const std::string& policy) {
 TEST(HandoutOfTask7, prediction_3_of_the_handout_of_task_7_counts_the_units_of_each_size) {
   expect_said(7, {},
               "and in every layer attn, w1, w2, w3: " +
-                  std::to_string(units_of_small("size:1000000").size()) + " units");
+                  std::to_string(units_of_small("size:1000000").size()) + " units with the root");
   expect_said(7, {},
-              "then the block for what is left of it (1,050,624): " +
-                  std::to_string(units_of_small("size:1048577").size()) + " units.");
-  expect_said(7, {}, "Exactly the blocks: from 3,145,729 to 4,196,352 bytes.");
+              "then the block for what is left of it (1,050,624 bytes): " +
+                  std::to_string(units_of_small("size:1048577").size()) + " units with the root.");
+  expect_said(7, {},
+              "The units are exactly the blocks and the root for sizes from 3,145,729 to 4,196,352 "
+              "bytes.");
   const auto blocks = units_of_small("block");
   EXPECT_EQ(units_of_small("size:3145729"), blocks);
   EXPECT_EQ(units_of_small("size:4196352"), blocks);
@@ -116,8 +121,8 @@ TEST(HandoutOfTask7, prediction_4_of_the_handout_of_task_7_counts_the_all_gather
   const Values costs = costs_of_small(2, true, 2);
   EXPECT_EQ(costs.at("calls of an export"), 6);
   expect_said(7, costs,
-              "Six: the root's parameters are registered first and last, so the root is gathered "
-              "twice. U = {gathered by an export} bytes.");
+              "It issues six: the root's parameters are registered first and last, so the root is "
+              "gathered twice. The largest unit, a block, takes {gathered by an export} bytes.");
 }
 
 TEST(HandoutOfTask7, question_3_of_the_handout_of_task_7_counts_the_bytes_of_gpt2_xl) {
@@ -145,10 +150,11 @@ TEST(HandoutOfTask7, question_3_of_the_handout_of_task_7_counts_the_bytes_of_gpt
     rank.observe("DDP", gigabytes(3 * all, 1));
     rank.observe("with gradients", gigabytes(4 * all, 1));
   });
-  expect_said(7, run, "{elements} parameters, root {root}, blocks of {block},");
   expect_said(7, run,
-              "{3 shards} + {R} + {2 U} = {FSDP} GB. DDP 3 x 4N = {DDP} GB, with gradients {with "
-              "gradients} GB.");
+              "{elements} parameters, of which {root} are in the root and {block} in each block.");
+  expect_said(7, run,
+              "{3 shards} + {R} + {2 U} = {FSDP} GB. With DDP it needs 3 x 4N = {DDP} GB, and with "
+              "gradients {with gradients} GB.");
 }
 
 }  // namespace

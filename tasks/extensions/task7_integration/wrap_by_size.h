@@ -6,11 +6,11 @@
 
 namespace fsdp {
 
-// Extension (see "Going further" in the handout), a size-based policy as FSDP1 has it. From the
-// leaves up, it chooses each module whose distinct parameters outside units below it take at least
-// `bytes`.
-// - A tied parameter counts once, if one of its places is outside those units.
-// - Parameters in a module that cannot be hooked count for the module around it.
+// Extension (see "Going further" in the handout), a policy by size, as FSDP1 has one. It goes from
+// the leaves of the model up. It chooses a module if the module's distinct parameters, without
+// those in chosen modules below it, take at least `bytes`.
+// - A tied parameter counts once, if one of its places is outside those chosen modules.
+// - The parameters of a module that cannot be hooked count for the module around it.
 WrapPolicy wrap_by_size(int64_t bytes);
 
 }  // namespace fsdp
