@@ -1,5 +1,5 @@
 // Defines to_string(Phase) of live_bytes.h. It is not in live_bytes.cpp because the web page of a
-// step (grading/site/step) needs only this function: it has no allocator to count.
+// step needs only this function: it has no allocator to count.
 #include <memory/live_bytes.h>
 
 namespace fsdp {
