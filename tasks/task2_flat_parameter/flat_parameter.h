@@ -19,18 +19,20 @@ enum class UnitState { sharded, gathering, unsharded };
 
 // The parameters of one unit as one flat tensor, of which this rank owns the rank-th of W equal
 // shards.
-// - The parameters are contiguous views of the flat tensor in every state. So what autograd saved
-//   in forward holds the values again in backward, once the unit is unsharded.
-// - Each collective brings a rank (W-1)/W of padded_numel x 4 bytes.
+// - The parameters are contiguous views of the flat tensor in every state. So the tensors that
+//   autograd saved in forward have their values again in backward, as soon as the unit is
+//   unsharded.
+// - In each collective a rank receives (W-1)/W of padded_numel x 4 bytes.
 // - The other ranks read the shard, the flat gradient and, with replicas, the sum in place, so all
 //   three come from Communicator::empty().
 // - The destructor waits for an all-gather and for a reduction under way, and drops their errors.
-//   But if an exception destroys the unit, it waits for neither, because the other ranks may never
-//   issue theirs.
+//   But if an exception destroys the unit, the destructor waits for neither, because the other
+//   ranks may never issue these collectives.
 // - All memory is freed with the unit.
 class FlatParameter {
  public:
-  // Returns a parameter's values: itself, or what deferred initialization makes of it.
+  // Returns the values of a parameter: the parameter itself, or the tensor that deferred
+  // initialization (task 1) makes for it.
   using Materialize = std::function<at::Tensor(const at::Tensor& parameter)>;
 
   virtual ~FlatParameter() = default;
@@ -51,17 +53,18 @@ class FlatParameter {
   // Waits for an all-gather under way, then frees the storage of the flat tensor.
   virtual void reshard() = 0;
 
-  // Marks parameter `index`'s .grad as complete and counts its bytes as `gradients`. Until
-  // reduce_gradient():
-  // - The gradient stays in .grad: as it is, or moved into a flat gradient that is made at the
-  //   first call, of which .grad is then a view. No copy of it stays beside .grad.
-  // - It has the parameter's dtype or, after widen_gradients(), a wider one.
-  // - What is added to .grad in place is reduced too, once, whether or not it is collected again.
+  // Collects the gradient of parameter `index`: marks its .grad as complete, and counts the bytes
+  // of .grad as `gradients`. Until reduce_gradient():
+  // - The gradient stays in .grad, and no copy of it stays beside .grad. (The first call may make a
+  //   flat gradient. Then each call moves the gradient there, and .grad becomes a view of it.)
+  // - The gradient has the parameter's dtype or, after widen_gradients(), a wider one.
+  // - Values that are added to .grad in place are reduced too, once, whether or not the gradient is
+  //   collected again.
   virtual void mark_gradient_ready(size_t index) = 0;
   virtual bool has_gradient() const = 0;  // whether a collected gradient is not reduced yet
   // Moves the collected gradients from .grad into a flat gradient, and issues its reduce-scatter.
   // Requires that no reduction of this unit is under way.
-  // - Does so even if nothing was collected.
+  // - Issues it even if no gradient was collected.
   // - Padding and parameters without a gradient count as zero.
   // - If a .grad requires a gradient (after a backward pass with create_graph), its values are
   //   moved and its graph is dropped.
@@ -79,27 +82,27 @@ class FlatParameter {
   // The reduced gradients of this rank's shard; undefined if there are none.
   const at::Tensor& sharded_gradient() const { return sharded_gradient_; }
   void clear_sharded_gradient() { sharded_gradient_.reset(); }
-  // The number by which wait_for_reduction() divides: the number of ranks in the sum, unless it is
-  // set. With 1, the sum stays as it is.
+  // The number by which wait_for_reduction() divides the sum. If it was not set, it is the number
+  // of ranks whose gradients are in the sum. With 1, the sum stays as it is.
   int64_t gradient_divide_factor() const {
     return divide_factor_.value_or(comm_->data_parallel_size());
   }
   void set_gradient_divide_factor(int64_t factor) { divide_factor_ = factor; }
 
-  // Extension (see "Going further" in the handout), FSDP2's mixed precision. Call it before the
-  // first forward. Calls no collective. From now on:
-  // - The parameters and their all-gather are of policy.param_dtype, the flat gradient and its
-  //   reduce-scatter of policy.reduce_dtype.
+  // Extension (see "Going further" in the handout): FSDP2's mixed precision. Call this function
+  // before the first forward. It calls no collective. After this call:
+  // - The parameters and their all-gather have policy.param_dtype. The flat gradient and its
+  //   reduce-scatter have policy.reduce_dtype.
   // - The shard, the sum over ranks, and sharded_gradient() stay fp32.
   // - If param_dtype is narrower, each unshard_async() rounds the shard into a copy that the unit
   //   owns and counts as `shards`. The other ranks read the copy in place.
   // Throws, before anything changes, what check_mixed_precision() throws, and std::logic_error if
-  // the unit is not sharded or has_gradient().
+  // the unit is not sharded or if has_gradient() is true.
   virtual void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) {
     todo("FlatParameter::set_mixed_precision", "2.6");
   }
-  // Part of the extension of set_mixed_precision(). Call it in a backward pass that reduces
-  // nothing, when the unit's gradients are complete.
+  // Part of the extension of set_mixed_precision(). Call this function in a backward pass that
+  // reduces no unit, when the unit's gradients are complete.
   // - Converts each collected gradient in .grad to policy.accumulate_dtype(), so that autograd adds
   //   the gradients of later backward passes in that dtype.
   // - Does nothing if param_dtype is that dtype, and nothing to gradients that have it already.

@@ -18,14 +18,14 @@ class BackwardHooksImpl final : public BackwardHooks,
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
     int64_t forward_calls{};   // calls of the module in forward, with gradients recorded
-    int64_t backward_calls{};  // how many of `forward_calls` have come back in this pass
+    int64_t backward_calls{};  // how many of `forward_calls` are finished in this pass
     bool reduced{};            // whether the unit was reduced in this pass
   };
 
-  void begin_backward();           // called at every sign of a pass; asks for end_backward() once
+  void begin_backward();           // every hook of a pass calls it; it asks for end_backward() once
   void post_backward(Unit& unit);  // issues the unit's reduction and reshards the unit
   void wait_for_reduction();       // waits for the reduction under way, of whichever unit
-  void end_backward();             // called when the engine has run the whole pass
+  void end_backward();             // called when the engine has run all nodes of the pass
 
   std::vector<std::shared_ptr<Unit>> units_;
 

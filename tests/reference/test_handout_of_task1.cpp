@@ -40,9 +40,9 @@ Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
 
 TEST(HandoutOfTask1, prediction_1_of_the_handout_of_task_1_counts_the_bytes_of_a_linear) {
   const Values run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
-  expect_said(1, run, "4 x (1024 x 1024 + 1024) = {parameters}.");
+  expect_said(1, run, "4 x (1024 x 1024 + 1024) = {parameters} bytes.");
   expect_said(1, run, "so 2 x 5,056 = {states} bytes remain");
-  expect_said(1, run, "4,194,304 + 5,056 = {peak}.");
+  expect_said(1, run, "4,194,304 + 5,056 = {peak} bytes.");
 }
 
 TEST(HandoutOfTask1, prediction_2_of_the_handout_of_task_1_lists_the_operations_of_a_linear) {
@@ -59,8 +59,8 @@ TEST(HandoutOfTask1, prediction_3_of_the_handout_of_task_1_counts_the_states_of_
       parameter.normal_();
     return layers;
   });
-  expect_said(1, run, "8 x 4 x 5,056 = {states}.");
-  expect_said(1, run, "8 x 4 x (128 x 128 + 128) = {parameters}.");
+  expect_said(1, run, "8 x 4 x 5,056 = {states} bytes.");
+  expect_said(1, run, "8 x 4 x (128 x 128 + 128) = {parameters} bytes");
   expect_said(1, {{"ratio", (4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100}}, "1/{ratio}");
 }
 
@@ -83,7 +83,10 @@ TEST(HandoutOfTask1, prediction_4_of_the_handout_of_task_1_counts_the_bytes_of_g
     rank.observe("GB of states", gigabytes(8 * largest));
     rank.observe("GB in all", gigabytes(elements + 8 * largest));
   });
-  expect_said(1, run, "GPT-2 XL has N = {elements}: {GB} GB, and {GB of eight} GB on eight ranks");
+  expect_said(
+      1, run,
+      "GPT-2 XL has N = {elements} elements. The model takes {GB} GB, and {GB of eight} GB on "
+      "eight ranks");
   expect_said(1, run, "8 x 4 x {largest} = {GB of states} GB");
   expect_said(1, run, "together {GB in all} GB, not {GB of eight}.");
 }
@@ -105,9 +108,11 @@ TEST(HandoutOfTask1, section_measure_of_the_handout_of_task_1_counts_the_randoml
     rank.observe("buffers", buffers);
     EXPECT_EQ(largest, 256 * 1024);
   });
-  expect_said(1, run,
-              "`small` has {elements} parameter elements. {drawn} of its tensors are drawn; the "
-              "largest of them has 4 x 256 x 1024 bytes. A buffer of {buffers} bytes");
+  expect_said(
+      1, run,
+      "`small` has {elements} parameter elements. Its constructor fills {drawn} tensors with "
+      "random numbers. The largest of these tensors has 256 x 1024 elements of 4 bytes. A "
+      "buffer of {buffers} bytes");
 }
 
 }  // namespace

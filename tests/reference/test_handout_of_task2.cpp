@@ -26,8 +26,8 @@ TEST(HandoutOfTask2, prediction_1_of_the_handout_of_task_2_lays_out_three_parame
     padded += (padded.empty() ? "" : ", ") +
               std::to_string(flat_layout(kNumels, world_size).padded_numel);
   }
-  expect_said(2, {}, "Offsets " + offsets + ".");
-  expect_said(2, {}, "Multiples of 16, 32, 48, 64: " + padded + ".");
+  expect_said(2, {}, "The offsets are " + offsets + ".");
+  expect_said(2, {}, "Rounded up to a multiple of 16, 32, 48 or 64, this is " + padded + ".");
   const int64_t numel = flat_layout(kNumels, 4).padded_numel;
   expect_said(2, {{"numel", numel}, {"padding", numel - 62}},
               "{numel} - 62 = {padding} elements of padding");
@@ -58,9 +58,12 @@ TEST(HandoutOfTask2, prediction_2_of_the_handout_of_task_2_counts_the_bytes_of_a
   });
   expect_said(
       2, run,
-      "{shard}; {shard} + {gathered}; {resharded}. Gradients: 4 x 62 = {collected}; "
-      "{collected} + {issued} = {peak}, while the first one is copied; {issued}; {reduced}, "
-      "and {sharded} of sharded gradients.");
+      "After construction {shard} bytes are alive, after `unshard()` {shard} + {gathered}, after "
+      "`reshard()` {resharded}. Of class `gradients`, 4 x 62 = {collected} bytes are alive when all "
+      "three gradients are collected. At most {collected} + {issued} = {peak} bytes are alive, "
+      "while the first gradient is copied. After `reduce_gradient()`, {issued} bytes are alive. "
+      "After `wait_for_reduction()`, {reduced} bytes are alive, and {sharded} bytes of class "
+      "`sharded_gradients`.");
 }
 
 TEST(HandoutOfTask2,
@@ -84,8 +87,9 @@ TEST(HandoutOfTask2,
     rank.communicator()->all_reduce(at::ones({kBlock}), "unit").wait();
     rank.observe("DDP", rank.communicator()->take_log().at(0).bytes);
   });
-  expect_said(2, run, "Three times 3/4 x 4 x {block} = {one}: {bytes} bytes.");
-  expect_said(2, run, "DDP's all-reduce is twice that amount: {DDP}.");
+  expect_said(2, run,
+              "the rank receives 3/4 x 4 x {block} = {one} bytes, together {bytes} bytes. In DDP's "
+              "all-reduce it receives twice {one}: {DDP} bytes.");
 }
 
 TEST(HandoutOfTask2, prediction_4_of_the_handout_of_task_2_reads_which_rank_is_missing) {
@@ -121,9 +125,10 @@ TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_counts_half_of_the_byt
     EXPECT_EQ(log.at(1).bytes, log.at(0).bytes);
   });
   expect_said(2, run,
-              "Shards: 128 + 64 = {shards}. Gathered: {gathered}. Flat gradient: {gradients}, "
-              "sharded gradient: {sharded_gradients},");
-  expect_said(2, run, "Each collective brings 3/4 x 256 = {received}.");
+              "The shards have 128 + 64 = {shards} bytes, and the gathered parameters have "
+              "{gathered}. The flat gradient has {gradients}, and the sharded gradient has "
+              "{sharded_gradients},");
+  expect_said(2, run, "A rank receives 3/4 x 256 = {received} bytes in each collective.");
 }
 
 TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_adds_up_small_updates_in_bf16_and_fp32) {

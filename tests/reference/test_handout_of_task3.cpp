@@ -33,12 +33,16 @@ TEST(HandoutOfTask3, prediction_1_of_the_handout_of_task_3_counts_the_all_gather
     (*toy.model)(toy_tokens(0));
     rank.observe("fourth", rank.communicator()->take_log().at(3).name());
   });
-  expect_said(3, run, "`{calls}`, each (W-1)/W x {elements} x 4 = {each} bytes, {in all} in all.");
-  expect_said(3, run, "starts at {of head} and ends at {end of head}, padded to {root}");
   expect_said(3, run,
-              "Block: offsets {offset 0}, {offset 1} and {offset 2}, end {end}, padded to "
-              "{elements}");
-  expect_said(3, run, "With the order 0, 1, 0 there is a fourth one, `{fourth}`");
+              "`{calls}`. In each of them a rank receives (W-1)/W x {elements} x 4 = {each} bytes, "
+              "{in all} in all.");
+  expect_said(3, run,
+              "starts at {of head} and ends at {end of head}, and the unit is padded to {root}");
+  expect_said(
+      3, run,
+      "A block has the offsets {offset 0}, {offset 1} and {offset 2} and ends at {end}, and "
+      "is padded to {elements}");
+  expect_said(3, run, "With the order 0, 1, 0 there is a fourth all-gather, `{fourth}`");
 }
 
 TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_four_blocks) {
@@ -53,10 +57,12 @@ TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_f
       if (reshard) rank.observe("elements", toy.units[1]->layout().padded_numel);
     }
   });
-  expect_said(3, run,
-              "so a unit has {elements} elements, {end, resharded} bytes. At most the root and one "
-              "block: {peak, resharded}. At the end the root: {end, resharded}. Without resharding "
-              "all five units: {peak, kept}, at most and at the end.");
+  expect_said(
+      3, run,
+      "so a unit has {elements} elements, {end, resharded} bytes. At most, the root and one "
+      "block are unsharded, {peak, resharded} bytes. At the end, the root is unsharded, "
+      "{end, resharded} bytes. Without resharding, all five units are unsharded at the end, "
+      "{peak, kept} bytes, and this is also the maximum.");
   EXPECT_EQ(run.at("peak, kept"), run.at("end, kept"));
 }
 
@@ -89,9 +95,10 @@ TEST(HandoutOfTask3,
     rank.observe("order", order);
   });
   EXPECT_EQ(run.at("unsharded"), "root blocks1 ");
-  expect_said(3, {}, "The root and blocks1; blocks0 is resharded already.");
+  expect_said(3, {}, "The root and blocks1 are unsharded; blocks0 is resharded already.");
   EXPECT_EQ(run.at("order"), "blocks1 and then root");
-  expect_said(3, {}, "The exception leaves blocks1 first and then the root.");
+  expect_said(3, {},
+              "The exception leaves the forward of blocks1 and then the forward of the root.");
 }
 
 TEST(HandoutOfTask3, prediction_4_of_the_handout_of_task_3_counts_the_bytes_of_the_model_small) {

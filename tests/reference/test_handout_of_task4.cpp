@@ -109,8 +109,8 @@ TEST(HandoutOfTask4, prediction_2_of_the_handout_of_task_4_lists_the_collectives
     rank.observe("step", forward + backward);
   });
   expect_said(4, run,
-              "`{calls}`: 7 x 1/2 x 96 x 4 = {backward}. With the four all-gathers of forward, "
-              "{step} =");
+              "`{calls}`. In these 7 collectives a rank receives 7 x 1/2 x 96 x 4 = {backward} "
+              "bytes. Together with the four all-gathers of forward, it receives {step} bytes,");
 }
 
 TEST(HandoutOfTask4, prediction_3_of_the_handout_of_task_4_counts_the_bytes_of_the_model_small) {
@@ -122,19 +122,23 @@ TEST(HandoutOfTask4, prediction_3_of_the_handout_of_task_4_counts_the_bytes_of_t
   costs["gathered, kept"] = kept.at("gathered");
   costs["more"] = fsdp - without;
   costs["ratio"] = rounded(static_cast<double>(fsdp) / static_cast<double>(without), 3);
-  expect_said(4, costs,
-              "3/4 x 4 x (3N - R) = {received}; 3/4 x 4 x 2N = {received, kept}; with DDP the same "
-              "{DDP}.");
-  expect_said(4, costs, "The ratio is {ratio} and");
-  expect_said(4, costs,
-              "unsharded, {gathered} bytes; without resharding all units are, {gathered, kept}. So "
-              "FSDP sends {more} more bytes, and keeps as many fewer bytes alive.");
+  expect_said(
+      4, costs,
+      "With FSDP a rank receives 3/4 x 4 x (3N - R) = {received} bytes. Without resharding "
+      "it receives 3/4 x 4 x 2N = {received, kept} bytes, and with DDP it receives the same "
+      "{DDP}.");
+  expect_said(4, costs, "The ratio of the first number to the second is {ratio} and");
+  expect_said(
+      4, costs,
+      "unsharded, {gathered} bytes. Without resharding, all units are unsharded, "
+      "{gathered, kept} bytes. So resharding has a price and a gain: a rank receives {more} bytes "
+      "more in each step, and at the peak {more} bytes fewer are unsharded.");
   EXPECT_EQ(costs["more"], kept.at("gathered").get<int64_t>() - costs["gathered"].get<int64_t>());
 }
 
 TEST(HandoutOfTask4, prediction_4_of_the_handout_of_task_4_reads_which_ranks_are_counted) {
   const Values values{{"mean", provenance::mean(3)}};
-  expect_said(4, values, "1 + 5 + 25 = {mean}, in base 5 111.");
+  expect_said(4, values, "1 + 5 + 25 = {mean}, and in base 5 this is 111.");
   expect_said(4, values,
               "6 is 011: rank 2 is missing. 56 is 211: rank 2 was counted twice. 93 is 3 x {mean}: "
               "the sum, not the mean.");
