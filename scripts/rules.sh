@@ -91,7 +91,7 @@ python_tests() {
 # The first examples in docs/library.md and docs/checkpoints.md must equal the compiled code.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
-    <(sed -n '/What docs.checkpoints.md shows/,/Its end/p' \
+    <(sed -n '/begins the code that docs.checkpoints.md/,/ends the code/p' \
       tests/library/test_library_checkpoint.cpp | sed '1d;$d;s/^  //')
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/library.md | sed '1d;$d') \
     examples/own_model.cpp

@@ -47,7 +47,8 @@ replay() {
   shift || true
   if [[ ${1-} == gdb ]]; then
     shift
-    set -- gdb -q -ex 'tbreak fsdp::replay_breakpoint_begin' -ex 'break fsdp::replay_breakpoint_stuck' -ex run "$@" --args
+    set -- gdb -q -ex 'tbreak fsdp::replay_breakpoint_begin' \
+      -ex 'break fsdp::replay_breakpoint_stuck' -ex run "$@" --args
   fi
   unset FSDP_RECORD
   FSDP_ROOT=$root FSDP_REPLAY=$file exec "$@" "$program" "${words[@]:1}"

@@ -30,7 +30,7 @@ TEST(OptionFile, an_option_file_with_former_names_of_options_is_read) {
   const auto file = folder.write("run.toml",
                                  "world = 2\nparts = 8\naccumulate = \"last\"\n"
                                  "offload = \"optimizer\"\npinned = 4096\noffload-dir = \"" +
-                                     folder.path().string() + "\"\n");
+                                     folder.path() + "\"\n");
   const TrainConfig config = parsed({"--mode", "fsdp", "--config", file});
   EXPECT_EQ(config.training.microbatches, 8);
   EXPECT_EQ(config.training.reduce_gradients, ReduceGradients::last);
