@@ -306,7 +306,7 @@ void ShardedGradients::zero_grad() {
 
 void ShardedGradients::check_complete() const {
   for (size_t i = 0; i < gradients_.size(); ++i)
-    if (gradients_[i].is_hidden() || unit_of(i).has_gradient())
+    if (gradients_[i].is_hidden())
       throw std::logic_error("the gradients of unit " + unit_of(i).unit() + kNotReduced);
 }
 

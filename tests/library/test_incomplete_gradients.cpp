@@ -87,20 +87,5 @@ MULTI_RANK_TEST(IncompleteGradient,
   });
 }
 
-MULTI_RANK_TEST(IncompleteGradient,
-                clipping_unreduced_gradients_throws_also_if_parameters_was_never_called) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    const auto net = block_net();
-    FullyShardedDataParallel model(*net, rank.communicator());
-    {
-      const NoSync no_sync = model.no_sync();
-      loss_of(*net, rank).backward();
-    }
-    EXPECT_CONTAINS(error_of([&] { model.clip_grad_norm_(1); }), "have not been reduced");
-    loss_of(*net, rank).backward();
-    model.clip_grad_norm_(1);
-  });
-}
-
 }  // namespace
 }  // namespace fsdp
