@@ -21,7 +21,7 @@ from grader.programs import new_job
 
 # Bank -> the file of the course that its entries change.
 FILES = {
-    "ordinary": "task3_forward_hooks/forward_hooks.cpp",
+    "honest_submissions": "task3_forward_hooks/forward_hooks.cpp",
     "exploits": "task2_flat_parameter/flat_parameter.cpp",
 }
 # File -> the line before which the code of a `use` is inserted.
@@ -32,7 +32,7 @@ PLACES = {
 
 
 def load():
-    return [{"file": file, "is_honest": name == "ordinary", **entry}
+    return [{"file": file, "is_honest": name == "honest_submissions", **entry}
             for name, file in FILES.items() for entry in lists.load(f"{name}.toml")]
 
 

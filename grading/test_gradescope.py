@@ -40,7 +40,7 @@ class Autograder(unittest.TestCase):
             "grading/test_",
             "grading/faults",
             "grading/exploits",
-            "grading/ordinary",
+            "grading/honest_submissions",
             "grading/submissions",
             "grading/second_solution",
             "grading/unsharded",
