@@ -1,4 +1,4 @@
-#include <properties/program.h>
+#include <properties/random_program.h>
 
 #include "gpus.h"
 
@@ -9,10 +9,11 @@ namespace {
 // are fewer GPUs than ranks, ranks share a GPU.
 void expect_right_or_refused(uint64_t first, uint64_t count) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    Program program = draw_program(seed);
+    RandomProgram program = draw_program(seed);
     program.cuda = true;
-    if (!fault_of(program).empty())
-      ADD_FAILURE() << "seed " << seed << ": " << text(program) << "\n" << fault_of(program);
+    if (!first_difference(program).empty())
+      ADD_FAILURE() << "seed " << seed << ": " << text(program) << "\n"
+                    << first_difference(program);
   }
 }
 
