@@ -31,8 +31,9 @@ TEST(GlooTransport, an_error_names_the_rank_that_was_stopped_during_a_call) {
   const std::string text = result.ranks[0].text();
   EXPECT_CONTAINS(text, "rank 0: all_reduce norm (collective #0) failed in gloo (");
   EXPECT_CONTAINS(text, "): rank 1 called it but has not waited for it\n");
-  EXPECT_CONTAINS(text,
-                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
+  EXPECT_CONTAINS(
+      text,
+      "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
 }
 
 TEST(GlooTransport, an_error_states_how_many_open_files_are_needed) {

@@ -128,8 +128,9 @@ TEST(StoppedRank, a_waiting_rank_names_the_stopped_rank) {
     return 0;
   });
   EXPECT_CONTAINS(failure(result), "rank 1 has not called it; its last call was #0 barrier first");
-  EXPECT_CONTAINS(failure(result),
-                  "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
+  EXPECT_CONTAINS(
+      failure(result),
+      "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
 }
 
 TEST(StoppedRank, the_stopped_rank_is_blamed_before_another_missing_rank) {
