@@ -178,7 +178,8 @@ void ShardedModelImpl::before_backward(const HookedModule& hooked) {
 }
 
 // Called at the end of each backward pass, and also when a forward or a later pass notices that a
-// pass threw. Then `gradients_` has broken off that pass already, and this function does nothing.
+// pass threw. In the second case `gradients_` has broken off that pass already, and this function
+// does nothing.
 void ShardedModelImpl::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;

@@ -41,7 +41,8 @@ class FullySharded {
   // this function.
   // - On each rank, one unit at a time is unsharded. Whenever the next parameter lies in another
   //   unit than the last one, each rank issues one all-gather.
-  // - If a unit was unsharded or gathering before the call, it may be used as it is.
+  // - If a unit was unsharded before the call, or its all-gather was under way, no other all-gather
+  //   is needed.
   // - Afterwards all units are sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 

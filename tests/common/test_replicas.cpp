@@ -38,8 +38,8 @@ INSTANTIATE_TEST_SUITE_P(, HybridCommunicator,
                                   std::to_string(sizes.second);
                          });
 
-// Waits until all ranks of this rank's groups are connected. A rank that ends before closes its
-// connections, which fails a rank that is still connecting.
+// Waits until all ranks of this rank's groups are connected. If a rank ended earlier, it
+// would close its connections, and a rank that is still connecting would fail.
 void meet(Communicator& comm) {
   comm.reduce_scatter_into(at::zeros({1}), at::zeros({comm.world_size()}), "all are connected")
       .wait();

@@ -15,7 +15,8 @@ const std::string kGPT2Prefix = "transformer.", kLlamaPrefix = "model.";
 // A tied head is the embedding, the first parameter. Some files have it once more under this name.
 const std::string kHeadName = "lm_head.weight";
 
-// A list of tensors. add() appends the tensors of one module.
+// The names, shapes and layouts of the tensors of a folder. add() appends a module's weight and,
+// with bias, its bias.
 struct Tensors {
   std::vector<HuggingFaceTensor> all;
 

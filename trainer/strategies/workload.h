@@ -9,7 +9,7 @@
 namespace fsdp {
 
 // A model and its loss, which any strategy can train. Both functions give the same values on every
-// rank and in every mode.
+// rank and in every mode (single, ddp, fsdp).
 struct Workload {
   // Makes the model. Draws its values from a seed, so each call makes an equal model.
   std::function<std::shared_ptr<Module>()> build;

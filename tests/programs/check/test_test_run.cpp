@@ -56,7 +56,7 @@ TestRun run(const std::string& script, std::chrono::seconds time_limit = 60s,
   return run;
 }
 
-// Returns "a passed, b failed, c not started".
+// Returns the name and outcome of each test, such as "S.a passed, S.b failed".
 std::string outcomes(const TestRun& run) {
   std::string text;
   for (const TestResult& result : run.results)
