@@ -1,4 +1,4 @@
-// What runs when in a backward pass: hooks on a tensor, on a leaf, and at the end.
+// Shows what runs when in a backward pass: hooks on a tensor, on a leaf, and at the end.
 #include <nn/gradient_hook.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>

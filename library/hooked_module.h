@@ -18,7 +18,7 @@ namespace fsdp {
 // into errors.
 class HookedModule {
  public:
-  // Where the program is if it reads a parameter of the unit while the unit is sharded.
+  // The situation in which the program reads a parameter of the unit while the unit is sharded.
   enum class Situation { not_called, called, in_backward };
 
   explicit HookedModule(Module& module) : module_(module) {}

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// What happens to an operator that is called with this rank's part of a tensor.
+// The rule for an operator that is called with this rank's part of a tensor.
 enum class PartRule {
   elementwise,  // runs; its results are parts
   reordered,    // runs; its results are parts; throws unless the elements keep their order

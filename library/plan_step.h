@@ -14,8 +14,8 @@
 
 namespace fsdp {
 
-// How the model would be sharded and trained. `wrap`, `reshard_after_forward`, `limit` and
-// `mixed_precision` are as in FullyShardedDataParallelOptions.
+// The options with which the model would be sharded and trained. `wrap`, `reshard_after_forward`,
+// `limit` and `mixed_precision` are as in FullyShardedDataParallelOptions.
 struct PlanOptions {
   int world_size{8};
   int shard_size{0};  // ranks of a replica; 0: all
@@ -26,7 +26,7 @@ struct PlanOptions {
   OptimizerOptions optimizer{};  // AdamW or SGD
 };
 
-// What a step costs on rank 0, from the second step on. Buffers of transports are not counted.
+// The cost of a step on rank 0, from the second step on. Buffers of transports are not counted.
 struct PlannedStep {
   std::array<LiveBytes, kPhases> peaks;  // of each phase: by memory class, and of all classes
   LiveBytes at_peak;                     // live bytes at the peak of the step

@@ -23,9 +23,9 @@ const char* const kMisplaced =
 // Returns a copy of `gradient` with the mark of a gradient; a copy, because other leaves may get
 // the same tensor. Returns `gradient` itself if it needs no mark or has one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
-  if (!gradient.defined() || is_part(gradient) || !entry.local_gradient_view) return gradient;
+  if (!gradient.defined() || is_part(gradient) || !entry.part_of_gradient) return gradient;
   const at::Tensor copy = gradient.clone();
-  mark_part(copy, entry.local_gradient_view);
+  mark_part(copy, entry.part_of_gradient);
   return copy;
 }
 
@@ -259,7 +259,7 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   // place, which a view does not allow.
   at::Tensor part = view_of_storage(of_unit.storage(), of_unit.storage_offset() + entry.offset,
                                     entry.leaf.sizes(), of_unit.scalar_type());
-  mark_part(part, entry.local_gradient_view);
+  mark_part(part, entry.part_of_gradient);
   for (const auto& hook : torch::autograd::impl::hooks(entry.leaf))
     part = (*hook)({part}).at(0);
   at::Tensor& gradient = entry.leaf.mutable_grad();
@@ -268,7 +268,7 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   } else {
     gradient = std::move(part);
   }
-  mark_part(gradient, entry.local_gradient_view);
+  mark_part(gradient, entry.part_of_gradient);
   if (const auto& hook = torch::autograd::impl::post_acc_grad_hooks(entry.leaf))
     (*hook)(entry.leaf);
 }

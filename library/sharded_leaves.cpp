@@ -39,7 +39,7 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
     entry.no_gradient_by_name = std::make_shared<NoGradientByName>(leaf, parameter.name);
     if (world_size == 1) continue;  // the only rank has the whole parameter
     entry.part = part_of(parameter.name, /*is_gradient=*/false);
-    entry.local_gradient_view = part_of(parameter.name, /*is_gradient=*/true);
+    entry.part_of_gradient = part_of(parameter.name, /*is_gradient=*/true);
     mark_part(entry.leaf, entry.part);
   }
 }

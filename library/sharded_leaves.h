@@ -24,7 +24,7 @@ struct ShardedParameter {
   std::vector<int64_t> sizes;  // of `leaf`
   bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
   // The marks of `leaf` and of its gradient; null if there is only one rank, which has all.
-  c10::intrusive_ptr<PartOf> part{}, local_gradient_view{};
+  c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };
 

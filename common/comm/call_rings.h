@@ -19,7 +19,7 @@ struct PublishedCall {
   uint64_t address{};   // where other ranks read this rank's data; 0: nowhere
 };
 
-// How far a rank is with a call.
+// The progress of a rank with one call.
 enum class Stage : uint8_t {
   none,
   published,
@@ -92,7 +92,7 @@ class CallRings {
   std::string last_call(int rank) const;
   std::vector<CallHistory> histories() const;  // the last kLength calls and the status, by rank
 
-  // Where a rank was when it failed because another rank was missing.
+  // The place at which a rank failed because another rank was missing.
   struct Lost {
     Group group;
     int set;

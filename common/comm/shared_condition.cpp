@@ -17,14 +17,14 @@ void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const tim
 }  // namespace
 
 void SharedCondition::notify_all() {
-  rings_.fetch_add(1);
-  if (waiters_.load() > 0) futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
+  notifications_.fetch_add(1);
+  if (waiters_.load() > 0) futex(&notifications_, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 void SharedCondition::sleep(uint32_t count, std::chrono::nanoseconds timeout) {
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   timespec relative{seconds.count(), (timeout - seconds).count()};
-  futex(&rings_, FUTEX_WAIT, count, &relative);
+  futex(&notifications_, FUTEX_WAIT, count, &relative);
 }
 
 }  // namespace fsdp

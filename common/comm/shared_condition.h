@@ -19,14 +19,14 @@ class SharedCondition {
 
   void enter() { waiters_.fetch_add(1); }
   void exit() { waiters_.fetch_sub(1); }
-  uint32_t count() const { return rings_.load(); }
+  uint32_t count() const { return notifications_.load(); }
 
   // Sleeps until a process calls notify_all() after `count` was read, for at most `timeout`. May
   // return early.
   void sleep(uint32_t count, std::chrono::nanoseconds timeout);
 
  private:
-  std::atomic<uint32_t> rings_;
+  std::atomic<uint32_t> notifications_;
   std::atomic<uint32_t> waiters_;
 };
 

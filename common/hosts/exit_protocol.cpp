@@ -76,12 +76,12 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
 
 // Returns the answer of `talker`. Returns nothing if the store can't be reached, or if a signal
 // that ends this process arrives first.
-std::optional<std::string> answer_of(StoreClientProcess& talker, BlockedSignals& held) {
+std::optional<std::string> answer_of(StoreClientProcess& client, BlockedSignals& signals) {
   try {
     for (;;) {
-      if (auto answer = talker.answer_so_far()) return answer;
-      const int signal = held.next(BlockedSignals::Time::clock::now() + ExitProtocol::kLook);
-      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !held.passes_on(signal))
+      if (auto answer = client.answer_so_far()) return answer;
+      const int signal = signals.next(BlockedSignals::Time::clock::now() + ExitProtocol::kLook);
+      if (signal != 0 && signal != SIGCHLD && signal != SIGCONT && !signals.passes_on(signal))
         return std::nullopt;
     }
   } catch (const std::runtime_error&) {
@@ -107,15 +107,16 @@ std::unique_ptr<ExitProtocol> ExitProtocol::listen(const JoinedRun& joined, bool
 ExitProtocol::ExitProtocol(const JoinedRun& joined, bool goes_on)
     : hosts_(joined.hosts),
       shared_(joined.shared),
-      listener_(joined.hosts->self, [this, goes_on](StoreRequests& talk) {
-        talk.comes(kFailed, kAnyTime);
+      listener_(joined.hosts->self, [this, goes_on](StoreRequests& requests) {
+        requests.comes(kFailed, kAnyTime);
         if (!goes_on) return std::string();
-        talk.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
-        if (hosts_->self.rank == 0) talk.set(kCaller, "1");
+        requests.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
+        if (hosts_->self.rank == 0) requests.set(kCaller, "1");
         const auto time = time_to_end(shared_->longest_wait());
-        const bool given = talk.comes(kDecision, time);
-        if (given && Decision::of(talk.get(kDecision, "no decision")).kind == Decision::Kind::done)
-          talk.comes(kAllEnded, time);
+        const bool given = requests.comes(kDecision, time);
+        if (given &&
+            Decision::of(requests.get(kDecision, "no decision")).kind == Decision::Kind::done)
+          requests.comes(kAllEnded, time);
         return std::string();
       }) {}
 
@@ -140,25 +141,26 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
   if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
   const std::string end = framed(exit.rank, status, rings.serialize(exit.rank));
-  StoreClientProcess talker(self, [&](StoreRequests& talk) -> std::string {
-    talk.append(kEnds, end);
-    if (failed) talk.set(kFailed, "1");
+  StoreClientProcess client(self, [&](StoreRequests& requests) -> std::string {
+    requests.append(kEnds, end);
+    if (failed) requests.set(kFailed, "1");
     std::string ends;
-    if (failed && !(lost && talk.comes(kIsTold, kCauseTimeout)) && talk.add(kTeller, 1) == 1) {
-      ends = talk.get(kEnds, "no end of a rank");
-      talk.set(kIsTold, "1");
+    if (failed && !(lost && requests.comes(kIsTold, kCauseTimeout)) &&
+        requests.add(kTeller, 1) == 1) {
+      ends = requests.get(kEnds, "no end of a rank");
+      requests.set(kIsTold, "1");
     }
     try {
-      const bool all_ended = talk.add(kEnded, 1) == self.world_size;
-      if (all_ended || failed) talk.set(kOver, "1");
-      if (all_ended) talk.set(kAllEnded, "1");
+      const bool all_ended = requests.add(kEnded, 1) == self.world_size;
+      if (all_ended || failed) requests.set(kOver, "1");
+      if (all_ended) requests.set(kAllEnded, "1");
     } catch (const std::runtime_error&) {
       return ends;  // the store may have ended, because all ranks have ended
     }
     return ends;
   });
   try {
-    const std::string ends = talker.answer();
+    const std::string ends = client.answer();
     if (ends.empty()) return "";
     return with_host(*hosts_, exit.rank, lost ? story_of_the_lost(ends, exit) : exit.text());
   } catch (const std::runtime_error&) {
@@ -169,8 +171,8 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
 
 Decision ExitProtocol::decide_survivors(const RankExit& exit,
                                         const std::vector<int64_t>& saved_steps,
-                                        const AfterLoss& after_loss, BlockedSignals& held,
-                                        const StoreClientProcess::Log& tell) {
+                                        const AfterLoss& after_loss, BlockedSignals& signals,
+                                        const StoreClientProcess::Log& log) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
@@ -179,46 +181,48 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
     word = "left " + std::to_string(saved_steps.front()) + ' ' + std::to_string(saved_steps.back());
   LaunchedRank self = hosts_->self;
   self.timeout = kExitTimeout;
-  StoreClientProcess talker(
-      self, [&](StoreRequests& talk) { return decide_survivors(talk, exit, word, after_loss); });
-  const auto answer = answer_of(talker, held);
+  StoreClientProcess client(self, [&](StoreRequests& requests) {
+    return decide_survivors(requests, exit, word, after_loss);
+  });
+  const auto answer = answer_of(client, signals);
   if (!answer) return {};
   const size_t middle = answer->find('\n');
   const std::string ends = answer->substr(middle + 1);
-  if (!ends.empty()) tell(story_of_a_host(ends, exit));
+  if (!ends.empty()) log(story_of_a_host(ends, exit));
   return Decision::of(answer->substr(0, middle));
 }
 
 // Returns the decision, a newline and, if this process must print the error, the reports of all
 // ranks.
-std::string ExitProtocol::decide_survivors(StoreRequests& talk, const RankExit& exit,
+std::string ExitProtocol::decide_survivors(StoreRequests& requests, const RankExit& exit,
                                            const std::string& word,
                                            const AfterLoss& after_loss) const {
   const CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
   const auto limit = shared_->longest_wait();
   const RankStatus status = word.rfind("left", 0) == 0 ? RankStatus() : exit.status();
-  talk.append(kEnds, framed(exit.rank, status, rings.serialize(exit.rank)));
-  talk.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
-  if (!exit.ok()) talk.set(kFailed, "1");
+  requests.append(kEnds, framed(exit.rank, status, rings.serialize(exit.rank)));
+  requests.append(kRoll, std::to_string(exit.rank) + ' ' + word + '\n');
+  if (!exit.ok()) requests.set(kFailed, "1");
   if (exit.rank != 0) {
     if (word == "done") return Decision{.kind = Decision::Kind::done}.text() + '\n';
-    const bool waits = word != "out" && talk.comes(kCaller, kToAnswer) &&
-                       talk.comes(kDecision, 2 * time_to_end(limit));
-    return (waits ? talk.get(kDecision, "no decision") : Decision().text()) + '\n';
+    const bool waits = word != "out" && requests.comes(kCaller, kToAnswer) &&
+                       requests.comes(kDecision, 2 * time_to_end(limit));
+    return (waits ? requests.get(kDecision, "no decision") : Decision().text()) + '\n';
   }
-  talk.set(kCaller, "1");
+  requests.set(kCaller, "1");
   const auto began = BlockedSignals::Time::clock::now();
   std::optional<Decision> found;
   while (!found) {
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         BlockedSignals::Time::clock::now() - began);
-    found = decision(talk.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
+    found = decision(requests.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
     if (!found) std::this_thread::sleep_for(50ms);
   }
-  talk.set(kDecision, found->text());
-  const bool tells = found->kind != Decision::Kind::fail && !exit.ok() && talk.add(kTeller, 1) == 1;
-  if (tells) talk.set(kIsTold, "1");
-  return found->text() + '\n' + (tells ? talk.get(kEnds, "no end of a rank") : "");
+  requests.set(kDecision, found->text());
+  const bool tells =
+      found->kind != Decision::Kind::fail && !exit.ok() && requests.add(kTeller, 1) == 1;
+  if (tells) requests.set(kIsTold, "1");
+  return found->text() + '\n' + (tells ? requests.get(kEnds, "no end of a rank") : "");
 }
 
 std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankExit& exit) const {
@@ -270,19 +274,19 @@ std::string ExitProtocol::of_one_host(const RankExit& exit) const {
   return with_host(*hosts_, exit.rank, text);
 }
 
-void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, BlockedSignals& held) {
-  StoreClientProcess talker(hosts_->self, [&](StoreRequests& talk) {
-    talk.comes(kAllEnded, limit);
+void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, BlockedSignals& signals) {
+  StoreClientProcess client(hosts_->self, [&](StoreRequests& requests) {
+    requests.comes(kAllEnded, limit);
     return std::string();
   });
-  answer_of(talker, held);
+  answer_of(client, signals);
 }
 
 bool ExitProtocol::all_succeed(const LaunchedRank& self) {
   return StoreClientProcess(self,
-                            [&](StoreRequests& talk) -> std::string {
-                              talk.comes(kOver, kAnyTime);
-                              return talk.comes(kFailed, 1ms) ? "failed" : "";
+                            [&](StoreRequests& requests) -> std::string {
+                              requests.comes(kOver, kAnyTime);
+                              return requests.comes(kFailed, 1ms) ? "failed" : "";
                             })
       .answer()
       .empty();
@@ -297,9 +301,9 @@ void ExitProtocol::end_spares(const LaunchedRank& self, bool succeeded) {
   LaunchedRank brief = of_spares(self);
   brief.timeout = kExitTimeout;
   try {
-    StoreClientProcess(brief, [&](StoreRequests& talk) {
-      if (!succeeded) talk.set(kFailed, "1");
-      talk.set(kOver, "1");
+    StoreClientProcess(brief, [&](StoreRequests& requests) {
+      if (!succeeded) requests.set(kFailed, "1");
+      requests.set(kOver, "1");
       return std::string();
     }).answer();
   } catch (const std::runtime_error&) {

@@ -47,12 +47,12 @@ class ExitProtocol {
   // is gone, or if a signal arrives that ends this process. If the run continues, or is done in
   // spite of a failure, the process of rank 0 reports through `tell` which host was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
-                            const AfterLoss& after_loss, BlockedSignals& held,
-                            const StoreClientProcess::Log& tell);
+                            const AfterLoss& after_loss, BlockedSignals& signals,
+                            const StoreClientProcess::Log& log);
 
   // For the process that ends the store when it ends: waits until all processes have reported how
   // their ranks ended, for at most `limit`, or until a signal arrives that ends this process.
-  void wait_for_all(std::chrono::milliseconds limit, BlockedSignals& held);
+  void wait_for_all(std::chrono::milliseconds limit, BlockedSignals& signals);
 
   // For a spare rank: waits until all ranks have ended or one has failed. Returns whether none has
   // failed. Throws std::runtime_error if the store is gone. If survivors may continue after a loss,
@@ -64,8 +64,8 @@ class ExitProtocol {
 
  private:
   ExitProtocol(const JoinedRun& joined, bool goes_on);
-  std::string decide_survivors(StoreRequests& talk, const RankExit& exit, const std::string& word,
-                               const AfterLoss& after_loss) const;
+  std::string decide_survivors(StoreRequests& requests, const RankExit& exit,
+                               const std::string& word, const AfterLoss& after_loss) const;
   std::string story_of_the_lost(const std::string& exits, const RankExit& exit) const;
   std::string story_of_a_host(const std::string& ends, const RankExit& exit) const;
   std::string of_one_host(const RankExit& exit) const;

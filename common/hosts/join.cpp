@@ -36,71 +36,70 @@ std::string key(const char* what, int number) {
 
 // Passes this rank's identity to the other ranks. Returns the identities of all ranks, one line
 // each, by rank.
-std::string exchange_identities(StoreRequests& talk, const LaunchedRank& self) {
-  talk.set(key("identity", self.rank), host_identity());
+std::string exchange_identities(StoreRequests& requests, const LaunchedRank& self) {
+  requests.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank)
     keys.push_back(key("identity", rank));
   std::string lines;
-  for (const std::string& identity : talk.get_all(keys, have_not_come))
+  for (const std::string& identity : requests.get_all(keys, have_not_come))
     lines += identity + '\n';
   return lines;
 }
 
 // Returns the memory that the ranks of this host share. The lowest rank creates it, and waits until
 // the other ranks have opened it, because its name is valid only while that rank's process lives.
-std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts,
-                                           const StoreClientProcess::Log& tell) {
+std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const StoreClientProcess::Log& log) {
   const LaunchedRank& self = hosts.self;
   const auto ranks = hosts.ranks_of(hosts.this_host());
   const std::string where = key("region", hosts.this_host());
   if (self.rank == ranks[0]) {
     auto region = SharedRegion::create_for_started(self.world_size);
     CallRings(region->call_rings(), Group::world(self.world_size)).set_local_ranks(ranks);
-    StoreClientProcess(self, [&](StoreRequests& talk) {
-      talk.set(where, region->name());
+    StoreClientProcess(self, [&](StoreRequests& requests) {
+      requests.set(where, region->name());
       std::vector<std::string> keys;
       for (size_t i = 1; i < ranks.size(); ++i)
         keys.push_back(key("opened", ranks[i]));
-      talk.get_all(keys, [&](std::vector<int> missing) {
+      requests.get_all(keys, [&](std::vector<int> missing) {
         for (int& one : missing)
           one = ranks[static_cast<size_t>(one) + 1];
         return have_not_come(missing);
       });
       return std::string();
-    }).answer(tell);
+    }).answer(log);
     return region;
   }
   auto region =
-      SharedRegion::open(self.world_size, StoreClientProcess(self, [&](StoreRequests& talk) {
-                                            return talk.get(where, has_not_come(ranks[0]));
-                                          }).answer(tell));
-  StoreClientProcess(self, [&](StoreRequests& talk) {
-    talk.set(key("opened", self.rank), "1");
+      SharedRegion::open(self.world_size, StoreClientProcess(self, [&](StoreRequests& requests) {
+                                            return requests.get(where, has_not_come(ranks[0]));
+                                          }).answer(log));
+  StoreClientProcess(self, [&](StoreRequests& requests) {
+    requests.set(key("opened", self.rank), "1");
     return std::string();
-  }).answer(tell);
+  }).answer(log);
   return region;
 }
 
 }  // namespace
 
-JoinedRun join(const LaunchedRank& self, const StoreClientProcess::Log& tell) {
+JoinedRun join(const LaunchedRank& self, const StoreClientProcess::Log& log) {
   JoinedRun joined;
   if (self.rank == 0 && !self.launcher_hosts_store)
     joined.store = std::make_unique<StoreServer>(self);
-  std::istringstream lines(StoreClientProcess(self, [&](StoreRequests& talk) {
-                             return exchange_identities(talk, self);
-                           }).answer(tell));
+  std::istringstream lines(StoreClientProcess(self, [&](StoreRequests& requests) {
+                             return exchange_identities(requests, self);
+                           }).answer(log));
   std::vector<std::string> identities;
   for (std::string line; std::getline(lines, line);)
     identities.push_back(line);
   joined.hosts = std::make_shared<Hosts>(find_hosts(self, identities));
-  joined.shared = share_memory(*joined.hosts, tell);
+  joined.shared = share_memory(*joined.hosts, log);
   return joined;
 }
 
 std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
-                   const StoreClientProcess::Log& tell) {
+                   const StoreClientProcess::Log& log) {
   LaunchedRank self = joined.hosts->self;
   const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
   self.rank = static_cast<int>(place - ranks.begin());
@@ -109,7 +108,7 @@ std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
   self.group += "/after a loss";
   joined.hosts = std::make_shared<Hosts>(joined.hosts->subset(ranks, self));
   try {
-    joined.shared = share_memory(*joined.hosts, tell);
+    joined.shared = share_memory(*joined.hosts, log);
   } catch (const std::runtime_error& error) {
     joined.shared = SharedRegion::create(self.world_size, 1);
     return error.what();

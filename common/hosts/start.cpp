@@ -22,7 +22,7 @@ namespace fsdp {
 namespace {
 
 using Body = std::function<int(const RankContext&)>;
-using Say = std::function<void(const std::string&)>;
+using Log = StoreClientProcess::Log;
 
 void say(const std::string& program, const std::string& text) {
   const char* name = program.empty() ? program_invocation_short_name : program.c_str();
@@ -47,13 +47,13 @@ std::string story_of(const RankExit& failed, SharedRegion& shared) {
 
 // Reports how the ranks have ended. Returns the exit status.
 int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
-             ExitProtocol* exit_protocol, const Say& say) {
+             ExitProtocol* exit_protocol, const Log& log) {
   const int told = result.ok() ? share.first : result.first_failure;
   const RankExit& end = result.ranks[static_cast<size_t>(told)];
   const std::string own = exit_protocol || result.ok() ? "" : story_of(end, *share.shared);
   const std::string story = exit_protocol ? exit_protocol->report_exit(end) : own;
-  if (!story.empty()) say(story);
-  if (const std::string recorded = recorded_text(); !recorded.empty()) say(recorded);
+  if (!story.empty()) log(story);
+  if (const std::string recorded = recorded_text(); !recorded.empty()) log(recorded);
   if (result.ok()) return at_end("") ? 0 : 1;
   const std::string text = end.text();
   write_error_file(story.empty() ? text.substr(0, text.find('\n')) : story);
@@ -63,8 +63,8 @@ int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end
 
 // Runs a rank that the run does not use: waits until the run has ended, so that the launcher has
 // this rank for another attempt. Returns the exit status.
-int wait_spare(const LaunchedRank& self, int world_size, const Say& say) {
-  say("rank " + std::to_string(self.rank) + " is spare: this run uses " +
+int wait_spare(const LaunchedRank& self, int world_size, const Log& log) {
+  log("rank " + std::to_string(self.rank) + " is spare: this run uses " +
       std::to_string(world_size) + " of the " + std::to_string(self.world_size) + " ranks");
   try {
     return ExitProtocol::all_succeed(self) ? 0 : 1;
@@ -73,10 +73,10 @@ int wait_spare(const LaunchedRank& self, int world_size, const Say& say) {
   }
 }
 
-int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end, const Say& say,
+int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end, const Log& log,
                 const AfterLoss& after_loss) {
-  JoinedRun joined = join(self, say);
-  BlockedSignals held;
+  JoinedRun joined = join(self, log);
+  BlockedSignals signals;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   Body runs = body;
   for (;;) {  // runs once, and again after each loss of a host
@@ -86,19 +86,19 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
     const auto exit_protocol = ExitProtocol::listen(joined, handover != nullptr);
     const FailuresElsewhere elsewhere{[&exit_protocol] { return exit_protocol->others_failed(); },
                                       ExitProtocol::kLook};
-    LaunchResult result =
-        run_ranks(share, held, runs, if_interrupted(at_end), exit_protocol ? &elsewhere : nullptr);
+    LaunchResult result = run_ranks(share, signals, runs, if_interrupted(at_end),
+                                    exit_protocol ? &elsewhere : nullptr);
     RankExit& end = result.ranks[static_cast<size_t>(rank)];
     Decision decision;
     if (handover && exit_protocol)
       decision =
-          exit_protocol->decide_survivors(end, handover->saved_steps(), after_loss, held, say);
+          exit_protocol->decide_survivors(end, handover->saved_steps(), after_loss, signals, log);
     const auto has = [rank](const std::vector<int>& ranks) {
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
     if (has(decision.ranks)) {
       handover->select(decision.steps);
-      const std::string failure = rejoin(joined, decision.ranks, say);
+      const std::string failure = rejoin(joined, decision.ranks, log);
       if (!failure.empty())
         runs = [failure](const RankContext&) -> int { throw std::runtime_error(failure); };
       continue;
@@ -106,18 +106,18 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
     if (has(decision.spares)) {
       handover->free();
       return wait_spare(ExitProtocol::of_spares(self), static_cast<int>(decision.ranks.size()),
-                        say);
+                        log);
     }
     if (decision.kind == Decision::Kind::done) {
       end = RankExit();
       end.rank = rank;
       result.first_failure = -1;
     }
-    const int status = conclude(share, result, at_end, exit_protocol.get(), say);
+    const int status = conclude(share, result, at_end, exit_protocol.get(), log);
     if (handover && rank == 0) ExitProtocol::end_spares(self, status == 0);
     constexpr std::chrono::seconds kForOthersToEnd{2};
     if (exit_protocol && joined.store)
-      exit_protocol->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, held);
+      exit_protocol->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, signals);
     return status;
   }
 }
@@ -126,7 +126,7 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
 
 int start(int world_size, const Body& body, const std::string& program, const AtEnd& given,
           std::chrono::milliseconds timeout, const AfterLoss& after_loss) {
-  const Say tell_user = [&](const std::string& text) { say(program, text); };
+  const Log tell_user = [&](const std::string& text) { say(program, text); };
   const AtEnd at_end = given ? given : [](const std::string&) { return true; };
   try {
     require_one_thread("start()");
@@ -147,8 +147,8 @@ int start(int world_size, const Body& body, const std::string& program, const At
     }
     replay_rank(world_size, body);
     const Share share{0, world_size, SharedRegion::create(world_size)};
-    BlockedSignals held;
-    return conclude(share, run_ranks(share, held, body, if_interrupted(at_end)), at_end, nullptr,
+    BlockedSignals signals;
+    return conclude(share, run_ranks(share, signals, body, if_interrupted(at_end)), at_end, nullptr,
                     tell_user);
   } catch (const std::invalid_argument& error) {
     tell_user(message_of(error));

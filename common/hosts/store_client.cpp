@@ -186,12 +186,12 @@ class StoreClientProcess::Lines {
   std::string read_;
 };
 
-StoreClientProcess::StoreClientProcess(const LaunchedRank& self, const Request& say)
+StoreClientProcess::StoreClientProcess(const LaunchedRank& self, const Request& request)
     : self_(self), answer_(memory_file("fsdp_answer")), waits_for_("the store does not answer") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
-  process_ = fork_for([&] { talk(ends[1], say); });
+  process_ = fork_for([&] { run(ends[1], request); });
   close(ends[1]);
   lines_ = std::make_unique<Lines>(ends[0]);
 }
@@ -200,8 +200,8 @@ StoreClientProcess::~StoreClientProcess() {
   end_process(process_);
 }
 
-std::string StoreClientProcess::answer(const Log& tell) {
-  bool told = !tell || self_.timeout <= self_.announce_after;
+std::string StoreClientProcess::answer(const Log& log) {
+  bool told = !log || self_.timeout <= self_.announce_after;
   // The time of the announcement: lines that report further waits do not postpone it.
   const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
@@ -209,12 +209,13 @@ std::string StoreClientProcess::answer(const Log& tell) {
         std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
                                                    announce_at - std::chrono::steady_clock::now()));
     // The child has the same limit, and its error has more details, so wait a little longer for it.
-    // But do not wait for its end, because a name server can hold up the child for longer.
+    // This process does not wait until the child ends, because a name server can hold up the child
+    // for longer.
     const auto line = lines_->next(told ? self_.timeout + kSlack : patience);
     if (!line && told)
       throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
     if (!line) {
-      tell(waiting(waits_for_));
+      log(waiting(waits_for_));
       told = true;
     } else if (auto answer = answer_in(*line)) {
       return *answer;
@@ -252,10 +253,11 @@ std::optional<std::string> StoreClientProcess::answer_in(const std::string& line
   return std::nullopt;
 }
 
-void StoreClientProcess::talk(int pipe, const Request& say) const {
+void StoreClientProcess::run(int pipe, const Request& request) const {
   try {
-    ConnectedStore talk(self_, [pipe](const std::string& text) { write_line(pipe, kWaits, text); });
-    if (write_all(answer_.descriptor, say(talk)) != 0) _exit(1);
+    ConnectedStore store(self_,
+                         [pipe](const std::string& text) { write_line(pipe, kWaits, text); });
+    if (write_all(answer_.descriptor, request(store)) != 0) _exit(1);
     write_line(pipe, kAnswers, "");
   } catch (const std::exception& error) {
     write_line(pipe, kFails, error.what());

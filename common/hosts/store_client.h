@@ -44,7 +44,7 @@ class StoreClientProcess {
   using Request = std::function<std::string(StoreRequests&)>;
   using Log = std::function<void(const std::string&)>;
 
-  StoreClientProcess(const LaunchedRank& self, const Request& say);
+  StoreClientProcess(const LaunchedRank& self, const Request& request);
   ~StoreClientProcess();
   StoreClientProcess(const StoreClientProcess&) = delete;
   StoreClientProcess& operator=(const StoreClientProcess&) = delete;
@@ -52,7 +52,7 @@ class StoreClientProcess {
   // Waits until `say` returns, and returns its text. A wait of `say` that takes longer than
   // `self.announce_after` is announced once through `tell`. Throws std::runtime_error, which names
   // the rank, the store and what is missing.
-  std::string answer(const Log& tell = {});
+  std::string answer(const Log& log = {});
 
   // Returns the text of `say`, or throws as answer() does, if `say` has ended; returns nothing if
   // it still runs. Also throws if the store has not answered for too long (the time limit and a
@@ -61,7 +61,7 @@ class StoreClientProcess {
 
  private:
   class Lines;
-  [[noreturn]] void talk(int pipe, const Request& say) const;
+  [[noreturn]] void run(int pipe, const Request& request) const;
   std::string store() const;
   std::string failed(const std::string& what, const std::string& reason) const;
   std::string waiting(const std::string& what) const;

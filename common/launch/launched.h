@@ -12,7 +12,7 @@ namespace fsdp {
 // The name of the launcher in messages if RANK and WORLD_SIZE are set, but not by torchrun.
 inline const std::string kPlainLauncher = "the environment (RANK and WORLD_SIZE)";
 
-// What the environment of a process says if a launcher has started it as one rank of several.
+// The values in the environment of a process that a launcher has started as one rank of several.
 struct LaunchedRank {
   int rank{};
   int world_size{1};

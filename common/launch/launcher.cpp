@@ -10,8 +10,8 @@ LaunchResult launch(int world_size, const std::function<int(const RankContext&)>
                     const std::function<void()>& on_interrupt) {
   require_one_thread("launch()");
   replay_rank(world_size, body);
-  BlockedSignals held;
-  return run_ranks({0, world_size, SharedRegion::create(world_size)}, held, body, on_interrupt);
+  BlockedSignals signals;
+  return run_ranks({0, world_size, SharedRegion::create(world_size)}, signals, body, on_interrupt);
 }
 
 }  // namespace fsdp

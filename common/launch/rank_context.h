@@ -9,7 +9,7 @@ namespace fsdp {
 
 class SharedRegion;
 
-// What a rank knows about itself and the other ranks from the process that has forked it.
+// Tells a rank about itself and the other ranks. The process that forks the rank fills it in.
 struct RankContext {
   int rank{};                            // in the world
   int world_size{1};                     // W

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// How a rank ended.
+// The end of one rank, as launch() reports it.
 struct RankExit {
   int rank{};
   int exit_code{};           // the rank's exit status, if it ended by itself

@@ -15,14 +15,14 @@
 namespace fsdp {
 namespace {
 
-[[noreturn]] void end_by(int signal, BlockedSignals& held) {
+[[noreturn]] void end_by(int signal, BlockedSignals& signals) {
   ::signal(signal, SIG_DFL);
-  held.restore();
+  signals.restore();
   raise(signal);
   _exit(128 + signal);
 }
 
-void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
+void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& signals,
                 const std::function<int(const RankContext&)>& body) {
   std::fflush(nullptr);  // or each child would also write what the buffers hold
   std::cout.flush();
@@ -34,7 +34,7 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& held,
                               "cannot fork rank " + std::to_string(rank));
     }
     if (pid == 0) {
-      held.restore();
+      signals.restore();
       if (share.before_body) share.before_body();
       run_rank({rank, share.shared->world_size(), share.shared, share.hosts}, parent, body);
     }
@@ -57,16 +57,16 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
 }
 
 // Does what the signal asks for; nothing for 0, which means that the deadline has passed.
-void answer(int signal, ForkedRanks& ranks, BlockedSignals& held,
+void answer(int signal, ForkedRanks& ranks, BlockedSignals& signals,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;
-  if (held.passes_on(signal)) {
+  if (signals.passes_on(signal)) {
     ranks.pass_on(signal);
     return;
   }
   if (signal == SIGTSTP) {
     ranks.send(SIGSTOP);
-    held.stop_here();
+    signals.stop_here();
   }
   if (signal == SIGTSTP || signal == SIGCONT) {
     ranks.send(SIGCONT);
@@ -74,12 +74,12 @@ void answer(int signal, ForkedRanks& ranks, BlockedSignals& held,
   }
   ranks.end_all();
   if (on_interrupt) on_interrupt();
-  end_by(signal, held);
+  end_by(signal, signals);
 }
 
 }  // namespace
 
-LaunchResult run_ranks(const Share& share, BlockedSignals& held,
+LaunchResult run_ranks(const Share& share, BlockedSignals& signals,
                        const std::function<int(const RankContext&)>& body,
                        const std::function<void()>& on_interrupt,
                        const FailuresElsewhere* elsewhere) {
@@ -88,7 +88,7 @@ LaunchResult run_ranks(const Share& share, BlockedSignals& held,
   result.ranks.resize(share.shared->world_size());
   if (!share.hosts) begin_recording();
   ForkedRanks ranks(share.shared);
-  fork_ranks(share, ranks, held, body);
+  fork_ranks(share, ranks, signals, body);
   for (;;) {
     for (RankExit& exit : ranks.reap()) {
       if (!exit.ok() && result.ok()) result.first_failure = exit.rank;
@@ -104,7 +104,7 @@ LaunchResult run_ranks(const Share& share, BlockedSignals& held,
       const auto next_look = Clock::now() + elsewhere->look_every;
       wake_at = std::min(wake_at.value_or(next_look), next_look);
     }
-    answer(held.next(wake_at), ranks, held, on_interrupt);
+    answer(signals.next(wake_at), ranks, signals, on_interrupt);
   }
 }
 

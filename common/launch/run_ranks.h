@@ -32,7 +32,7 @@ struct FailuresElsewhere {
 // - A signal that `held` returns is passed on to the ranks, stops or continues them, or ends them
 //   and this process; then `on_interrupt`, if given, runs before this process ends.
 // Throws std::system_error if a rank can't be forked.
-LaunchResult run_ranks(const Share& share, BlockedSignals& held,
+LaunchResult run_ranks(const Share& share, BlockedSignals& signals,
                        const std::function<int(const RankContext&)>& body,
                        const std::function<void()>& on_interrupt,
                        const FailuresElsewhere* elsewhere = nullptr);

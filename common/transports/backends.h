@@ -12,7 +12,7 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
                                                       std::shared_ptr<Ledger> ledger,
                                                       std::chrono::milliseconds timeout);
 
-// What the CUDA module adds to the backends: see gpu::use_gpu_of().
+// The additions of the CUDA module to the backends. gpu::use_gpu_of() sets them.
 struct CudaBackend {
   int gpus{};  // of this host; nccl needs one for each rank of the host
   TransportMaker make_nccl{};

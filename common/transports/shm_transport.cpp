@@ -17,7 +17,7 @@
 namespace fsdp {
 namespace {
 
-// What a call needs to know about its rank and its group.
+// The rank and the group of a call, and the memory that its ranks share.
 struct Peers {
   int rank;  // in the group
   int size;  // of the group

@@ -42,7 +42,7 @@ struct TestRunOptions {
 
 struct TestRun {
   std::vector<TestResult> results;
-  // How the program ended, if that contradicts the results: "left by exit(3)"; else empty.
+  // The end of the program, such as "left by exit(3)", if it contradicts the results; else empty.
   std::string wrong_end;
 };
 

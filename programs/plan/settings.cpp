@@ -79,9 +79,9 @@ std::vector<std::string> options_on(int64_t world, std::vector<std::string> opti
   if (rows) options.insert(options.end(), {"--batch", std::to_string(*rows * world)});
   // The file may describe a run on another number of ranks. If `world` does not divide the file's
   // number of microbatches, each rank computes one microbatch.
-  const auto parts = in_file(file, "microbatches");
-  if (parts && !given(options, "--microbatches") &&
-      parse_number<int64_t>("--microbatches", *parts, {1, kMaxMicrobatches}) % world != 0)
+  const auto microbatches = in_file(file, "microbatches");
+  if (microbatches && !given(options, "--microbatches") &&
+      parse_number<int64_t>("--microbatches", *microbatches, {1, kMaxMicrobatches}) % world != 0)
     options.insert(options.end(), {"--microbatches", std::to_string(world)});
   return options;
 }

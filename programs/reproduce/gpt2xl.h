@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// How to run the long part of the report, GPT-2 XL with the published recipe: once with FSDP, and
-// once as one process.
+// The settings for the long part of the report, GPT-2 XL with the published recipe: once with FSDP,
+// and once as one process.
 struct FullSettings {
   std::string train;          // path of the train program
   std::string folder;         // for state, checkpoints and results

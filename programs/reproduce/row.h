@@ -7,7 +7,7 @@
 // The content of tables.toml, whose first lines describe each key.
 namespace fsdp {
 
-// Where a program prints the cell of a column, or the cell's text.
+// The place at which a program prints the cell of a column, or the cell's text.
 struct PrintedWord {
   std::string line;  // the beginning of the printed line; empty: `text` is the cell
   size_t word{};     // number of the word in the line, from 0 on

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// Where the parameters of a unit are in its flat tensor.
+// The positions of the parameters of a unit in its flat tensor.
 struct FlatLayout {
   std::vector<int64_t> offsets;  // [elements] one per parameter, in order, multiples of kAlignment
   int64_t padded_numel{};        // [elements] a multiple of kAlignment * world_size

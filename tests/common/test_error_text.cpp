@@ -8,7 +8,7 @@
 #include "expect_text.h"
 #include "in_a_process.h"
 
-// What a failure prints about an exception in a rank.
+// Tests the text that a failure prints about an exception in a rank.
 
 using namespace fsdp;
 

@@ -48,13 +48,13 @@ class ReservedPort {
 
 struct Ended {
   std::vector<int> statuses;  // by rank, as waitpid() reports them
-  // What all processes together printed on stderr, without the lines that announce a wait for other
-  // ranks to join: such a line depends on how fast a name server answers LibTorch.
+  // The text that all processes together printed on stderr, without the lines that announce a wait
+  // for other ranks to join: such a line depends on how fast a name server answers LibTorch.
   std::string said;
 };
 
-// What torchrun() does when a process ends with a failure: sends SIGTERM to the other ones, or lets
-// them notice the failure themselves.
+// The action of torchrun() when a process ends with a failure: it sends SIGTERM to the other ones,
+// or lets them notice the failure themselves.
 enum class OfFailure { told, left_to_notice };
 
 // Starts `world_size` processes that call start(world_size, body, "program") in torchrun's

@@ -12,8 +12,8 @@
 
 namespace fsdp {
 
-// What the network does to packets between two hosts. It does not reorder the packets that one host
-// sends.
+// The effect of the network on packets between two hosts. It does not reorder the packets that one
+// host sends.
 struct WireOptions {
   std::chrono::microseconds delay{};  // one way
   double loss{};                      // fraction of the packets that are lost, 0 to 1

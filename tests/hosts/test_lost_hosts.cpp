@@ -19,7 +19,7 @@ void end_process(pid_t process) {
   EXPECT_EQ(kill(process, SIGKILL), 0);
 }
 
-// What a test loses in addition to rank 5: host-b, or a rank on host-a or host-b. This second loss
+// The second loss of a test, in addition to rank 5: host-b, or a rank on host-a or host-b. It
 // happens while the process of rank 0 decides which ranks continue, before these ranks connect, or
 // in their first step.
 struct Loss {

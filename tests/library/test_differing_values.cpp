@@ -5,7 +5,7 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// What the error says if values differ between ranks.
+// Tests the error that ranks get if values differ between them.
 namespace fsdp {
 namespace {
 

@@ -66,7 +66,7 @@ TEST(PlanStep, planning_needs_neither_ranks_nor_the_models_memory) {
   });
 }
 
-// What a rank measures in the second step of a training.
+// The values that a rank measures in the second step of a training.
 struct MeasuredStep {
   std::array<LiveBytes, 2> peaks;  // in forward and in backward
   int64_t received_bytes{};

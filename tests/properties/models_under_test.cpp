@@ -160,8 +160,8 @@ class InOneProcess : public ModelUnderTest {
 
 }  // namespace
 
-std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
-                                               int model) {
+std::unique_ptr<ModelUnderTest> model_on_rank(TestRank& rank, const RandomProgram& program,
+                                              int model) {
   if (program.ddp)
     return std::make_unique<OnRank<DistributedDataParallel<Net>, DistributedDataParallelOptions>>(
         rank, program, model, DistributedDataParallelOptions{.bucket_cap_mb = program.cap});
@@ -173,8 +173,8 @@ std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgr
       rank, program, model, options);
 }
 
-std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,
-                                                      int model) {
+std::unique_ptr<ModelUnderTest> model_in_one_process(TestRank& rank, const RandomProgram& program,
+                                                     int model) {
   return std::make_unique<InOneProcess>(rank, program, model);
 }
 

@@ -75,10 +75,10 @@ class ModelUnderTest {
 };
 
 // Both functions make model number `model` of the program with the same initial values.
-// player_on_rank() shards it or replicates it over the ranks.
-std::unique_ptr<ModelUnderTest> player_on_rank(TestRank& rank, const RandomProgram& program,
-                                               int model);
-std::unique_ptr<ModelUnderTest> player_in_one_process(TestRank& rank, const RandomProgram& program,
-                                                      int model);
+// model_on_rank() shards it or replicates it over the ranks.
+std::unique_ptr<ModelUnderTest> model_on_rank(TestRank& rank, const RandomProgram& program,
+                                              int model);
+std::unique_ptr<ModelUnderTest> model_in_one_process(TestRank& rank, const RandomProgram& program,
+                                                     int model);
 
 }  // namespace fsdp

@@ -12,23 +12,23 @@
 namespace fsdp {
 namespace {
 
-using Players = std::vector<std::unique_ptr<ModelUnderTest>>;
+using Models = std::vector<std::unique_ptr<ModelUnderTest>>;
 
 // Executes the operations of a program, which random_program.cpp lists by name.
 class Run {
  public:
-  Run(TestRank& rank, const RandomProgram& program, Players players)
-      : rank_(rank), program_(program), players_(std::move(players)) {}
+  Run(TestRank& rank, const RandomProgram& program, Models models)
+      : rank_(rank), program_(program), models_(std::move(models)) {}
 
   // Runs all operations up to one that throws or must throw, and observes the parameters at the
   // end.
   void play() {
     for (; at_ < program_.ops.size(); ++at_) {
       const Op& op = program_.ops[at_];
-      ModelUnderTest& player = *players_[static_cast<size_t>(op.model)];
-      const bool refused = player.incomplete() && needs_gradients(op.what);
+      ModelUnderTest& model = *models_[static_cast<size_t>(op.model)];
+      const bool refused = model.incomplete() && needs_gradients(op.what);
       try {
-        if (!refused) play(op, player);
+        if (!refused) play(op, model);
       } catch (const std::exception& error) {
         const std::string what = error.what();
         rank_.observe("refusal", what.substr(0, what.find('\n')));
@@ -39,8 +39,8 @@ class Run {
       rank_.observe("refused", at_);
       break;
     }
-    for (size_t model = 0; model < players_.size(); ++model)
-      for (const auto& entry : players_[model]->state())
+    for (size_t model = 0; model < models_.size(); ++model)
+      for (const auto& entry : models_[model]->state())
         rank_.observe("at the end, " + entry.key() + " of model " + std::to_string(model),
                       entry.value());
   }
@@ -55,15 +55,15 @@ class Run {
     return batch_part(part, program_.world, number, {3, 7})
         .to(program_.cuda ? at::kCUDA : at::kCPU);
   }
-  at::Tensor loss(ModelUnderTest& player, int part, int number, bool through_both = false) {
+  at::Tensor loss(ModelUnderTest& model, int part, int number, bool through_both = false) {
     const at::Tensor x = input(part, number);
-    if (!through_both) return (*player.net)(x).square().mean();
-    return (*players_.back()->net)((*players_.front()->net)(x)).square().mean();
+    if (!through_both) return (*model.net)(x).square().mean();
+    return (*models_.back()->net)((*models_.front()->net)(x)).square().mean();
   }
 
   // Returns a loss whose backward pass runs inner backward passes.
-  at::Tensor checkpointed_loss(ModelUnderTest& player, int part, const Op& op) const {
-    Net& net = *player.net;
+  at::Tensor checkpointed_loss(ModelUnderTest& model, int part, const Op& op) const {
+    Net& net = *model.net;
     // A checkpoint by hand takes part in the backward pass only if its input needs a gradient.
     const at::Tensor x = input(part, op.number).clone().requires_grad_();
     if (op.what.ends_with("the model checkpointed by hand")) {
@@ -100,9 +100,9 @@ class Run {
 
   // Returns a loss. In its backward pass, a hook computes a gradient of the program's last model,
   // which can be this model itself.
-  at::Tensor guided_loss(ModelUnderTest& player, int part, const Op& op) const {
-    Net& guide = *players_.back()->net;
-    const at::Tensor y = (*player.net)(input(part, op.number));
+  at::Tensor guided_loss(ModelUnderTest& model, int part, const Op& op) const {
+    Net& guide = *models_.back()->net;
+    const at::Tensor y = (*model.net)(input(part, op.number));
     y.register_hook([&guide, x = input(part, op.number + 1), op](const at::Tensor& gradient) {
       const at::AutoGradMode with_gradients(true);
       const at::Tensor in = x.clone().requires_grad_();
@@ -121,69 +121,69 @@ class Run {
                   value.detach());
   }
 
-  void play(const Op& op, ModelUnderTest& player) {
+  void play(const Op& op, ModelUnderTest& model) {
     const auto has = [&](const char* part) { return op.what.find(part) != std::string::npos; };
     if (has("forward with") || has("evaluate") || has("throw in forward")) {
-      play_forward(op, player);
+      play_forward(op, model);
     } else if (has("backward") || op.what == "two forwards") {
-      play_backward(op, player);
+      play_backward(op, model);
     } else if (has("grad") || op.what == "clip") {
-      play_gradient(op, player);
+      play_gradient(op, model);
     } else if (has("optimizer") || op.what == "step" || op.what == "new rate") {
-      play_optimizer(op, player);
+      play_optimizer(op, model);
     } else {
-      play_values(op, player);
+      play_values(op, model);
     }
   }
 
-  void play_forward(const Op& op, ModelUnderTest& player) {
-    auto& block = *player.net->blocks[op.number % 3];
+  void play_forward(const Op& op, ModelUnderTest& model) {
+    auto& block = *model.net->blocks[op.number % 3];
     block.throws = op.what == "throw in forward";
     block.throws_in_hook = op.what == "throw in forward hook";
     const bool throws = block.throws || block.throws_in_hook;
     const at::AutoGradMode mode(throws ? op.number % 2 == 1 : op.what == "forward with gradients");
     std::optional<c10::InferenceMode> inference;
     if (op.what == "evaluate in inference mode") inference.emplace();
-    player.for_each_part([&](int part) {
+    model.for_each_part([&](int part) {
       try {
-        read("loss", part, loss(player, part, op.number));
+        read("loss", part, loss(model, part, op.number));
       } catch (const std::domain_error&) {
       }
     });
     block.throws = block.throws_in_hook = false;
   }
 
-  // Runs a backward pass of each part's loss. `players` are the models that the loss depends on.
+  // Runs a backward pass of each part's loss. `models` are the models that the loss depends on.
   using Loss = std::function<at::Tensor(int part)>;
-  void backward(const std::vector<ModelUnderTest*>& players, const Loss& loss, bool sync = true) {
-    for (ModelUnderTest* player : players)
-      player->begin_backward(sync);
-    players[0]->for_each_part([&](int part) {
-      for (ModelUnderTest* player : players)
-        player->begin_part(part);
+  void backward(const std::vector<ModelUnderTest*>& models, const Loss& loss, bool sync = true) {
+    for (ModelUnderTest* model : models)
+      model->begin_backward(sync);
+    models[0]->for_each_part([&](int part) {
+      for (ModelUnderTest* model : models)
+        model->begin_part(part);
       loss(part).backward();
-      for (ModelUnderTest* player : players)
-        player->end_part(part);
+      for (ModelUnderTest* model : models)
+        model->end_part(part);
     });
-    for (ModelUnderTest* player : players)
-      player->end_backward(sync);
+    for (ModelUnderTest* model : models)
+      model->end_backward(sync);
   }
 
-  void play_backward(const Op& op, ModelUnderTest& player) {
-    const auto plain = [&](int part) { return loss(player, part, op.number); };
-    const auto next = [&](int part) { return loss(player, part, op.number + 1); };
+  void play_backward(const Op& op, ModelUnderTest& model) {
+    const auto plain = [&](int part) { return loss(model, part, op.number); };
+    const auto next = [&](int part) { return loss(model, part, op.number + 1); };
     if (op.what == "backward through both") {
       std::vector<ModelUnderTest*> all;
-      for (const auto& one : players_)
+      for (const auto& one : models_)
         all.push_back(one.get());
-      backward(all, [&](int part) { return loss(player, part, op.number, all.size() > 1); });
+      backward(all, [&](int part) { return loss(model, part, op.number, all.size() > 1); });
     } else if (op.what == "throw in backward") {
-      bool& throws = player.net->blocks[op.number % 3]->throws_in_backward;
+      bool& throws = model.net->blocks[op.number % 3]->throws_in_backward;
       throws = true;
       try {
-        backward({&player}, plain);
+        backward({&model}, plain);
       } catch (const std::domain_error&) {
-        player.lost_gradients();
+        model.lost_gradients();
       }
       throws = false;
     } else if (op.what == "late backward") {
@@ -193,80 +193,80 @@ class Run {
         next(part);
         return before;
       };
-      backward({&player}, late);
+      backward({&model}, late);
     } else if (op.what == "two forwards") {
-      backward({&player}, [&](int part) { return plain(part) + next(part); });
+      backward({&model}, [&](int part) { return plain(part) + next(part); });
     } else if (op.what.find("in a hook") != std::string::npos) {
-      std::vector<ModelUnderTest*> all{&player};
-      if (players_.back().get() != &player && op.what.find("a backward") != std::string::npos)
-        all.push_back(players_.back().get());
-      backward(all, [&](int part) { return guided_loss(player, part, op); });
+      std::vector<ModelUnderTest*> all{&model};
+      if (models_.back().get() != &model && op.what.find("a backward") != std::string::npos)
+        all.push_back(models_.back().get());
+      backward(all, [&](int part) { return guided_loss(model, part, op); });
     } else if (op.what.find("by hand") != std::string::npos ||
                op.what.ends_with("implicit layer")) {
       backward(
-          {&player}, [&](int part) { return checkpointed_loss(player, part, op); },
+          {&model}, [&](int part) { return checkpointed_loss(model, part, op); },
           op.what.find("no_sync") == std::string::npos);
     } else {
-      backward({&player}, plain, op.what == "backward");
+      backward({&model}, plain, op.what == "backward");
     }
   }
 
-  void play_gradient(const Op& op, ModelUnderTest& player) {
+  void play_gradient(const Op& op, ModelUnderTest& model) {
     if (op.what == "optimizer.zero_grad") {
-      player.optimizer->zero_grad();
-      player.dropped_gradients();
+      model.optimizer->zero_grad();
+      model.dropped_gradients();
     } else if (op.what == "net.zero_grad") {
-      player.net->zero_grad();
-      player.dropped_gradients();
+      model.net->zero_grad();
+      model.dropped_gradients();
     } else if (op.what == "model.zero_grad") {
-      player.zero_grad();
-      player.dropped_gradients();
+      model.zero_grad();
+      model.dropped_gradients();
     } else if (op.what == "reset .grad of the module") {
-      for (at::Tensor& parameter : player.net->parameters())
+      for (at::Tensor& parameter : model.net->parameters())
         parameter.mutable_grad().reset();
-      player.dropped_gradients();
+      model.dropped_gradients();
     } else if (op.what == "optimizer.zero_grad to zeros") {
-      player.optimizer->zero_grad(/*set_to_none=*/false);
+      model.optimizer->zero_grad(/*set_to_none=*/false);
     } else if (op.what == "autograd::grad of the input") {
-      player.for_each_part([&](int part) {
+      model.for_each_part([&](int part) {
         const at::Tensor x = input(part, op.number).clone();
         x.requires_grad_();
-        const at::Tensor out = (*player.net)(x).square().mean();
+        const at::Tensor out = (*model.net)(x).square().mean();
         read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
       });
     } else if (op.what == "clip") {
       for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
-        rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), player.clip(type));
+        rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), model.clip(type));
     } else {
       // Only the first reset of .grad of the module after each call of the module counts as
       // zero_grad(). So the module is called first.
-      if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, player);
-      for (const at::Tensor& leaf : player.leaves) {
+      if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, model);
+      for (const at::Tensor& leaf : model.leaves) {
         if (op.what == "write .grad")
           leaf.mutable_grad() = leaf.detach().sign();
         else if (leaf.grad().defined())
           leaf.grad().mul_(0.5);
       }
-      if (op.what == "write .grad") player.dropped_gradients();
+      if (op.what == "write .grad") model.dropped_gradients();
     }
   }
 
-  void play_optimizer(const Op& op, ModelUnderTest& player) {
+  void play_optimizer(const Op& op, ModelUnderTest& model) {
     if (op.what == "step") {
-      player.optimizer->step();
+      model.optimizer->step();
     } else if (op.what == "new rate") {
-      player.optimizer->param_groups()[0].options().set_lr(0.01 * (1 + op.number));
+      model.optimizer->param_groups()[0].options().set_lr(0.01 * (1 + op.number));
     } else if (op.what == "save optimizer") {
-      player.save_optimizer();
+      model.save_optimizer();
       has_saved_optimizer_[op.model] = true;
     } else if (has_saved_optimizer_[op.model]) {
-      player.load_optimizer();
+      model.load_optimizer();
     }
   }
 
-  void play_values(const Op& op, ModelUnderTest& player) {
+  void play_values(const Op& op, ModelUnderTest& model) {
     const at::NoGradGuard no_grad;
-    auto& leaves = player.leaves;
+    auto& leaves = model.leaves;
     const auto one = static_cast<size_t>(op.number) % leaves.size();
     if (op.what == "halve one data()") {
       leaves[one].data().mul_(0.5);
@@ -274,27 +274,27 @@ class Run {
       torch::nn::utils::vector_to_parameters(torch::nn::utils::parameters_to_vector(leaves) * 0.5,
                                              leaves);
     } else if (op.what == "summon and write") {
-      player.summon([&] { player.net->blocks[op.number % 3]->linear->weight.mul_(0.75); });
+      model.summon([&] { model.net->blocks[op.number % 3]->linear->weight.mul_(0.75); });
     } else if (op.what == "save") {
-      player.saved = player.state();
+      model.saved = model.state();
     } else if (op.what == "load") {
-      if (!player.saved.empty()) player.load(player.saved);
+      if (!model.saved.empty()) model.load(model.saved);
     } else if (op.what == "freeze" || op.what == "freeze in module" || op.what == "unfreeze") {
-      player.optimizer->zero_grad();
-      player.dropped_gradients();
+      model.optimizer->zero_grad();
+      model.dropped_gradients();
       // Unfreezes both the leaf and the module's parameter. If only one of them were unfrozen, the
       // model could not know which of the two was changed last.
       if (op.what != "freeze in module") leaves[one].set_requires_grad(op.what == "unfreeze");
       if (op.what != "freeze")
-        player.net->parameters()[one].set_requires_grad(op.what == "unfreeze");
+        model.net->parameters()[one].set_requires_grad(op.what == "unfreeze");
     } else {
-      play_leaves(op, player);
+      play_leaves(op, model);
     }
   }
 
-  static void play_leaves(const Op& op, ModelUnderTest& player) {
-    for (size_t i = 0; i < player.leaves.size(); ++i) {
-      at::Tensor& leaf = player.leaves[i];
+  static void play_leaves(const Op& op, ModelUnderTest& model) {
+    for (size_t i = 0; i < model.leaves.size(); ++i) {
+      at::Tensor& leaf = model.leaves[i];
       if (op.what == "halve data()") {
         leaf.data().mul_(0.5);
       } else if (op.what == "halve detach()") {
@@ -302,18 +302,18 @@ class Run {
       } else if (op.what == "set_data") {
         leaf.set_data(leaf.detach() * 0.5);
       } else if (op.what == "average") {
-        player.average.resize(player.leaves.size());
-        at::Tensor& average = player.average[i];
+        model.average.resize(model.leaves.size());
+        at::Tensor& average = model.average[i];
         average = average.defined() ? average * 0.5 + leaf.detach() * 0.5 : leaf.detach().clone();
-      } else if (op.what == "put the average back" && !player.average.empty()) {
-        leaf.data().copy_(player.average[i]);
+      } else if (op.what == "put the average back" && !model.average.empty()) {
+        leaf.data().copy_(model.average[i]);
       }
     }
   }
 
   TestRank& rank_;
   const RandomProgram& program_;
-  Players players_;
+  Models models_;
   std::map<int, bool> has_saved_optimizer_;
   size_t at_{};
 };
@@ -323,10 +323,10 @@ using MakePlayer = std::unique_ptr<ModelUnderTest> (*)(TestRank& rank, const Ran
 
 void play(TestRank& rank, const RandomProgram& program, MakePlayer make) {
   if (program.cuda) gpu::use_gpu_of(rank.rank());
-  Players players;
+  Models models;
   for (int model = 0; model < program.models; ++model)
-    players.push_back(make(rank, program, model));
-  Run(rank, program, std::move(players)).play();
+    models.push_back(make(rank, program, model));
+  Run(rank, program, std::move(models)).play();
 }
 
 }  // namespace
@@ -335,10 +335,10 @@ std::string first_difference(const RandomProgram& program) {
   RunOptions options{.backend = program.gloo && !program.cuda ? "gloo" : "auto", .record = false};
   if (program.cuda) options.device = c10::kCUDA, options.timeout = std::chrono::seconds(20);
   const RankRun expected = try_ranks(
-      1, [&](TestRank& rank) { play(rank, program, player_in_one_process); }, options);
+      1, [&](TestRank& rank) { play(rank, program, model_in_one_process); }, options);
   if (!expected.failure().empty()) return "in one process: " + expected.failure();
   const RankRun run = try_ranks(
-      program.world, [&](TestRank& rank) { play(rank, program, player_on_rank); }, options);
+      program.world, [&](TestRank& rank) { play(rank, program, model_on_rank); }, options);
   if (!run.failure().empty()) return run.failure();
   for (int rank = 0; rank < program.world; ++rank) {
     const std::string on_rank = " on rank " + std::to_string(rank);

@@ -25,7 +25,7 @@ struct Layer {
   //   in which parameters get a gradient.
   std::string use{"always"};
   int tied{-1};  // linear: index of an earlier linear layer that has the same weight; -1: none
-  // Whether the layer's activations are recomputed in backward: in a nested layer those of the
+  // Says whether the layer's activations are recomputed in backward: in a nested layer those of the
   // inner layer, in a paired layer none.
   bool checkpointed{};
 };
@@ -40,9 +40,9 @@ struct RandomTraining {
   int saved{};         // the state is saved after this many steps, and a new model loads it and
                        // continues; 0: never
   bool offloads{};     // AdamW's moments are in a file, except those that stay in memory (pinned)
-  // Whether the run is compared with a run on one rank that computes all microbatches, provided
-  // that the bits then depend only on the number of microbatches. Otherwise it is compared with one
-  // process that computes the batches of all ranks.
+  // Says whether the run is compared with a run on one rank that computes all microbatches,
+  // provided that the bits then depend only on the number of microbatches. Otherwise it is compared
+  // with one process that computes the batches of all ranks.
   bool with_one_rank{};
 };
 

@@ -25,8 +25,8 @@ at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& inp
 
 std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);  // parameters, then buffers
 
-// What a rank observes of tensors: the device ("meta" or "cpu"), or the numbers. If there is no
-// device or there are no numbers, the returned text reports this.
+// The following functions return what a rank observes of tensors: the device ("meta" or "cpu"), or
+// the numbers. If there is no device or there are no numbers, the returned text reports this.
 std::string device_name(const at::Tensor& tensor);
 std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors);
 nlohmann::json numbers_of(const at::Tensor& tensor);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// What the tests of backward run: a sharded ToyModel, losses, and their gradients in one process.
+// The tests of backward use these: a sharded ToyModel, losses, and their gradients in one process.
 namespace fsdp {
 
 // Returns a ToyModel of `layers` layers. The parameters of block `frozen` need no gradient.

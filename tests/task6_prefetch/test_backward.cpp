@@ -7,7 +7,8 @@ namespace {
 
 MULTI_RANK_SUITE(T6_3_backward);
 
-// What backward issues for four blocks that are called in the order of their numbers, with limit 2.
+// The collectives that backward issues for four blocks that are called in the order of their
+// numbers, with limit 2.
 const Issues kBackwardAhead{
     {"backward of root", ""},
     {"backward of blocks3", "all_gather blocks3; all_gather blocks2; "},

@@ -12,8 +12,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// What the fake strategy returns in each step of the current run: the loss of rank 1 (the loss of
-// the other ranks is 1), and the norm of the gradients.
+// The values that the fake strategy returns in each step of the current run: the loss of rank 1
+// (the loss of the other ranks is 1), and the norm of the gradients.
 struct Values {
   std::vector<double> losses{1, 1, 1, 1}, norms{1, 1, 1, 1};
 };

@@ -15,9 +15,9 @@ const char* to_string(DataKind kind) {
   return words.at(static_cast<size_t>(kind));
 }
 
-const char* to_string(ReduceGradients accumulate) {
+const char* to_string(ReduceGradients when) {
   constexpr std::array words{"each", "last"};
-  return words.at(static_cast<size_t>(accumulate));
+  return words.at(static_cast<size_t>(when));
 }
 
 const char* to_string(LrDecay decay) {

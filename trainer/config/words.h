@@ -11,19 +11,19 @@ enum class Mode { single, ddp, fsdp };
 // The kind of training data. `published`: the random tokens of the published recipe.
 enum class DataKind { text, tokens, modular, pattern, published };
 
-// When a rank reduces the gradients of its microbatches: after each microbatch, or their sum after
-// the last one.
+// The time at which a rank reduces the gradients of its microbatches: after each microbatch, or, as
+// their sum, after the last one.
 enum class ReduceGradients { each, last };
 
-// How the learning rate falls after the warmup; none: it stays.
+// The way in which the learning rate falls after the warmup; none: it stays.
 enum class LrDecay { none, cosine, linear };
 
-// What the other ranks do when a host is lost.
+// The reaction of the other ranks when a host is lost.
 enum class OnLostHost { end, continue_training };
 
 const char* to_string(Mode mode);
 const char* to_string(DataKind kind);
-const char* to_string(ReduceGradients accumulate);
+const char* to_string(ReduceGradients when);
 const char* to_string(LrDecay decay);  // LrDecay::none: ""
 const char* to_string(OnLostHost what);
 

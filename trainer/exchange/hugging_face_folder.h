@@ -12,7 +12,8 @@
 
 namespace fsdp {
 
-// How Hugging Face's transformers names and stores the parameters of our models.
+// This file describes how Hugging Face's transformers names and stores the parameters of our
+// models.
 
 // The order of a parameter's elements in a file, compared with the order here.
 enum class Layout {

@@ -55,9 +55,9 @@ void check_lost_host_option(const TrainConfig& config) {
         "units in it");
   const auto kept = with_ranks(config, config.ranks.world);
   if (kept && kept->training.reduce_gradients == config.training.reduce_gradients) return;
-  const BatchPartition microbatches = config.batch_partition();
+  const BatchPartition partition = config.batch_partition();
   const ReduceGradients other =
-      microbatches.reduce_last ? ReduceGradients::each : ReduceGradients::last;
+      partition.reduce_last ? ReduceGradients::each : ReduceGradients::last;
   TrainConfig accumulating = config;
   accumulating.training.reduce_gradients = other;
   const auto with_other = with_ranks(accumulating, config.ranks.world);
@@ -66,9 +66,8 @@ void check_lost_host_option(const TrainConfig& config) {
   const std::string first =
       other_helps ? std::string("--reduce-gradients ") + to_string(other) : "";
   const std::string second = better > 0 ? "--microbatches " + std::to_string(better) : "";
-  throw UsageError(option + "with fewer ranks, the sum over " +
-                   std::to_string(microbatches.replicas) + " replicas, " +
-                   std::to_string(microbatches.accumulation_steps) +
+  throw UsageError(option + "with fewer ranks, the sum over " + std::to_string(partition.replicas) +
+                   " replicas, " + std::to_string(partition.accumulation_steps) +
                    " microbatches on each rank, would be rounded differently; give " + first +
                    (first.empty() || second.empty() ? "" : " or ") + second +
                    (first.empty() && second.empty() ? "another --shard-size" : ""));

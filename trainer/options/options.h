@@ -10,7 +10,7 @@ namespace fsdp {
 
 inline constexpr int kMaxTrainingWorld = 64;
 
-// How a program uses the options of `./fsdp train`.
+// The way in which a program uses the options of `./fsdp train`.
 struct TrainParsing {
   int max_world{kMaxTrainingWorld};
   // The program computes what a run would need and does not run it. Options about files that the

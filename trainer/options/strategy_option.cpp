@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// What a value of --strategy sets.
+// The settings that a value of --strategy stands for.
 struct StrategyOption {
   enum class Shards { all_ranks, one_rank, as_given } shards;
   bool reshard_after_forward;

@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// How long one call of a module computed: its span without the waits and the spans of other modules
-// inside it. For the root, this is the time outside all modules below it.
+// The time for which one call of a module computed: its span without the waits and the spans of
+// other modules inside it. For the root, this is the time outside all modules below it.
 struct ComputeTime {
   EventKind kind;    // forward or backward
   std::string unit;  // the module's name

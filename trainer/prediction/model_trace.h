@@ -49,7 +49,7 @@ struct ModelTraces {
   bool has_activations{};  // false: the bytes of activations are unknown, and 0 here
 };
 
-// How long a unit's module itself computes. [ns]
+// [ns] The time for which a unit's module itself computes.
 struct UnitTime {
   int64_t forward{}, backward{};
 };

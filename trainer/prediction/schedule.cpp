@@ -307,7 +307,7 @@ class ShardedStep : public ScheduledStep {
 
   const int shard_;  // which shard of every unit this rank owns
   const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
-  // How many units are gathered ahead, in forward and in backward.
+  // The numbers of units that are gathered ahead, in forward and in backward.
   const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
   std::vector<MixedPrecisionPolicy> precision_;  // by unit
@@ -369,7 +369,7 @@ class ReplicaStep : public ScheduledStep {
             kElement * std::accumulate(trainable_.begin(), trainable_.end(), int64_t{})};
   }
   const BatchPartition& order() const override {
-    return config_.ranks.mode == Mode::ddp ? turns_ : partition_;
+    return config_.ranks.mode == Mode::ddp ? partition_of_rank_ : partition_;
   }
   bool starts_new_partial_sum() const override {
     return reduces_each() ? microbatch_ > 0 : ScheduledStep::starts_new_partial_sum();

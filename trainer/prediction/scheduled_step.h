@@ -80,7 +80,7 @@ class ScheduledStep {
     int64_t bytes;
   };
   virtual Sum sum() const = 0;
-  virtual const BatchPartition& order() const { return turns_; }
+  virtual const BatchPartition& order() const { return partition_of_rank_; }
   // Returns whether microbatch microbatch_ begins a new partial sum. If so, the partial sum of the
   // earlier microbatches is kept beside it.
   virtual bool starts_new_partial_sum() const {
@@ -155,9 +155,9 @@ class ScheduledStep {
   const ModelTraces& traces_;
   const bool training_{config_.training.steps > 0};
   const BatchPartition partition_{config_.batch_partition()};
-  const BatchPartition turns_{.accumulation_steps =
-                                  partition_.accumulation_steps};  // the microbatches of one rank
-  int microbatch_{};  // index of a microbatch of this rank
+  const BatchPartition partition_of_rank_{
+      .accumulation_steps = partition_.accumulation_steps};  // the microbatches of one rank
+  int microbatch_{};                                         // index of a microbatch of this rank
   Schedule schedule_;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-// What the last lines of a file of --log contain.
+// The contents of the last lines of a file of --log.
 struct LogEnd {
   bool is_log{true};                 // false: its last lines are not those of a log
   std::optional<int64_t> last_step;  // the step of the last line that has one

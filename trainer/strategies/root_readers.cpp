@@ -91,7 +91,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
     if (number_of_pass() >= 0) {
       runs_again_ = true;
     } else if (at::GradMode::is_enabled()) {
-      ++calls_;
+      ++forward_calls_;
     } else if (!recorded_.empty()) {
       runs_again_ = true;
     }
@@ -100,7 +100,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   // Called when the backward of a reader's call has ended.
   void come_back() {
     begin_pass();
-    if (++came_back_ == calls_ && !runs_again_ && !has_pass_inside_) unread_();
+    if (++backward_calls_ == forward_calls_ && !runs_again_ && !has_pass_inside_) unread_();
   }
 
   // If a backward pass throws, the engine drops its callbacks and what they own, so pass_ expires
@@ -113,7 +113,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
     const auto held = std::make_shared<bool>();
     pass_ = held;
     number_ = number_of_pass();
-    came_back_ = 0;
+    backward_calls_ = 0;
     has_pass_inside_ = false;
     torch::autograd::Engine::get_default_engine().queue_callback(
         [self = shared_from_this(), held] { self->end_pass(); });
@@ -124,13 +124,14 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   void end_pass() {
     pass_.reset();
     runs_again_ = false;
-    if (!torch::autograd::get_current_graph_task_keep_graph()) calls_ = 0;
+    if (!torch::autograd::get_current_graph_task_keep_graph()) forward_calls_ = 0;
   }
 
   std::function<void()> unread_;
   std::set<const void*> recorded_;  // calls of the root that are running and record gradients
-  // How many calls of the readers are counted, and the backward of how many ended in this pass.
-  int64_t calls_{}, came_back_{};
+  // The numbers of calls of the readers: those in forward, and those whose backward has ended in
+  // this pass.
+  int64_t forward_calls_{}, backward_calls_{};
   bool runs_again_{};         // backward runs a call of a reader again
   std::weak_ptr<bool> pass_;  // owned by the engine until the backward pass has ended
   int number_{};              // of the backward pass; a pass inside it has another number

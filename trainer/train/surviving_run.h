@@ -15,7 +15,7 @@ namespace fsdp {
 // continues, and returns read_run() of the other rank. Returns null if this rank starts the run.
 nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config);
 
-// What a rank does so that the run can continue after a host was lost (hosts/handover.h). A rank
+// The part of a rank in continuing the run after a host was lost (hosts/handover.h). A rank
 // that fails because of the loss saves its state in memory, and another rank takes its place. If
 // the failed rank cannot know whether other ranks have made the current update, it saves two
 // states: before the update and after it. If no other rank may take this rank's place, all

@@ -15,8 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a forward() depends on besides its input and parameters: the states of generators and the
-// settings of this thread. The constructor saves the current ones.
+// The states of generators and the settings of this thread. A forward() depends on them besides its
+// input and parameters. The constructor saves the current ones.
 struct Surroundings {
   explicit Surroundings(c10::Device device) : generators(device) {}
   void restore() const {
@@ -51,7 +51,7 @@ class SecondRun {
   bool outer_;
 };
 
-// What is needed to run the forward() of a call again. The graph owns it.
+// The data with which the forward() of a call runs again. The graph owns it.
 struct Call : torch::CustomClassHolder {
   Call(Module& called, Surroundings first)
       : owner(called.shared_from_this()), module(called), first(std::move(first)) {}
