@@ -26,7 +26,7 @@ stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v
 # The reference must be short enough to read in one sitting. Code that only extension problems need
 # is in solutions/extensions/ and does not count.
 long_reference() {
-  cat solutions/task*/*.{h,cpp} | awk -v most=1500 'END {
+  cat solutions/task[1-7]*/*.{h,cpp} | awk -v most=1500 'END {
     if (NR > most)
       printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
 }
@@ -47,12 +47,26 @@ broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format con
 
 # No two files under tests/ may have one name, because a name describes what the file tests.
 repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
+# Prints FILE SUITE for each suite of each test file.
+suites_of_files() {
+  local test='\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])'
+  grep -rzoP --include='*.cpp' "$test" tests | tr '\n\0' ' \n' | sed -E 's/:.*\(\s*/ /' | sort -u
+}
 # Finds suites with tests in two files. `check` shows the failures of a suite in the order of its
 # file; the order of two files would depend on the linker.
-torn_suites() {
-  local test='\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])'
-  grep -rzoP --include='*.cpp' "$test" tests | tr '\n\0' ' \n' |
-    sed -E 's/:.*\(\s*/ /' | sort -u | awk '{ print $2 }' | sort | uniq -d
+torn_suites() { suites_of_files | awk '{ print $2 }' | sort | uniq -d; }
+# Finds files with one suite that have not its name: the suite RankExit is in test_rank_exit.cpp.
+# Suites of tasks have the names of problems.
+misnamed_test_files() {
+  suites_of_files | grep -v '^tests/task' |
+    sed -E ':again; s/([a-z0-9])([A-Z])([^ ]*)$/\1_\2\3/; t again
+            :twice; s/([A-Z])([A-Z][a-z][^ ]*)$/\1_\2/; t twice' |
+    awk '{ ++suites[$1]; suite[$1] = tolower($2) }
+         END {
+           for (file in suites)
+             if (suites[file] == 1 && file !~ "/test_" suite[file] "\\.cpp$")
+               print file " has only the suite " suite[file]
+         }' | sort
 }
 
 # Finds assertions inside of ranks. A rank must only observe, and the test's own process compares,
@@ -62,7 +76,7 @@ asserts_in_ranks() {
        inside && NF && RLENGTH <= indent { inside = 0 }
        inside && /(EXPECT|ASSERT)_|FAIL\(|ADD_FAILURE/ { print FILENAME ":" FNR ": " $0 }
        /(run|try)_ranks\(|run_oracle\(/ { inside = 1; indent = RLENGTH }
-    ' tests/task[1-7]*/* tests/extensions/*
+    ' tests/task[0-7]*/* tests/extensions/*
 }
 
 # grading NAME OPTION...: runs a check of grading/, which prints what is wrong.
@@ -70,7 +84,7 @@ grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
 # Finds suites that only the tests have, or only course.toml.
 unlisted_suites() {
-  diff <(grep -ohE 'T[1-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
+  diff <(grep -ohE 'T[0-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* |
       sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
@@ -123,6 +137,7 @@ rule "Python is sound" broken_python
 rule "course.toml lists every suite" unlisted_suites
 rule "names of test files are unique" repeated_test_files
 rule "a suite lies in one file" torn_suites
+rule "a file of one suite has its name" misnamed_test_files
 rule "test names are snake_case" odd_test_names
 rule "tests of tasks assert outside of ranks" asserts_in_ranks
 rule "the fault bank fits the code" grading faults --check

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(MixedPrecision, mixed_precision_refuses_dtypes_other_than_fp32_bf16_and_fp16) {
+TEST(DtypesOfMixedPrecision, mixed_precision_refuses_dtypes_other_than_fp32_bf16_and_fp16) {
   const auto refusal = [](const MixedPrecisionPolicy& policy) {
     return error_of<std::invalid_argument>([&] { check_mixed_precision(policy); });
   };

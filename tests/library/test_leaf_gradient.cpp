@@ -67,8 +67,8 @@ MULTI_RANK_TEST(LeafGradient,
   });
 }
 
-// The other tensors are the plain tensor of a part, the input of the model, tensors without a
-// model, and a leaf of a model that was destroyed.
+// The other tensors are the plain tensor of a part, the input of the model, a tensor without a
+// model, and a copy of a leaf of a model that was destroyed.
 MULTI_RANK_TEST(LeafGradient, autograd_grad_of_tensors_other_than_leaves_of_a_model_is_right) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor left;
