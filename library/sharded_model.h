@@ -91,7 +91,7 @@ class ShardedModel {
   // docs/what_works.md has a table.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
-  void zero_grad();  // drops all gradients: of the leaves, of the module and of the units
+  void zero_grad();  // drops the gradients of all sharded parameters, also those not yet reduced
 
   // Collective. Scales the gradients so that their norm over all sharded parameters and all ranks
   // is at most max_norm. Returns the norm before scaling, the same on every rank. (Parameters of

@@ -72,9 +72,10 @@ void ShardedModelImpl::register_last_hooks() {
       });
 }
 
-// Reshards the root's units in backward as soon as nothing reads them any more, if the model is a
-// ReadsInCalls and so promises that this can be known (root_readers.h). A read after that breaks
-// the promise, and throws.
+// Lets backward reshard the root's units early, as soon as nothing reads them any more, if the
+// model is a ReadsInCalls and so promises that this can be known. root_readers.h lists the other
+// conditions, and the passes that reshard the root only at their end. A read after the reshard
+// breaks the promise, and throws.
 void ShardedModelImpl::reshard_root_early() {
   const auto& units = sharded_->layout().units;
   std::vector<std::shared_ptr<HookedModule>> of_root;

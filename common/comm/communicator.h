@@ -63,9 +63,9 @@ class Communicator {
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 
-  // Completes this rank's all-gathers, then waits until the other ranks have waited for every
-  // all-gather whose input they read in place on this rank. Not a collective. Throws
-  // CollectiveError, which names a rank that does not arrive.
+  // Completes this rank's all-gathers. Then waits for each rank that reads inputs of this rank in
+  // place, until that rank has waited for every all-gather that reads them. Not a collective.
+  // Throws CollectiveError, which names a rank that does not arrive.
   void wait_for_readers();
   // Returns this communicator for a caller that knows that no rank reads what it changes: its
   // wait_for_readers() does nothing.

@@ -9,7 +9,7 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kLabel = 12;      // characters
-constexpr size_t kShownCalls = 5;  // last calls of each rank in the table
+constexpr size_t kShownCalls = 5;  // how many of the last calls of each rank the table shows
 constexpr size_t kColumns = 3;     // of the table; more columns continue below
 constexpr size_t kCell = 29;       // characters
 constexpr size_t kWidth = 100;     // characters of a line

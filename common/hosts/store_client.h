@@ -35,7 +35,7 @@ class StoreRequests {
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
-// A child process that connects to the store and runs `say`, a function that makes requests and
+// A child process that connects to the store and runs `request`, a function that makes requests and
 // returns a text. The caller does not connect, because c10d's store starts threads and the caller
 // must still be able to fork. What torch prints in the child is discarded. The destructor ends the
 // child.
@@ -49,14 +49,14 @@ class StoreClientProcess {
   StoreClientProcess(const StoreClientProcess&) = delete;
   StoreClientProcess& operator=(const StoreClientProcess&) = delete;
 
-  // Waits until `say` returns, and returns its text. A wait of `say` that takes longer than
+  // Waits until `request` returns, and returns its text. A wait of `request` that takes longer than
   // `self.announce_after` is announced once through `tell`. Throws std::runtime_error, which names
   // the rank, the store and what is missing.
   std::string answer(const Log& log = {});
 
-  // Returns the text of `say`, or throws as answer() does, if `say` has ended; returns nothing if
-  // it still runs. Also throws if the store has not answered for too long (the time limit and a
-  // half). Must be called at least once a second.
+  // Returns the text of `request`, or throws as answer() does, if `request` has ended; returns
+  // nothing if it still runs. Also throws if the store has not answered for too long (the time
+  // limit and a half). Must be called at least once a second.
   std::optional<std::string> answer_so_far();
 
  private:
@@ -71,7 +71,7 @@ class StoreClientProcess {
 
   LaunchedRank self_;
   pid_t process_{};
-  OpenFile answer_;  // the text of `say`: any bytes
+  OpenFile answer_;  // the text of `request`: any bytes
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
   std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};

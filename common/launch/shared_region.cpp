@@ -125,8 +125,8 @@ void SharedRegion::create_arenas(size_t arena_bytes) {
   const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
   const size_t share = addresses_left() / 2 / world_size_;  // the other half is for everything else
   size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
-  // The kernel does not report how large a mapping it would allow, so halve the arenas until it
-  // maps them.
+  // The kernel does not report how large a mapping it would allow, so the arenas are halved until
+  // it maps them.
   while (!map_arenas(bytes, bytes / 2 < kLeastArena))
     bytes = round_up(bytes / 2, kHugePage);
   arenas_are_cut_ = bytes < wanted;

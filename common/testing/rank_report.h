@@ -43,8 +43,8 @@ nlohmann::json finished_frame();
 RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel,
                        const std::vector<Event>& events = {}, const Crash* crash = nullptr);
 
-// Describes what went wrong in a run: first the cause, then where the other ranks were. Empty if
-// nothing went wrong.
+// Describes what went wrong in a run: first the frames that a rank did not send itself, then the
+// cause, then where the other ranks were. Empty if nothing went wrong.
 std::string describe_failure(const std::vector<RankReport>& ranks);
 
 }  // namespace fsdp

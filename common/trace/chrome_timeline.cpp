@@ -27,7 +27,7 @@ Json arguments(const Event& event) {
   return arguments;
 }
 
-// Returns the line that names the process `rank` or one of its threads.
+// Returns the line that gives a name to the process of rank `rank` or to one of its threads.
 Json named(const char* what, size_t rank, size_t thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }

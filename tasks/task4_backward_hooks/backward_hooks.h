@@ -83,8 +83,8 @@ class BackwardHooks {
   // off. While it is off:
   // - A pass reduces no unit: gradients stay in .grad, and those of the next pass are added to
   //   them.
-  // - When a unit would be reduced, its gradients are widened instead
-  //   (FlatParameter::widen_gradients()).
+  // - Where the pass would reduce a unit, it calls FlatParameter::widen_gradients() instead, which
+  //   converts the unit's gradients to a wider dtype if necessary.
   // - If a pass fails, all gradients are dropped.
   virtual void set_requires_gradient_sync(bool /*sync*/) {
     todo("BackwardHooks::set_requires_gradient_sync", "4.5");

@@ -17,8 +17,8 @@ namespace fsdp {
 // - A piece lies in one shard. You may make one piece for each row of neighbouring parameters that
 //   belong to one group, or one piece for each parameter.
 // - A piece ends at the first multiple of 16 elements after its last parameter, so it includes the
-//   padding up to there. Padding is updated too, but no result depends on it, because its gradient
-//   is zero.
+//   padding up to there. Padding is updated too, but no parameter depends on it, because each
+//   element is updated from its own values. Its gradient is zero, so the norm ignores it.
 // - Pieces are made when the optimizer is made. A parameter that is frozen at that moment has no
 //   piece. It is never updated, even if it becomes trainable later.
 class ShardedOptimizer {

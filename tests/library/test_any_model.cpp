@@ -137,12 +137,13 @@ at::Tensor loss_of_drop_out(Module& model, int microbatch, int microbatches, int
   return mean_square(model, microbatch, microbatches, step);
 }
 
-MULTI_RANK_TEST(AnyModel, units_chosen_by_hand_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_with_units_chosen_by_hand_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(), {{.name = "units by hand", .options = {.wrap = first_and_last_block()}}});
 }
 
-MULTI_RANK_TEST(AnyModel, tiny_odd_and_shared_parameters_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel,
+                a_model_with_tiny_odd_and_shared_parameters_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(), {{.name = "tiny, odd and shared parameters", .build = built<TinyNet>}});
 }
@@ -154,13 +155,15 @@ MULTI_RANK_TEST(AnyModel,
       {{.name = "other methods than forward", .build = built<CodingNet>, .loss = loss_of_encode}});
 }
 
-MULTI_RANK_TEST(AnyModel, parameters_that_some_ranks_do_not_use_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel,
+                a_model_with_parameters_unused_on_some_ranks_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "other parameters on each rank",
                                               .build = built<SkippingNet>,
                                               .loss = loss_of_some_blocks}});
 }
 
-MULTI_RANK_TEST(AnyModel, a_loss_with_side_outputs_of_blocks_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel,
+                a_model_whose_loss_has_side_outputs_of_blocks_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(),
       {{.name = "side outputs", .build = built<RowOf<SideBlock>>, .loss = loss_with_side_outputs}});
@@ -173,12 +176,12 @@ MULTI_RANK_TEST(
       world_size(), {{.name = "an exception of an inner hook", .build = built<CatchingNet>}});
 }
 
-MULTI_RANK_TEST(AnyModel, outputs_that_are_changed_in_place_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_that_changes_outputs_in_place_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(), {{.name = "changes in place", .build = built<InPlaceNet<LayerBlock>>}});
 }
 
-MULTI_RANK_TEST(AnyModel, views_that_are_changed_in_place_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_that_changes_views_in_place_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(), {{.name = "changes of views in place", .build = built<InPlaceNet<ViewBlock>>}});
 }

@@ -13,9 +13,10 @@ namespace {
 
 MULTI_RANK_SUITE(AnyTraining);
 
+using Step = std::function<void(ShardedNet& sharded, int number)>;
+
 // Trains `other` by kSteps calls of `step`, and a new model by kSteps calls of `plain_step`. Fails
 // unless both end with the same parameters.
-using Step = std::function<void(ShardedNet& sharded, int number)>;
 void expect_as_plain(ShardedNet& other, const Step& step,
                      const Step& plain_step = &ShardedNet::step,
                      const OptimizerOf& optimizer = adamw) {
@@ -29,7 +30,7 @@ void expect_as_plain(ShardedNet& other, const Step& step,
 
 // A communicator has at most 64 pending calls. The limits of units that are gathered ahead are
 // below, at and above this number.
-MULTI_RANK_TEST(AnyTraining, hundreds_of_units_can_be_gathered_ahead) {
+MULTI_RANK_TEST(AnyTraining, two_hundred_units_can_be_gathered_ahead) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
     for (const int limit : {2, 34, 64, 65, 200}) {

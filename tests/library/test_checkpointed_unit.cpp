@@ -141,7 +141,8 @@ struct TreeBlock : LayerBlock {
   }
 };
 
-MULTI_RANK_TEST(CheckpointedUnit, a_recursive_call_of_a_unit_that_reshards_throws_and_is_named) {
+MULTI_RANK_TEST(CheckpointedUnit,
+                the_error_in_a_unit_that_calls_itself_and_reshards_names_the_recursive_call) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool reshards : {true, false}) {
       torch::manual_seed(1);

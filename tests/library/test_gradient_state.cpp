@@ -29,7 +29,8 @@ struct Parameter {
   at::Tensor& of_whole() const { return whole.mutable_grad(); }
 };
 
-// Returns a parameter whose gradient, all ones, is in the given state.
+// Returns a parameter whose gradient is in the given state. If the state keeps a gradient (complete
+// and incomplete), all its elements are ones.
 Parameter parameter_in(GradientState state) {
   Parameter one;
   if (state == in_unit) return one;

@@ -61,8 +61,8 @@ TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_f
       3, run,
       "so a unit has {elements} elements, {end, resharded} bytes. At most, the root and one "
       "block are unsharded, {peak, resharded} bytes. At the end, the root is unsharded, "
-      "{end, resharded} bytes. Without resharding, all five units are unsharded at the end, "
-      "{peak, kept} bytes, and this is also the maximum.");
+      "{end, resharded} bytes. Without resharding, all five units are unsharded at the end. "
+      "Together they have {peak, kept} bytes, and this number is also the maximum.");
   EXPECT_EQ(run.at("peak, kept"), run.at("end, kept"));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;  // [ns]
 
-TEST(HandoutOfTask7, the_table_of_unit_sizes_in_the_handout_of_task_7_is_what_the_model_predicts) {
+TEST(HandoutOfTask7, the_step_times_in_the_table_of_task_7_are_those_of_predict_step_time) {
   std::string row = "| step, ms |";
   for (int64_t units = 1; units <= 128; units *= 2) {
     const int64_t collective = 40 * kMillisecond / units + kMillisecond / 2;

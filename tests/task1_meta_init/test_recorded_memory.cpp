@@ -19,8 +19,8 @@ nlohmann::json sizes_of(const nn::Module& module) {
   return sizes;
 }
 
-// Returns all bytes of `taken`, which RetainedMemory::taken() returned: those of tensors and those
-// besides.
+// Returns the sum of the bytes of `taken`, which RetainedMemory::taken() returned: of tensors and
+// of everything else.
 int64_t bytes_in(const nlohmann::json& taken) {
   return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }

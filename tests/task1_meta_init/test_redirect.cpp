@@ -14,7 +14,7 @@ namespace nn = torch::nn;
 
 using Body = std::function<void()>;
 
-// One of the two functions that run a constructor on the meta device.
+// One of the two ways to run a constructor on the meta device.
 struct Runner {
   std::string name;
   std::function<void(const Body&)> run;

@@ -14,7 +14,7 @@ struct Stage : Module {
   std::shared_ptr<ToyBlock> block;
 };
 
-// A module of two stages, with a parameter that is used between them.
+// A module of two stages, with a parameter that is used after each of them.
 struct Staged : Module {
   Staged()
       : shift(register_parameter("shift", at::full({7}, 0.25))),

@@ -171,7 +171,8 @@ MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
     expect_on_all_ranks(run, "the gradient of unit " + kUnits[u] + " is as before", true);
 }
 
-// The square root hides every second wrong bit, so one sample would not be enough.
+// The square root hides about half of the errors in the last bit, so one sample would not be
+// enough.
 constexpr int64_t kSamples = 16;
 
 MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
@@ -200,7 +201,7 @@ MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_
   expect_on_all_ranks(run, "norms, where the units are reversed", expected.at(0, "norms"));
 }
 
-MULTI_RANK_TEST(T5_3_global_norm, clipping_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_3_global_norm, clipping_equals_that_of_one_process_bit_by_bit) {
   expect_as_one_process(world_size(), {{groups_that_differ(), 0.5, "limit of 0.5: "},
                                        {groups_that_differ(), 2, "limit of 2: "}});
 }

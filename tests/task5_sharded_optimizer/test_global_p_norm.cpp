@@ -97,7 +97,7 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_that_of_one_process_bit_by_bit) {
   std::vector<Training> trainings;
   for (const double type : {1.0, 2.5, kInfinity})
     trainings.push_back({groups_that_differ(), 0.5, named(type) + ": ", 3, type});

@@ -254,7 +254,8 @@ MULTI_RANK_TEST(T6_2_forward, a_shorter_forward_is_the_last_one_of_the_next) {
   }
 }
 
-MULTI_RANK_TEST(T6_2_forward, a_forward_that_throws_counts_as_far_as_it_came) {
+MULTI_RANK_TEST(T6_2_forward,
+                prefetch_follows_the_last_forward_as_far_as_it_came_even_if_it_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();

@@ -29,7 +29,7 @@ at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
 
 MULTI_RANK_SUITE(ExportedCheckpoint);
 
-MULTI_RANK_TEST(ExportedCheckpoint, an_export_equals_what_transformers_saves) {
+MULTI_RANK_TEST(ExportedCheckpoint, an_export_equals_the_files_that_transformers_would_save) {
   for (const std::string& name : {std::string("gpt2-tiny"), kTinyLlama, kTinyQwen2}) {
     const TemporaryFolder folder;
     run_ranks(world_size(),

@@ -9,8 +9,8 @@ namespace fsdp {
 
 inline constexpr int64_t kPage = 4096;  // [bytes] of a state file
 
-// Returns how many of `bytes` stay in memory if `wanted` bytes are to: `wanted` in whole pages, at
-// most `bytes`.
+// Returns how many of `bytes` bytes stay in memory if `wanted` bytes are wanted there: `wanted`,
+// rounded up to whole pages, but at most `bytes`.
 inline int64_t resident_bytes(int64_t bytes, int64_t wanted) {
   return std::min(bytes, round_up(wanted, kPage));
 }

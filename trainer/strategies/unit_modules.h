@@ -7,10 +7,10 @@
 
 namespace fsdp {
 
-// Returns the module of each unit in the order of `layout`, the layout of `root`; nullptr for a
-// unit that is marked as the root's, because its name is not a path. Throws std::logic_error, which
-// names the unit, if the model has no module of the unit's name or the module has no hooks: then
-// the layout does not fit the model.
+// Returns the module of each unit in the order of `layout`, the layout of `root`. A unit that is
+// marked as the root's has nullptr, because its name is not the path of a module. Throws
+// std::logic_error, which names the unit, if the model has no module of the unit's name or the
+// module has no hooks: then the layout does not fit the model.
 std::vector<Module*> modules_of_units(const torch::nn::Module& root, const ShardLayout& layout);
 
 // Sets no_unshard_in_backward in `layout`, the layout of the model `root`: the units whose module

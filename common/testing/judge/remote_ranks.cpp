@@ -191,7 +191,9 @@ RunReport receive(int world_size) {
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   if (const std::string why = lost.refusal(suite); !why.empty()) {
-    program.reset();  // it would run these tests; a later test starts it again
+    // The program would go on to run the tests of this problem. A test of another problem starts it
+    // again.
+    program.reset();
     throw std::runtime_error(why);
   }
   std::string wrong;

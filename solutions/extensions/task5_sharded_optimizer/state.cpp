@@ -28,7 +28,8 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
 // Adds the moments and the step count of `range`, which begins at `begin` in the unit's shard.
 void ShardedOptimizerImpl::add_moments(StateRange& range, const FlatParameter& unit,
                                        int64_t begin) const {
-  // Searches all groups, because a frozen parameter need not have a group.
+  // Searches all groups instead of calling group_of(), which throws for a frozen parameter that no
+  // group matches.
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (size_t i = 0; i < runs_[group].size(); ++i) {
       const Run& run = runs_[group][i];

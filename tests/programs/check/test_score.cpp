@@ -49,7 +49,8 @@ TEST(Score, a_sentinel_that_fails_on_several_ranks_withholds_the_points_of_its_t
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
-TEST(Score, the_failure_that_is_shown_is_of_the_first_problem_and_suite_on_several_ranks) {
+TEST(Score,
+     the_failure_shown_is_that_of_the_first_failed_test_on_several_ranks_if_it_failed_there) {
   std::vector<TestResult> results{{"T2_4_reshard", "a/W2", Outcome::failed},
                                   {"T2_1_layout", "b/W1", Outcome::passed},
                                   {"T2_3_unshard", "c/W1", Outcome::failed},
