@@ -25,7 +25,8 @@ file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_include_directories(fsdp_library PUBLIC library)
-target_link_libraries(fsdp_library PUBLIC fsdp_planning fsdp_ranks fsdp_state reference_task7)
+target_link_libraries(fsdp_library PUBLIC fsdp_planning fsdp_ranks fsdp_state reference_task0
+                                          reference_task7)
 target_precompile_headers(fsdp_library REUSE_FROM fsdp_memory)
 
 add_library(fsdp STATIC)

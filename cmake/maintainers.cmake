@@ -1,7 +1,7 @@
 # The targets that a student's copy of this repository does not have.
 
 add_library(reference_strategy INTERFACE)
-target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task7)
+target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task0 reference_task7)
 
 # program_with_library(NAME LIBRARY...): defines the library fsdp_NAME, from the sources in
 # programs/NAME/ and the given libraries, and the program NAME, which uses it.
@@ -84,6 +84,7 @@ add_dependencies(hosts_tests reference_train)
 
 # Two stacks that test the tests: another correct solution, which must pass too, because the tests
 # may check only the contract; and a solution that shards nothing.
+add_task0(second ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded
           ${PROJECT_SOURCE_DIR}/solutions)

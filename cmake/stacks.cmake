@@ -1,13 +1,15 @@
 # The headers of the tasks are only in tasks/, and all code is compiled once, with these headers. A
 # stack is a selection of the code of the seven tasks, for example all of it from solutions/. The
-# tests of a task are linked to each stack.
+# tests of a task are linked to each stack. Task 0 is optional, so it is in no stack: only its own
+# tests and the programs that train contain it, and if it does not compile, all else does.
 
+set(task0 task0_ddp)
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
 # The headers of the tasks, and the code of the course that the tasks use.
 add_library(fsdp_contracts INTERFACE)
-foreach(task ${tasks})
+foreach(task ${task0} ${tasks})
   set(folder ${PROJECT_SOURCE_DIR}/tasks)
   target_include_directories(fsdp_contracts INTERFACE ${folder}/${task}
                                                       ${folder}/extensions/${task})
@@ -42,6 +44,9 @@ endfunction()
 file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/*.cpp)
 add_library(fsdp_strategy STATIC EXCLUDE_FROM_ALL ${strategy_sources})
 set_target_properties(fsdp_strategy PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+# An object of its own, because only the programs that train contain the task 0 that it calls.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/ddp_reduction.cpp
+                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(fsdp_strategy PUBLIC fsdp_contracts fsdp_train)
 target_precompile_headers(fsdp_strategy REUSE_FROM fsdp_memory)
 add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/programs/train.cpp)
@@ -49,7 +54,7 @@ target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
 target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_memory)
 
 # taskN_tests: the tests of a task, with the libraries that they need. The tests of task 7 train.
-foreach(task ${tasks})
+foreach(task ${task0} ${tasks})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
   if(sources AND TARGET fsdp_testing)
     string(REGEX MATCH "^task[0-9]" number ${task})
@@ -137,11 +142,26 @@ function(program_of_stack target main name own base)
   target_link_libraries(${target} PRIVATE ${needs} ${base})
 endfunction()
 
+# add_task0(NAME FOLDER): defines the library NAME_task0 from the code of task 0 in the folder, if it
+# is there, and its tests.
+function(add_task0 name origin)
+  file(GLOB sources CONFIGURE_DEPENDS ${origin}/${task0}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  task_library(${name}_task0 ${task0} ${origin} fsdp_given)
+  if(TARGET task0_tests)
+    program_of_stack(${name}_task0_tests task0_tests ${name} ${name}_task0 fsdp_given)
+    set_property(GLOBAL APPEND PROPERTY fsdp_${name}_tests ${name}_task0_tests)
+  endif()
+endfunction()
+
 # add_stack(NAME BASE WANTED FOLDER...): defines the tasks WANTED of the stack NAME. The first one
 # is on top of the library BASE. The code of each task is from the first FOLDER that has it.
 # Targets: the library NAME_taskN and its tests NAME_taskN_tests, which are added to the property
-# fsdp_NAME_tests; with task 7 also NAME_train. Stops at a task that no folder has. Files may appear
-# later, so each build looks for them again (CONFIGURE_DEPENDS).
+# fsdp_NAME_tests; with task 7 also NAME_train, which contains the task 0 of the student or of the
+# reference. Stops at a task that no folder has. Files may appear later, so each build looks for
+# them again (CONFIGURE_DEPENDS).
 function(add_stack name base wanted)
   set(own)
   set(below ${base})
@@ -166,7 +186,11 @@ function(add_stack name base wanted)
     endif()
   endforeach()
   if(own MATCHES "task7$")
-    program_of_stack(${name}_train fsdp_train_main ${name} "${own}" ${base})
+    set(replicas reference_task0)
+    if(name MATCHES "^mine")
+      set(replicas mine_task0)
+    endif()
+    program_of_stack(${name}_train fsdp_train_main ${name} "${replicas};${own}" ${base})
   endif()
 endfunction()
 
@@ -175,6 +199,7 @@ endfunction()
 # does not make the tests of a later task fail. Each task is in the NAME_on_M with the most
 # solutions before it; stack_of() of scripts/stacks.sh selects the stack.
 function(add_own_stacks name origin)
+  add_task0(${name} ${origin})
   add_stack(${name} fsdp_given "${tasks}" ${origin})
   set(later ${tasks})
   foreach(m RANGE 1 6)

@@ -130,7 +130,7 @@ def passing_on_nothing(task):
 
 def main():
     parser = lists.parser(__doc__)
-    parser.add_argument("--task", type=int, choices=range(1, 8),
+    parser.add_argument("--task", type=int, choices=range(8),
                         help="only the faults of this task")
     parser.add_argument("--show", action="store_true", help="print what the tests print")
     parser.add_argument("--check", action="store_true",
@@ -140,7 +140,7 @@ def main():
         help="list the tests that pass on functions that do nothing"
     )
     arguments = parser.parse_args()
-    tasks = [arguments.task] if arguments.task else range(1, 8)
+    tasks = [arguments.task] if arguments.task is not None else range(8)
     if arguments.nothing:
         changed.prepare(*(f"reference_task{task}_tests" for task in tasks))
         found = [test for task in tasks for test in passing_on_nothing(task)]

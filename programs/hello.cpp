@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <sstream>
 
-// Task 0: W ranks say hello by collectives of a few bytes.
+// W ranks say hello by collectives of a few bytes.
 
 namespace fsdp {
 namespace {
@@ -33,7 +33,7 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// The input and the output of one rank in one collective. It lies in memory that the rank shares
+// What one rank gave and received in one collective. A Part lies in memory that the rank shares
 // with the process that prints it.
 struct Part {
   long long bytes;  // that the rank received

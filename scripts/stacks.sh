@@ -5,7 +5,8 @@
 # stack_of TASK OPTION...: prints the stack that the tests of the task run. No other code decides
 # over which code a task is tested: over the solutions of the earlier tasks, from task 1 on, as far
 # as this copy has them, and over the student's own tasks after these. So `mine_on_3`
-# (cmake/stacks.cmake) has the solutions of tasks 1 to 3, and `mine` has none.
+# (cmake/stacks.cmake) has the solutions of tasks 1 to 3, and `mine` has none. Nothing lies under
+# tasks 0 and 1.
 stack_of() {
   local task=$1 solutions=0 base
   shift
@@ -16,7 +17,8 @@ stack_of() {
   if [[ ${FSDP_STACK-} ]]; then
     echo "$FSDP_STACK"  # for maintainers: a stack of cmake/maintainers.cmake
   elif [[ " $* " == *" --solutions "* ]]; then
-    ((task <= solutions)) || refuse "--solutions: this copy has no solution of task $task"
+    compgen -G "$root/solutions/task${task}_*/*.cpp" >/dev/null && ((task <= solutions)) ||
+      refuse "--solutions: this copy has no solution of task $task"
     echo reference
   else
     if [[ $base == reference ]] && ((task > solutions + 1)); then
@@ -24,7 +26,7 @@ stack_of() {
         "task $task stands"
     fi
     if [[ $base == mine ]]; then solutions=0; fi
-    if ((task <= solutions)); then solutions=$((task - 1)); fi
+    if ((task <= solutions)); then solutions=$((task > 0 ? task - 1 : 0)); fi
     echo "mine$( ((solutions == 0)) || echo "_on_$solutions")"
   fi
 }
@@ -39,8 +41,8 @@ is_blank() {
   done < <(sources_of_task "$1" "$pristine" && sources_of_task "$1" "$root/tasks")
 }
 
-# Prints `mine`, the stack of the student's own seven tasks. If a task is not begun, prints the
-# stack that the tests of task 7 run.
+# Prints `mine`, the stack of the student's own tasks. If one of tasks 1 to 7 is not begun, prints
+# the stack that the tests of task 7 run.
 own_stack() {
   local task
   for task in 1 2 3 4 5 6 7; do

@@ -12,7 +12,7 @@ enum class MemoryClass : uint8_t {
   gradients,  // unsharded gradients, flat
   sharded_gradients,
   optimizer_state,  // moments and step counts
-  communication,    // staging of transports, DDP's buckets
+  communication,    // staging of transports
   other,            // activations, temporaries, data
 };
 inline constexpr size_t kMemoryClasses = 7;

@@ -119,11 +119,11 @@ def check_with_a_mistake(sample):
 
 
 def check_of_nothing(_):
-    return run([BIN / "check", "--stacks", "mine", "--blank", "1,2,3,4,5,6,7"]).stdout
+    return run([BIN / "check", "--stacks", "mine", "--blank", "0,1,2,3,4,5,6,7"]).stdout
 
 
 def check_of_solutions(_):
-    return run([BIN / "check", "--stacks", ",".join(["reference"] * 7)]).stdout
+    return run([BIN / "check", "--stacks", ",".join(["reference"] * 8)]).stdout
 
 
 def failing_training(sample):

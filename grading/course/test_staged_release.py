@@ -91,13 +91,14 @@ class StagedRelease(unittest.TestCase):
                 f"-DLIBTORCH={libtorch()}",
             ]
             subprocess.run(configure, check=True, capture_output=True)
-            for task in range(1, 8):
+            for task in range(8):
                 for options, solutions in (((), min(task, number) - 1), (("--base", "mine"), 0)):
                     target = f"{self.stack_of(task, *options)}_task{task}_tests"
+                    own = [*range(solutions + 1, task + 1)]
                     with self.subTest(release=number, target=target):
                         self.assertEqual(
                             self.code_in(target),
-                            [[*range(1, solutions + 1)], [*range(solutions + 1, task + 1)]],
+                            [[*range(1, solutions + 1)], own or [0]],
                         )
 
     def test_submit_leaves_a_zip_and_nothing_else(self):

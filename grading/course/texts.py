@@ -19,7 +19,7 @@ from grader import course  # noqa: E402
 from grader.course import ROOT, tomllib  # noqa: E402
 
 CODE = re.compile(r"`([^`\n]+)`")
-TEST = re.compile(r"\bT[1-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
+TEST = re.compile(r"\bT[0-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
 # Beginnings of paths that a student's commands make.
 MADE = ("build/", ".backup/", ".venv", "/tmp/")

@@ -13,7 +13,7 @@ update() {
   local task begun=() kept='tasks/WRITEUP\.md' before
   [[ -f ${1-} && $# == 1 ]] || refuse "update needs the archive of a later release"
   tar -tzf "$1" >/dev/null
-  for task in 1 2 3 4 5 6 7; do
+  for task in 0 1 2 3 4 5 6 7; do
     if is_blank "$task"; then continue; fi
     begun+=(--exclude "*/tasks/task${task}_*.cpp" --exclude "*/tasks/extensions/task${task}_*.cpp")
     kept+="|tasks/(extensions/)?task${task}_.*\.cpp"

@@ -31,7 +31,7 @@ class Problem:
 class Task:
     number: int
     name: str
-    sentinel: str  # a test; if it fails, no point of the task counts
+    sentinel: str  # a test; if it fails, no point of the task counts; "": none
     problems: tuple
     extensions: tuple  # problems whose points do not count in the task's points
     files: tuple  # the .cpp files of the task and its extensions: their paths in tasks/
@@ -48,6 +48,11 @@ class Task:
     @property
     def points(self):
         return sum(problem.points for problem in self.problems)
+
+    @property
+    def optional(self):
+        """Whether all its problems are extensions. No other task needs it."""
+        return not self.problems
 
 
 def digest(paths):
@@ -71,7 +76,7 @@ def tasks():
             for folder in folders_of(folder_of(task))
             for path in sorted((ROOT / "tasks" / folder).glob("*.cpp"))
         )
-        found.append(Task(task["number"], task["name"], task["sentinel"], tuple(problems),
+        found.append(Task(task["number"], task["name"], task.get("sentinel", ""), tuple(problems),
                           tuple(extensions), files))
     return tuple(found)
 

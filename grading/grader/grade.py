@@ -204,7 +204,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
         notes.update(dict.fromkeys(result.notes))
         done.known += known
         hidden += result.seconds if kind == "hidden" and not known else 0
-        for base in BASES if task.number == 1 else [program.base]:
+        for base in BASES if task.number <= 1 else [program.base]:
             of_base = found.setdefault((base, task.number), {})
             of_base[kind] = result
             if len(of_base) == len(KINDS):

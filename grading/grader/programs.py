@@ -38,7 +38,7 @@ class Program:
     @property
     def stack(self):
         below = self.task.number - 1
-        return "mine" if self.base == "own" or below == 0 else f"mine_on_{below}"
+        return "mine" if self.base == "own" or below < 1 else f"mine_on_{below}"
 
     @property
     def target(self):
@@ -56,7 +56,9 @@ class Program:
     @property
     def tasks(self):
         """The tasks whose files are in the program."""
-        first = 1 if self.base == "own" else self.task.number
+        if self.trains:
+            return list(course.tasks())
+        first = min(1, self.task.number) if self.base == "own" else self.task.number
         return [task for task in course.tasks() if first <= task.number <= self.task.number]
 
     def key(self, handed_in, looked_at=True):
@@ -82,7 +84,7 @@ def training_program():
 def code(program):
     """Returns a hash of everything that a program and its result depend on besides the
     submission."""
-    tasks = course.tasks()[: program.task.number]
+    tasks = [task for task in course.tasks() if task.number <= program.task.number]
     given = course.tasks() if program.trains else tasks[:-1] if program.base == "reference" else []
     names = [
         "CMakeLists.txt",

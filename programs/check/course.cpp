@@ -18,7 +18,10 @@ Problem read_problem(const TomlTable& toml) {
 
 Task read_task(const TomlTable& toml) {
   toml.allow_only({"number", "name", "sentinel", "problem"});
-  Task task{static_cast<int>(toml.number("number")), toml.text("name"), toml.text("sentinel"), {}};
+  Task task{static_cast<int>(toml.number("number")),
+            toml.text("name"),
+            toml.has("sentinel") ? toml.text("sentinel") : "",
+            {}};
   for (const TomlTable& problem : toml.tables("problem"))
     task.problems.push_back(read_problem(problem));
   return task;

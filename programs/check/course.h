@@ -17,13 +17,15 @@ struct Problem {
 struct Task {
   int number;
   std::string name;      // "flat_parameter"
-  std::string sentinel;  // test that measures whether a rank holds less memory than the whole model
+  // The test that measures whether a rank holds less memory than the whole model; "": none.
+  std::string sentinel;
   std::vector<Problem> problems;
 
   int points() const;  // without extensions
+  bool is_optional() const { return points() == 0; }  // all its problems are extensions
 };
 
-// Returns the tasks that course.toml had when this program was built.
+// Returns the tasks that course.toml had when this program was built. Task n is element n.
 const std::vector<Task>& course();
 
 }  // namespace fsdp

@@ -81,25 +81,25 @@ std::string html_map(const Settings& settings, const CourseResult& course) {
     const int solutions = settings.solutions_under(*task.task);
     const std::string number = std::to_string(task.task->number);
     std::string kind = "ready", state = "can begin", mark = number;
-    if (task.sum.complete()) {
+    if (task.tally().complete()) {
       kind = state = "complete";
       mark = "&#10003;";
     } else if (!task.unusable.empty()) {
       kind = "begun failed";
       state = task.unusable;
-    } else if (task.sum.begun()) {
+    } else if (task.tally().begun()) {
       kind = state = "begun";
     } else if (solutions >= 0 && incomplete > solutions) {
       kind = "waits";
       state = "begins after task " + std::to_string(incomplete);
     }
     if (task.points_withheld) state += "; no points while this test fails: " + task.task->sentinel;
-    if (number != "1" && solutions >= 0)
+    if (task.task->number > 1 && solutions >= 0)
       state += "; stands on " + base_text(task.task->number, solutions);
-    if (!task.sum.complete()) incomplete = task.task->number;
+    if (!task.sum.complete() && !task.task->is_optional()) incomplete = task.task->number;
     page += "<li class='task " + kind + "'><b>" + mark + "</b>" +
-            row("<h2>" + number + ' ' + task.task->name + "</h2>", task.sum) + "<small>" + state +
-            "</small><ul>\n";
+            row("<h2>" + number + ' ' + task.task->name + "</h2>", task.tally()) + "<small>" +
+            state + "</small><ul>\n";
     for (const auto& [problem, tally] : task.problems)
       page += problem_item(task, *problem, tally, problem == next);
     page += "</ul></li>\n";

@@ -137,8 +137,9 @@ void print_task(const Settings& settings, const TaskResult& task) {
                   reason(task, problem));
   }
   if (settings.wants_whole_tasks()) {
-    print_tally("task " + std::to_string(task.task->number) + " " + task.task->name, task.sum,
-                reason(task));
+    print_tally((task.task->is_optional() ? "+ task " : "task ") +
+                    std::to_string(task.task->number) + " " + task.task->name,
+                task.tally(), reason(task));
   }
   if (task.points_withheld) {
     std::printf(
@@ -189,11 +190,15 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   const bool solution_is_here = std::any_of(
       tasks.begin(), tasks.end(),
       [&](const TaskResult& result) { return settings.solutions_under(*result.task) > 0; });
+  const auto is_next = [&](const TaskResult& result) {
+    const bool selected = !result.task->is_optional() || !settings.what.empty();
+    return selected && first_incomplete(result);
+  };
   auto task = std::ranges::find_if(tasks, [&](const TaskResult& result) {
     const bool may_wait = result.task->number == 1 && result.not_started() && solution_is_here;
-    return !may_wait && first_incomplete(result);
+    return !may_wait && is_next(result);
   });
-  if (task == tasks.end()) task = std::ranges::find_if(tasks, first_incomplete);
+  if (task == tasks.end()) task = std::ranges::find_if(tasks, is_next);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
   if (tally.tests() == 0 && !tally.untested) return {};  // no test ran, so nothing is known

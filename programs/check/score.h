@@ -58,6 +58,7 @@ struct TaskResult {
   std::vector<std::pair<const Problem*, Tally>> problems;  // selected by the command line
   Tally sum;                                               // of `problems` without extensions
   Tally extensions;
+  const Tally& tally() const { return task->is_optional() ? extensions : sum; }
   std::vector<TestResult> tests;  // sorted by problem
 
   void add(const Problem& problem, const Tally& tally);

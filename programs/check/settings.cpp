@@ -125,7 +125,7 @@ bool wants_anything(const Settings& settings) {
 }  // namespace
 
 const std::string& Settings::stack(const Task& task) const {
-  return stacks.at(static_cast<size_t>(task.number) - 1);
+  return stacks.at(static_cast<size_t>(task.number));
 }
 
 std::string Settings::program(const Task& task) const {
@@ -204,8 +204,8 @@ Settings parse_settings(int argc, char** argv) {
     refuse(plain_text(error));
   }
   if (!wants_anything(settings)) {
-    refuse("there is no task or problem " + settings.what + "; tasks are 1 to " +
-           std::to_string(course().size()));
+    refuse("there is no task or problem " + settings.what + "; tasks are 0 to " +
+           std::to_string(course().back().number));
   }
   return settings;
 }

@@ -10,7 +10,7 @@ source "$root/scripts/build_errors.sh"
 # are still as delivered is "not started": nothing is built for it. If a task does not compile,
 # prints its first errors and tests the other tasks.
 check_tasks() {
-  local what='1 2 3 4 5 6 7' asked task stack failed=0
+  local what='0 1 2 3 4 5 6 7' asked task stack failed=0
   local stacks=() targets=(check) blank=() broken=() rejected=()
   local option options=(--stop-hanging)
   for option in stacks blank broken rejected; do
@@ -21,11 +21,11 @@ check_tasks() {
     what=''
   elif asked=$(what_of "$@") && [[ $asked ]]; then
     grep -qxF -e "number = $asked" -e "number = \"$asked\"" "$root/course.toml" ||
-      refuse "check: there is no task or problem '$asked'; tasks are 1 to 7, problems are named" \
+      refuse "check: there is no task or problem '$asked'; tasks are 0 to 7, problems are named" \
         "as in 3.2"
     what=${asked:0:1}
   fi
-  for task in 1 2 3 4 5 6 7; do
+  for task in 0 1 2 3 4 5 6 7; do
     stack=-
     if [[ $what == *$task* ]]; then
       stack=$(stack_of "$task" "$@")
@@ -45,7 +45,7 @@ check_tasks() {
     for task in $what; do
       [[ " ${targets[*]} " == *"_task${task}_tests "* ]] || continue
       if ((${#targets[@]} == 2)) ||
-        ! quiet=yes build default "${stacks[task - 1]}_task${task}_tests"; then
+        ! quiet=yes build default "${stacks[task]}_task${task}_tests"; then
         broken+=("$task")
         show_errors "$task"
       fi
@@ -53,8 +53,8 @@ check_tasks() {
     build default check
   fi
   for task in $what; do
-    [[ ${stacks[task - 1]} != mine* || " ${blank[*]} ${broken[*]} " == *" $task "* ]] ||
-      look "$task" "${stacks[task - 1]}" || rejected+=("$task")
+    [[ ${stacks[task]} != mine* || " ${blank[*]} ${broken[*]} " == *" $task "* ]] ||
+      look "$task" "${stacks[task]}" || rejected+=("$task")
   done
   if ((${#rejected[@]})); then options+=(--rejected "$(IFS=,; echo "${rejected[*]}")"); fi
   if ((${#blank[@]})); then options+=(--blank "$(IFS=,; echo "${blank[*]}")"); fi

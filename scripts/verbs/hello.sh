@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-#: hello [OPTION...]               run task 0, collectives of four ranks; see hello --help
+#: hello [OPTION...]               run three collectives of four ranks; see hello --help
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 run hello "$@"

@@ -5,7 +5,7 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
 problem=${1-} level=${2-1}
-[[ $problem =~ ^[1-7]\.[1-9]$ ]] || refuse "hint needs a problem, as in: hint 3.2 or hint 3.2 2"
+[[ $problem =~ ^[0-7]\.[1-9]$ ]] || refuse "hint needs a problem, as in: hint 3.2 or hint 3.2 2"
 [[ $level =~ ^[1-3]$ ]] ||
   refuse "hint $problem $level: levels are 1 (a question), 2 (the idea), 3 (a pointer)"
 file=$(compgen -G "$root/tasks/task${problem%.*}_*/HINTS.md") ||

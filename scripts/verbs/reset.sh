@@ -6,7 +6,7 @@
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
-[[ ${1-} =~ ^[1-7]$ && $# == 1 ]] || refuse "reset needs the number of a task, 1 to 7"
+[[ ${1-} =~ ^[0-7]$ && $# == 1 ]] || refuse "reset needs the number of a task, 0 to 7"
 folder=$(cd "$root" && compgen -G "tasks/task$1_*") || fail "there is no task $1 under tasks/"
 task=$(basename "$folder")
 

@@ -38,7 +38,7 @@ TEST(Check, check_shows_a_blank_task_as_not_started_without_running_a_program) {
 
 TEST(Check, the_report_shows_why_the_tests_of_a_task_do_not_run) {
   const std::string text =
-      check_without_tests({.broken = {2}, .rejected = {3}, .blank = {1, 4, 5, 6, 7}});
+      check_without_tests({.broken = {2}, .rejected = {3}, .blank = {0, 1, 4, 5, 6, 7}});
   EXPECT_CONTAINS(text, "0.0 of  20   does not compile\n");
   EXPECT_CONTAINS(text, "rejected\n");
   EXPECT_CONTAINS(text, "all                      ................   0.0 of 120   not started\n");
@@ -47,7 +47,7 @@ TEST(Check, the_report_shows_why_the_tests_of_a_task_do_not_run) {
 
 TaskResult result_of(int task, std::vector<TestResult> tests) {
   TaskResult result;
-  result.task = &course().at(static_cast<size_t>(task) - 1);
+  result.task = &course().at(static_cast<size_t>(task));
   result.tests = std::move(tests);
   for (const Problem& problem : result.task->problems) {
     const Tally of_problem = tally(problem, result.tests);
@@ -59,17 +59,17 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
 
 TEST(Check, the_report_names_the_test_that_withholds_points) {
   TaskResult result;
-  result.task = &course()[1];
+  result.task = &course()[2];
   result.points_withheld = true;
   const std::string text = printed([&] { print_task(Settings(), result); });
   EXPECT_CONTAINS(text, "This task has no points until the following test passes");
-  EXPECT_CONTAINS(text, "    " + course()[1].sentinel + "\n");
+  EXPECT_CONTAINS(text, "    " + course()[2].sentinel + "\n");
 }
 
 TEST(Check, the_report_says_over_which_solutions_each_task_was_tested) {
   Settings settings;
-  settings.stacks = {"mine",      "mine_on_1", "mine_on_2", "mine",
-                     "mine_on_3", "mine_on_3", "mine_on_6"};
+  settings.stacks = {"mine", "mine",      "mine_on_1", "mine_on_2",
+                     "mine", "mine_on_3", "mine_on_3", "mine_on_6"};
   std::vector<TaskResult> results;
   for (const Task& task : course())
     results.push_back(result_of(task.number, {{task.problems[0].suites[0], "a", Outcome::passed}}));
@@ -99,7 +99,7 @@ std::string report(const std::string& what, const TaskResult& task) {
 
 TEST(Check, check_names_no_next_step_if_no_test_runs_on_the_selected_numbers_of_ranks) {
   TaskResult task;
-  task.task = &course().at(1);
+  task.task = &course().at(2);
   for (const Problem& problem : task.task->problems)
     task.add(problem, tally(problem, {}));
   const std::string text = report("2", task);
@@ -166,9 +166,9 @@ TEST(Check, check_names_the_next_problem_and_the_folder_of_its_functions) {
 TEST(Check, check_names_task_1_last_if_it_is_not_started_and_its_reference_solution_is_used) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine");
-  settings.stacks[1] = "mine_on_1";
+  settings.stacks[2] = "mine_on_1";
   const auto outcome = [](int task, Outcome value) {
-    return result_of(task, {{course().at(task - 1).problems[0].suites[0], "a", value}});
+    return result_of(task, {{course().at(task).problems[0].suites[0], "a", value}});
   };
   const auto next = [&](Outcome one, Outcome two) {
     return next_step(settings, {outcome(1, one), outcome(2, two)}).second;
@@ -176,8 +176,25 @@ TEST(Check, check_names_task_1_last_if_it_is_not_started_and_its_reference_solut
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::not_started), "Next: problem 2.1 ");
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::passed), "Next: problem 1.1 ");
   EXPECT_CONTAINS(next(Outcome::failed, Outcome::not_started), "Next: problem 1.1 ");
-  settings.stacks[1] = "mine";
+  settings.stacks[2] = "mine";
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
+}
+
+TEST(Check, an_optional_task_is_shown_with_its_extension_points_and_never_comes_next) {
+  Settings settings;
+  settings.stacks.assign(course().size(), "mine");
+  const auto outcome = [](int task, Outcome value) {
+    return result_of(task, {{course().at(task).problems[0].suites[0], "a", value}});
+  };
+  const std::vector<TaskResult> tasks{outcome(0, Outcome::not_started),
+                                      outcome(1, Outcome::not_started)};
+  EXPECT_CONTAINS(next_step(settings, tasks).second, "Next: problem 1.1 ");
+  EXPECT_EQ(printed([&] { print_task(settings, tasks[0]); }),
+            "+ task 0 ddp             ................   0.0 of   3   not started\n");
+  EXPECT_EQ(next_step(settings, {tasks[0]}).first, nullptr);
+  EXPECT_CONTAINS(html_map(settings, {{tasks[0]}, {}, {}}), "Every task is complete.");
+  settings.what = "0";
+  EXPECT_CONTAINS(next_step(settings, {tasks[0]}).second, "Next: problem 0.1 ");
 }
 
 TEST(Check, the_map_of_the_course_shows_what_is_done_and_which_tasks_can_begin) {

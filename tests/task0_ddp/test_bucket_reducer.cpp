@@ -1,0 +1,234 @@
+#include <memory/live_bytes.h>
+#include <testing/provenance.h>
+
+#include "replicated_toy.h"
+
+namespace fsdp {
+namespace {
+
+using Shapes = std::vector<std::vector<int64_t>>;
+
+// Three gradients in two buckets: bucket 0 holds the last gradient, then the middle one; bucket 1
+// holds the first one.
+const Shapes kShapes{{2, 3}, {4}, {5}};
+constexpr BucketSizes kNineElements{4 * 9, 4 * 9};
+
+std::string bucket(size_t index) {
+  return "bucket " + std::to_string(index);
+}
+
+void observe_buckets(TestRank& rank, const std::vector<at::Tensor>& buckets) {
+  rank.observe("number of buckets", buckets.size());
+  for (size_t i = 0; i < buckets.size(); ++i)
+    rank.observe(bucket(i), buckets[i]);
+}
+
+// Compares with the sums over ranks of buckets in which every element has the same value on a rank.
+void expect_buckets(const RankRun& run, const std::vector<std::vector<double>>& expected) {
+  expect_on_all_ranks(run, "number of buckets", expected.size());
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    for (size_t i = 0; i < expected.size(); ++i)
+      rank.observe(bucket(i), at::tensor(expected[i], at::kFloat));
+  });
+  expect_as(run, oracle);
+}
+
+// Writes gradient `index`, with `value` in each element, and says that it is ready.
+void write(BucketReducer& reducer, size_t index, double value) {
+  reducer.place(index).fill_(value);
+  reducer.ready(index);
+}
+
+MULTI_RANK_SUITE(T0_2_bucket_reducer);
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_bucket_holds_the_sums_of_its_gradients_at_their_places) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    for (const size_t i : {2U, 1U, 0U})
+      write(*reducer, i, static_cast<double>(i + 1));
+    observe_buckets(rank, reducer->finish());
+  });
+  const double w = world_size();
+  expect_buckets(
+      run, {{3 * w, 3 * w, 3 * w, 3 * w, 3 * w, 2 * w, 2 * w, 2 * w, 2 * w}, {w, w, w, w, w, w}});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, every_rank_contributes_exactly_once) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer({{6}}, kNineElements, rank.communicator());
+    reducer->begin();
+    write(*reducer, 0, static_cast<double>(provenance::gradient(rank.rank(), rank.world_size())));
+    rank.observe("mean", reducer->finish().at(0) / rank.world_size());
+  });
+  expect_mean_over_ranks(run, "mean", [](int) { return Places{{{"gradient 0", {6}, 0}}, 6, 0}; });
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, each_bucket_takes_one_all_reduce_in_the_order_of_buckets) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    for (const size_t i : {0U, 1U, 2U})  // the last bucket is complete first
+      write(*reducer, i, 1);
+    reducer->finish();
+    std::string calls;
+    for (const Call& call : rank.communicator()->take_log())
+      calls += call.name() + ", " + std::to_string(call.numel) + " elements; ";
+    rank.observe("calls", calls);
+  });
+  expect_on_all_ranks(run, "calls",
+                      "all_reduce bucket.0, 9 elements; all_reduce bucket.1, 6 elements; ");
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_place_has_the_shape_of_its_gradient_and_is_no_view) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    const at::Tensor first = reducer->place(0), middle = reducer->place(1),
+                     last = reducer->place(2);
+    rank.observe("sizes of the place of gradient 0", first.sizes().vec());
+    rank.observe("gradients 1 and 2 share a storage", middle.storage().is_alias_of(last.storage()));
+    rank.observe("gradients 0 and 2 share a storage", first.storage().is_alias_of(last.storage()));
+    rank.observe("the place is a view to autograd", first.is_view());
+    for (const size_t i : {0U, 1U, 2U})
+      write(*reducer, i, 1);
+    reducer->finish();
+  });
+  expect_on_all_ranks(run, {{"sizes of the place of gradient 0", {2, 3}},
+                            {"gradients 1 and 2 share a storage", true},
+                            {"gradients 0 and 2 share a storage", false},
+                            {"the place is a view to autograd", false}});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_not_ready_counts_as_zero) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    write(*reducer, 2, 1);
+    if (rank.rank() == 0) write(*reducer, 0, 1);
+    observe_buckets(rank, reducer->finish());
+  });
+  const double w = world_size();
+  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1}});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_in_which_nothing_is_ready_joins_all_collectives) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    for (size_t i = 0; i < 3 && rank.rank() != 0; ++i)
+      write(*reducer, i, 1);
+    observe_buckets(rank, reducer->finish());
+  });
+  const double others = world_size() - 1;
+  expect_buckets(run, {std::vector<double>(9, others), std::vector<double>(6, others)});
+}
+
+// A trainer sums the gradients of several passes in the buckets, and reduces them once.
+MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_of_the_caller_are_reduced_in_place) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    std::vector<at::Tensor> given;
+    for (const int64_t numel : {9, 6})
+      given.push_back(rank.communicator()->empty(numel).fill_(2));
+    reducer->begin(given);
+    write(*reducer, 1, 3);
+    const auto buckets = reducer->finish();
+    observe_buckets(rank, buckets);
+    rank.observe("bucket 1 is the caller's", buckets.at(1).is_alias_of(given[1]));
+  });
+  const double w = world_size();
+  expect_buckets(run, {{2 * w, 2 * w, 2 * w, 2 * w, 2 * w, 3 * w, 3 * w, 3 * w, 3 * w},
+                       std::vector<double>(6, 2 * w)});
+  expect_on_all_ranks(run, "bucket 1 is the caller's", true);
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the_last_one) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    for (const double value : {7, 1}) {
+      reducer->begin();
+      write(*reducer, 2, value);
+      if (value == 1)
+        observe_buckets(rank, reducer->finish());
+      else
+        reducer->finish();
+    }
+  });
+  const double w = world_size();
+  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, std::vector<double>(6, 0)});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_with_their_owner) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    const int64_t before = live_bytes::now()[MemoryClass::gradients];
+    const auto since = [&] { return live_bytes::now()[MemoryClass::gradients] - before; };
+    reducer->begin();
+    rank.observe("bytes of gradients before a place is used", since());
+    write(*reducer, 1, 1);
+    rank.observe("bytes of gradients when bucket 0 is used", since());
+    auto buckets = reducer->finish();
+    rank.observe("bytes of gradients after finish()", since());
+    buckets.clear();
+    rank.observe("bytes of gradients when the caller has dropped the buckets", since());
+  });
+  expect_on_all_ranks(run, {{"bytes of gradients before a place is used", 0},
+                            {"bytes of gradients when bucket 0 is used", 9 * 4},
+                            {"bytes of gradients after finish()", 15 * 4},
+                            {"bytes of gradients when the caller has dropped the buckets", 0}});
+}
+
+// Other ranks read a tensor of Communicator::empty() in place.
+MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_lie_in_memory_that_other_ranks_can_read) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto deleter = [](const at::Tensor& tensor) {
+      return tensor.storage().data_ptr().get_deleter();
+    };
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    const at::Tensor place = reducer->place(0), lent = rank.communicator()->empty(6);
+    rank.observe("the bucket is from Communicator::empty()", deleter(place) == deleter(lent));
+    reducer->finish();
+  });
+  expect_on_all_ranks(run, "the bucket is from Communicator::empty()", true);
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_ready_twice_is_refused) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    write(*reducer, 1, 1);
+    rank.observe("what a second ready(1) throws", thrown_by([&] { reducer->ready(1); }));
+  });
+  expect_error(run, "what a second ready(1) throws", {"std::logic_error", "1"});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_one_that_was_not_finished_starts_anew) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
+    reducer->begin();
+    for (const size_t i : {1U, 2U})
+      write(*reducer, i, 5);
+    reducer->begin();
+    for (const size_t i : {0U, 1U, 2U})
+      write(*reducer, i, 1);
+    observe_buckets(rank, reducer->finish());
+  });
+  const double w = world_size();
+  expect_buckets(run, {std::vector<double>(9, w), std::vector<double>(6, w)});
+}
+
+MULTI_RANK_TEST(T0_2_bucket_reducer, without_gradients_a_pass_has_no_collective) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto reducer = make_bucket_reducer({}, kNineElements, rank.communicator());
+    reducer->begin();
+    observe_buckets(rank, reducer->finish());
+    rank.observe("calls", take_calls(*rank.communicator()));
+  });
+  expect_on_all_ranks(run, "calls", "");
+  expect_buckets(run, {});
+}
+
+}  // namespace
+}  // namespace fsdp

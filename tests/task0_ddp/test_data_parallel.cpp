@@ -1,0 +1,233 @@
+#include <memory/live_bytes.h>
+#include <testing/counted_clock.h>
+
+#include "replicated_toy.h"
+
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(T0_3_data_parallel);
+
+// One backward pass and finish(). Observes the gradients, and the collectives of the pass and those
+// of finish().
+RankRun run_step(int world_size, const Loss& loss, const MakeToy& make = kThreeBlocks) {
+  return run_ranks(world_size, [&](TestRank& rank) {
+    const auto model = make();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    loss(*model, rank.rank()).backward();
+    rank.observe("calls during backward", take_calls(*rank.communicator()));
+    parallel->finish();
+    rank.observe("calls in finish()", take_calls(*rank.communicator()));
+    observe_gradients(rank, *model);
+  });
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, gradients_are_the_mean_over_ranks_bit_by_bit) {
+  expect_means(run_step(world_size(), kPlainLoss));
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, all_buckets_are_issued_during_backward) {
+  const RankRun run = run_step(world_size(), kPlainLoss);
+  expect_on_all_ranks(run, "calls during backward", kFiveBuckets);
+  expect_on_all_ranks(run, "calls in finish()", "");
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, a_bucket_is_issued_when_its_last_gradient_has_arrived) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    std::string seen;
+    for (const auto& block : model->blocks)
+      block->register_full_backward_pre_hook(
+          [&](Module&) { seen += take_calls(*rank.communicator()) + "| "; });
+    kPlainLoss(*model, rank.rank()).backward();
+    parallel->finish();
+    rank.observe("calls before the backward of blocks2, blocks1 and blocks0", seen);
+  });
+  expect_on_all_ranks(run, "calls before the backward of blocks2, blocks1 and blocks0",
+                      "| all_reduce bucket.0; | all_reduce bucket.1; | ");
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, buckets_have_one_order_even_if_gradients_arrive_in_another) {
+  const RankRun run = run_step(world_size(), kReverseOrderOnOddRanks);
+  expect_on_all_ranks(run, "calls during backward", kFiveBuckets);
+  expect_means(run, kReverseOrderOnOddRanks);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, an_unused_block_on_one_rank_stops_no_rank) {
+  const RankRun run = run_step(world_size(), kBlockUnusedOnRank0);
+  expect_on_rank(run, 0, "calls during backward", "all_reduce bucket.0; ");
+  expect_means(run, kBlockUnusedOnRank0);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, a_rank_whose_loss_reaches_no_parameter_joins_all_buckets) {
+  const RankRun run = run_step(world_size(), kNothingOnRank0);
+  expect_on_rank(run, 0, "calls in finish()", kFiveBuckets);
+  expect_means(run, kNothingOnRank0);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, a_frozen_parameter_is_in_no_bucket) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = kFrozenBias();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    kPlainLoss(*model, rank.rank()).backward();
+    parallel->finish();
+    std::string numels;
+    for (const Call& call : rank.communicator()->take_log())
+      numels += std::to_string(call.numel) + " ";
+    rank.observe("elements of each bucket", numels);
+    rank.observe("the frozen bias has a .grad", model->blocks[1]->bias.grad().defined());
+    observe_gradients(rank, *model);
+  });
+  expect_on_all_ranks(run, "elements of each bucket", "59 55 56 7 77 ");
+  expect_on_all_ranks(run, "the frozen bias has a .grad", false);
+  expect_means(run, kPlainLoss, kFrozenBias);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, a_tied_weight_is_averaged_once_with_the_sum_of_its_uses) {
+  expect_means(run_step(world_size(), kPlainLoss, kTiedBlocks), kPlainLoss, kTiedBlocks);
+}
+
+// Otherwise every gradient would be held twice during backward.
+MULTI_RANK_TEST(T0_3_data_parallel, a_gradient_leaves_grad_when_it_is_in_its_bucket) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    kPlainLoss(*model, rank.rank()).backward();
+    int left = 0;
+    for (const at::Tensor& parameter : model->parameters())
+      left += parameter.grad().defined();
+    rank.observe("parameters with a .grad between backward and finish()", left);
+    parallel->finish();
+  });
+  expect_on_all_ranks(run, "parameters with a .grad between backward and finish()", 0);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, after_finish_only_the_buckets_hold_gradients) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    const int64_t before = live_bytes::now().total;
+    kPlainLoss(*model, rank.rank()).backward();
+    parallel->finish();
+    rank.observe("bytes more than before the step", live_bytes::now().total - before);
+    rank.observe("bytes of gradients", live_bytes::now()[MemoryClass::gradients]);
+    const ToyBlock& block = *model->blocks[2];
+    rank.observe("gradients of a block share their bucket",
+                 block.weight.grad().storage().is_alias_of(block.bias.grad().storage()));
+    model->zero_grad();
+    rank.observe("bytes of gradients after zero_grad()", live_bytes::now()[MemoryClass::gradients]);
+  });
+  expect_on_all_ranks(run, {{"bytes more than before the step", toy_bytes(3)},
+                            {"bytes of gradients", toy_bytes(3)},
+                            {"gradients of a block share their bucket", true},
+                            {"bytes of gradients after zero_grad()", 0}});
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, four_steps_end_in_the_parameters_of_one_process) {
+  const auto step = [](const ToyModel& model) {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : model.parameters()) {
+      parameter.sub_(parameter.grad(), 0.01);
+      parameter.mutable_grad().reset();
+    }
+  };
+  const auto observe = [](TestRank& rank, const ToyModel& model) {
+    for (const auto& [name, parameter] : distinct_parameters(model))
+      rank.observe(name + " after four steps", parameter.detach());
+  };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    for (int i = 0; i < 4; ++i) {
+      kPlainLoss(*model, rank.rank() + i).backward();
+      parallel->finish();
+      step(*model);
+    }
+    observe(rank, *model);
+  });
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    for (int i = 0; i < 4; ++i) {
+      compute_means(*model, run.world_size(),
+                    [&](ToyModel& toy, int r) { return kPlainLoss(toy, r + i); });
+      step(*model);
+    }
+    observe(rank, *model);
+  });
+  expect_as(run, oracle);
+}
+
+struct OneWeight : Module {
+  torch::Tensor forward(torch::Tensor x) override { return x * weight; }
+  at::Tensor weight = register_parameter("weight", at::ones({3}));
+};
+
+MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_is_refused) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    OneWeight model;
+    const auto parallel = make_data_parallel(model, rank.communicator());
+    model(at::ones({3})).sum().backward();
+    rank.observe("what the second backward throws",
+                 thrown_by([&] { model(at::ones({3})).sum().backward(); }));
+  });
+  expect_error(run, "what the second backward throws", {"std::logic_error", "weight"});
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradients_again) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    kPlainLoss(*model, rank.rank()).backward();
+    parallel->finish();
+    parallel.reset();
+    model->zero_grad();
+    take_calls(*rank.communicator());
+    kPlainLoss(*model, 0).backward();
+    rank.observe("calls", take_calls(*rank.communicator()));
+    observe_gradients(rank, *model);
+  });
+  expect_on_all_ranks(run, "calls", "");
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const auto model = kThreeBlocks();
+    kPlainLoss(*model, 0).backward();
+    observe_gradients(rank, *model);
+  });
+  expect_as(run, oracle);
+}
+
+// Time is counted: a block's backward takes kCompute, and an all-reduce occupies the link for
+// kHop to each other rank, there and back. Nothing else takes time.
+constexpr int64_t kHop = 1'000;
+constexpr int64_t kCompute = 40'000;
+
+MULTI_RANK_SUITE_ON(T0_3_overlap, 2, 3, 4);  // a single rank never waits
+
+MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the_last_buckets) {
+  const auto clock = std::make_shared<CountedClock>();
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        const auto model = kThreeBlocks();
+        for (const auto& block : model->blocks)
+          block->register_full_backward_pre_hook([&](Module&) { clock->pass(kCompute); });
+        const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+        const at::Tensor loss = kPlainLoss(*model, rank.rank());
+        const int64_t begin = clock->now();
+        loss.backward();
+        const int64_t end = clock->now();
+        parallel->finish();
+        rank.observe("ns that backward takes", end - begin);
+        rank.observe("ns that finish() waits", clock->now() - end);
+      },
+      options);
+  expect_on_all_ranks(run, "ns that backward takes", 3 * kCompute);
+  // The buckets of blocks0, the head and the embedding are complete only at the end of backward.
+  expect_on_all_ranks(run, "ns that finish() waits", 3 * 2 * (world_size() - 1) * kHop);
+}
+
+}  // namespace
+}  // namespace fsdp
