@@ -17,7 +17,6 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kInFlight = 16;    // reductions at a time; a Communicator has room for 64 calls
 constexpr int64_t kCompared = 256;  // values of a parameter that a pass compares at least
 
 // The parameters that a Reducer of any thread reduces.
@@ -115,13 +114,13 @@ void Reducer::begin_pass() {
                   [weak = weak_from_this()] {
                     if (const auto alive = weak.lock()) alive->break_off();
                   });
-  if (reduces_ && !buckets_.empty() && comm_->data_parallel_size() > 1) compare_ranks();
+  if (reduces_ && trains_ && comm_->data_parallel_size() > 1) compare_ranks();
 }
 
 // Lays out the buckets for each pass, because parameters may have been frozen, unfrozen or replaced
 // by set_data().
 void Reducer::prepare_for_backward() {
-  std::vector<int64_t> numels;
+  std::vector<std::vector<int64_t>> shapes;
   for (Entry& entry : entries_) {
     check_fp32("root", {entry});
     at::Tensor& gradient = entry.tensor.mutable_grad();
@@ -135,19 +134,13 @@ void Reducer::prepare_for_backward() {
       if (entry.trains || gradient.defined())
         entry.reduced = std::exchange(gradient, entry.placeholder);
     }
-    if (entry.trains) numels.push_back(entry.tensor.numel());
-  }
-  const GradientBuckets layout = gradient_buckets(numels, {cap_, cap_});
-  buckets_.clear();
-  sent_ = 0;
-  for (const int64_t numel : layout.numels)
-    buckets_.push_back({numel});
-  auto place = layout.places.begin();
-  for (Entry& entry : entries_) {
     if (!entry.trains) continue;
-    entry.place = *place++;
-    ++buckets_[entry.place.bucket].pending;
+    entry.gradient = shapes.size();
+    shapes.push_back(entry.tensor.sizes().vec());
   }
+  trains_ = !shapes.empty();
+  buckets_ = make_bucket_reducer(shapes, {cap_, cap_}, comm_);
+  buckets_->begin();
 }
 
 void Reducer::autograd_hook(Entry& entry, const at::Tensor& gradient) {
@@ -185,14 +178,10 @@ void Reducer::mark_ready(Entry& entry) {
     entry.unsynced = gradient;
     return;
   }
-  at::Tensor own = slot(entry).copy_(entry.local.defined() ? entry.local : gradient);
-  if (entry.local.defined()) own.add_(gradient);
-  --buckets_[entry.place.bucket].pending;
-  // Reduces buckets in the order of their index, not in the order in which they fill. Ranks may
-  // fill them in different orders, and then one rank's bucket 1 would be added to another rank's
-  // bucket 0.
-  while (sent_ < buckets_.size() && buckets_[sent_].pending == 0)
-    send_next();
+  const at::Tensor sum = buckets_->place(entry.gradient);
+  sum.copy_(entry.local.defined() ? entry.local : gradient);
+  if (entry.local.defined()) sum.add_(gradient);
+  buckets_->ready(entry.gradient);
 }
 
 // Keeps a gradient from a backward pass inside the outer pass. The outer pass adds it to the
@@ -207,31 +196,6 @@ void Reducer::collect_of_inner_pass(Entry& entry, const at::Tensor& gradient) {
   sum = sum.defined() ? sum.add_(gradient) : gradient;
 }
 
-// Returns the tensor at the gradient's place in its bucket. The tensor must not be a view to
-// autograd, because Optimizer::zero_grad() detaches gradients in place, which a view does not
-// allow.
-at::Tensor Reducer::slot(const Entry& entry) {
-  Bucket& bucket = buckets_[entry.place.bucket];
-  if (!bucket.sum.defined()) {
-    const MemoryScope scope(MemoryClass::gradients);
-    bucket.sum = comm_->empty(bucket.numel);  // other ranks read it in place
-  }
-  return view_of_storage(bucket.sum.storage(), bucket.sum.storage_offset() + entry.place.offset,
-                         entry.tensor.sizes());
-}
-
-void Reducer::send_next() {
-  if (sent_ >= kInFlight) finish(buckets_[sent_ - kInFlight]);
-  Bucket& bucket = buckets_[sent_];
-  bucket.reduction = comm_->all_reduce(bucket.sum, "bucket." + std::to_string(sent_++));
-}
-
-void Reducer::finish(Bucket& bucket) {
-  if (!bucket.reduction.pending()) return;
-  bucket.reduction.wait();
-  if (replicas_) replicas_->all_reduce(bucket.sum, "bucket").wait();
-}
-
 void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
@@ -243,21 +207,21 @@ void Reducer::finalize_backward() {
     entry.unsynced.reset();
   }
   if (reduces_) move_gradients_to_leaves();
-  buckets_.clear();
+  buckets_.reset();
 }
 
 void Reducer::move_gradients_to_leaves() {
+  std::vector<at::Tensor> places;
   for (const Entry& entry : entries_) {
-    if (!entry.trains || entry.arrived) continue;
-    const at::Tensor own = slot(entry).zero_();
-    if (entry.local.defined()) own.copy_(entry.local);
+    if (!entry.trains) continue;
+    places.push_back(buckets_->place(entry.gradient));
+    if (entry.arrived || !entry.local.defined()) continue;
+    places.back().copy_(entry.local);
+    buckets_->ready(entry.gradient);
   }
-  while (sent_ < buckets_.size())
-    send_next();
-  for (Bucket& bucket : buckets_) {
-    finish(bucket);
-    bucket.sum.div_(
-        comm_->data_parallel_size());  // once, after the sum: 1/W is not exact for every W
+  for (const at::Tensor& sum : buckets_->finish()) {
+    if (replicas_) replicas_->all_reduce(sum, "bucket").wait();
+    sum.div_(comm_->data_parallel_size());  // once, after the sum: 1/W is not exact for every W
   }
   for (Entry& entry : entries_) {
     at::Tensor& gradient = entry.tensor.mutable_grad();
@@ -265,7 +229,8 @@ void Reducer::move_gradients_to_leaves() {
     gradient = std::exchange(entry.reduced, {});
     entry.local.reset();
     if (!entry.trains) continue;
-    gradient = gradient.defined() ? gradient.add_(slot(entry)) : slot(entry);
+    const at::Tensor& mean = places[entry.gradient];
+    gradient = gradient.defined() ? gradient.add_(mean) : mean;
   }
 }
 
@@ -274,11 +239,10 @@ void Reducer::move_gradients_to_leaves() {
 void Reducer::break_off() {
   pass_ = -1;
   try {
-    for (Bucket& bucket : buckets_)
-      finish(bucket);
+    buckets_->begin();               // waits for what the pass has issued
   } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }
-  buckets_.clear();
+  buckets_.reset();
   for (Entry& entry : entries_) {
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})

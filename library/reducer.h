@@ -1,8 +1,8 @@
 #pragma once
 
 #include <comm/communicator.h>
+#include <ddp.h>
 #include <nn/module.h>
-#include <optim/gradient_buckets.h>
 #include <optim/shard_layout.h>
 #include <unrecorded_calls.h>
 
@@ -14,9 +14,8 @@
 namespace fsdp {
 
 // PyTorch's Reducer, for DistributedDataParallel: puts the mean over ranks into the .grad of a
-// module's parameters. The module's hooks own this object. (--mode ddp of the trainer does not use
-// it: its strategy, trainer/strategies/replica_strategy.h, adds the gradients of microbatches as a
-// tree, needs no .grad afterwards, and compares nothing between ranks in a backward pass.)
+// module's parameters. The module's hooks own this object. The buckets, and the order in which they
+// are reduced, are those of task 0 (BucketReducer), as in --mode ddp of the trainer.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
@@ -32,7 +31,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // `arriving`: autograd has a gradient and adds it to .grad next. `arrived`: it has added one.
     bool trains{}, arriving{}, arrived{};
     at::Tensor unsynced{};  // the gradient that arrived in a pass in no_sync()
-    GradientBuckets::Place place{};
+    size_t gradient{};      // its number in the buckets of the pass, if it `trains`
     std::function<void()> remove_hook{[] {}};
   };
 
@@ -51,22 +50,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void zero_grad();
 
  private:
-  struct Bucket {
-    int64_t numel;
-    int64_t pending{};  // gradients that have not arrived
-    at::Tensor sum{};   // [numel] from Communicator::empty(), from the first gradient on
-    Handle reduction{};
-  };
-
   void begin_pass();  // called at every sign of a backward pass that adds gradients to .grad
   void prepare_for_backward();
   // Called before autograd adds `gradient` to .grad.
   void autograd_hook(Entry& entry, const at::Tensor& gradient);
   void mark_ready(Entry& entry);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
-  at::Tensor slot(const Entry& entry);
-  void send_next();
-  void finish(Bucket& bucket);
   void finalize_backward();
   void move_gradients_to_leaves();
   void break_off();
@@ -76,9 +65,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::shared_ptr<Communicator> comm_, replicas_;  // the second may be null
   int64_t cap_;                                    // [bytes]
   std::vector<Entry> entries_;
-  std::vector<Bucket> buckets_;  // of this pass, in the order in which they are sent
-  size_t sent_{};                // number of buckets of which the reduction was issued
-  int64_t passes_{};             // number of passes that have compared ranks
+  std::unique_ptr<BucketReducer> buckets_;  // of the pass that has not ended; else null
+  bool trains_{};                           // a gradient has a place in a bucket of the pass
+  int64_t passes_{};                        // number of passes that have compared ranks
   // The engine's number of the pass that has not ended; -1: none. Passes inside it have other
   // numbers.
   int pass_{-1};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <meta_init.h>
+#include <strategies/fsdp/ddp_reduction.h>
 #include <strategies/fsdp/fsdp_strategy.h>
 #include <train/trainer.h>
 #include <trainer/mode_of.h>
@@ -55,9 +56,9 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
 
 // Trains, and returns the lines of the JSON file.
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
-                                           const FsdpImplementation& fsdp = {make_fsdp_strategy,
-                                                                             shard_layout, nullptr,
-                                                                             construct_on_meta}) {
+                                           const FsdpImplementation& fsdp = {
+                                               make_fsdp_strategy, shard_layout, nullptr,
+                                               construct_on_meta, make_ddp_reduction}) {
   config.reports.json = folder.path() + "/run.json";
   testing::internal::CaptureStdout();
   const int status = run_training(config, fsdp);

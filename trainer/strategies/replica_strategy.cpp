@@ -27,7 +27,8 @@ struct Slot {
   // is fp32, it is `padded`.
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
-  bool trainable{};  // false: its gradient has no place in a bucket
+  bool trainable{};   // false: its gradient has no place in a bucket
+  size_t gradient{};  // the number of its gradient among those of all trainable slots
   GradientBuckets::Place place{};
 
   // Returns `gradient` as fsdp sends it: rounded to reduce_dtype.
@@ -55,8 +56,9 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
 class ReplicaStrategy : public MicrobatchStrategy {
  public:
   // `comm`: null in single, which computes the microbatches of all ranks.
+  // `make_reduction`: null if backward reduces nothing.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
-                  std::shared_ptr<Communicator> comm)
+                  std::shared_ptr<Communicator> comm, MakeBucketReduction make_reduction)
       : MicrobatchStrategy(config, std::move(workload),
                            comm ? std::optional(comm->rank()) : std::nullopt),
         comm_(std::move(comm)),
@@ -67,7 +69,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
     pieces_.resize(groups_.size());
     piece_slots_.resize(groups_.size());
     move_parameters(config);
-    place_gradients(comm_ ? kDdpBuckets : kBucketOfEach);
+    place_gradients(comm_ ? kDdpBuckets : kBucketOfEach, make_reduction);
     layout_.check(distinct_parameters(*model_));
     move_buffers(*model_, device_);
     for (size_t i = 0; i < slots_.size(); ++i)
@@ -168,16 +170,19 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  void place_gradients(BucketSizes sizes) {
+  void place_gradients(BucketSizes sizes, MakeBucketReduction make_reduction) {
     std::vector<int64_t> numels;
     for (const Slot& slot : slots_)
       if (slot.trainable) numels.push_back(slot.padded.numel());
+    if (reduces_each() && make_reduction != nullptr)
+      reduction_ = make_reduction(numels, sizes, comm_);
     auto buckets = gradient_buckets(numels, sizes);
     bucket_numels_ = std::move(buckets.numels);
-    auto place = buckets.places.begin();
+    size_t gradient = 0;
     for (Slot& slot : slots_) {
       if (!slot.trainable) continue;
-      slot.place = *place++;
+      slot.gradient = gradient;
+      slot.place = buckets.places[gradient++];
       const size_t group = group_of(slot.parameter.name, groups_);
       pieces_[group].push_back({slot.padded, {}, {}, {}, {}});
       piece_slots_[group].push_back(&slot);
@@ -208,15 +213,15 @@ class ReplicaStrategy : public MicrobatchStrategy {
     begins_ = begins;
     if (begins_) allocate_gradients();
     collected_.assign(slots_.size(), false);
-    missing_.assign(bucket_numels_.size(), 0);
-    for (const Slot& slot : slots_)
-      if (slot.trainable) ++missing_[slot.place.bucket];
-    reductions_.clear();
+    if (reduction_) reduction_->begin(buckets_);
     scaled_backward(loss, loss_scale_);
     const at::NoGradGuard no_grad;
     for (size_t i = 0; begins_ && i < slots_.size(); ++i)
       if (slots_[i].trainable && !collected_[i]) gradient(slots_[i]).zero_();
-    if (reduces_each()) reduce_all_buckets();
+    if (reduction_)
+      buckets_ = reduction_->finish();
+    else if (reduces_each())
+      reduce_all_buckets();
   }
 
   // Allocates the buckets; if there is a communicator, in memory that other ranks can read. Padding
@@ -237,7 +242,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // Returns the view of a bucket that has the shape of the parameter.
+  // Returns the part of a bucket that belongs to the slot's parameter, as a view of its shape.
   at::Tensor gradient(const Slot& slot) const {
     const auto& [bucket, offset] = slot.place;
     return unpadded(buckets_[bucket].slice(0, offset), slot.parameter.tensor);
@@ -251,23 +256,15 @@ class ReplicaStrategy : public MicrobatchStrategy {
     begins_ ? sum.copy_(slot.as_sent(own)) : sum.add_(slot.as_sent(own));
     own.reset();
     collected_[index] = true;
-    --missing_[slot.place.bucket];
-    // Reduces buckets in their order, whatever order they fill in. This order is the same on every
-    // rank; otherwise one rank's bucket 1 would be added to another rank's bucket 0.
-    while (reduces_each() && reductions_.size() < missing_.size() &&
-           missing_[reductions_.size()] == 0)
-      reduce_next_bucket();
-  }
-
-  void reduce_next_bucket() {
-    const size_t bucket = reductions_.size();
-    reductions_.push_back(comm_->all_reduce(buckets_[bucket], "bucket." + std::to_string(bucket)));
+    if (reduction_) reduction_->ready(slot.gradient);
   }
 
   void reduce_all_buckets() {
-    while (reductions_.size() < buckets_.size())
-      reduce_next_bucket();
-    for (Handle& reduction : reductions_)
+    std::vector<Handle> reductions;
+    for (const at::Tensor& bucket : buckets_)
+      reductions.push_back(
+          comm_->all_reduce(bucket, "bucket." + std::to_string(reductions.size())));
+    for (Handle& reduction : reductions)
       reduction.wait();
   }
 
@@ -279,20 +276,20 @@ class ReplicaStrategy : public MicrobatchStrategy {
   std::vector<std::vector<const Slot*>> piece_slots_;  // by group: the slot of each piece
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps
+  std::unique_ptr<BucketReduction> reduction_;         // null: backward reduces nothing
   // State of the microbatch whose backward runs.
-  bool begins_{};                   // its gradients begin a partial sum
-  std::vector<bool> collected_;     // by slot: the gradient is in its bucket
-  std::vector<int64_t> missing_;    // by bucket: gradients that are not in it yet
-  std::vector<Handle> reductions_;  // of the first buckets, issued
+  bool begins_{};                // its gradients begin a partial sum
+  std::vector<bool> collected_;  // by slot: the gradient is in its bucket
 };
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
                                                 ShardLayout layout,
-                                                std::shared_ptr<Communicator> comm) {
+                                                std::shared_ptr<Communicator> comm,
+                                                MakeBucketReduction make_reduction) {
   return std::make_unique<ReplicaStrategy>(config, std::move(workload), std::move(layout),
-                                           std::move(comm));
+                                           std::move(comm), make_reduction);
 }
 
 }  // namespace fsdp

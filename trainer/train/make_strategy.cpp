@@ -15,8 +15,8 @@ std::unique_ptr<Strategy> make_strategy(const TrainConfig& config, const FsdpImp
                                         const Workload& workload, const ShardLayout& layout,
                                         const std::shared_ptr<Communicator>& comm) {
   if (config.ranks.mode == Mode::fsdp) return fsdp.make_strategy(config, workload, comm);
-  return make_replica_strategy(config, workload, layout,
-                               config.ranks.mode == Mode::ddp ? comm : nullptr);
+  if (config.ranks.mode == Mode::single) return make_replica_strategy(config, workload, layout);
+  return make_replica_strategy(config, workload, layout, comm, fsdp.make_bucket_reduction);
 }
 
 }  // namespace fsdp

@@ -17,7 +17,9 @@ struct TracedModel {
 };
 
 // Returns the layout of the run's model and, if possible, the traces of its step. Takes no memory
-// for parameters.
+// for parameters. While the functions of the tasks that make the layout are not written, single and
+// ddp, which shard nothing, train with the layout of one unit and without traces; to make this
+// layout, the model is built and dropped.
 TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp);
 
 }  // namespace fsdp

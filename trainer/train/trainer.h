@@ -2,6 +2,7 @@
 
 #include <config/train_config.h>
 #include <planning/trace_on_meta.h>
+#include <strategies/bucket_reduction.h>
 #include <strategies/strategy.h>
 #include <strategies/workload.h>
 
@@ -19,6 +20,8 @@ struct FsdpImplementation {
   // construct_on_meta() of task 1. If it is null, neither activations nor the early freeing of the
   // root's parameters are predicted.
   ConstructOnMeta construct_on_meta{};
+  // Reduces ddp's buckets during backward. If it is null, they are reduced after backward.
+  MakeBucketReduction make_bucket_reduction{};
 };
 
 // Trains as `config` says, or only prints the units or the settings.
