@@ -36,8 +36,7 @@ void print_search(const PlanSettings& settings) {
 void print_plans(const PlanSettings& settings) {
   std::vector<Plan> plans;
   for (const TrainConfig& config : settings.configs) {
-    const ShardLayout layout = layout_of(config);
-    plans.push_back(make_plan(config, layout, traces_of(config, layout), settings.machine));
+    plans.push_back(plan_of(config, settings.machine));
     const Plan& plan = plans.back();
     std::printf("%s\n", settings.json ? json_of(plan, config).dump().c_str()
                                       : text_of(plan, config, settings.machine).c_str());

@@ -17,4 +17,9 @@ ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout) {
                        construct_on_meta);
 }
 
+Plan plan_of(const TrainConfig& config, const Machine& machine) {
+  const ShardLayout layout = layout_of(config);
+  return make_plan(config, layout, traces_of(config, layout), machine);
+}
+
 }  // namespace fsdp

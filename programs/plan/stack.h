@@ -1,6 +1,6 @@
 #pragma once
 
-#include <prediction/model_trace.h>
+#include <planning/plan.h>
 
 namespace fsdp {
 
@@ -9,5 +9,8 @@ ShardLayout layout_of(const TrainConfig& config);
 
 // Returns the meta-device traces of the model of `config`, built with the reference solutions.
 ModelTraces traces_of(const TrainConfig& config, const ShardLayout& layout);
+
+// Returns the plan of `config`, whose model is built with the reference solutions.
+Plan plan_of(const TrainConfig& config, const Machine& machine);
 
 }  // namespace fsdp

@@ -50,6 +50,31 @@ std::string memory_table(const Plan& plan) {
   return text;
 }
 
+// Returns the collectives and times of the phases; nothing if the plan has no time.
+std::string phase_table(const Plan& plan) {
+  if (!plan.time) return "";
+  std::string text =
+      formatted("%-22s%12s%12s%12s\n", "phases of rank 0", "forward", "backward", "optimizer");
+  const auto line = [&](const char* name, const char* format, const auto& value) {
+    text += formatted("  %-20s", name);
+    for (const Phase phase : kTrained)
+      text += formatted(format, value(plan.phases[static_cast<size_t>(phase)]));
+    text += '\n';
+  };
+  const auto milliseconds = [](int64_t nanoseconds) {
+    return static_cast<double>(nanoseconds) * 1e-6;
+  };
+  line("collectives", "%12.0f",
+       [](const PhaseCost& cost) { return static_cast<double>(cost.calls); });
+  line("ms of links for them", "%12.3f",
+       [&](const PhaseCost& cost) { return milliseconds(cost.links); });
+  line("ms of computing", "%12.3f",
+       [&](const PhaseCost& cost) { return milliseconds(cost.computing); });
+  line("ms of waiting", "%12.3f",
+       [&](const PhaseCost& cost) { return milliseconds(cost.waiting); });
+  return text;
+}
+
 std::string time_text(const Plan& plan, const Machine& machine) {
   const std::string work =
       formatted("computes %.4g flops in a step", static_cast<double>(plan.flops));
@@ -93,7 +118,7 @@ std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& 
          formatted("received in a step: %s within a host, %s between hosts of %d ranks\n",
                    bytes_text(plan.within).c_str(), bytes_text(plan.between).c_str(),
                    machine.ranks_per_host) +
-         time_text(plan, machine) +
+         phase_table(plan) + time_text(plan, machine) +
          "not counted: the CUDA context, buffers of NCCL, what allocators keep, and scratch of GPU "
          "kernels\n";
 }
@@ -116,6 +141,15 @@ Json json_of(const Plan& plan, const TrainConfig& config) {
             *bytes[cls];
     const auto& total = plan.totals[static_cast<size_t>(phase)];
     if (total) line["live_bytes"][to_string(phase)]["total"] = *total;
+  }
+  for (const Phase phase : kTrained) {
+    const PhaseCost& cost = plan.phases[static_cast<size_t>(phase)];
+    auto& of_phase = line["phases"][to_string(phase)];
+    of_phase = {{"flops", cost.flops}, {"calls", cost.calls}, {"received", cost.received}};
+    if (!plan.time) continue;
+    of_phase["seconds"] = {{"computing", static_cast<double>(cost.computing) * 1e-9},
+                           {"links", static_cast<double>(cost.links) * 1e-9},
+                           {"waiting", static_cast<double>(cost.waiting) * 1e-9}};
   }
   line["bytes_within_host"] = plan.within;
   line["bytes_between_hosts"] = plan.between;

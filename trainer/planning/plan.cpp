@@ -20,6 +20,30 @@ ModelTrace timed(ModelTrace trace, double flops_per_second) {
   return trace;
 }
 
+// Adds up the cost of each phase. `spans`: of the actions of `step`; empty: the times are unknown.
+std::array<PhaseCost, kPhases> costs_of_phases(const Schedule& step,
+                                               const std::vector<Span>& spans) {
+  std::array<PhaseCost, kPhases> phases{};
+  PhaseCost* cost = &phases[static_cast<size_t>(Phase::init)];
+  for (size_t i = 0; i < step.actions.size(); ++i) {
+    const auto& action = step.actions[i];
+    const int64_t duration = spans.empty() ? 0 : spans[i].end - spans[i].begin;
+    if (const auto* entered = std::get_if<Schedule::Enter>(&action))
+      cost = &phases[static_cast<size_t>(entered->phase)];
+    if (const auto* part = std::get_if<Schedule::Compute>(&action)) {
+      cost->flops += part->flops;
+      cost->computing += duration;
+    }
+    if (std::holds_alternative<Schedule::Wait>(action)) cost->waiting += duration;
+    const auto* call = std::get_if<Schedule::Issue>(&action);
+    if (call == nullptr || call->ranks == 1 || !call->label.empty()) continue;
+    ++cost->calls;
+    cost->received += call->bytes_received();
+    cost->links += duration;
+  }
+  return phases;
+}
+
 struct Way {
   std::string name;
   int shard_size;  // 0: all ranks
@@ -60,12 +84,16 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
     (leaves ? crosses : stays) = true;
   }
   const bool links = (machine.within || !stays) && (machine.between || !crosses);
+  std::vector<Span> spans;
   if (machine.flops > 0 && links) {
-    plan.time = predict_step_time(step, [&](const Schedule::Issue& call) {
+    const CallTime call_time = [&](const Schedule::Issue& call) {
       if (call.ranks == 1) return int64_t{0};
       return over(leaves_host(call, machine) ? *machine.between : *machine.within)(call);
-    });
+    };
+    plan.time = predict_step_time(step, call_time);
+    spans = predict_spans(step, call_time);
   }
+  plan.phases = costs_of_phases(step, spans);
   return plan;
 }
 

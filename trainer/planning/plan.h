@@ -3,6 +3,7 @@
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,12 +18,23 @@ struct Machine {
   std::string backend{"nccl"};          // shm, gloo or nccl: the backend whose buffers count
 };
 
+// The cost of one phase of a step on rank 0. The collectives are those that units issue in the
+// phase, without the all-reduce of the loss and the sums of a norm. The times [ns] are 0 unless the
+// plan has a time.
+struct PhaseCost {
+  int64_t flops{};                 // of matrix products and attention
+  int64_t calls{}, received{};     // number of collectives, and [bytes] received in them
+  int64_t computing{}, waiting{};  // waiting: also for the loss and a norm
+  int64_t links{};                 // that the links need for the collectives
+};
+
 // The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
   std::string unit{};              // the unit whose module runs at the peak: "layers.3", "root"
   int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
   int64_t flops{};                 // of matrix products and attention
   std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
+  std::array<PhaseCost, kPhases> phases{};
 };
 
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& traces,

@@ -10,9 +10,7 @@ namespace fsdp {
 namespace {
 
 Plan plan_of(const PlanSettings& settings) {
-  const TrainConfig& config = settings.configs.front();
-  const ShardLayout layout = layout_of(config);
-  return make_plan(config, layout, traces_of(config, layout), settings.machine);
+  return plan_of(settings.configs.front(), settings.machine);
 }
 
 TEST_IN_A_PROCESS(Plan, a_plan_counts_six_operations_for_each_parameter_and_token) {
@@ -39,6 +37,28 @@ TEST_IN_A_PROCESS(Plan, a_plan_counts_traffic_within_hosts_and_between_hosts_sep
   EXPECT_EQ(full.between % 15, 0);
   EXPECT_EQ(hybrid.within % 3, 0);
   EXPECT_LT(hybrid.between * 7, full.between);
+}
+
+// In forward every unit is gathered, in backward every block again, and every unit is reduced.
+TEST_IN_A_PROCESS(Plan, the_costs_of_the_phases_add_up_to_those_of_the_step) {
+  const Plan plan = plan_of(
+      parse_plan_options({"--model", "gpt2-124m", "--world", "16", "--rows", "2", "--wrap", "block",
+                          "--flops", "10T", "--gpus-per-host", "1", "--inter", "20us,10GB/s"}));
+  PhaseCost sum;
+  for (const PhaseCost& cost : plan.phases) {
+    sum.flops += cost.flops;
+    sum.computing += cost.computing;
+    sum.waiting += cost.waiting;
+  }
+  EXPECT_EQ(sum.flops, plan.flops);
+  EXPECT_EQ(sum.computing, plan.time->computing);
+  EXPECT_EQ(sum.waiting, plan.time->waiting);
+  const auto& forward = plan.phases[static_cast<size_t>(Phase::forward)];
+  const auto& backward = plan.phases[static_cast<size_t>(Phase::backward)];
+  EXPECT_EQ(forward.calls, 13);
+  EXPECT_EQ(backward.calls, 12 + 13);
+  EXPECT_NEAR(static_cast<double>(backward.links),
+              25 * 15 * 20e3 + static_cast<double>(backward.received) / 10, 25);
 }
 
 }  // namespace
