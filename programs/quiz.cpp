@@ -19,6 +19,7 @@ namespace files = std::filesystem;
 struct QuizSettings {
   std::string student, term, answers, out;
   std::vector<std::string> grade;
+  bool explain{};
 };
 
 QuizSettings parse(int argc, char** argv) {
@@ -32,6 +33,8 @@ QuizSettings parse(int argc, char** argv) {
   app.add_option("--out", settings.out,
                  "write the questions to this new file, not to the terminal");
   app.add_option("--answers", settings.answers, "print which answers in this file are right");
+  app.add_flag("--explain", settings.explain,
+               "print the right answers, and how those of the questions of scale are found");
   app.add_option("--grade", settings.grade, "print the points of these files, or folders of files");
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.student.empty() == settings.grade.empty())
@@ -39,6 +42,8 @@ QuizSettings parse(int argc, char** argv) {
     for (const std::string& word : {settings.student, settings.term})
       if (!std::regex_match(word, std::regex("[A-Za-z0-9._@-]{0,64}")))
         throw UsageError("--student and --term: each has at most 64 letters, digits and ._@-");
+    if (settings.explain && (settings.student.empty() || !settings.answers.empty()))
+      throw UsageError("--explain: needs --student, without --answers");
     std::error_code unknown;
     if (!settings.out.empty() && files::exists(settings.out, unknown))
       throw UsageError("--out " + settings.out + ": is there already; name a new file");
@@ -86,8 +91,10 @@ int grade(const QuizSettings& settings) {
   return status;
 }
 
-// Returns the questions or, with --answers, which of the answers are right.
-std::string text_for_student(const QuizSettings& settings) {
+// Returns the questions; with --answers, which of the answers are right; with --explain, the answer
+// sheet.
+std::string text_for(const QuizSettings& settings) {
+  if (settings.explain) return answer_sheet_of(settings.student, settings.term);
   if (settings.answers.empty()) return template_of(settings.student, settings.term);
   const Answers answers = read_answers(settings.answers);
   require_equal(settings.answers, "student", answers.at("student"), settings.student);
@@ -104,7 +111,7 @@ int main(int argc, char** argv) {
     fsdp::counting_allocator::install();
     at::set_num_threads(1);
     if (!settings.grade.empty()) return fsdp::grade(settings);
-    const std::string text = fsdp::text_for_student(settings);
+    const std::string text = fsdp::text_for(settings);
     if (settings.out.empty()) std::fputs(text.c_str(), stdout);
     if (!settings.out.empty()) fsdp::write_whole_file(settings.out, text);
     return 0;

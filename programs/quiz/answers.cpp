@@ -19,6 +19,36 @@ std::string key(size_t number, const std::string& field) {
   return std::to_string(number) + '.' + field;
 }
 
+// Returns `text` as lines of comment, with at most 99 columns.
+std::string commented(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return "# " + std::regex_replace(wrap(text, 97), std::regex("\n"), "\n# ") + '\n';
+}
+
+std::string head_of(const std::string& student, const std::string& term) {
+  return "# Bytes and other counts are exact, and those of rank 0 from the second step on. "
+         "Milliseconds\n# and seconds may be 1 % off. After 'because' write one sentence that "
+         "explains the answer.\nstudent: " +
+         student + "\nterm: " + term + '\n';
+}
+
+// Returns the question and the options of its run, as comments.
+std::string text_of(size_t number, const Question& question) {
+  std::string options;
+  for (const std::string& option : question.options)
+    options += ' ' + option;
+  return '\n' + commented(std::to_string(number) + ". " + question.text) + '#' +
+         std::regex_replace(wrap(options, 97), std::regex("\n"), "\n#   ") + '\n';
+}
+
+std::string printed(const nlohmann::json& answer) {
+  if (answer.is_string()) return answer.get<std::string>();
+  if (answer.is_number_integer()) return answer.dump();
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.6g", answer.get<double>());
+  return digits;
+}
+
 double points_of(const Marks::value_type& fields) {
   size_t right = 0, all = 0;
   for (const auto& [mark, names] : fields) {
@@ -50,20 +80,27 @@ Answers read_answers(const std::string& path) {
 }
 
 std::string template_of(const std::string& student, const std::string& term) {
-  std::string text =
-      "# Bytes are exact, and those of rank 0 from the second step on; milliseconds may be 1 % off.\n"
-      "# After 'because' write one sentence that explains the answer.\nstudent: " +
-      student + "\nterm: " + term + '\n';
+  std::string text = head_of(student, term);
   size_t number = 0;
   for (const Question& question : questions_of(student, term)) {
-    std::string options;
-    for (const std::string& option : question.options)
-      options += ' ' + option;
-    text += "\n# " + std::to_string(++number) + ". " + question.text + "\n#" +
-            std::regex_replace(wrap(options, 97), std::regex("\n"), "\n#   ") + '\n';
+    text += text_of(++number, question);
     for (const auto& [name, place] : question.fields)
       text += key(number, name) + ":\n";
     text += key(number, "because") + ":\n";
+  }
+  return text;
+}
+
+std::string answer_sheet_of(const std::string& student, const std::string& term) {
+  std::string text = head_of(student, term);
+  size_t number = 0;
+  for (const Question& question : questions_of(student, term)) {
+    text += text_of(++number, question);
+    const nlohmann::json answers = answers_of(question);
+    for (const auto& [name, place] : question.fields)
+      text += key(number, name) + ": " + printed(answers.at(nlohmann::json::json_pointer(place))) +
+              '\n';
+    if (question.explain != nullptr) text += commented(question.explain(question, answers));
   }
   return text;
 }

@@ -36,7 +36,9 @@ nlohmann::json measured(const Question& question) {
 TEST(Quiz, the_quiz_accepts_measured_values_and_refuses_four_bytes_more) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
   for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {
-    const auto questions = questions_of("student" + std::to_string(student), "tested");
+    auto questions = questions_of("student" + std::to_string(student), "tested");
+    // No run can be as large as those of the questions of scale (test_scale_question.cpp).
+    std::erase_if(questions, [](const Question& question) { return question.explain != nullptr; });
     const auto answers = in_process([&] {
       nlohmann::json all;
       for (const Question& question : questions)

@@ -1,0 +1,204 @@
+#include <memory/counting_allocator.h>
+#include <nn/models.h>
+#include <quiz/scale.h>
+
+#include <gtest/gtest.h>
+
+#include <common/in_a_process.h>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+
+namespace fsdp {
+namespace {
+
+// The numbers that a student needs to compute an answer by hand.
+struct ByHand {
+  explicit ByHand(const Question& question)
+      : settings(settings_with(question)),
+        shape(std::get<GPT2Options>(model_shape(settings.configs.front().model.name))),
+        seq(static_cast<double>(settings.configs.front().training.seq)),
+        link(*settings.machine.between) {}
+
+  double block() const { return (12 * d() + 13) * d(); }  // parameters
+  double root() const { return static_cast<double>(shape.vocabulary + shape.context + 2) * d(); }
+  // [s] of an all-gather or a reduce-scatter of `parameters` in bf16: (W - 1) hops and the bytes
+  double time_of(double parameters, double ranks) const {
+    return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
+           (ranks - 1) / ranks * 2 * parameters / link.bytes_per_second;
+  }
+  // [s] that a block computes for a row; attention has 2 products in forward and 5 in backward
+  double forward_of_row() const {
+    return seq * (2 * 12 * d() * d() + 4 * seq * d()) / settings.machine.flops;
+  }
+  double backward_of_row() const {
+    return seq * (4 * 12 * d() * d() + 10 * seq * d()) / settings.machine.flops;
+  }
+  double head_backward_of_row() const {
+    return seq * 4 * static_cast<double>(shape.vocabulary) * d() / settings.machine.flops;
+  }
+  double d() const { return static_cast<double>(shape.d_model); }
+  double layers() const { return static_cast<double>(shape.layers); }
+
+  PlanSettings settings;
+  GPT2Options shape;
+  double seq;
+  Link link;
+};
+
+// Returns the first number from `from` on for which `holds`.
+int64_t first(int64_t from, const std::function<bool(double)>& holds) {
+  while (!holds(static_cast<double>(from)))
+    ++from;
+  return from;
+}
+
+int64_t most_ranks_by_hand(const Question& question) {
+  const ByHand hand(question);
+  const auto rows = static_cast<double>(hand.settings.configs.front().training.batch);
+  const double computing =
+      rows * (hand.layers() * hand.backward_of_row() + hand.head_backward_of_row());
+  return first(2,
+               [&](double ranks) {
+                 return 2 * hand.layers() * hand.time_of(hand.block(), ranks) +
+                            hand.time_of(hand.root(), ranks) >
+                        computing;
+               }) -
+         1;
+}
+
+int64_t fewest_rows_by_hand(const Question& question) {
+  const ByHand hand(question);
+  const double gather = hand.time_of(hand.block(), hand.settings.configs.front().ranks.world);
+  return first(1, [&](double rows) { return rows * hand.forward_of_row() >= gather; });
+}
+
+double checkpoint_seconds_by_hand(const Question& question) {
+  const PlanSettings settings = settings_with(question);
+  const auto shape = std::get<GPT2Options>(model_shape("gpt3-175b"));
+  const auto d = static_cast<double>(shape.d_model);
+  const double parameters = static_cast<double>(shape.layers) * (12 * d + 13) * d +
+                            static_cast<double>(shape.vocabulary + shape.context + 2) * d;
+  const double hosts =
+      settings.configs.front().ranks.world / static_cast<double>(settings.machine.ranks_per_host);
+  return 12 * parameters / (hosts * question.amount * 1e9);
+}
+
+// Checks that the answer is accepted, and that an answer that is 2 % larger or smaller is not.
+void expect_strict(const nlohmann::json& answer) {
+  EXPECT_TRUE(is_right(answer.is_string() ? answer.get<std::string>() : answer.dump(), answer));
+  EXPECT_FALSE(is_right("", answer));
+  if (answer.is_string()) return;
+  for (const double factor : {0.98, 1.02}) {
+    const double other = factor * answer.get<double>();
+    EXPECT_FALSE(is_right(std::to_string(other), answer)) << other << " for " << answer;
+    if (!answer.is_number_integer()) continue;
+    const auto step = std::max<int64_t>(1, std::llround(0.02 * answer.get<double>()));
+    const int64_t whole = answer.get<int64_t>() + (factor < 1 ? -step : step);
+    EXPECT_FALSE(is_right(std::to_string(whole), answer));
+  }
+}
+
+void expect_fastest(const Question& question, const nlohmann::json& answers) {
+  double best = 0;
+  std::string name;
+  for (const Contender& one : contenders(question)) {
+    const double peak = static_cast<double>(one.plan.peak.bytes.total) * 1e-9;
+    EXPECT_GT(std::abs(peak / question.amount - 1), 0.02) << one.name << " nearly fits";
+    if (peak > question.amount) continue;
+    if (best > 0) {
+      EXPECT_GT(std::abs(one.milliseconds / best - 1), 0.02) << one.name << " is nearly as fast";
+    }
+    if (best > 0 && one.milliseconds > best) continue;
+    best = one.milliseconds;
+    name = one.name;
+  }
+  EXPECT_EQ(answers.at("fastest"), name);
+  EXPECT_EQ(answers.at("milliseconds"), best);
+}
+
+void expect_answers_by_hand(const Question& question, const nlohmann::json& answers) {
+  if (question.solve == most_ranks) {
+    EXPECT_EQ(answers.at("ranks"), most_ranks_by_hand(question));
+  } else if (question.solve == fewest_rows) {
+    EXPECT_EQ(answers.at("rows"), fewest_rows_by_hand(question));
+  } else if (question.solve == fastest_strategy) {
+    expect_fastest(question, answers);
+  } else {
+    const double seconds = answers.at("seconds");
+    EXPECT_NEAR(seconds / checkpoint_seconds_by_hand(question), 1, 0.005);
+  }
+}
+
+std::vector<Question> scale_questions_of(int student) {
+  std::vector<Question> scale;
+  for (const Question& question : questions_of("student" + std::to_string(student), "tested"))
+    if (question.explain != nullptr) scale.push_back(question);
+  return scale;
+}
+
+int students() {
+  const char* given = std::getenv("FSDP_QUIZ_STUDENTS");
+  return given ? std::stoi(given) : 2;
+}
+
+TEST(ScaleQuestion, every_student_has_the_four_kinds_with_settings_of_the_students_own) {
+  std::set<std::vector<std::string>> settings;
+  for (int student = 0; student < 24; ++student) {
+    std::set<Question::Solve> kinds;
+    std::vector<std::string> all;
+    for (const Question& question : scale_questions_of(student)) {
+      kinds.insert(question.solve);
+      all.insert(all.end(), question.options.begin(), question.options.end());
+      EXPECT_EQ(question.text.find('@'), std::string::npos) << question.text;
+    }
+    EXPECT_EQ(kinds, (std::set<Question::Solve>{most_ranks, fewest_rows, fastest_strategy,
+                                                checkpoint_time}));
+    settings.insert(all);
+  }
+  EXPECT_EQ(settings.size(), 24);
+}
+
+// FSDP_QUIZ_STUDENTS=50 tests the questions of 50 students.
+TEST_IN_A_PROCESS(ScaleQuestion, the_answers_of_plan_are_those_that_a_student_computes_by_hand) {
+  counting_allocator::install();
+  std::map<std::string, int> fastest;
+  for (int student = 0; student < students(); ++student) {
+    for (const Question& question : scale_questions_of(student)) {
+      SCOPED_TRACE("student " + std::to_string(student) + ": " + question.text);
+      const nlohmann::json answers = answers_of(question);
+      for (const auto& [name, place] : question.fields)
+        expect_strict(answers.at(nlohmann::json::json_pointer(place)));
+      expect_answers_by_hand(question, answers);
+      if (answers.contains("fastest")) ++fastest[answers.at("fastest")];
+    }
+  }
+  if (students() < 20) return;
+  EXPECT_EQ(fastest.size(), 3) << nlohmann::json(fastest);
+  std::printf("the fastest strategies: %s\n", nlohmann::json(fastest).dump().c_str());
+}
+
+TEST_IN_A_PROCESS(ScaleQuestion, the_plans_beside_an_answer_show_that_it_is_the_limit) {
+  counting_allocator::install();
+  const auto questions = scale_questions_of(0);
+  const int64_t ranks = most_ranks(questions.at(0)).at("ranks");
+  const auto backward = [&](int64_t world) {
+    return cost_of(plan_with(questions.at(0), {"--world", std::to_string(world)}), Phase::backward);
+  };
+  EXPECT_LE(backward(ranks).links, backward(ranks).computing);
+  EXPECT_GT(backward(ranks + 1).links, backward(ranks + 1).computing);
+
+  const int64_t rows = fewest_rows(questions.at(1)).at("rows");
+  const auto waiting = [&](int64_t count) {
+    return cost_of(plan_with(questions.at(1), {"--rows", std::to_string(count)}), Phase::forward)
+        .waiting;
+  };
+  EXPECT_GT(waiting(rows - 1), waiting(rows));
+  EXPECT_EQ(waiting(2 * rows), waiting(rows));
+}
+
+}  // namespace
+}  // namespace fsdp
