@@ -31,8 +31,8 @@ std::string link_time(const Link& link, int64_t ranks, const PhaseCost& cost) {
 
 const char* const kAlphaBeta =
     "In the alpha-beta model an all-gather or a reduce-scatter takes (W - 1) x latency + bytes "
-    "received / bandwidth. Of a unit with P parameters a rank receives (W - 1) / W x 2 P bytes in "
-    "bf16.\n";
+    "received / bandwidth. Of a unit with P parameters, padding included, a rank receives (W - 1) "
+    "/ W x 2 P bytes in bf16.\n";
 
 }  // namespace
 
@@ -56,9 +56,10 @@ std::string explain_most_ranks(const Question& question, const nlohmann::json& a
             (ranks == most ? ", at most as long.\n" : ", longer.\n");
   }
   return text +
-         "More ranks add latency, but hardly any bytes, so a larger bandwidth helps less than a "
-         "smaller latency, larger units or more rows. Overlap with backward is section 3.3 of the "
-         "FSDP paper (Zhao et al., VLDB 2023).\n";
+         "With more ranks only the latency grows, because the bytes are nearly those of all "
+         "parameters already. With more rows a rank computes longer, so the links are fast enough "
+         "for more ranks. Section 3.3 of the FSDP paper (Zhao et al., VLDB 2023) overlaps "
+         "collectives with computing.\n";
 }
 
 std::string explain_fewest_rows(const Question& question, const nlohmann::json& answers) {
@@ -83,14 +84,15 @@ std::string explain_fewest_rows(const Question& question, const nlohmann::json& 
   for (const int64_t rows : {fewest - 1, fewest, 2 * fewest}) {
     if (rows == 0) continue;
     const Plan plan = plan_with(question, {"--rows", std::to_string(rows)});
-    text += formatted("./fsdp plan: with --rows %lld, forward waits for %.3f ms.\n",
+    text += formatted("./fsdp plan: with --rows %lld a rank waits for %.3f ms in forward.\n",
                       static_cast<long long>(rows),
                       milliseconds(cost_of(plan, Phase::forward).waiting));
   }
   return text +
-         "Without latency and attention, P cancels: the tokens of a rank must be at least (W - 1) "
-         "/ W x flops/s / bandwidth. Prefetch in forward is section 3.3.3 of the FSDP paper (Zhao "
-         "et al., VLDB 2023).\n";
+         "Without latency and attention, a block computes 2 P flops for a token and receives 2 P "
+         "(W - 1) / W bytes. Then the tokens of a rank must be at least (W - 1) / W x flops/s / "
+         "bandwidth, for blocks of every size. Prefetch in forward is section 3.3.3 of the FSDP "
+         "paper (Zhao et al., VLDB 2023).\n";
 }
 
 std::string explain_fastest_strategy(const Question& question, const nlohmann::json& answers) {
@@ -105,14 +107,15 @@ std::string explain_fastest_strategy(const Question& question, const nlohmann::j
         mega(plan.within), mega(plan.between));
   }
   return text +
-         "With M bytes of parameters, full receives 3 M (W - 1) / W in a step: it gathers in "
-         "forward, gathers again in backward, and reduces. grad_op receives 2 M (W - 1) / W, "
-         "because its blocks stay gathered until backward. With G ranks on each of H hosts, hybrid "
-         "has the 3 collectives within a host; between hosts it only sums 1 / G of the gradients, "
-         "2 M' (H - 1) / (G H) bytes, where M' are the gradients in fp32.\n"
-         "Memory decides who may take part: grad_op holds M, and hybrid W / G times the shards of "
-         "full. Section 3.2 of the FSDP paper (Zhao et al., VLDB 2023) compares them.\n" +
-         formatted("So %s is the fastest of those that fit.\n",
+         "M are the bytes of all parameters in bf16. full receives about 3 M (W - 1) / W in a "
+         "step: it gathers in forward, gathers the blocks again in backward, and reduces. grad_op "
+         "receives about 2 M (W - 1) / W, because units stay gathered until backward. hybrid, with "
+         "G ranks on each of H hosts, has the collectives of full within each host; between hosts "
+         "it only adds up the shards of the gradients, 2 (H - 1) / H x 2 M / G bytes in fp32.\n"
+         "The peak decides which strategies are possible: grad_op keeps M bytes gathered until "
+         "backward, and a shard of hybrid is H times as large as a shard of full. Section 3.2 of "
+         "the FSDP paper (Zhao et al., VLDB 2023) compares full and hybrid sharding.\n" +
+         formatted("So %s has the fastest step of the strategies that fit.\n",
                    answers.at("fastest").get<std::string>().c_str());
 }
 
@@ -126,11 +129,10 @@ std::string explain_checkpoint_time(const Question& question, const nlohmann::js
       "A parameter has 4 bytes and each of its two moments has 4, so the checkpoint has 12 bytes "
       "for each parameter. Full sharding (section 3.2.1 of the FSDP paper, Zhao et al., VLDB 2023) "
       "leaves every rank 1 / W of it.\n"
-      "./fsdp plan: in the optimizer a rank holds shards and optimizer_state of together %.4f GB, "
-      "and %d ranks hold %.1f GB.\n"
-      "%d ranks on each host are %d hosts, which write at the same time: %d x %g GB/s = %g GB/s.\n"
-      "%.1f GB / %g GB/s = %.4g s.\n"
-      "The format of the gathered units does not matter, because shards are always fp32.\n",
+      "./fsdp plan prints %.4f GB in the column optimizer for shards and optimizer_state, and %d "
+      "ranks have %.1f GB.\n"
+      "With %d ranks on each host, %d hosts write at the same time: %d x %g GB/s = %g GB/s.\n"
+      "%.1f GB / %g GB/s = %.4g s.\n",
       static_cast<double>(bytes) * 1e-9, ranks,
       static_cast<double>(bytes) * static_cast<double>(ranks) * 1e-9, of_host, ranks / of_host,
       ranks / of_host, question.amount, question.amount * ranks / of_host,

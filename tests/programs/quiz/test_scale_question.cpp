@@ -25,8 +25,10 @@ struct ByHand {
 
   double block() const { return (12 * d() + 13) * d(); }  // parameters
   double root() const { return static_cast<double>(shape.vocabulary + shape.context + 2) * d(); }
-  // [s] of an all-gather or a reduce-scatter of `parameters` in bf16: (W - 1) hops and the bytes
+  // [s] of an all-gather or a reduce-scatter of `parameters` in bf16: (W - 1) hops and the bytes of
+  // the parameters, padded to a multiple of 16 W
   double time_of(double parameters, double ranks) const {
+    parameters = std::ceil(parameters / (16 * ranks)) * 16 * ranks;
     return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
            (ranks - 1) / ranks * 2 * parameters / link.bytes_per_second;
   }
