@@ -31,6 +31,7 @@ void all_reduce_gradients(const std::vector<NamedParameter>& parameters, Communi
 //
 // "Pass" means backward pass. Of one pass:
 // - begin(), then for each gradient that the pass computes its place() and ready(), then finish().
+//   The caller keeps to this order, and destroys the object only between passes.
 // - All ranks call begin() and finish() equally often. The gradients may become ready in another
 //   order on each rank, and some of them on no rank or on some ranks only.
 class BucketReducer {
@@ -40,12 +41,13 @@ class BucketReducer {
 
   // Begins a pass: no gradient is ready. If the pass before was not finished, because backward
   // threw, first waits for the all-reduces that it had issued.
-  // - `buckets`: existing buckets, for example sums of several passes, in the order of their index.
-  //   Values stay where no gradient is written.
+  // - `buckets`: the caller's buckets, as many and as large as gradient_buckets() says, in the order
+  //   of their index. They may already hold sums of earlier passes: this object changes none of
+  //   their values before the all-reduce. A bucket may be a part of a larger tensor.
   // - If `buckets` is empty, each bucket is allocated when place() is first asked for one of its
   //   gradients, or in finish(): with Communicator::empty(), so that the all-reduce needs no copy,
   //   and in MemoryClass::gradients. In such a bucket, a gradient that does not become ready counts
-  //   as zero.
+  //   as zero, even if its place was written.
   virtual void begin(std::vector<at::Tensor> buckets = {}) = 0;
 
   // Returns the place of gradient `index` in its bucket: a tensor of its shape that shares the
@@ -81,7 +83,7 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;  // the hooks point to this object
 
   // Ends a backward pass. All ranks call it once after each of their backward passes, also a rank
-  // whose pass reached no parameter.
+  // whose pass reached no parameter or threw.
   // - Waits for the buckets. A parameter without a gradient on this rank counts as zero.
   // - Afterwards each parameter's .grad is its place in its bucket, and holds the mean over ranks:
   //   the sum, divided once by W.
@@ -101,8 +103,8 @@ class DataParallel {
 //
 // - Before a pass, the parameters have no .grad (zero_grad() drops it).
 // - A second backward pass before finish() throws std::logic_error, which names the parameter,
-//   because its first gradient may be on its way already.
-// - `model` must outlive the object.
+//   because its first gradient may be on its way already. What the first pass has moved stays.
+// - `model` must outlive the object, which is destroyed only between passes.
 std::unique_ptr<DataParallel> make_data_parallel(Module& model, std::shared_ptr<Communicator> comm,
                                                  BucketSizes sizes = kDdpBuckets);
 

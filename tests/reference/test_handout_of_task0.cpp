@@ -101,7 +101,9 @@ TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_r
       0, run,
       "Without buckets the ranks wait for 11 of them, {each} microseconds. With buckets they "
       "wait for 5, {buckets} microseconds.");
-  expect_said(0, run, "The last three are complete only at the end of backward: {overlap} micro");
+  expect_said(
+      0, run,
+      "The all-reduces of the last three are issued only at the end of backward: {overlap} micro");
 }
 
 TEST(HandoutOfTask0, prediction_4_of_the_handout_of_task_0_counts_the_bytes_of_ddp) {

@@ -8,9 +8,9 @@ namespace {
 
 using Shapes = std::vector<std::vector<int64_t>>;
 
-// Three gradients in two buckets: bucket 0 holds the last gradient, then the middle one; bucket 1
-// holds the first one.
-const Shapes kShapes{{2, 3}, {4}, {5}};
+// Four gradients in two buckets. Bucket 0 holds gradient 3, then gradient 2; bucket 1 holds
+// gradient 1, then gradient 0.
+const Shapes kShapes{{2, 3}, {2}, {4}, {5}};
 constexpr BucketSizes kNineElements{4 * 9, 4 * 9};
 
 std::string bucket(size_t index) {
@@ -45,13 +45,13 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_bucket_holds_the_sums_of_its_gradients_at
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    for (const size_t i : {2U, 1U, 0U})
+    for (const size_t i : {3U, 2U, 1U, 0U})
       write(*reducer, i, static_cast<double>(i + 1));
     observe_buckets(rank, reducer->finish());
   });
   const double w = world_size();
-  expect_buckets(
-      run, {{3 * w, 3 * w, 3 * w, 3 * w, 3 * w, 2 * w, 2 * w, 2 * w, 2 * w}, {w, w, w, w, w, w}});
+  expect_buckets(run, {{4 * w, 4 * w, 4 * w, 4 * w, 4 * w, 3 * w, 3 * w, 3 * w, 3 * w},
+                       {2 * w, 2 * w, w, w, w, w, w, w}});
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, every_rank_contributes_exactly_once) {
@@ -68,7 +68,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, each_bucket_takes_one_all_reduce_in_the_ord
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    for (const size_t i : {0U, 1U, 2U})  // the last bucket is complete first
+    for (const size_t i : {0U, 1U, 2U, 3U})  // the last bucket is complete first
       write(*reducer, i, 1);
     reducer->finish();
     std::string calls;
@@ -77,26 +77,25 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, each_bucket_takes_one_all_reduce_in_the_ord
     rank.observe("calls", calls);
   });
   expect_on_all_ranks(run, "calls",
-                      "all_reduce bucket.0, 9 elements; all_reduce bucket.1, 6 elements; ");
+                      "all_reduce bucket.0, 9 elements; all_reduce bucket.1, 8 elements; ");
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, a_place_has_the_shape_of_its_gradient_and_is_no_view) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    const at::Tensor first = reducer->place(0), middle = reducer->place(1),
-                     last = reducer->place(2);
-    rank.observe("sizes of the place of gradient 0", first.sizes().vec());
-    rank.observe("gradients 1 and 2 share a storage", middle.storage().is_alias_of(last.storage()));
-    rank.observe("gradients 0 and 2 share a storage", first.storage().is_alias_of(last.storage()));
-    rank.observe("the place is a view to autograd", first.is_view());
-    for (const size_t i : {0U, 1U, 2U})
-      write(*reducer, i, 1);
+    const auto share = [&](size_t a, size_t b) {
+      return reducer->place(a).storage().is_alias_of(reducer->place(b).storage());
+    };
+    rank.observe("sizes of the place of gradient 0", reducer->place(0).sizes().vec());
+    rank.observe("gradients 2 and 3 share a storage", share(2, 3));
+    rank.observe("gradients 0 and 3 share a storage", share(0, 3));
+    rank.observe("the place is a view to autograd", reducer->place(0).is_view());
     reducer->finish();
   });
   expect_on_all_ranks(run, {{"sizes of the place of gradient 0", {2, 3}},
-                            {"gradients 1 and 2 share a storage", true},
-                            {"gradients 0 and 2 share a storage", false},
+                            {"gradients 2 and 3 share a storage", true},
+                            {"gradients 0 and 3 share a storage", false},
                             {"the place is a view to autograd", false}});
 }
 
@@ -104,43 +103,51 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_not_ready_counts_as_zero
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    write(*reducer, 2, 1);
+    write(*reducer, 3, 1);
+    reducer->place(2).fill_(7);  // written, but never ready
     if (rank.rank() == 0) write(*reducer, 0, 1);
     observe_buckets(rank, reducer->finish());
   });
   const double w = world_size();
-  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1}});
+  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, {0, 0, 1, 1, 1, 1, 1, 1}});
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_in_which_nothing_is_ready_joins_all_collectives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    for (size_t i = 0; i < 3 && rank.rank() != 0; ++i)
+    for (size_t i = 0; i < 4 && rank.rank() != 0; ++i)
       write(*reducer, i, 1);
     observe_buckets(rank, reducer->finish());
   });
   const double others = world_size() - 1;
-  expect_buckets(run, {std::vector<double>(9, others), std::vector<double>(6, others)});
+  expect_buckets(run, {std::vector<double>(9, others), std::vector<double>(8, others)});
 }
 
-// A trainer sums the gradients of several passes in the buckets, and reduces them once.
+// A trainer sums the gradients of several passes in the buckets, and reduces them once. A bucket
+// may be a part of a larger tensor.
 MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_of_the_caller_are_reduced_in_place) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
-    std::vector<at::Tensor> given;
-    for (const int64_t numel : {9, 6})
-      given.push_back(rank.communicator()->empty(numel).fill_(2));
-    reducer->begin(given);
-    write(*reducer, 1, 3);
-    const auto buckets = reducer->finish();
-    observe_buckets(rank, buckets);
-    rank.observe("bucket 1 is the caller's", buckets.at(1).is_alias_of(given[1]));
+    const at::Tensor both = rank.communicator()->empty(3 + 9 + 8).fill_(2);
+    const at::Tensor first = both.narrow(0, 3, 9), second = both.narrow(0, 12, 8);
+    reducer->begin({first, second});
+    reducer->place(2).add_(1);
+    reducer->ready(2);
+    reducer->place(1).add_(3);
+    reducer->ready(1);
+    observe_buckets(rank, reducer->finish());
+    rank.observe("elements before the buckets", both.narrow(0, 0, 3));
+    rank.observe("bucket 1 as the caller sees it", second);
   });
   const double w = world_size();
-  expect_buckets(run, {{2 * w, 2 * w, 2 * w, 2 * w, 2 * w, 3 * w, 3 * w, 3 * w, 3 * w},
-                       std::vector<double>(6, 2 * w)});
-  expect_on_all_ranks(run, "bucket 1 is the caller's", true);
+  const std::vector<double> second{5 * w, 5 * w, 2 * w, 2 * w, 2 * w, 2 * w, 2 * w, 2 * w};
+  expect_buckets(run, {{2 * w, 2 * w, 2 * w, 2 * w, 2 * w, 3 * w, 3 * w, 3 * w, 3 * w}, second});
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    rank.observe("elements before the buckets", at::full({3}, 2.F));
+    rank.observe("bucket 1 as the caller sees it", at::tensor(second, at::kFloat));
+  });
+  expect_as(run, oracle);
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the_last_one) {
@@ -148,7 +155,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     for (const double value : {7, 1}) {
       reducer->begin();
-      write(*reducer, 2, value);
+      write(*reducer, 3, value);
       if (value == 1)
         observe_buckets(rank, reducer->finish());
       else
@@ -156,7 +163,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the
     }
   });
   const double w = world_size();
-  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, std::vector<double>(6, 0)});
+  expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, std::vector<double>(8, 0)});
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_with_their_owner) {
@@ -166,7 +173,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_wi
     const auto since = [&] { return live_bytes::now()[MemoryClass::gradients] - before; };
     reducer->begin();
     rank.observe("bytes of gradients before a place is used", since());
-    write(*reducer, 1, 1);
+    write(*reducer, 2, 1);
     rank.observe("bytes of gradients when bucket 0 is used", since());
     auto buckets = reducer->finish();
     rank.observe("bytes of gradients after finish()", since());
@@ -175,7 +182,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_wi
   });
   expect_on_all_ranks(run, {{"bytes of gradients before a place is used", 0},
                             {"bytes of gradients when bucket 0 is used", 9 * 4},
-                            {"bytes of gradients after finish()", 15 * 4},
+                            {"bytes of gradients after finish()", 17 * 4},
                             {"bytes of gradients when the caller has dropped the buckets", 0}});
 }
 
@@ -187,7 +194,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_lie_in_memory_that_other_ranks_can_
     };
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    const at::Tensor place = reducer->place(0), lent = rank.communicator()->empty(6);
+    const at::Tensor place = reducer->place(0), lent = rank.communicator()->empty(8);
     rank.observe("the bucket is from Communicator::empty()", deleter(place) == deleter(lent));
     reducer->finish();
   });
@@ -208,15 +215,15 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_one_that_was_not_finished_star
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    for (const size_t i : {1U, 2U})
+    for (const size_t i : {2U, 3U})
       write(*reducer, i, 5);
     reducer->begin();
-    for (const size_t i : {0U, 1U, 2U})
+    for (const size_t i : {0U, 1U, 2U, 3U})
       write(*reducer, i, 1);
     observe_buckets(rank, reducer->finish());
   });
   const double w = world_size();
-  expect_buckets(run, {std::vector<double>(9, w), std::vector<double>(6, w)});
+  expect_buckets(run, {std::vector<double>(9, w), std::vector<double>(8, w)});
 }
 
 MULTI_RANK_TEST(T0_2_bucket_reducer, without_gradients_a_pass_has_no_collective) {

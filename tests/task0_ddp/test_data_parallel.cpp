@@ -167,11 +167,29 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_is_refused) 
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     OneWeight model;
     const auto parallel = make_data_parallel(model, rank.communicator());
-    model(at::ones({3})).sum().backward();
+    model(at::full({3}, 2)).sum().backward();
     rank.observe("what the second backward throws",
                  thrown_by([&] { model(at::ones({3})).sum().backward(); }));
+    parallel->finish();
+    rank.observe("mean of the first backward", model.weight.grad().mean().item<double>());
   });
   expect_error(run, "what the second backward throws", {"std::logic_error", "weight"});
+  expect_on_all_ranks(run, "mean of the first backward", 2.);
+}
+
+MULTI_RANK_TEST(T0_3_data_parallel, two_models_in_one_process_share_nothing) {
+  const MakeToy smaller = [] { return std::make_shared<ToyModel>(2); };
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    const auto model = kThreeBlocks(), other = smaller();
+    const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
+    const auto parallel_of_other = make_data_parallel(*other, rank.communicator());
+    kPlainLoss(*model, rank.rank()).backward();
+    kPlainLoss(*other, rank.rank()).backward();
+    parallel_of_other->finish();
+    parallel->finish();
+    observe_gradients(rank, *model);
+  });
+  expect_means(run);
 }
 
 MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradients_again) {
@@ -180,9 +198,9 @@ MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradi
     auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     kPlainLoss(*model, rank.rank()).backward();
     parallel->finish();
+    take_calls(*rank.communicator());
     parallel.reset();
     model->zero_grad();
-    take_calls(*rank.communicator());
     kPlainLoss(*model, 0).backward();
     rank.observe("calls", take_calls(*rank.communicator()));
     observe_gradients(rank, *model);
@@ -225,8 +243,30 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
       },
       options);
   expect_on_all_ranks(run, "ns that backward takes", 3 * kCompute);
-  // The buckets of blocks0, the head and the embedding are complete only at the end of backward.
+  // The buckets of blocks0 and the embedding are complete only at the end of backward; that of the
+  // head is complete early, but is issued after the bucket of blocks0.
   expect_on_all_ranks(run, "ns that finish() waits", 3 * 2 * (world_size() - 1) * kHop);
+}
+
+MULTI_RANK_TEST(T0_3_overlap, a_pass_begins_when_the_all_reduces_of_an_unfinished_one_have_ended) {
+  const auto clock = std::make_shared<CountedClock>();
+  RunOptions options;
+  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
+  options.clock = clock;
+  const RankRun run = run_ranks(
+      world_size(),
+      [&](TestRank& rank) {
+        const auto reducer = make_bucket_reducer({{3}}, kBucketOfABlock, rank.communicator());
+        reducer->begin();
+        reducer->place(0).fill_(1);
+        reducer->ready(0);
+        const int64_t begin = clock->now();
+        reducer->begin();
+        rank.observe("ns that begin() waits", clock->now() - begin);
+        reducer->finish();
+      },
+      options);
+  expect_on_all_ranks(run, "ns that begin() waits", 2 * (world_size() - 1) * kHop);
 }
 
 }  // namespace
