@@ -7,16 +7,25 @@
 namespace fsdp {
 namespace {
 
-std::string describe(const at::Tensor& tensor) {
-  std::ostringstream out;
-  out << tensor.sizes() << ' ' << c10::toString(tensor.scalar_type());
-  if (!tensor.is_contiguous()) out << " (not contiguous)";
-  return out.str();
+// Returns the position in the storage at which the elements of a contiguous tensor end.
+int64_t end_in_bytes(const at::Tensor& tensor) {
+  return (tensor.storage_offset() + tensor.numel()) * tensor.element_size();
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  const int64_t end = tensor.storage_offset() + tensor.numel();
-  return end * tensor.element_size() <= static_cast<int64_t>(tensor.storage().nbytes());
+  return end_in_bytes(tensor) <= static_cast<int64_t>(tensor.storage().nbytes());
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.sizes() << ' ' << c10::toString(tensor.scalar_type());
+  if (!tensor.is_contiguous()) {
+    out << " (not contiguous)";
+  } else if (!has_memory(tensor)) {
+    out << " (it needs a storage of " << end_in_bytes(tensor) << " bytes, and its storage has "
+        << tensor.storage().nbytes() << ")";
+  }
+  return out.str();
 }
 
 // Returns what is wrong with the tensors of a call, or an empty text.

@@ -11,27 +11,31 @@ namespace fsdp {
 namespace {
 
 constexpr const char* kFreed = "a parameter was used after reshard(), or before unshard()";
+constexpr const char* kUndefined =
+    "an undefined tensor was used, for example .grad before the parameter's gradient is complete, "
+    "a member that was moved from or reset, or an element at an index that a closure captured by "
+    "reference";
 constexpr const char* kNoKey =
     "at() of a map was called with a key that is not in the map: find out which key the code looks "
     "up, and which code should have inserted it";
 
 // Text of an error -> its meaning in the code of a task.
-constexpr std::array<std::pair<const char*, const char*>, 11> kMeanings{{
+constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
     {"with Meta tensors", "a tensor is still on the meta device: it was not materialized"},
     {"data is not allocated", kFreed},
     {"storage of size 0", kFreed},
-    {"UndefinedTensorImpl",
-     "an undefined tensor was used, for example .grad before the parameter's gradient is complete, "
-     "or an element at an index that a closure captured by reference"},
+    {"UndefinedTensorImpl", kUndefined},
+    {"Expected a proper Tensor but got None", kUndefined},
     {"exceeds dimension size",
      "a view reaches beyond its tensor, for example because a piece continues into another unit"},
     {"map::at", kNoKey},
     {"_Map_base::at", kNoKey},
     {"bad_weak_ptr",
      "shared_from_this() was called on an object that no shared_ptr holds: in its constructor, in "
-     "its destructor, or made without std::make_shared()"},
+     "its destructor, made without std::make_shared(), or destroyed before the call, which came "
+     "from a hook that holds a plain pointer"},
     {"can't allocate memory", "it exceeded the limit of memory of a test"},
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};

@@ -175,8 +175,10 @@ TEST_P(CollectiveFailure,
                   "needs tensors of one dtype: output [4] BFloat16, input [8] Float");
   EXPECT_CONTAINS(refusal(4, at::kDouble, at::kHalf, false),
                   "needs tensors of one dtype: output [4] Double, input [8] Half");
-  EXPECT_CONTAINS(refusal(16, at::kFloat, at::kFloat, true, /*bytes=*/32),
-                  "all_gather unit needs tensors with memory: output [16] Float, input [8] Float");
+  EXPECT_CONTAINS(
+      refusal(16, at::kFloat, at::kFloat, true, /*bytes=*/32),
+      "all_gather unit needs tensors with memory: output [16] Float (it needs a storage of "
+      "64 bytes, and its storage has 32), input [8] Float");
 }
 
 }  // namespace

@@ -134,6 +134,29 @@ class MetaUnit {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
 };
 
+void observe_shard(TestRank& rank, const std::string& name,
+                   const std::shared_ptr<FlatParameter>& unit) {
+  rank.observe(name, unit->shard().detach().nan_to_num(0),
+               places_of_shard(*unit));  // padding is NaN
+}
+
+// Expects the parameters' values in the shards that the ranks observed as `name`.
+void expect_shards(const RankRun& run, const std::string& name, int line = __builtin_LINE()) {
+  const RankRun oracle = run_oracle([&](TestRank& rank) {
+    observe_expected_shards(rank, name, values_of(make_parameters(kShapes)), run.world_size());
+  });
+  expect_shards(run, oracle, name, __FILE__, line);
+}
+
+MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    observe_shard(rank, "shard", make_unit(rank));
+    observe_shard(rank, "shard of materialized values", MetaUnit(rank).unit);
+  });
+  for (const std::string name : {"shard", "shard of materialized values"})
+    expect_shards(run, name);
+}
+
 MULTI_RANK_TEST(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_are_materialized) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("parameters that were materialized", MetaUnit(rank).asked);
@@ -147,20 +170,6 @@ MULTI_RANK_TEST(T2_2_shard, only_parameters_of_which_this_rank_owns_an_element_a
     }
     expect_on_rank(run, r, "parameters that were materialized", owned);
   }
-}
-
-void observe_shard(TestRank& rank, const std::string& name,
-                   const std::shared_ptr<FlatParameter>& unit) {
-  rank.observe(name, unit->shard().detach().nan_to_num(0),
-               places_of_shard(*unit));  // padding is NaN
-}
-
-// Expects the parameters' values in the shards that the ranks observed as `name`.
-void expect_shards(const RankRun& run, const std::string& name, int line = __builtin_LINE()) {
-  const RankRun oracle = run_oracle([&](TestRank& rank) {
-    observe_expected_shards(rank, name, values_of(make_parameters(kShapes)), run.world_size());
-  });
-  expect_shards(run, oracle, name, __FILE__, line);
 }
 
 MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
@@ -288,13 +297,20 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_if_one_of_its_parameters_is) {
     expect_on_all_ranks(run, name_of(frozen), frozen != 7);
 }
 
-MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
+MULTI_RANK_TEST(T2_2_shard, a_unit_is_trainable_as_long_as_one_of_its_parameters_is) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    observe_shard(rank, "shard", make_unit(rank));
-    observe_shard(rank, "shard of materialized values", MetaUnit(rank).unit);
+    const auto unit = make_unit(rank);
+    const auto set_all = [&](bool trainable) {
+      for (const auto& [name, tensor] : unit->parameters())
+        tensor.set_requires_grad(trainable);
+    };
+    set_all(false);
+    rank.observe("trainable() after all parameters were frozen", unit->trainable());
+    set_all(true);
+    rank.observe("trainable() after they require gradients again", unit->trainable());
   });
-  for (const std::string name : {"shard", "shard of materialized values"})
-    expect_shards(run, name);
+  expect_on_all_ranks(run, "trainable() after all parameters were frozen", false);
+  expect_on_all_ranks(run, "trainable() after they require gradients again", true);
 }
 
 MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {

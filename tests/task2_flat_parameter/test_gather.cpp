@@ -59,6 +59,21 @@ MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used)
   expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
 }
 
+MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
+  for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last one
+    const RankRun oracle = values_by_name(shapes);
+    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+      const auto unit = make_unit(rank, shapes);
+      unit->unshard();
+      observe_parameters(rank, *unit);
+    });
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const std::string name = "p" + std::to_string(i);
+      expect_on_all_ranks(run, name, oracle.at(0, name));
+    }
+  }
+}
+
 MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
@@ -78,8 +93,8 @@ MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
 }
 
 const std::string kCopies =
-    "bytes of copies for the other ranks, which read a shard in place if problem 2.2 allocated it by "
-    "Communicator::empty()";
+    "bytes of copies for the other ranks, which read the input of the all-gather in place if it is "
+    "the shard itself and problem 2.2 allocated it by Communicator::empty()";
 
 MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -111,27 +126,15 @@ MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
     const int64_t before = versions();
     unit->unshard();
     unit->reshard();
+    rank.observe("state() is sharded after reshard()", unit->state() == UnitState::sharded);
     unit->unshard();
     rank.observe("changes that autograd saw", versions() - before);
-    rank.observe("gathered bytes", live_bytes::now()[MemoryClass::gathered]);
+    rank.observe("bytes of the flat tensor", live_bytes_in(MemoryClass::gathered));
   });
-  EXPECT_GT(run.at(0, "gathered bytes").get<int64_t>(), 0);
+  expect_on_all_ranks(run, "state() is sharded after reshard()", true);
+  expect_on_all_ranks(run, "bytes of the flat tensor",
+                      bytes_only_in(MemoryClass::gathered, padded_numel(world_size()) * 4));
   expect_on_all_ranks(run, "changes that autograd saw", 0);
-}
-
-MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
-  for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last one
-    const RankRun oracle = values_by_name(shapes);
-    const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-      const auto unit = make_unit(rank, shapes);
-      unit->unshard();
-      observe_parameters(rank, *unit);
-    });
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      const std::string name = "p" + std::to_string(i);
-      expect_on_all_ranks(run, name, oracle.at(0, name));
-    }
-  }
 }
 
 MULTI_RANK_TEST(T2_3_unshard, two_units_may_be_gathering_at_a_time) {

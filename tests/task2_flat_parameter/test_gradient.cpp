@@ -37,6 +37,81 @@ MULTI_RANK_TEST(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the
   expect_on_all_ranks(run, "has_gradient() after wait_for_reduction()", false);
 }
 
+MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_does_not_know_what_another_unit_collected) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto unit = make_unit(rank), other = make_unit(rank);
+    collect(*unit, 1, rank);
+    rank.observe("has_gradient() of a unit when only another unit has collected one",
+                 other->has_gradient());
+    reduce(*other);
+    rank.observe("has_gradient() of a unit after another unit is reduced", unit->has_gradient());
+    reduce(*unit);
+  });
+  expect_on_all_ranks(run, "has_gradient() of a unit when only another unit has collected one",
+                      false);
+  expect_on_all_ranks(run, "has_gradient() of a unit after another unit is reduced", true);
+}
+
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto unit = make_unit(rank);
+    collect_all(*unit, rank);
+    reduce(*unit);
+    observe_gradient(rank, *unit, "gradient");
+  });
+  expect_mean_gradient(run, "gradient");
+}
+
+// In one process, with which FSDP is compared, gradients are added in the order of the collectives,
+// and the sum is divided once.
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    std::vector<at::Tensor> means;
+    for (size_t i = 0; i < 3; ++i) {
+      std::vector<at::Tensor> gradients;
+      for (int r = 0; r < world_size(); ++r)
+        gradients.push_back(random_gradient(r, i));
+      means.push_back(sum_as_tree(gradients) / world_size());
+    }
+    observe_expected_shards(rank, "the sum of the ranks' gradients, divided by W", means,
+                            world_size());
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto unit = make_unit(rank);
+    for (size_t i = 0; i < 3; ++i) {
+      unit->parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
+      unit->mark_gradient_ready(i);
+    }
+    reduce(*unit);
+    observe_gradient(rank, *unit, "the sum of the ranks' gradients, divided by W");
+  });
+  expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
+}
+
+MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
+  const RankRun oracle = run_oracle([](TestRank& rank) {
+    const auto mean = static_cast<double>(provenance::mean(world_size()));
+    for (unsigned choice = 0; choice < 8; ++choice) {
+      std::vector<at::Tensor> gradients;
+      for (unsigned i = 0; i < 3; ++i)
+        gradients.push_back(at::full({numel(i)}, (choice >> i & 1U) != 0 ? mean : 0));
+      observe_expected_shards(rank, name_of_choice(choice), gradients, world_size());
+    }
+  });
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto unit = make_unit(rank);
+    for (unsigned choice = 0; choice < 8; ++choice) {
+      for (unsigned i = 0; i < 3; ++i)
+        if ((choice >> i & 1U) != 0) collect(*unit, i, rank);
+      reduce(*unit);
+      observe_gradient(rank, *unit, name_of_choice(choice));
+      unit->clear_sharded_gradient();
+    }
+  });
+  for (unsigned choice = 0; choice < 8; ++choice)
+    expect_shards(run, oracle, name_of_choice(choice));
+}
+
 MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
@@ -83,11 +158,16 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
   // view of it.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
-    const std::string where = "bytes of class gradients after mark_gradient_ready(), rank ";
-    EXPECT_GE(collected, collected_bytes) << where << r;
-    EXPECT_LE(collected, collected_bytes + bytes) << where << r;
-    EXPECT_LE(run.at(r, "peak bytes while it is flattened").get<int64_t>(), collected_bytes + bytes)
-        << "rank " << r;
+    const auto peak = run.at(r, "peak bytes while it is flattened").get<int64_t>();
+    const std::string where = "rank " + std::to_string(r) + ": ";
+    EXPECT_GE(collected, collected_bytes)
+        << where << "mark_gradient_ready() must count the bytes of .grad as class gradients";
+    EXPECT_LE(collected, collected_bytes + bytes)
+        << where << "when all gradients are collected, class gradients may hold each of them, and "
+        << "one flat gradient";
+    EXPECT_LE(peak, collected_bytes + bytes)
+        << where << "while reduce_gradient() runs, class gradients may hold the collected "
+        << "gradients and one flat gradient, and no third copy";
   }
   expect_on_all_ranks(run, "bytes of the flat gradient",
                       bytes_only_in(MemoryClass::gradients, bytes));
@@ -101,17 +181,24 @@ MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradien
       "reduce_scatter unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
+const std::string kCopiesOfFlatGradient =
+    "bytes of copies for the other ranks, which read a flat gradient in place if "
+    "Communicator::empty() allocated it";
+const std::string kCopiesOfSum =
+    "bytes of copies for the other replicas, which read the sum in place if Communicator::empty() "
+    "allocated it";
+
 MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
     live_bytes::enter(Phase::backward);
     reduce(*unit);
-    rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
+    rank.observe(kCopiesOfFlatGradient, live_bytes::peak()[MemoryClass::communication]);
     observe_gradient(rank, *unit, "gradient");
   });
   expect_mean_gradient(run, "gradient");
-  expect_on_all_ranks(run, "bytes of copies", 0);
+  expect_on_all_ranks(run, kCopiesOfFlatGradient, 0);
 }
 
 // The mean is taken over the ranks of all replicas. In this test each replica has one rank, which
@@ -123,21 +210,11 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_co
     collect_all(*unit, rank);
     live_bytes::enter(Phase::backward);
     reduce(*unit);
-    rank.observe("bytes of copies", live_bytes::peak()[MemoryClass::communication]);
+    rank.observe(kCopiesOfSum, live_bytes::peak()[MemoryClass::communication]);
     observe_gradient(rank, *unit, "gradient of a replica");
   });
-  expect_on_all_ranks(run, "bytes of copies", 0);
+  expect_on_all_ranks(run, kCopiesOfSum, 0);
   expect_mean_over_ranks(run, "gradient of a replica", [](int) { return places_of_rank(0, 1); });
-}
-
-MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto unit = make_unit(rank);
-    collect_all(*unit, rank);
-    reduce(*unit);
-    observe_gradient(rank, *unit, "gradient");
-  });
-  expect_mean_gradient(run, "gradient");
 }
 
 // Returns for example "gradient of p0, p2", for the choice 101 in bits.
@@ -146,30 +223,6 @@ std::string name_of_choice(unsigned choice) {
   for (unsigned i = 0; i < 3; ++i)
     name += (choice >> i & 1U) != 0 ? " p" + std::to_string(i) : "";
   return choice == 0 ? "gradient of no parameter" : name;
-}
-
-MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    const auto mean = static_cast<double>(provenance::mean(world_size()));
-    for (unsigned choice = 0; choice < 8; ++choice) {
-      std::vector<at::Tensor> gradients;
-      for (unsigned i = 0; i < 3; ++i)
-        gradients.push_back(at::full({numel(i)}, (choice >> i & 1U) != 0 ? mean : 0));
-      observe_expected_shards(rank, name_of_choice(choice), gradients, world_size());
-    }
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto unit = make_unit(rank);
-    for (unsigned choice = 0; choice < 8; ++choice) {
-      for (unsigned i = 0; i < 3; ++i)
-        if ((choice >> i & 1U) != 0) collect(*unit, i, rank);
-      reduce(*unit);
-      observe_gradient(rank, *unit, name_of_choice(choice));
-      unit->clear_sharded_gradient();
-    }
-  });
-  for (unsigned choice = 0; choice < 8; ++choice)
-    expect_shards(run, oracle, name_of_choice(choice));
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
@@ -214,32 +267,6 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
     observe_gradient(rank, *unit, "gradients 0, 1, 2, ... that lie transposed in memory");
   });
   expect_shards(run, oracle, "gradients 0, 1, 2, ... that lie transposed in memory");
-}
-
-// In one process, with which FSDP is compared, gradients are added in the order of the collectives,
-// and the sum is divided once.
-MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
-  const RankRun oracle = run_oracle([](TestRank& rank) {
-    std::vector<at::Tensor> means;
-    for (size_t i = 0; i < 3; ++i) {
-      std::vector<at::Tensor> gradients;
-      for (int r = 0; r < world_size(); ++r)
-        gradients.push_back(random_gradient(r, i));
-      means.push_back(sum_as_tree(gradients) / world_size());
-    }
-    observe_expected_shards(rank, "the sum of the ranks' gradients, divided by W", means,
-                            world_size());
-  });
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto unit = make_unit(rank);
-    for (size_t i = 0; i < 3; ++i) {
-      unit->parameters()[i].tensor.mutable_grad() = random_gradient(rank.rank(), i);
-      unit->mark_gradient_ready(i);
-    }
-    reduce(*unit);
-    observe_gradient(rank, *unit, "the sum of the ranks' gradients, divided by W");
-  });
-  expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {

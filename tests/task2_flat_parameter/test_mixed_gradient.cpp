@@ -2,6 +2,8 @@
 #include <memory/live_bytes.h>
 #include <testing/expected_shards.h>
 
+#include <array>
+
 #include "mixed_unit.h"
 
 namespace fsdp {
@@ -34,15 +36,27 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
   }
 }
 
-void observe_bytes(TestRank& rank, const std::string& name, const LiveBytes& bytes) {
-  rank.observe(name, {bytes[MemoryClass::shards], bytes[MemoryClass::gathered],
-                      bytes[MemoryClass::gradients], bytes[MemoryClass::sharded_gradients],
-                      bytes[MemoryClass::communication]});
+constexpr std::array kClasses{MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients,
+                              MemoryClass::sharded_gradients, MemoryClass::communication};
+
+// Returns an observation of the bytes in each of kClasses, in their order.
+nlohmann::json by_class(const std::array<int64_t, kClasses.size()>& bytes) {
+  nlohmann::json result;
+  for (size_t i = 0; i < kClasses.size(); ++i)
+    result[std::string("class ") + to_string(kClasses[i])] = bytes[i];
+  return result;
+}
+
+void observe_bytes(TestRank& rank, const std::string& name, const LiveBytes& live) {
+  std::array<int64_t, kClasses.size()> bytes{};
+  for (size_t i = 0; i < kClasses.size(); ++i)
+    bytes[i] = live[kClasses[i]];
+  rank.observe(name, by_class(bytes));
 }
 
 MULTI_RANK_TEST(T2_6_mixed_gradient,
                 narrow_dtypes_take_half_the_bytes_and_the_copy_counts_as_shards) {
-  const std::string kWhat = "bytes of shards, gathered, gradients, sharded gradients and copies ";
+  const std::string kWhat = "bytes of each class (communication: copies) ";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, policy);
@@ -67,11 +81,11 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
     const int64_t gathered = flat * policy.param_bytes(), gradient = flat * policy.reduce_bytes();
     const int64_t shards = shard * (policy.param_dtype == at::kFloat ? 4 : 6);
     expect_on_all_ranks(run, kWhat + "at the peak of unshard()" + with(policy),
-                        {shards, gathered, 0, 0, 0});
+                        by_class({shards, gathered, 0, 0, 0}));
     expect_on_all_ranks(run, kWhat + "after reduce_gradient()" + with(policy),
-                        {shards, 0, gradient, shard * 4, 0});
+                        by_class({shards, 0, gradient, shard * 4, 0}));
     expect_on_all_ranks(run, kWhat + "after wait_for_reduction()" + with(policy),
-                        {shards, 0, 0, shard * 4, 0});
+                        by_class({shards, 0, 0, shard * 4, 0}));
     expect_on_all_ranks(run, "bytes of copies of the flat gradient" + with(policy), 0);
   }
 }

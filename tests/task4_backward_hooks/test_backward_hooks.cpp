@@ -322,7 +322,9 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_z
         parameter.set_requires_grad(middle != parameter.is_same(block->bias));
   };
   for (const bool middle : {true, false}) {
-    SCOPED_TRACE(middle ? "frozen since add(): the biases" : "frozen since add(): weights, spares");
+    SCOPED_TRACE(middle
+                     ? "at add() only the biases require gradients, in backward only the others"
+                     : "at add() all but the biases require gradients, in backward only they do");
     const MakeToy make = [=] {
       auto model = toy_model(3);
       freeze(*model, middle);
