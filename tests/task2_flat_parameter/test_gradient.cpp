@@ -88,6 +88,14 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to
   expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
+// Returns for example "gradient of p0, p2", for the choice 101 in bits.
+std::string name_of_choice(unsigned choice) {
+  std::string name = "gradient of";
+  for (unsigned i = 0; i < 3; ++i)
+    name += (choice >> i & 1U) != 0 ? " p" + std::to_string(i) : "";
+  return choice == 0 ? "gradient of no parameter" : name;
+}
+
 MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto mean = static_cast<double>(provenance::mean(world_size()));
@@ -215,14 +223,6 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_co
   });
   expect_on_all_ranks(run, kCopiesOfSum, 0);
   expect_mean_over_ranks(run, "gradient of a replica", [](int) { return places_of_rank(0, 1); });
-}
-
-// Returns for example "gradient of p0, p2", for the choice 101 in bits.
-std::string name_of_choice(unsigned choice) {
-  std::string name = "gradient of";
-  for (unsigned i = 0; i < 3; ++i)
-    name += (choice >> i & 1U) != 0 ? " p" + std::to_string(i) : "";
-  return choice == 0 ? "gradient of no parameter" : name;
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {

@@ -65,19 +65,6 @@ const Issues kNoPrefetch{{"forward of root", "all_gather root; "},
                          {"forward of blocks2", "all_gather blocks2; "},
                          {"forward of blocks3", "all_gather blocks3; "}};
 
-MULTI_RANK_TEST(T6_2_forward, the_first_step_prefetches_nothing) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    PrefetchingToy toy(rank, 2);
-    IssueLog log(rank, toy);
-    toy.evaluate();
-    log.prefix = "second step: ";
-    toy.evaluate();
-  });
-  expect_issued(run, kNoPrefetch);
-  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks0; "}},
-                "second step: ");
-}
-
 MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_computes) {
   const std::vector<std::pair<int, Issues>> expected{
       {3,
@@ -111,6 +98,19 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
     });
     expect_issued(run, issues, prefix);
   }
+}
+
+MULTI_RANK_TEST(T6_2_forward, the_first_step_prefetches_nothing) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 2);
+    IssueLog log(rank, toy);
+    toy.evaluate();
+    log.prefix = "second step: ";
+    toy.evaluate();
+  });
+  expect_issued(run, kNoPrefetch);
+  expect_issued(run, {{"forward of root", "all_gather root; all_gather blocks0; "}},
+                "second step: ");
 }
 
 // Runs two forwards that use the blocks in this order, and observes the second one.
@@ -254,6 +254,20 @@ MULTI_RANK_TEST(T6_2_forward, a_shorter_forward_is_the_last_one_of_the_next) {
   }
 }
 
+MULTI_RANK_TEST(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    PrefetchingToy toy(rank, 3);
+    toy.evaluate();
+    toy.model->order = {0, 3};
+    rank.communicator()->take_log();
+    const auto output = (*toy.model)(toy_tokens(0));
+    rank.observe("gathers blocks1 ahead", gathers(take_calls(*rank.communicator()), "blocks1"));
+    rank.observe("units gathered afterwards", toy.gathered());
+  });
+  expect_on_all_ranks(run, "gathers blocks1 ahead", true);
+  expect_on_all_ranks(run, "units gathered afterwards", "root ");
+}
+
 MULTI_RANK_TEST(T6_2_forward,
                 prefetch_follows_the_last_forward_as_far_as_it_came_even_if_it_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -285,20 +299,6 @@ MULTI_RANK_TEST(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
   });
   expect_on_all_ranks(run, "units that are under way as the root and each block begin",
                       "blocks0 blocks1 | blocks1 blocks2 | blocks2 blocks3 | blocks3 | | ");
-}
-
-MULTI_RANK_TEST(T6_2_forward, no_prefetched_unit_stays_unsharded_if_the_order_changes) {
-  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    PrefetchingToy toy(rank, 3);
-    toy.evaluate();
-    toy.model->order = {0, 3};
-    rank.communicator()->take_log();
-    const auto output = (*toy.model)(toy_tokens(0));
-    rank.observe("gathers blocks1 ahead", gathers(take_calls(*rank.communicator()), "blocks1"));
-    rank.observe("units gathered afterwards", toy.gathered());
-  });
-  expect_on_all_ranks(run, "gathers blocks1 ahead", true);
-  expect_on_all_ranks(run, "units gathered afterwards", "root ");
 }
 
 MULTI_RANK_TEST(T6_2_forward, what_stays_for_backward_is_not_freed) {

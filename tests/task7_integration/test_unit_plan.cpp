@@ -110,7 +110,8 @@ TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
     const auto plan_of = [&](const WrapPolicy& policy) {
       return lines(plan_layout(model, plan_units(model, policy), 3));
     };
-    rank.observe("layout with a root", plan_of(wrap_by_hand({block})));
+    rank.observe("layout of a model whose last parameter belongs to the root",
+                 plan_of(wrap_by_hand({block})));
     rank.observe("layout without a root", plan_of(wrap_by_hand({block, scale})));
   });
   std::vector<std::string> expected{"on 3 ranks",
@@ -120,7 +121,7 @@ TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
                                     "a.bias: 4 elements at 16 of a, trainable",
                                     "a.spare: 3 elements at 32 of a, trainable",
                                     "b.factors: 3 elements at 0 of root, trainable"};
-  expect_on_rank(run, 0, "layout with a root", expected);
+  expect_on_rank(run, 0, "layout of a model whose last parameter belongs to the root", expected);
   expected[1] = "a, 48 elements, trainable";
   expected[2] = "b, 48 elements, trainable";
   expected[6] = "b.factors: 3 elements at 0 of b, trainable";
