@@ -119,4 +119,12 @@ inline void expect_issued(const RankRun& run, const Issues& expected,
     expect_on_all_ranks(run, prefix + "issued before " + part, calls, file, line);
 }
 
+// Returns the names of the units in the order of forward: "blocks0 blocks1 ".
+inline std::string order_text(const Prefetcher& prefetcher) {
+  std::string text;
+  for (const auto& unit : prefetcher.forward_order())
+    text += unit->unit() + " ";
+  return text;
+}
+
 }  // namespace fsdp

@@ -29,6 +29,16 @@ void step(TestRank& rank, const PrefetchingToy& toy, IssueLog& log) {
   backward(rank, toy, log, plain_loss(*toy.model, rank.rank()));
 }
 
+MULTI_RANK_TEST(T6_3_backward, the_end_of_backward_leaves_the_order_of_forward) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const PrefetchingToy toy(rank, 2);
+    plain_loss(*toy.model, rank.rank()).backward();
+    rank.observe("forward_order() after the end of backward", order_text(*toy.prefetcher));
+  });
+  expect_on_all_ranks(run, "forward_order() after the end of backward",
+                      "blocks0 blocks1 blocks2 blocks3 ");
+}
+
 MULTI_RANK_TEST(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_scatter) {
   const std::vector<std::pair<int, Issues>> expected{
       {3,

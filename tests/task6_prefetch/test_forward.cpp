@@ -7,13 +7,6 @@ namespace {
 
 MULTI_RANK_SUITE(T6_1_record);
 
-std::string order_text(const Prefetcher& prefetcher) {
-  std::string text;
-  for (const auto& unit : prefetcher.forward_order())
-    text += unit->unit() + " ";
-  return text;
-}
-
 MULTI_RANK_TEST(T6_1_record, the_forward_order_is_recorded_with_repeats) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 1);
