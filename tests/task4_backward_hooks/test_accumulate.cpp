@@ -41,6 +41,19 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_
   expect_on_all_ranks(run, "units reduced in the next pass", "");
 }
 
+MULTI_RANK_TEST(T4_5_accumulate, the_switch_of_one_model_leaves_another_model_as_it_is) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const Sharded off(rank), on(rank);
+    off.hooks->set_requires_gradient_sync(false);
+    take_calls(*rank.communicator());
+    plain_loss(*on.model, rank.rank()).backward();
+    rank.observe("units reduced by a model while the reduction of another one is off",
+                 reductions(take_calls(*rank.communicator())));
+  });
+  expect_on_all_ranks(run, "units reduced by a model while the reduction of another one is off",
+                      "blocks2; blocks1; blocks0; root; ");
+}
+
 // A unit that notes which functions are called, and is never sharded.
 struct NotingUnit : FlatParameter {
   NotingUnit(std::vector<NamedParameter> parameters, std::string& notes) : notes(notes) {

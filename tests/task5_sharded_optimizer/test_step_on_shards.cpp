@@ -13,7 +13,8 @@ MULTI_RANK_SUITE(T5_1_step_on_shards);
 // With a group for biases, more pieces begin in the middle of a shard.
 MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
   const auto moved = [](size_t i) {
-    return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1);
+    return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1) +
+           " (twice as far if two pieces contain it)";
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     std::vector<NamedParameter> parameters;
@@ -96,6 +97,19 @@ MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_va
     observe_old_values(rank, units);
   });
   expect_no_old_values(run);
+}
+
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_leaves_the_gradients_to_zero_grad) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const auto units = make_units(rank, make_parameters());
+    const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
+    reduce_gradients(units, 0);
+    const int64_t before = live(MemoryClass::sharded_gradients);
+    optimizer->step();
+    rank.observe("bytes of sharded gradients that step() dropped",
+                 before - live(MemoryClass::sharded_gradients));
+  });
+  expect_on_all_ranks(run, "bytes of sharded gradients that step() dropped", 0);
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
