@@ -42,6 +42,14 @@ target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_command_line)
 embed_text(fsdp_check course.toml kCourseText)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
+# why watches a test program from outside, so it needs no LibTorch either.
+file(GLOB why_sources CONFIGURE_DEPENDS programs/why/*.cpp)
+add_library(fsdp_why STATIC EXCLUDE_FROM_ALL ${why_sources})
+set_target_properties(fsdp_why PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+target_include_directories(fsdp_why PUBLIC programs)
+target_link_libraries(fsdp_why PUBLIC fsdp_base)
+add_executable(why EXCLUDE_FROM_ALL programs/why.cpp)
+target_link_libraries(why PRIVATE fsdp_why)
 
 # A student's copy has neither programs/reproduce nor maintainers.cmake.
 if(EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -113,9 +114,16 @@ class Replayed {
     const auto& [call, bits, output] = calls_[number];
     if (!output) stand("waits here for", call, ", which never came");
     const at::Tensor& tensor = collective.output;
-    if (tensor.defined())
-      read(output->first, tensor.mutable_data_ptr(), std::min(output->second, tensor.nbytes()));
+    if (!tensor.defined()) return;
+    // A watchpoint does not see what the system writes, so the bytes are not read in place.
+    std::string bytes(std::min(output->second, tensor.nbytes()), ' ');
+    read(output->first, bytes.data(), bytes.size());
+    receiving_ = &collective;
+    std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+    receiving_ = nullptr;
   }
+
+  const Collective* receiving() const { return receiving_; }
 
   void end(const std::string& failure) {
     if (stands_) return;
@@ -161,6 +169,7 @@ class Replayed {
   std::optional<std::string> end_;  // the failure, empty if none; nothing: no end was recorded
   bool stands_{};
   uint64_t next_{}, differences_{};
+  const Collective* receiving_{};  // whose output is being written; null: none
 };
 
 // The recording that this process writes or replays as a rank. Neither is set otherwise.
@@ -290,6 +299,10 @@ std::string recorded_text() {
   return "recorded, " + std::string(size) + ": ./fsdp replay " + recording + " --rank R";
 }
 
+int recorded_run_number() {
+  return recorded_run.empty() ? -1 : std::stoi(files::path(recorded_run).filename());
+}
+
 std::optional<int> take_replay() {
   static int runs;
   const char* named = std::getenv("FSDP_REPLAY");
@@ -304,6 +317,10 @@ std::optional<int> take_replay() {
 
 bool replays() {
   return replayed.has_value();
+}
+
+const Collective* receiving() {
+  return replayed ? replayed->receiving() : nullptr;
 }
 
 [[gnu::noinline]] void replay_breakpoint_begin() {

@@ -32,11 +32,15 @@ void record_rank(int rank);
 void end_recording(const std::string& failure) noexcept;
 // Returns "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; empty if nothing is recorded.
 std::string recorded_text();
+// Returns the number of the run that was recorded last, from 0; -1 if it was not recorded.
+int recorded_run_number();
 
 // Returns the rank to run alone if this run is to be replayed, and opens its file. Throws
 // std::runtime_error, which names the file, if it is not a recording of this build.
 std::optional<int> take_replay();
 bool replays();  // whether this process replays a rank
+// Returns the collective whose recorded output a replayed rank is writing now; null: none.
+const Collective* receiving();
 // Empty functions for breakpoints. They are called when the replayed rank begins, and when it
 // cannot continue.
 void replay_breakpoint_begin();

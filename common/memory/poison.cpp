@@ -8,6 +8,7 @@ namespace fsdp::poison {
 namespace {
 
 std::atomic<bool> is_on{false};
+std::atomic<SpoilCallback> callback_{nullptr};
 
 }  // namespace
 
@@ -20,7 +21,12 @@ bool enabled() {
 }
 
 void spoil(void* data, size_t bytes) {
+  if (const SpoilCallback callback = callback_) callback(data, bytes);
   if (enabled()) std::memset(data, 0xff, bytes);
+}
+
+void on_spoil(SpoilCallback callback) {
+  callback_ = callback;
 }
 
 float padding() {

@@ -13,6 +13,10 @@ bool enabled();
 // For allocators. If enabled, sets every bit, which is NaN in every floating-point dtype.
 void spoil(void* data, size_t bytes);
 
+// Sets the function that spoil() calls before it writes, in place of the one before.
+using SpoilCallback = void (*)(const void* data, size_t bytes);
+void on_spoil(SpoilCallback callback);
+
 // Returns the value for padding, on which no result may depend: NaN if enabled, else 0.
 float padding();
 

@@ -2,6 +2,7 @@
 #include <testing/error_text.h>
 #include <testing/expectations.h>
 #include <testing/provenance.h>
+#include <testing/wrong_observation.h>
 
 #include <algorithm>
 #include <limits>
@@ -50,19 +51,21 @@ void compare(const RankRun& run, const std::string& name,
     if (wanted == nullptr && !run.observed(rank, name)) continue;
     const nlohmann::json& actual = run.at(rank, name, file, line);
     const std::string wrong = wanted == nullptr ? "" : difference(actual, *wanted);
+    if (equal && !wrong.empty()) keep_wrong(run, rank, name, *wanted);
     equal &= wrong.empty();
     rows.add(rank, wrong.empty() ? summary(actual) : wrong);
   }
   if (!equal) tell(run, name, rows.table(), file, line, expected);
 }
 
-// Describes the first element that is not the mean over ranks (in a parameter) or not zero (in
-// padding); empty if there is none. `places` comes from the test, because places that a rank
-// reports could leave out elements.
-std::string wrong_mean(const ObservedTensor& actual, const Places& places, int world_size) {
+// Returns the first element that is not the mean over ranks (in a parameter) or not zero (in
+// padding), and its description; "" if there is none. The element is -1 if their number is wrong.
+// `places` comes from the test, because places that a rank reports could leave out elements.
+std::pair<int64_t, std::string> wrong_mean(const ObservedTensor& actual, const Places& places,
+                                           int world_size) {
   if (actual.numel() != places.shard_numel) {
-    return "has " + std::to_string(actual.numel()) + " elements, expected " +
-           std::to_string(places.shard_numel);
+    return {-1, "has " + std::to_string(actual.numel()) + " elements, expected " +
+                    std::to_string(places.shard_numel)};
   }
   for (int64_t i = 0; i < actual.numel(); ++i) {
     const bool padding = !places.in_parameter(i);
@@ -70,10 +73,10 @@ std::string wrong_mean(const ObservedTensor& actual, const Places& places, int w
     const auto expected = padding ? 0 : static_cast<double>(provenance::mean(world_size));
     if (value == expected) continue;
     const std::string why = padding ? "padding is not zero" : provenance::decode(value, world_size);
-    return places.text(i) + ": is " + actual.text(i) + ", expected " +
-           std::to_string(static_cast<int64_t>(expected)) + ": " + why;
+    return {i, places.text(i) + ": is " + actual.text(i) + ", expected " +
+                   std::to_string(static_cast<int64_t>(expected)) + ": " + why};
   }
-  return "";
+  return {};
 }
 
 // A limit for what RetainedMemory::taken() observed. The bytes of all `kinds` are added.
@@ -99,6 +102,7 @@ void expect_held(const RankRun& run, const std::string& name, const Held& held, 
       bytes += taken.at(kind).get<int64_t>();
     sum += bytes;
     const bool too_many = bytes >= held.limit && run.world_size() > 1;
+    if (too_many) keep_wrong(run, rank, name, -1, "holds " + std::to_string(bytes) + " bytes");
     wrong |= too_many;
     rows.add(rank, "holds " + std::to_string(bytes) + " bytes " + held.where +
                        (too_many ? ", expected fewer than " + std::to_string(held.limit) + ": " +
@@ -183,8 +187,10 @@ void expect_mean_over_ranks(const RankRun& run, const std::string& name, const P
   Rows rows;
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const ObservedTensor actual = run.tensor(rank, name, file, line);
-    const std::string wrong = wrong_mean(actual, places(rank), run.world_size());
-    if (!wrong.empty()) rows.add(rank, wrong);
+    const auto& [element, wrong] = wrong_mean(actual, places(rank), run.world_size());
+    if (wrong.empty()) continue;
+    keep_wrong(run, rank, name, element, wrong);
+    rows.add(rank, wrong);
   }
   if (!rows.empty()) tell(run, name, rows.table(), file, line);
 }
@@ -204,6 +210,7 @@ void expect_error(const RankRun& run, const std::string& name,
       if (said.find(word) == std::string::npos)
         lacking += (lacking.empty() ? "\"" : ", \"") + word + '"';
     if (lacking.empty()) continue;
+    keep_wrong(run, rank, name, -1, "the error lacks " + lacking + "; it says: " + said);
     rows.add(rank, said == kNothingThrown ? said + ", expected an error with " + lacking
                                           : "the error lacks " + lacking + "; it says: " + said);
   }

@@ -19,6 +19,8 @@
 #include <testing/rank_report.h>
 #include <testing/results.h>
 #include <testing/story.h>
+#include <testing/watch.h>
+#include <testing/wrong_observation.h>
 #include <trace/recorder.h>
 
 #include <algorithm>
@@ -104,6 +106,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
   throw_failed_assertions();
   counting_allocator::install();
   poison::enable();
+  watch::begin(context.rank);
   at::set_num_threads(1);
   {
     std::optional<Recorder> recorder;
@@ -149,11 +152,12 @@ RankRun to_run(const RunReport& run, const char* file, int line) {
   }
   const auto timed_out = [](const RankReport& report) { return report.exit.signal == SIGALRM; };
   if (std::ranges::any_of(run.ranks, timed_out)) results::mark_timed_out();
-  return RankRun(run.ranks);
+  return RankRun(run.ranks, recorded_run_number());
 }
 
 RankRun succeeded(RankRun run, const char* file, int line) {
   if (!run.failure().empty()) {
+    keep_failure(run);
     end_test(testing::TestPartResult::kFatalFailure, file, line, run.failure());
   }
   return run;

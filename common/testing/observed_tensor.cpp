@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -107,28 +108,36 @@ std::string remark_on_values(const ObservedTensor& actual, const ObservedTensor&
   return ratio_in_words(values(actual), values(expected));
 }
 
-std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor& expected) {
-  if (actual.dtype != expected.dtype || actual.sizes != expected.sizes) {
-    return "is " + type_text(actual) + ", expected " + type_text(expected);
-  }
+// Returns the first element in which the tensors differ, and the number of such elements. Both must
+// have the same dtype and sizes.
+std::pair<WrongElement, int64_t> wrong_elements(const ObservedTensor& actual,
+                                                const ObservedTensor& expected) {
   int64_t first = -1;
   int64_t differing = 0;
   for (int64_t i = 0; i < actual.numel(); ++i) {
     if (same_bits(actual, expected, i)) continue;
     if (differing++ == 0) first = i;
   }
-  if (differing == 0) return "";
-  std::string is = actual.text(first);
-  std::string should_be = expected.text(first);
-  if (is == should_be) {
-    is += " (" + bits(actual, first) + ")";
-    should_be += " (" + bits(expected, first) + ")";
+  if (differing == 0) return {};
+  WrongElement element{first, position(actual, first), actual.text(first), expected.text(first)};
+  if (element.is == element.expected) {
+    element.is += " (" + bits(actual, first) + ")";
+    element.expected += " (" + bits(expected, first) + ")";
   }
-  const std::string remark = remark_on_values(actual, expected, first);
-  const std::string place = actual.places ? " (" + actual.places->text(first) + ")" : "";
+  if (actual.places) element.place += " (" + actual.places->text(first) + ")";
+  return {element, differing};
+}
+
+std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor& expected) {
+  if (actual.dtype != expected.dtype || actual.sizes != expected.sizes) {
+    return "is " + type_text(actual) + ", expected " + type_text(expected);
+  }
+  const auto& [first, differing] = wrong_elements(actual, expected);
+  if (differing == 0) return "";
+  const std::string remark = remark_on_values(actual, expected, first.index);
   return std::to_string(differing) + " of " + std::to_string(actual.numel()) +
-         " elements differ, the first at " + position(actual, first) + place + ": is " + is +
-         ", expected " + should_be + (remark.empty() ? "" : "; " + remark);
+         " elements differ, the first at " + first.place + ": is " + first.is + ", expected " +
+         first.expected + (remark.empty() ? "" : "; " + remark);
 }
 
 // For two long lists, returns a text with the first part that differs. A message shows this text
@@ -263,6 +272,16 @@ std::string difference(const nlohmann::json& actual, const nlohmann::json& expec
   }
   return list_remark(actual, expected) + "is " + summary(actual) + ", expected " +
          summary(expected) + number_remark(actual, expected);
+}
+
+std::optional<WrongElement> first_wrong_element(const nlohmann::json& actual,
+                                                const nlohmann::json& expected) {
+  if (!is_tensor(actual) || !is_tensor(expected)) return {};
+  const ObservedTensor is = to_tensor(actual), should_be = to_tensor(expected);
+  if (is.dtype != should_be.dtype || is.sizes != should_be.sizes) return {};
+  const auto& [first, differing] = wrong_elements(is, should_be);
+  if (differing == 0) return {};
+  return first;
 }
 
 }  // namespace fsdp

@@ -45,4 +45,14 @@ std::string summary(const nlohmann::json& observation);
 // elements that differ, and their ratio if it is the same for all.
 std::string difference(const nlohmann::json& actual, const nlohmann::json& expected);
 
+// The first element in which two tensors of one dtype and of equal sizes differ.
+struct WrongElement {
+  int64_t index;             // in row-major order
+  std::string place;         // "[3, 2] (p0[3, 2], which rank 1 owns)"
+  std::string is, expected;  // "0.5"; if both have the same digits, followed by their bits
+};
+// Returns nothing if the observations are no such tensors, or equal.
+std::optional<WrongElement> first_wrong_element(const nlohmann::json& actual,
+                                                const nlohmann::json& expected);
+
 }  // namespace fsdp

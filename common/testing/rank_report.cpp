@@ -116,6 +116,11 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
   return report;
 }
 
+int rank_that_failed(const std::vector<RankReport>& ranks) {
+  const RankReport* const first = cause(ranks);
+  return first == nullptr ? -1 : first->exit.rank;
+}
+
 std::string describe_failure(const std::vector<RankReport>& ranks) {
   std::string text;
   for (const RankReport& report : ranks)

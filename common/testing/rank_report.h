@@ -46,5 +46,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
 // Describes what went wrong in a run: first the frames that a rank did not send itself, then the
 // cause, then where the other ranks were. Empty if nothing went wrong.
 std::string describe_failure(const std::vector<RankReport>& ranks);
+// Returns the rank that caused the failure; -1 if none did.
+int rank_that_failed(const std::vector<RankReport>& ranks);
 
 }  // namespace fsdp

@@ -8,7 +8,10 @@
 
 namespace fsdp {
 
-RankRun::RankRun(const std::vector<RankReport>& ranks) : failure_(describe_failure(ranks)) {
+RankRun::RankRun(const std::vector<RankReport>& ranks, int recorded_as)
+    : failure_(describe_failure(ranks)),
+      failed_rank_(rank_that_failed(ranks)),
+      recorded_as_(recorded_as) {
   for (const RankReport& report : ranks) {
     observations_.push_back(report.observations);
     observed_after_.push_back(report.observed_after);
@@ -27,9 +30,23 @@ std::string RankRun::story(const std::string& name,
     if (found == observed_after_[rank].end()) continue;
     steps[rank].resize(std::min(found->second, steps[rank].size()));
     const bool known = !place && rank < expected.size() && expected[rank] != nullptr;
-    if (known) place = place_of_call(steps[rank], observations_[rank].at(name), *expected[rank]);
+    if (known) place = place_of_call(static_cast<int>(rank), name, *expected[rank]);
   }
   return fsdp::story(steps, place);
+}
+
+std::optional<StoryPlace> RankRun::place_of_call(int rank, const std::string& name,
+                                                 const nlohmann::json& expected) const {
+  std::vector<std::string> steps = steps_.at(rank);
+  steps.resize(std::min(observed_after_.at(rank).at(name), steps.size()));
+  return fsdp::place_of_call(steps, observations_.at(rank).at(name), expected);
+}
+
+int64_t RankRun::calls_before(int rank, size_t step) const {
+  const auto& steps = steps_.at(rank);
+  return std::count_if(steps.begin(),
+                       steps.begin() + static_cast<int64_t>(std::min(step, steps.size())),
+                       [](const std::string& one) { return one.starts_with("issues "); });
 }
 
 bool RankRun::observed(int rank, const std::string& name) const {

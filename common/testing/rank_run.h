@@ -1,6 +1,7 @@
 #pragma once
 
 #include <testing/observed_tensor.h>
+#include <testing/story.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,8 @@ struct RankReport;
 // The observations of the ranks of one run, and its failure.
 class RankRun {
  public:
-  explicit RankRun(const std::vector<RankReport>& ranks);
+  // `recorded_as`: the number of the recording of this run; -1: it was not recorded.
+  explicit RankRun(const std::vector<RankReport>& ranks, int recorded_as = -1);
 
   int world_size() const { return static_cast<int>(observations_.size()); }
   bool observed(int rank, const std::string& name) const;
@@ -30,6 +32,15 @@ class RankRun {
   // Describes what went wrong: first the cause, then where the other ranks were. Empty if nothing
   // went wrong.
   const std::string& failure() const { return failure_; }
+  int failed_rank() const { return failed_rank_; }  // the cause of failure(); -1: not a rank
+
+  int recorded_as() const { return recorded_as_; }
+  // Returns where the collectives of rank `rank` begin to differ from the expected ones, if it
+  // observed a list of them as `name`.
+  std::optional<StoryPlace> place_of_call(int rank, const std::string& name,
+                                          const nlohmann::json& expected) const;
+  // Returns how many collectives rank `rank` issued before step `step`.
+  int64_t calls_before(int rank, size_t step) const;
 
   // Returns the numbered steps of all ranks up to the observation `name`. `expected`: the expected
   // value for each rank, or null if it is not known; it determines the marked step, at which the
@@ -44,6 +55,7 @@ class RankRun {
   std::vector<std::map<std::string, size_t>> observed_after_;        // [world_size] in steps
   std::vector<std::vector<std::string>> steps_;                      // [world_size]
   std::string failure_;
+  int failed_rank_, recorded_as_;
   mutable bool told_{};
 };
 

@@ -3,6 +3,7 @@
 #include <testing/rank_report.h>
 #include <testing/tensor_bits.h>
 #include <testing/test_rank.h>
+#include <testing/watch.h>
 #include <trace/recorder.h>
 
 namespace fsdp {
@@ -38,15 +39,18 @@ void TestRank::observe(const std::string& name, const nlohmann::json& value) {
   if (!names_.insert(name).second) {
     throw std::logic_error("observe: \"" + name + "\" was observed before on this rank");
   }
+  watch::observed(name, value);
   const uint64_t events = Recorder::current() == nullptr ? 0 : Recorder::current()->count();
   channel_.send(observation_frame(name, value, events));
 }
 
 void TestRank::observe(const std::string& name, const at::Tensor& tensor) {
+  watch::observed(name, tensor);
   observe(name, to_observation(tensor));
 }
 
 void TestRank::observe(const std::string& name, const at::Tensor& tensor, const Places& places) {
+  watch::observed(name, tensor);
   observe(name, with_places(to_observation(tensor), places));
 }
 

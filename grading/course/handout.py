@@ -33,7 +33,7 @@ GIVEN = tuple(
     docs/telemetry.md fsdp grading/course/skeletons.py grading/grader/course.py
     grading/grader/submission.py grading/plot.py grading/submit.py programs/check
     programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
-    programs/inspect.cpp programs/train.cpp scripts/build.sh scripts/build_errors.sh
+    programs/inspect.cpp programs/train.cpp programs/why scripts/build.sh scripts/build_errors.sh
     scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh
     scripts/verb.sh tasks/ tests/task trainer/
 """.split()
@@ -41,7 +41,7 @@ GIVEN = tuple(
     f"scripts/verbs/{verb}.sh"
     for verb in """
     appendix build check diff doctor export generate hello help hint inspect plot replay reset
-    setup submit train
+    setup submit train why
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"

@@ -1,0 +1,361 @@
+#include <ATen/record_function.h>
+#include <base/torch.h>
+#include <comm/call_observer.h>
+#include <comm/recording.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <memory/poison.h>
+#include <sys/mman.h>
+#include <testing/watch.h>
+#include <testing/watch_page.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <typeinfo>
+#include <vector>
+
+extern "C" const char __executable_start, etext;  // the linker defines them
+
+namespace fsdp::watch {
+namespace {
+
+using Deed = WatchPage::Deed;
+using Kind = Deed::Kind;
+
+constexpr size_t kDims = 8;
+constexpr size_t kOperands = 12;  // of an operator; further ones are left out
+constexpr size_t kNested = 64;    // operators that call one another
+
+WatchPage* page = nullptr;
+uint64_t throw_address = 0;
+int rank_here = 0;
+
+// A strided tensor, as plain data: the handler of the watchpoint must not call torch.
+struct Operand {
+  uint64_t data;
+  uint64_t width;  // [bytes] of an element
+  size_t dims;
+  std::array<int64_t, kDims> sizes, strides;
+
+  uint64_t numel() const {
+    uint64_t product = 1;
+    for (size_t d = 0; d < dims; ++d)
+      product *= static_cast<uint64_t>(sizes[d]);
+    return product;
+  }
+};
+
+// An operator that runs.
+struct Running {
+  uint64_t since;
+  const char* name;
+  size_t count;
+  std::array<Operand, kOperands> operands;
+  int64_t number;       // the last integer argument: of cat, the dimension
+  uint64_t unresolved;  // the time of its last write whose target is not an operand; 0: none
+};
+std::array<Running, kNested> running;
+size_t nested = 0;
+
+// Returns the index of the element at `address`; nothing if no element begins there.
+std::optional<std::array<int64_t, kDims>> index_of(const Operand& operand, uint64_t address) {
+  if (address < operand.data || operand.width == 0) return {};
+  auto left = static_cast<int64_t>((address - operand.data) / operand.width);
+  std::array<int64_t, kDims> index{};
+  std::array<bool, kDims> done{};
+  for (size_t round = 0; round < operand.dims; ++round) {
+    size_t largest = kDims;
+    for (size_t d = 0; d < operand.dims; ++d) {
+      const bool larger = largest == kDims || operand.strides[d] > operand.strides[largest];
+      if (!done[d] && larger) largest = d;
+    }
+    done[largest] = true;
+    const int64_t stride = operand.strides[largest];
+    if (stride <= 0 || operand.sizes[largest] == 1) continue;
+    index[largest] = left / stride;
+    if (index[largest] >= operand.sizes[largest]) return {};
+    left %= stride;
+  }
+  if (left != 0) return {};
+  return index;
+}
+
+// Returns the address of the element of `source` that an elementwise operator reads for element
+// `index` of `target`; 0 if the sizes do not match.
+uint64_t address_of(const Operand& source, const Operand& target,
+                    const std::array<int64_t, kDims>& index) {
+  if (source.dims > target.dims || source.numel() == 0) return 0;
+  uint64_t address = source.data;
+  for (size_t d = 0; d < source.dims; ++d) {
+    const size_t of_target = target.dims - source.dims + d;
+    if (source.sizes[d] != target.sizes[of_target] && source.sizes[d] != 1) return 0;
+    const int64_t at = source.sizes[d] == 1 ? 0 : index[of_target];
+    address += static_cast<uint64_t>(at * source.strides[d]) * source.width;
+  }
+  return address;
+}
+
+bool is(const char* name, const char* other) {
+  return std::strcmp(name, other) == 0;
+}
+
+bool copies(const char* name) {
+  return is(name, "copy_") || is(name, "cat") || is(name, "clone") || is(name, "_to_copy");
+}
+
+void add_source(Deed& deed, uint64_t address, uint64_t width) {
+  for (size_t i = 0; address != 0 && i < deed.sources.size(); ++i) {
+    if (deed.sources[i] != 0) continue;
+    deed.sources[i] = address;
+    deed.widths[i] = static_cast<uint32_t>(width);
+    return;
+  }
+}
+
+// Adds the elements from which `op` computed the element `index` of `target`.
+void add_sources(Deed& deed, const Running& op, const Operand& target,
+                 std::array<int64_t, kDims> index) {
+  const bool joins = is(op.name, "cat");
+  const auto dim = static_cast<size_t>(op.number < 0 ? op.number + static_cast<int64_t>(target.dims)
+                                                     : op.number);
+  for (size_t i = 0; i < op.count; ++i) {
+    const Operand& source = op.operands[i];
+    if (is(op.name, "copy_") && i != 1) continue;
+    if (!joins) {
+      add_source(deed, address_of(source, target, index), source.width);
+    } else if (dim < source.dims) {
+      if (index[dim] < source.sizes[dim]) {
+        Operand part = target;
+        part.sizes[dim] = source.sizes[dim];
+        add_source(deed, address_of(source, part, index), source.width);
+        return;
+      }
+      index[dim] -= source.sizes[dim];
+    }
+  }
+}
+
+std::optional<Operand> operand_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.is_cpu() ||
+      !tensor.has_storage() || tensor.dim() > static_cast<int64_t>(kDims))
+    return {};
+  Operand operand{};
+  operand.width = tensor.element_size();
+  operand.dims = static_cast<size_t>(tensor.dim());
+  operand.data = reinterpret_cast<uint64_t>(tensor.storage().data()) +
+                 static_cast<uint64_t>(tensor.storage_offset()) * operand.width;
+  std::copy_n(tensor.sizes().begin(), operand.dims, operand.sizes.begin());
+  std::copy_n(tensor.strides().begin(), operand.dims, operand.strides.begin());
+  return operand;
+}
+
+void put(char* to, size_t bytes, const char* text) {
+  std::strncpy(to, text, bytes - 1);
+  to[bytes - 1] = 0;
+}
+
+// Writes down that the rank does something now, with the functions that are running.
+Deed& add(Kind kind) {
+  const uint64_t time = ++page->deeds;
+  Deed& deed = page->deed[time % WatchPage::kDeeds];
+  std::memset(static_cast<void*>(&deed), 0, sizeof deed);
+  deed.kind = kind;
+  deed.time = time;
+  void* frames[160];
+  const int count = backtrace(frames, 160);
+  const auto begin = reinterpret_cast<uint64_t>(&__executable_start);
+  for (int i = 0; i < count && deed.depth < WatchPage::kFrames; ++i) {
+    const auto address = reinterpret_cast<uint64_t>(frames[i]);
+    if (address >= begin && address < reinterpret_cast<uint64_t>(&etext))
+      deed.frames[deed.depth++] = address - begin;
+  }
+  return deed;
+}
+
+// Adds the elements of this rank from which a collective computed the element at `address`.
+void add_sources(Deed& deed, const Collective& collective, uint64_t address) {
+  const auto input = operand_of(collective.input), output = operand_of(collective.output);
+  if (!input || !output || address < output->data) return;
+  const uint64_t at = address - output->data;
+  const uint64_t bytes = input->numel() * input->width, own = static_cast<uint64_t>(rank_here);
+  const Operation operation = collective.call.operation;
+  if (operation == Operation::all_gather && at / bytes == own)
+    add_source(deed, input->data + at % bytes, input->width);
+  if (operation == Operation::reduce_scatter && input->width == output->width)
+    add_source(deed, input->data + own * output->numel() * output->width + at, input->width);
+}
+
+// Writes down a write to the watched address.
+void add_write() {
+  Deed& deed = add(Kind::write);
+  deed.address = page->address;
+  std::memcpy(&deed.value, reinterpret_cast<const void*>(page->address), page->width);
+  deed.since = deed.time;
+  if (const Collective* collective = receiving()) {
+    put(deed.collective, sizeof deed.collective, collective->call.name().c_str());
+    add_sources(deed, *collective, page->address);
+    return;
+  }
+  if (nested == 0 || nested > kNested) return;
+  Running& op = running[nested - 1];
+  put(deed.operation, sizeof deed.operation, op.name);
+  deed.since = op.since;
+  deed.copies = copies(op.name);
+  for (size_t i = 0; i < op.count; ++i) {
+    const Operand& target = op.operands[i];
+    if (const auto index = index_of(target, page->address)) {
+      add_sources(deed, op, target, *index);
+      return;
+    }
+  }
+  op.unresolved = deed.time;
+}
+
+void on_trap(int, siginfo_t*, void* context) {
+  const auto* state = static_cast<const ucontext_t*>(context);
+#ifdef __x86_64__
+  const auto at = static_cast<uint64_t>(state->uc_mcontext.gregs[REG_RIP]);
+  if (at == throw_address) {
+    const auto* type = reinterpret_cast<const std::type_info*>(state->uc_mcontext.gregs[REG_RSI]);
+    Deed& deed = add(Kind::raise);
+    put(deed.operation, sizeof deed.operation, type->name());
+    return;
+  }
+#else
+  static_cast<void>(state);
+#endif
+  if (page->address != 0) add_write();
+}
+
+void on_spoil(const void* data, size_t bytes) {
+  Deed& deed = add(Kind::spoil);
+  deed.address = reinterpret_cast<uint64_t>(data);
+  deed.bytes = bytes;
+}
+
+std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
+  if (nested++ >= kNested) return nullptr;
+  Running& op = running[nested - 1];
+  const char* const name = function.name();
+  const char* const colons = std::strrchr(name, ':');
+  op = {++page->deeds, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
+  Deed& gap = page->deed[op.since % WatchPage::kDeeds];
+  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // a time without a deed
+  const auto take = [&](const at::Tensor& tensor) {
+    const auto operand = operand_of(tensor);
+    if (operand && op.count < kOperands) op.operands[op.count++] = *operand;
+  };
+  for (const c10::IValue& input : function.inputs()) {
+    if (input.isTensor()) take(input.toTensor());
+    if (input.isInt()) op.number = input.toInt();
+    if (!input.isTensorList()) continue;
+    for (const at::Tensor& tensor : input.toTensorVector())
+      take(tensor);
+  }
+  return nullptr;
+}
+
+void on_operator_end(const at::RecordFunction& function, at::ObserverContext*) {
+  if (nested-- > kNested) return;
+  const Running& op = running[nested];
+  if (is(op.name, "_local_scalar_dense") && op.count == 1) {
+    Deed& deed = add(Kind::read);
+    deed.address = op.operands[0].data;
+    deed.bytes = op.operands[0].width;
+    const double value = function.outputs().at(0).toScalar().toDouble();
+    std::memcpy(&deed.value, &value, sizeof value);
+  }
+  if (op.unresolved == 0) return;
+  Deed& deed = page->deed[op.unresolved % WatchPage::kDeeds];
+  for (const c10::IValue& output : function.outputs()) {
+    if (!output.isTensor()) continue;
+    const auto target = operand_of(output.toTensor());
+    if (!target) continue;
+    if (const auto index = index_of(*target, deed.address)) add_sources(deed, op, *target, *index);
+  }
+}
+
+class Calls final : public CallObserver {
+  void issued(const Call& call, const at::Tensor&) override { add_call(Kind::issue, call); }
+  void waits(const Call& call) override { add_call(Kind::wait, call); }
+  void waited(const Call&, Moved) override {}
+
+  static void add_call(Kind kind, const Call& call) {
+    Deed& deed = add(kind);
+    put(deed.collective, sizeof deed.collective, call.name().c_str());
+  }
+};
+
+uint64_t address_of_element(const at::Tensor& tensor, int64_t element) {
+  auto operand = operand_of(tensor);
+  if (!operand || element >= tensor.numel()) return 0;
+  uint64_t address = operand->data;
+  for (size_t d = operand->dims; d-- > 0; element /= operand->sizes[d])
+    address +=
+        static_cast<uint64_t>(element % operand->sizes[d] * operand->strides[d]) * operand->width;
+  return address;
+}
+
+bool asked_for(const std::string& name) {
+  put(add(Kind::observe).operation, sizeof(Deed::operation), name.c_str());
+  return name == page->observation;
+}
+
+[[noreturn]] void end(uint64_t address, uint64_t width) {
+  page->observed = true;
+  page->observed_address = address;
+  page->observed_width = width;
+  _exit(0);
+}
+
+}  // namespace
+
+void begin(int rank) {
+  const char* named = std::getenv("FSDP_WATCH");
+  if (named == nullptr || !replays()) return;
+  void* const memory =
+      mmap(nullptr, sizeof(WatchPage), PROT_READ | PROT_WRITE, MAP_SHARED, std::atoi(named), 0);
+  if (memory == MAP_FAILED || static_cast<WatchPage*>(memory)->mark != WatchPage::kMark) return;
+  rank_here = rank;
+  throw_address = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "__cxa_throw"));
+  void* warm[4];
+  backtrace(warm, 4);  // the first call loads a library
+  struct sigaction action {};
+  action.sa_sigaction = on_trap;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGTRAP, &action, nullptr);
+  static Calls calls;
+  page = static_cast<WatchPage*>(memory);
+  page->throw_address = throw_address;
+  poison::on_spoil(on_spoil);
+  at::addGlobalCallback(at::RecordFunctionCallback(on_operator, on_operator_end)
+                            .needsInputs(true)
+                            .needsOutputs(true)
+                            .scopes({at::RecordScope::FUNCTION}));
+  page->arm = true;
+  raise(SIGTRAP);  // the tracer sets the watchpoint, and this process does not see the signal
+}
+
+void observed(const std::string& name, const nlohmann::json& value) {
+  if (page == nullptr || !asked_for(name)) return;
+  if (!value.is_number()) end(0, 0);
+  for (uint64_t time = page->deeds; time > 0 && time + WatchPage::kDeeds > page->deeds; --time) {
+    const Deed& deed = page->deed[time % WatchPage::kDeeds];
+    double read = 0;
+    std::memcpy(&read, &deed.value, sizeof read);
+    if (deed.kind == Kind::read && read == value.get<double>()) end(deed.address, deed.bytes);
+  }
+  end(0, 0);
+}
+
+void observed(const std::string& name, const at::Tensor& tensor) {
+  if (page == nullptr || !asked_for(name)) return;
+  if (!tensor.defined() || page->element < 0) end(0, 0);
+  end(address_of_element(tensor, page->element), tensor.element_size());
+}
+
+}  // namespace fsdp::watch

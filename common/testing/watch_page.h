@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace fsdp {
+
+// What ./fsdp why (programs/why) and the rank that it replays tell each other, in memory that both
+// map. FSDP_WATCH has the number of the descriptor of this memory. The rank runs several times with
+// equal addresses; each run answers one question.
+struct WatchPage {
+  static constexpr uint32_t kMark = 0xf5d90001;  // another number if this struct changes
+  static constexpr size_t kDeeds = 40'000;
+  static constexpr size_t kFrames = 28;
+  static constexpr size_t kSources = 4;
+
+  // Something that the rank did.
+  struct Deed {
+    enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read };
+    Kind kind;
+    uint32_t depth;  // number of frames
+    uint64_t time;   // number of this deed, from 1
+    std::array<uint64_t, kFrames>
+        frames;               // return addresses, from the program's start; innermost first
+    uint64_t address, bytes;  // the memory that was written or spoilt
+    uint64_t value;           // the first bytes of the watched element, of a `write`
+    uint64_t since;  // of a `write`: the time at which the operator or the collective began
+    std::array<uint64_t, kSources> sources;  // the addresses from which a `write` took its value
+    std::array<uint32_t, kSources> widths;   // [bytes] of the element at each source
+    char operation[64];   // the operator that writes ("copy_"), or the observation's name
+    char collective[96];  // the collective that writes, is issued or is waited for
+    bool copies;          // the operator only copies values
+  };
+
+  uint32_t mark{kMark};
+  // The question: the observation at which the rank ends ("": none, the rank runs to its end), the
+  // index of the wrong element in it (-1: it is not a tensor), and the address to watch (0: none).
+  char observation[256]{};
+  int64_t element{-1};
+  uint64_t address{};
+  uint64_t width{};  // [bytes] at the address: 1, 2, 4 or 8
+
+  // The answer.
+  bool arm{};                   // the rank asks the tracer to set the watchpoint
+  bool observed{};              // the rank made the observation
+  uint64_t observed_address{};  // the element's address in the tensor that the test observed
+  uint64_t observed_width{};
+  uint64_t throw_address{};       // of the function that throws exceptions
+  uint64_t deeds{};               // number of deeds, also of those that are not kept
+  std::array<Deed, kDeeds> deed;  // the last ones; deed `time` is at [time % kDeeds]
+};
+
+}  // namespace fsdp

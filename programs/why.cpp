@@ -1,0 +1,45 @@
+// why --choose DIR: prints the folder, the rank and the run of the recording that why explains.
+// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of a recording; the
+// environment is that of ./fsdp replay, which starts it.
+#include <why/answer.h>
+#include <why/investigation.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace {
+
+int explain(std::vector<std::string> words) {
+  const bool verbose = words.front() == "--verbose";
+  if (verbose) words.erase(words.begin());
+  const fsdp::Question question = fsdp::choose_question(words.front());
+  words.erase(words.begin());
+  fsdp::Investigation investigation(question, words);
+  const auto findings = investigation.find();
+  std::fputs(fsdp::answer(question, findings, verbose).c_str(), stdout);
+  return 0;
+}
+
+int choose(const std::string& folder) {
+  const fsdp::Question question = fsdp::choose_question(folder);
+  std::printf("%s\n%d\n%d\n", question.folder.c_str(), question.rank, question.run);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() < 2) {
+    std::fputs("fsdp why: is started by ./fsdp why\n", stderr);
+    return 2;
+  }
+  try {
+    return words.front() == "--choose" ? choose(words[1]) : explain(words);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fsdp %s\n", error.what());
+    return 1;
+  }
+}

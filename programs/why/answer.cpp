@@ -1,0 +1,92 @@
+#include <base/text.h>
+#include <why/answer.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace fsdp {
+namespace {
+
+using Kind = WatchPage::Deed::Kind;
+
+std::string path_text(const std::string& file) {
+  const char* const root = std::getenv("FSDP_ROOT");
+  const std::string prefix = root == nullptr ? "" : std::string(root) + '/';
+  return !prefix.empty() && file.starts_with(prefix) ? file.substr(prefix.size()) : file;
+}
+
+// Returns the text of the line, without its indentation; "" if the file cannot be read.
+std::string code_of(const SourceLine& line) {
+  std::ifstream file(line.file);
+  std::string text;
+  for (int i = 0; i < line.line && std::getline(file, text); ++i) {
+  }
+  const size_t begin = text.find_first_not_of(' ');
+  return file && begin != std::string::npos ? text.substr(begin) : "";
+}
+
+std::string place_text(const SourceLine& line) {
+  const std::string code = code_of(line);
+  return "  " + path_text(line.file) + ':' + std::to_string(line.line) + ", in " + line.function +
+         '\n' + (code.empty() ? "" : "      " + code + '\n');
+}
+
+// Returns what the deed has done to the value, as a sentence about "this line".
+std::string deed_text(const Finding& finding) {
+  const WatchPage::Deed& deed = finding.deed;
+  const std::string collective = deed.collective;
+  switch (deed.kind) {
+    case Kind::write:
+      if (finding.in("spoil"))
+        return finding.in("free") ? "This line freed the memory, and later code read it (NaN)."
+                                  : "No code has written the value since this line allocated its "
+                                    "memory (NaN).";
+      if (!collective.empty())
+        return "The value came from the collective " + collective + ", for which this line waited.";
+      if (deed.operation[0] != 0)
+        return std::string("torch's ") + deed.operation + ", called by this line, wrote the value.";
+      return "This line wrote the value.";
+    case Kind::issue:
+      return "This line issued " + collective + '.';
+    case Kind::wait:
+      return "This line waited for " + collective + '.';
+    case Kind::raise:
+      return "This line threw the exception.";
+    default:
+      return "This line was the last one of your code that did something visible before the test "
+             "looked.";
+  }
+}
+
+std::string trace_text(const Finding& finding) {
+  std::string text;
+  for (const SourceLine& line : finding.lines)
+    text +=
+        "      " + line.function +
+        (line.file.empty() ? "" : "  " + path_text(line.file) + ':' + std::to_string(line.line)) +
+        '\n';
+  return text;
+}
+
+}  // namespace
+
+std::string answer(const Question& question, const std::vector<Finding>& findings, bool verbose) {
+  std::string text = question.test() + ": rank " + std::to_string(question.rank);
+  text += question.name.empty() ? " failed: " : ", \"" + question.name + "\": ";
+  text += question.text + '\n';
+  if (!question.remark.empty()) text += question.remark + '\n';
+  bool any = false;
+  for (const Finding& finding : findings) {
+    if (verbose) text += "\n  the functions that were running:\n" + trace_text(finding);
+    if (finding.line() == nullptr) continue;
+    text += any ? "\nThe value was copied from elsewhere. " : "\n";
+    text += deed_text(finding) + '\n' + place_text(*finding.line());
+    for (size_t i = 1; i < finding.own.size() && i < 3; ++i)
+      text += "  called from" + place_text(finding.lines[finding.own[i]]).substr(1);
+    any = true;
+  }
+  if (!any) text += "\nNo line of your code was running when the value came to be.\n";
+  return wrap(text, 100, 4);
+}
+
+}  // namespace fsdp

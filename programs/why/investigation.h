@@ -1,0 +1,54 @@
+#pragma once
+
+#include <why/question.h>
+#include <why/source_lines.h>
+#include <why/tracer.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What the rank did, and the lines of code that were running.
+struct Finding {
+  WatchPage::Deed deed{};
+  std::vector<SourceLine> lines;  // innermost first
+  std::vector<size_t> own;        // in `lines`: the student's code, the most telling line first
+
+  const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
+  bool in(const std::string& function) const;  // whether a function of this name was running
+};
+
+// Finds out how a rank came to a wrong observation: replays it, as often as is needed.
+class Investigation {
+ public:
+  // `command` replays the rank; its first word is the program.
+  Investigation(Question question, std::vector<std::string> command);
+
+  // Returns what decided the observation, the most telling finding first. For an element of a
+  // tensor: the last write, then the last write to where its value came from, and so on. Empty if
+  // no line of the student's code was involved. Throws CannotWatch, std::runtime_error.
+  std::vector<Finding> find();
+
+  bool observed() const { return page_->observed; }  // in the last replay
+  int replays() const { return replays_; }
+
+ private:
+  void replay(uint64_t address, uint64_t width);
+  Finding finding(const WatchPage::Deed& deed);
+  // Returns the deeds of the last replay, the latest first.
+  std::vector<const WatchPage::Deed*> deeds() const;
+  std::optional<Finding> last_write(uint64_t address, uint64_t width, uint64_t before);
+  std::vector<Finding> find_writes(uint64_t address, uint64_t width);
+  std::vector<Finding> find_call();
+  std::vector<Finding> find_last();
+
+  Question question_;
+  std::vector<std::string> command_;
+  SourceLines source_lines_;
+  SharedPage page_;
+  int replays_{};
+};
+
+}  // namespace fsdp

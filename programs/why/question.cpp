@@ -1,0 +1,71 @@
+#include <base/whole_file.h>
+#include <why/question.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+namespace files = std::filesystem;
+
+Question read_question(const files::path& file) {
+  const auto wrong = nlohmann::json::parse(content_of(file), nullptr, /*allow_exceptions=*/false);
+  if (!wrong.is_object())
+    throw std::runtime_error("why: " + file.string() + " is not a file that check --record writes");
+  const auto text = [&](const char* key) {
+    const nlohmann::json value = wrong.value(key, nlohmann::json(""));
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  Question question;
+  question.folder = file.parent_path();
+  question.run = wrong.value("run", 0);
+  question.rank = wrong.value("rank", 0);
+  question.name = text("name");
+  question.text = text("text");
+  question.element = wrong.value("element", -1);
+  question.place = text("place");
+  question.is = text("is");
+  question.expected = text("expected");
+  question.call = wrong.value("call", -1);
+  question.remark = text("remark");
+  return question;
+}
+
+}  // namespace
+
+std::string Question::test() const {
+  const files::path path(folder);
+  return path.parent_path().filename().string() + '/' + path.filename().string();
+}
+
+int Question::task() const {
+  const size_t at = test().find('T');
+  return at == std::string::npos ? 0 : test()[at + 1] - '0';
+}
+
+Question choose_question(const std::string& folder) {
+  std::vector<files::path> found;
+  if (files::exists(folder)) {
+    for (const auto& entry : files::recursive_directory_iterator(folder))
+      if (entry.path().filename() == "wrong") found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  std::optional<Question> other;
+  for (const files::path& file : found) {
+    Question question = read_question(file);
+    if (question.element >= 0) return question;
+    if (!other) other = question;
+  }
+  if (!other)
+    throw std::runtime_error(
+        "why: no failed test has compared what its ranks observed; read the "
+        "text of ./fsdp check");
+  return *other;
+}
+
+}  // namespace fsdp

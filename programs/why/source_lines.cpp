@@ -1,0 +1,93 @@
+#include <base/child_program.h>
+#include <unistd.h>
+#include <why/source_lines.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string output_of(const std::vector<std::string>& command) {
+  ChildProgram child([&](int pipe) {
+    dup2(pipe, STDOUT_FILENO);
+    return command;
+  });
+  std::string output;
+  std::array<char, 4096> bytes{};
+  const auto deadline = ChildProgram::Clock::now() + 60s;
+  while (const auto count = child.read(bytes.data(), bytes.size(), deadline)) {
+    if (*count == 0) break;
+    output.append(bytes.data(), *count);
+  }
+  if (!child.end(5s).ok())
+    throw std::runtime_error("why: addr2line cannot be run; install the package binutils");
+  return output;
+}
+
+std::string hex(uint64_t number) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(number));
+  return text.data();
+}
+
+}  // namespace
+
+std::string short_name(const std::string& function) {
+  const size_t lambda = function.find("{lambda");
+  std::string name = function.substr(0, lambda);
+  std::string kept;
+  int depth = 0;
+  for (const char c : name) {
+    if (c == '(' || c == '<') ++depth;
+    if (depth == 0) kept += c;
+    if (c == ')' || c == '>') --depth;
+  }
+  for (const std::string space : {"fsdp::", " const", "std::", "static "})
+    for (size_t at = 0; (at = kept.find(space)) != std::string::npos;)
+      kept.erase(at, space.size());
+  while (kept.starts_with("::"))
+    kept.erase(0, 2);  // of an anonymous namespace
+  while (kept.ends_with("::"))
+    kept.erase(kept.size() - 2);
+  return kept + (lambda == std::string::npos ? "" : ", in a lambda");
+}
+
+std::vector<SourceLine> SourceLines::of(const std::vector<uint64_t>& frames) {
+  std::vector<uint64_t> unknown;
+  for (const uint64_t frame : frames)
+    if (!found_.contains(frame)) unknown.push_back(frame);
+  if (!unknown.empty()) find(unknown);
+  std::vector<SourceLine> lines;
+  for (const uint64_t frame : frames)
+    lines.insert(lines.end(), found_[frame].begin(), found_[frame].end());
+  return lines;
+}
+
+void SourceLines::find(const std::vector<uint64_t>& frames) {
+  std::vector<std::string> command{"addr2line", "-a", "-f", "-C", "-i", "-e", program_};
+  for (const uint64_t frame : frames)
+    command.push_back(hex(frame - 1));  // a return address is that of the next instruction
+  std::istringstream output(output_of(command));
+  std::vector<SourceLine>* lines = nullptr;
+  for (std::string function, place; std::getline(output, function);) {
+    if (function.starts_with("0x")) {
+      lines = &found_[std::stoull(function, nullptr, 16) + 1];
+      continue;
+    }
+    if (lines == nullptr || !std::getline(output, place)) break;
+    const size_t colon = place.rfind(':');
+    const int line = std::atoi(place.c_str() + colon + 1);
+    const std::string file = std::filesystem::path(place.substr(0, colon)).lexically_normal();
+    lines->push_back({short_name(function), line > 0 ? file : "", line});
+  }
+}
+
+}  // namespace fsdp

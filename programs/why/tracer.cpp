@@ -1,0 +1,111 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <why/tracer.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace fsdp {
+namespace {
+
+constexpr int kNoTrace = 126;  // exit status of a child that may not be traced
+
+[[noreturn]] void become(const SharedPage& page, const std::vector<std::string>& command) {
+  personality(ADDR_NO_RANDOMIZE);
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kNoTrace);
+  setenv("FSDP_WATCH", std::to_string(page.descriptor()).c_str(), 1);
+  const int nowhere = open("/dev/null", O_RDWR);
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    dup2(nowhere, file);
+  std::vector<char*> words;
+  for (const std::string& word : command)
+    words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execv(words[0], words.data());
+  _exit(127);
+}
+
+#ifdef __x86_64__
+// Debug registers 0 to 3 hold addresses; register 7 tells what to watch there (Intel SDM, 17.2.4).
+void set_register(pid_t process, int number, uint64_t value) {
+  const size_t at = offsetof(user, u_debugreg) + static_cast<size_t>(number) * sizeof(uint64_t);
+  if (ptrace(PTRACE_POKEUSER, process, at, value) != 0)
+    throw CannotWatch(
+        "why: this machine has no hardware watchpoints (ptrace refuses to set a "
+        "debug register); run it on another one, or use ./fsdp replay");
+}
+
+void set_watchpoints(pid_t process, const WatchPage& page) {
+  constexpr uint64_t kWrite = 1;
+  uint64_t control = 0;
+  if (page.address != 0) {
+    const uint64_t length = page.width == 8 ? 2 : page.width - 1;
+    set_register(process, 0, page.address);
+    control |= 1U | kWrite << 16U | length << 18U;
+  }
+  if (page.throw_address != 0) {
+    set_register(process, 1, page.throw_address);
+    control |= 1U << 2U;  // stops before the instruction runs
+  }
+  set_register(process, 7, control);
+}
+#else
+void set_watchpoints(pid_t, const WatchPage&) {
+  throw CannotWatch("why: watchpoints are written for x86-64 only; use ./fsdp replay with gdb");
+}
+#endif
+
+}  // namespace
+
+SharedPage::SharedPage() : descriptor_(memfd_create("fsdp-why", 0)) {
+  void* memory = MAP_FAILED;
+  if (descriptor_ >= 0 && ftruncate(descriptor_, sizeof(WatchPage)) == 0)
+    memory = mmap(nullptr, sizeof(WatchPage), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("why: no memory to share with the rank");
+  page_ = static_cast<WatchPage*>(memory);
+  page_->mark = WatchPage::kMark;
+  page_->element = -1;
+}
+
+SharedPage::~SharedPage() {
+  munmap(page_, sizeof(WatchPage));
+  close(descriptor_);
+}
+
+void run_watched(const SharedPage& page, const std::vector<std::string>& command) {
+  page->arm = page->observed = false;
+  page->deeds = page->observed_address = page->observed_width = 0;
+  const pid_t process = fork();
+  if (process == 0) become(page, command);
+  bool started = false;
+  for (int status = 0, signal = 0;;) {
+    if (process < 0 || waitpid(process, &status, 0) != process)
+      throw std::runtime_error("why: the rank cannot be run");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoTrace && !started)
+      throw CannotWatch(
+          "why: ptrace is not permitted here (in a container, allow SYS_PTRACE); "
+          "use the test's text and ./fsdp hint instead");
+    if (!WIFSTOPPED(status)) return;
+    signal = WSTOPSIG(status);
+    if (!started) {
+      started = true;
+      ptrace(PTRACE_SETOPTIONS, process, nullptr, PTRACE_O_EXITKILL);
+      signal = 0;  // the stop of exec()
+    } else if (signal == SIGTRAP && page->arm) {
+      page->arm = false;
+      set_watchpoints(process, *page);
+      signal = 0;
+    }
+    ptrace(PTRACE_CONT, process, nullptr, signal);
+  }
+}
+
+}  // namespace fsdp
