@@ -71,13 +71,14 @@ def call(words):
 
 def compile_as(path, source, task, output):
     """Compiles `source` with the build's command for `path` of the task's solution. Headers in the
-    folder of the output are found first."""
+    folder of the output are found first. The line numbers in the object name `path`."""
     words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
     words[words.index("-c") + 1] = str(source)
     # A change may leave a variable unused.
-    call([words[0], f"-I{output.parent}", *(word for word in words[1:] if word != "-Werror")])
+    named = [f"-I{output.parent}", f"-fdebug-prefix-map={source.parent}={path.parent}"]
+    call([words[0], *named, *(word for word in words[1:] if word != "-Werror")])
 
 
 def link_with(task, objects, replaced_paths, program):

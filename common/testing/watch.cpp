@@ -104,7 +104,8 @@ bool is(const char* name, const char* other) {
 }
 
 bool copies(const char* name) {
-  return is(name, "copy_") || is(name, "cat") || is(name, "clone") || is(name, "_to_copy");
+  return is(name, "copy_") || is(name, "_foreach_copy_") || is(name, "cat") || is(name, "clone") ||
+         is(name, "_to_copy");
 }
 
 void add_source(Deed& deed, uint64_t address, uint64_t width) {
@@ -331,6 +332,7 @@ void begin(int rank) {
   static Calls calls;
   page = static_cast<WatchPage*>(memory);
   page->throw_address = throw_address;
+  page->program_start = reinterpret_cast<uint64_t>(&__executable_start);
   poison::on_spoil(on_spoil);
   at::addGlobalCallback(at::RecordFunctionCallback(on_operator, on_operator_end)
                             .needsInputs(true)

@@ -10,14 +10,14 @@ namespace fsdp {
 // map. FSDP_WATCH has the number of the descriptor of this memory. The rank runs several times with
 // equal addresses; each run answers one question.
 struct WatchPage {
-  static constexpr uint32_t kMark = 0xf5d90001;  // another number if this struct changes
+  static constexpr uint32_t kMark = 0xf5d90002;  // another number if this struct changes
   static constexpr size_t kDeeds = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
 
   // Something that the rank did.
   struct Deed {
-    enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read };
+    enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
     uint32_t depth;  // number of frames
     uint64_t time;   // number of this deed, from 1
@@ -46,6 +46,7 @@ struct WatchPage {
   bool observed{};              // the rank made the observation
   uint64_t observed_address{};  // the element's address in the tensor that the test observed
   uint64_t observed_width{};
+  uint64_t program_start{};       // address of the program's first byte
   uint64_t throw_address{};       // of the function that throws exceptions
   uint64_t deeds{};               // number of deeds, also of those that are not kept
   std::array<Deed, kDeeds> deed;  // the last ones; deed `time` is at [time % kDeeds]

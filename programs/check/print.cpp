@@ -27,6 +27,11 @@ std::string sentence(const TestResult& result) {
   return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
 }
 
+// Returns whether the test failed because a rank observed another value than expected.
+bool compares_values(const TestResult& result) {
+  return !result.ranks().empty() && result.text.find(", expected ") != std::string::npos;
+}
+
 void print_failure(const TestResult& result) {
   constexpr size_t kColumns = 100;
   const Problem& problem = problem_of(result);
@@ -36,7 +41,10 @@ void print_failure(const TestResult& result) {
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) std::printf("%s\n", wrap(line, kColumns, 4).c_str());
   }
-  std::printf("\nHint: ./fsdp hint %s\n\n", problem.number.c_str());
+  std::printf("\nHint: ./fsdp hint %s\n", problem.number.c_str());
+  if (compares_values(result))
+    std::printf("why: ./fsdp why %s --test %s\n", problem.number.c_str(), result.name.c_str());
+  std::printf("\n");
   if (problem.number.front() != '7') return;  // only the tests of task 7 train a whole model
   const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
   std::printf(

@@ -50,6 +50,12 @@ std::string deed_text(const Finding& finding) {
       return "This line issued " + collective + '.';
     case Kind::wait:
       return "This line waited for " + collective + '.';
+    case Kind::spoil:
+      return "This line allocated " + std::to_string(deed.bytes) +
+             " bytes, which were alive when the test looked.";
+    case Kind::line:
+      return "No number in memory shows the mistake. Of your code, this line was the last to run "
+             "before the test looked.";
     case Kind::raise:
       return "This line threw the exception.";
     default:

@@ -1,7 +1,10 @@
 #include <why/investigation.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 
 namespace fsdp {
 namespace {
@@ -49,11 +52,11 @@ Investigation::Investigation(Question question, std::vector<std::string> command
   page_->element = question_.element;
 }
 
-void Investigation::replay(uint64_t address, uint64_t width) {
+void Investigation::replay(uint64_t address, uint64_t width, const std::vector<uint64_t>& lines) {
   ++replays_;
   page_->address = address;
   page_->width = width;
-  run_watched(page_, command_);
+  run_watched(page_, command_, lines);
 }
 
 Finding Investigation::finding(const Deed& deed) {
@@ -106,11 +109,109 @@ std::vector<Finding> Investigation::find_call() {
   return {};
 }
 
-std::vector<Finding> Investigation::find_last() {
-  for (const Deed* deed : deeds()) {
-    Finding found = finding(*deed);
-    if (deed->kind != Deed::Kind::observe && found.line() != nullptr) return {found};
+// Returns the function that an observation is about: "reshard" for "bytes that reshard() left
+// alive"; "" if it names none.
+std::string named_function(const std::string& observation) {
+  const size_t end = observation.find("()");
+  if (observation.find("destructor") != std::string::npos) return "~";
+  if (end == std::string::npos) return "";
+  size_t begin = end;
+  while (begin > 0 && (std::isalnum(static_cast<unsigned char>(observation[begin - 1])) != 0 ||
+                       observation[begin - 1] == '_'))
+    --begin;
+  return observation.substr(begin, end - begin);
+}
+
+// Moves the student's line in the function `name` to the front; returns whether there is one.
+bool prefer(Finding& finding, const std::string& name) {
+  const auto found = std::ranges::find_if(finding.own, [&](size_t line) {
+    const std::string& function = finding.lines[line].function;
+    const std::string whole = function.substr(0, function.find(','));
+    return whole.ends_with("::" + name) || whole == name ||
+           (name == "~" && whole.find('~') < whole.size());
+  });
+  if (found == finding.own.end()) return false;
+  std::rotate(finding.own.begin(), found, found + 1);
+  return true;
+}
+
+std::optional<Finding> Investigation::in_named_function(const std::vector<Finding>& past) const {
+  const std::string name = named_function(question_.name);
+  if (name.empty()) return {};
+  const bool waits = question_.name.find("wait") != std::string::npos;
+  const bool bytes = question_.name.starts_with("bytes at");
+  std::optional<Finding> last;
+  for (Finding finding : past) {
+    if (!prefer(finding, name)) continue;
+    const Deed::Kind kind = finding.deed.kind;
+    if (!last) last = finding;
+    if ((waits && kind == Deed::Kind::wait) ||
+        (bytes && kind == Deed::Kind::spoil && !finding.in("free")))
+      return finding;
   }
+  return last;
+}
+
+// A block that was allocated and not freed, of as many bytes as there are too many.
+std::optional<Finding> Investigation::memory_still_alive(const std::vector<Finding>& past) const {
+  if (question_.name.find("bytes") == std::string::npos) return {};
+  const double more = std::atof(question_.is.c_str()) - std::atof(question_.expected.c_str());
+  std::vector<uint64_t> freed;
+  for (const Finding& finding : past) {
+    const Deed& deed = finding.deed;
+    if (deed.kind != Deed::Kind::spoil) continue;
+    if (finding.in("free")) {
+      freed.push_back(deed.address);
+    } else if (const auto end = std::ranges::find(freed, deed.address); end != freed.end()) {
+      freed.erase(end);
+    } else if (finding.line() != nullptr && static_cast<double>(deed.bytes) == more) {
+      return finding;
+    }
+  }
+  return {};
+}
+
+// Returns the last line of the student's code that ran, but not of a function that only returns a
+// value.
+std::optional<Finding> last_line(const std::vector<Finding>& past) {
+  std::optional<Finding> any, of_function;
+  std::set<int> lines;
+  for (const Finding& finding : past) {
+    const SourceLine* line = finding.line();
+    if (finding.deed.kind != Deed::Kind::line || line == nullptr) continue;
+    if (line->function.find('~') < line->function.size()) continue;  // a destructor
+    if (!of_function || of_function->line()->function != line->function) {
+      of_function = finding;
+      lines.clear();
+    }
+    if (!any) any = finding;
+    lines.insert(line->line);
+    if (lines.size() >= 3) return of_function;
+  }
+  return any;
+}
+
+std::vector<Finding> Investigation::find_last() {
+  replay(0, 0, addresses_of_lines(command_.front()));
+  std::vector<Finding> past;
+  std::vector<uint64_t> frames;
+  for (const Deed* deed : deeds())
+    frames.insert(frames.end(), deed->frames.begin(), deed->frames.begin() + deed->depth);
+  source_lines_.of(frames);  // all at once, because addr2line takes a while to begin
+  for (const Deed* deed : deeds())
+    if (deed->kind != Deed::Kind::observe) past.push_back(finding(*deed));
+  if (question_.name.empty()) {
+    // What ran after the exception that ended the rank was thrown does not count.
+    const auto raised = std::ranges::find(past, Deed::Kind::raise,
+                                          [](const Finding& one) { return one.deed.kind; });
+    if (raised != past.end()) {
+      past.erase(past.begin(), raised);
+      if (past.front().line() != nullptr) return {past.front()};
+    }
+  }
+  if (auto found = in_named_function(past)) return {*found};
+  if (auto found = memory_still_alive(past)) return {*found};
+  if (auto found = last_line(past)) return {*found};
   return {};
 }
 

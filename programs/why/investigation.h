@@ -35,7 +35,7 @@ class Investigation {
   int replays() const { return replays_; }
 
  private:
-  void replay(uint64_t address, uint64_t width);
+  void replay(uint64_t address, uint64_t width, const std::vector<uint64_t>& lines = {});
   Finding finding(const WatchPage::Deed& deed);
   // Returns the deeds of the last replay, the latest first.
   std::vector<const WatchPage::Deed*> deeds() const;
@@ -43,6 +43,10 @@ class Investigation {
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
   std::vector<Finding> find_call();
   std::vector<Finding> find_last();
+  // Each returns the finding of one rule, or nothing if the rule does not apply; `past` has the
+  // findings of the last replay in the student's code, the latest first.
+  std::optional<Finding> in_named_function(const std::vector<Finding>& past) const;
+  std::optional<Finding> memory_still_alive(const std::vector<Finding>& past) const;
 
   Question question_;
   std::vector<std::string> command_;

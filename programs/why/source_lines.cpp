@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -28,7 +29,8 @@ std::string output_of(const std::vector<std::string>& command) {
     output.append(bytes.data(), *count);
   }
   if (!child.end(5s).ok())
-    throw std::runtime_error("why: addr2line cannot be run; install the package binutils");
+    throw std::runtime_error("why: " + command.front() +
+                             " cannot be run; install the package binutils");
   return output;
 }
 
@@ -60,9 +62,27 @@ std::string short_name(const std::string& function) {
   return kept + (lambda == std::string::npos ? "" : ", in a lambda");
 }
 
+std::vector<uint64_t> addresses_of_lines(const std::string& program) {
+  std::istringstream table(output_of({"objdump", "--dwarf=decodedline", program}));
+  std::vector<uint64_t> addresses;
+  bool wanted = false;
+  for (std::string row; std::getline(table, row);) {
+    if (row.ends_with(':')) {
+      wanted = row.starts_with('/') && (row.find("/tasks/task") != std::string::npos ||
+                                        row.find("/tasks/extensions/") != std::string::npos ||
+                                        row.find("/solutions/") != std::string::npos);
+      continue;
+    }
+    const size_t at = row.find(" 0x");
+    if (wanted && at != std::string::npos && row.ends_with("x"))
+      addresses.push_back(std::stoull(row.substr(at), nullptr, 16));
+  }
+  return addresses;
+}
+
 std::vector<SourceLine> SourceLines::of(const std::vector<uint64_t>& frames) {
   std::vector<uint64_t> unknown;
-  for (const uint64_t frame : frames)
+  for (const uint64_t frame : std::set<uint64_t>(frames.begin(), frames.end()))
     if (!found_.contains(frame)) unknown.push_back(frame);
   if (!unknown.empty()) find(unknown);
   std::vector<SourceLine> lines;

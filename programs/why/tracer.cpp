@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <map>
 
 namespace fsdp {
 namespace {
@@ -63,6 +63,68 @@ void set_watchpoints(pid_t, const WatchPage&) {
 }
 #endif
 
+// Breakpoints at lines of the program: the first byte of each instruction is replaced by int3.
+class Breakpoints {
+ public:
+  Breakpoints(pid_t process, WatchPage& page) : process_(process), page_(page) {}
+
+  void set(const std::vector<uint64_t>& lines) {
+    for (const uint64_t line : lines) {
+      const uint64_t address = page_.program_start + line;
+      const long word = ptrace(PTRACE_PEEKTEXT, process_, address, nullptr);
+      originals_[address] = static_cast<uint8_t>(word);
+      put(address, kInt3);
+    }
+  }
+
+  // If the process has just run a breakpoint, adds a deed, runs the instruction that is there and
+  // returns the signal that the process is to get; else returns SIGTRAP.
+  int pass() {
+#ifdef __x86_64__
+    user_regs_struct registers{};
+    ptrace(PTRACE_GETREGS, process_, nullptr, &registers);
+    siginfo_t info{};
+    ptrace(PTRACE_GETSIGINFO, process_, nullptr, &info);
+    const uint64_t address = registers.rip - 1;
+    if (info.si_code == TRAP_HWBKPT || !originals_.contains(address)) return SIGTRAP;
+    add_deed(address);
+    registers.rip = address;
+    ptrace(PTRACE_SETREGS, process_, nullptr, &registers);
+    put(address, originals_[address]);
+    ptrace(PTRACE_SINGLESTEP, process_, nullptr, nullptr);
+    int status = 0;
+    if (waitpid(process_, &status, 0) != process_ || !WIFSTOPPED(status)) return 0;
+    ptrace(PTRACE_GETSIGINFO, process_, nullptr, &info);
+    put(address, kInt3);
+    const bool stepped = WSTOPSIG(status) == SIGTRAP && info.si_code != TRAP_HWBKPT;
+    return stepped ? 0 : WSTOPSIG(status);
+#else
+    return SIGTRAP;
+#endif
+  }
+
+ private:
+  static constexpr uint8_t kInt3 = 0xcc;
+
+  void put(uint64_t address, uint8_t byte) {
+    const long word = ptrace(PTRACE_PEEKTEXT, process_, address, nullptr);
+    ptrace(PTRACE_POKETEXT, process_, address, (word & ~0xffL) | byte);
+  }
+  void add_deed(uint64_t address) {
+    const uint64_t time = ++page_.deeds;
+    WatchPage::Deed& deed = page_.deed[time % WatchPage::kDeeds];
+    deed = {};
+    deed.kind = WatchPage::Deed::Kind::line;
+    deed.time = time;
+    deed.depth = 1;
+    deed.frames[0] = address - page_.program_start + 1;  // as a return address
+  }
+
+  pid_t process_;
+  WatchPage& page_;
+  std::map<uint64_t, uint8_t> originals_;
+};
+
 }  // namespace
 
 SharedPage::SharedPage() : descriptor_(memfd_create("fsdp-why", 0)) {
@@ -80,12 +142,14 @@ SharedPage::~SharedPage() {
   close(descriptor_);
 }
 
-void run_watched(const SharedPage& page, const std::vector<std::string>& command) {
+void run_watched(const SharedPage& page, const std::vector<std::string>& command,
+                 const std::vector<uint64_t>& lines) {
   page->arm = page->observed = false;
   page->deeds = page->observed_address = page->observed_width = 0;
   const pid_t process = fork();
   if (process == 0) become(page, command);
   bool started = false;
+  Breakpoints breakpoints(process, *page);
   for (int status = 0, signal = 0;;) {
     if (process < 0 || waitpid(process, &status, 0) != process)
       throw std::runtime_error("why: the rank cannot be run");
@@ -102,7 +166,10 @@ void run_watched(const SharedPage& page, const std::vector<std::string>& command
     } else if (signal == SIGTRAP && page->arm) {
       page->arm = false;
       set_watchpoints(process, *page);
+      breakpoints.set(lines);
       signal = 0;
+    } else if (signal == SIGTRAP) {
+      signal = breakpoints.pass();
     }
     ptrace(PTRACE_CONT, process, nullptr, signal);
   }

@@ -33,7 +33,9 @@ class SharedPage {
 // Runs the command, which replays a rank, with a hardware watchpoint on page->address, if it is not
 // 0, and one on the function that throws exceptions. Addresses are not randomized, so they are the
 // same each time. The rank writes the answer into the page (common/testing/watch.h). Its output is
-// dropped. Throws CannotWatch.
-void run_watched(const SharedPage& page, const std::vector<std::string>& command);
+// dropped. Each time that the rank reaches one of the addresses `lines`, which count from the
+// program's start, a deed `line` is added to the page. Throws CannotWatch.
+void run_watched(const SharedPage& page, const std::vector<std::string>& command,
+                 const std::vector<uint64_t>& lines = {});
 
 }  // namespace fsdp
