@@ -71,6 +71,7 @@ class Breakpoints {
   void set(const std::vector<uint64_t>& lines) {
     for (const uint64_t line : lines) {
       const uint64_t address = page_.program_start + line;
+      if (originals_.contains(address)) continue;
       const long word = ptrace(PTRACE_PEEKTEXT, process_, address, nullptr);
       originals_[address] = static_cast<uint8_t>(word);
       put(address, kInt3);
