@@ -54,8 +54,7 @@ std::string deed_text(const Finding& finding) {
       return "This line allocated " + std::to_string(deed.bytes) +
              " bytes, which were alive when the test looked.";
     case Kind::line:
-      return "No number in memory shows the mistake. Of your code, this line was the last to run "
-             "before the test looked.";
+      return "Of your code, this line was the last to run before the test looked.";
     case Kind::raise:
       return "This line threw the exception.";
     default:
@@ -77,22 +76,24 @@ std::string trace_text(const Finding& finding) {
 }  // namespace
 
 std::string answer(const Question& question, const std::vector<Finding>& findings, bool verbose) {
-  std::string text = question.test() + ": rank " + std::to_string(question.rank);
-  text += question.name.empty() ? " failed: " : ", \"" + question.name + "\": ";
-  text += question.text + '\n';
-  if (!question.remark.empty()) text += question.remark + '\n';
+  std::string head = question.test() + ": rank " + std::to_string(question.rank);
+  head += question.name.empty() ? " failed: " : ", \"" + question.name + "\": ";
+  head += question.text + '\n';
+  if (!question.remark.empty()) head += question.remark + '\n';
+  std::string text = wrap(head, 100, 4);
   bool any = false;
   for (const Finding& finding : findings) {
     if (verbose) text += "\n  the functions that were running:\n" + trace_text(finding);
     if (finding.line() == nullptr) continue;
-    text += any ? "\nThe value was copied from elsewhere. " : "\n";
+    const bool copied = any && finding.deed.kind == Kind::write;
+    text += copied ? "\nThe value was copied from elsewhere. " : "\n";
     text += deed_text(finding) + '\n' + place_text(*finding.line());
     for (size_t i = 1; i < finding.own.size() && i < 3; ++i)
       text += "  called from" + place_text(finding.lines[finding.own[i]]).substr(1);
     any = true;
   }
   if (!any) text += "\nNo line of your code was running when the value came to be.\n";
-  return wrap(text, 100, 4);
+  return text;
 }
 
 }  // namespace fsdp

@@ -209,9 +209,10 @@ std::vector<Finding> Investigation::find_last() {
     }
   }
   if (auto found = in_named_function(past)) return {*found};
-  if (auto found = memory_still_alive(past)) return {*found};
-  if (auto found = last_line(past)) return {*found};
-  return {};
+  std::vector<Finding> found;
+  if (const auto block = memory_still_alive(past)) found.push_back(*block);
+  if (const auto last = last_line(past)) found.push_back(*last);
+  return found;
 }
 
 std::vector<Finding> Investigation::find() {
