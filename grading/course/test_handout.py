@@ -171,7 +171,7 @@ class Names(unittest.TestCase):
     def test_a_copy_has_the_verbs_that_students_use_and_no_other(self):
         students = set(
             """appendix build check diff doctor export generate hello help hint inspect plot replay
-                          reset setup submit train update""".split()
+                          reset setup submit train update why""".split()
         )
         for release in (1, 8):
             self.assertEqual(verbs_of_copy(handout.contents(release)), students)

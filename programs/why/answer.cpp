@@ -32,7 +32,7 @@ std::string place_text(const SourceLine& line) {
 }
 
 // Returns what the deed has done to the value, as a sentence about "this line".
-std::string deed_text(const Finding& finding) {
+std::string deed_text(const Question& question, const Finding& finding) {
   const WatchPage::Deed& deed = finding.deed;
   const std::string collective = deed.collective;
   switch (deed.kind) {
@@ -47,7 +47,8 @@ std::string deed_text(const Finding& finding) {
         return std::string("torch's ") + deed.operation + ", called by this line, wrote the value.";
       return "This line wrote the value.";
     case Kind::issue:
-      return "This line issued " + collective + '.';
+      return "This line issued " + collective +
+             (question.call >= 0 ? "." : ", and no line had waited for it when the test looked.");
     case Kind::wait:
       return "This line waited for " + collective + '.';
     case Kind::spoil:
@@ -85,9 +86,9 @@ std::string answer(const Question& question, const std::vector<Finding>& finding
   for (const Finding& finding : findings) {
     if (verbose) text += "\n  the functions that were running:\n" + trace_text(finding);
     if (finding.line() == nullptr) continue;
-    const bool copied = any && finding.deed.kind == Kind::write;
+    const bool copied = any && finding.deed.kind == Kind::write && !finding.in("spoil");
     text += copied ? "\nThe value was copied from elsewhere. " : "\n";
-    text += deed_text(finding) + '\n' + place_text(*finding.line());
+    text += deed_text(question, finding) + '\n' + place_text(*finding.line());
     for (size_t i = 1; i < finding.own.size() && i < 3; ++i)
       text += "  called from" + place_text(finding.lines[finding.own[i]]).substr(1);
     any = true;

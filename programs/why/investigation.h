@@ -40,6 +40,9 @@ class Investigation {
   // Returns the deeds of the last replay, the latest first.
   std::vector<const WatchPage::Deed*> deeds() const;
   std::optional<Finding> last_write(uint64_t address, uint64_t width, uint64_t before);
+  // Returns the collective that was issued after `time` and for which nothing had waited when the
+  // test looked; nothing if there is none.
+  std::optional<Finding> pending_call(uint64_t time);
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
   std::vector<Finding> find_call();
   std::vector<Finding> find_last();

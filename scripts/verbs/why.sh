@@ -25,7 +25,7 @@ why() {
   fi
   build default why
   chosen=$("$bin/why" --choose "$work/recording") || {
-    tail -n 3 "$work/check" >&2
+    cat "$work/check" >&2
     return "$status"
   }
   mapfile -t chosen <<<"$chosen"
