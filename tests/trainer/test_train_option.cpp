@@ -126,6 +126,12 @@ TEST(TrainOption, an_option_strategy_that_contradicts_another_option_is_refused)
             "accepted");
 }
 
+TEST(TrainOption, an_option_flops_needs_a_link) {
+  EXPECT_EQ(refusal({"--flops", "1e9"}),
+            "--flops: counts the time of ranks with a simulated link; give --link");
+  EXPECT_EQ(parse({"--flops", "1e9", "--link", "1us,1GB/s"}).ranks.flops, 1e9);
+}
+
 TEST(TrainOption, the_option_reduce_gradients_last_sets_reduce_last_of_the_batch_partition) {
   EXPECT_FALSE(parse({"--world", "2", "--microbatches", "4"}).batch_partition().reduce_last);
   EXPECT_TRUE(parse({"--world", "2", "--microbatches", "4", "--reduce-gradients", "last"})

@@ -25,6 +25,7 @@ struct RanksConfig {
   int world{1};
   int threads{1};
   CommunicatorOptions comm{.keep_log = true};  // also the device of parameters and batches
+  double flops{};  // per second, of a rank whose time is counted (FlopClock); 0: time is measured
   OnLostHost on_lost_host{OnLostHost::end};
 };
 

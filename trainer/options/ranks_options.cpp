@@ -70,6 +70,9 @@ void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, in
              "seconds to wait for another rank (default 300)");
   app.add_option("--link", given.link,
                  "simulate a network with this latency and bandwidth: 200us,1GB/s (default: none)");
+  add_number(app, "--flops", config.ranks.flops, positive_up_to(1e18),
+             "with --link: count time instead of measuring it, as if each rank computed this many "
+             "floating-point operations per second and did nothing else (default: measure)");
   add_choice(app, "--on-lost-host", config.ranks.on_lost_host,
              choices_of({OnLostHost::end, OnLostHost::continue_training}),
              "with a replica on each host, what the other ranks do when a host is lost: end, or "
@@ -111,6 +114,8 @@ void resolve_ranks(TrainConfig& config, const GivenRanks& given) {
 }
 
 void check_ranks(const TrainConfig& config) {
+  if (config.ranks.flops > 0 && !config.ranks.comm.link)
+    throw UsageError("--flops: counts the time of ranks with a simulated link; give --link");
   if (config.on_cuda()) {
     check_cuda(config);
   } else if (config.ranks.comm.backend == "nccl") {

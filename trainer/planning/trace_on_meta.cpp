@@ -1,9 +1,9 @@
-#include <ATen/record_function.h>
 #include <memory/live_bytes.h>
 #include <memory/meta_blocks.h>
 #include <memory/reclassify.h>
 #include <nn/generator_states.h>
 #include <nn/gradient_hook.h>
+#include <planning/flop_counter.h>
 #include <planning/meta_kernels.h>
 #include <planning/trace_on_meta.h>
 #include <strategies/root_readers.h>
@@ -12,7 +12,6 @@
 #include <strategies/workload.h>
 #include <torch/csrc/autograd/engine.h>
 
-#include <string_view>
 #include <utility>
 
 namespace fsdp {
@@ -28,47 +27,6 @@ int64_t take_rest_peak() {
   live_bytes::enter(Phase::init);
   return peak;
 }
-
-// Counts the floating-point operations of the matrix products and attentions that this thread calls
-// while this object lives. [m, k] x [k, n] counts 2 m n k. Attention counts two products in forward
-// and five in backward, whole even if a mask hides half of them (as PyTorch's FlopCounterMode
-// counts).
-class FlopCounter {
- public:
-  FlopCounter()
-      : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&FlopCounter::count)
-                                               .needsInputs(true)
-                                               .scopes({at::RecordScope::FUNCTION}))) {
-    counted_ = 0;
-  }
-  ~FlopCounter() { at::removeCallback(handle_); }
-  FlopCounter(const FlopCounter&) = delete;
-  int64_t take() { return std::exchange(counted_, 0); }  // since the last take()
-
- private:
-  static int64_t product(const at::Tensor& a, const at::Tensor& b) {
-    return 2 * a.numel() * b.size(-1);
-  }
-  // q [batch, heads, queries, width], k [batch, heads, keys, width]
-  static int64_t attention_product(const at::Tensor& q, const at::Tensor& k) {
-    return 2 * q.numel() * k.size(-2);
-  }
-  static std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
-    const std::string_view name = call.name();
-    const auto inputs = call.inputs();
-    const auto tensor = [&](size_t i) { return inputs[i].toTensor(); };
-    if (name == "aten::mm" || name == "aten::bmm") counted_ += product(tensor(0), tensor(1));
-    if (name == "aten::addmm" || name == "aten::baddbmm") counted_ += product(tensor(1), tensor(2));
-    if (name == "aten::_scaled_dot_product_flash_attention_for_cpu")
-      counted_ += 2 * attention_product(tensor(0), tensor(1));
-    if (name == "aten::_scaled_dot_product_flash_attention_for_cpu_backward")
-      counted_ += 5 * attention_product(tensor(1), tensor(2));
-    return nullptr;
-  }
-
-  static inline thread_local int64_t counted_ = 0;
-  at::CallbackHandle handle_;
-};
 
 // A model on the meta device whose hooks record the events of a ModelTrace.
 class MetaTrace {

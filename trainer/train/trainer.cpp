@@ -13,6 +13,7 @@
 #include <trace/timeline.h>
 #include <train/checkpoints.h>
 #include <train/fewer_ranks.h>
+#include <train/flop_clock.h>
 #include <train/print_units.h>
 #include <train/surviving_run.h>
 #include <train/traced_model.h>
@@ -110,6 +111,8 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     live_bytes::enter(Phase::init);
     poison::enable(config.debug.poison);
     at::set_num_threads(config.ranks.threads);
+    if (config.ranks.flops > 0)
+      config.ranks.comm.clock = std::make_shared<FlopClock>(config.ranks.flops);
     const TracedModel run = traced_model(config, fsdp);
     // Created after traced_model(), so only training is recorded.
     const auto recorder = timeline.record(context.rank);

@@ -10,6 +10,7 @@
 #include <trace/recorder.h>
 #include <train/checkpoint_room.h>
 #include <train/checkpoints.h>
+#include <train/counted_run.h>
 #include <train/keep_fp32_check.h>
 #include <train/make_strategy.h>
 #include <train/memory_check.h>
@@ -60,6 +61,8 @@ class TrainingRun {
                    /*lines_only=*/context.hosts != nullptr) {
     require_one_run(config, context, *comm_);
     open_log();
+    if (auto clock = std::dynamic_pointer_cast<FlopClock>(config.ranks.comm.clock))
+      counted_.emplace(std::move(clock));
     make_workload(fsdp, run);
     if (!survival_.takes_over()) say(description(config, context, transports()));
     require_resources(run);
@@ -87,6 +90,7 @@ class TrainingRun {
   void run() {
     survival_.takes_over() ? take_over() : begin();
     if (config_.training.steps == 0) evaluate();
+    if (counted_) counted_->begin();
     for (int64_t step = config_.checkpoint.first_step; step < config_.training.steps; ++step) {
       begin_profile_if_due(step);
       train_step(step);
@@ -140,6 +144,7 @@ class TrainingRun {
 
   void make_workload(const FsdpImplementation& fsdp, const TracedModel& run) {
     workload_ = workload_of_run(config_, fsdp, meter_ ? meter_->measured(dataset_) : dataset_);
+    if (counted_) workload_ = counted_->observed(workload_);
     if (config_.reports.hashes.empty()) return;
     hashes_.emplace(config_, run.layout, settings_of_run(config_), context_.rank);
     workload_ = hashes_->observed(workload_);
@@ -329,8 +334,10 @@ class TrainingRun {
   }
 
   void report() {
+    const auto counted = counted_ ? counted_->end(*comm_) : nlohmann::ordered_json();
     auto line = final_line(config_, *strategy_, *comm_, progress_.sum_before, last_log_, traces_,
                            transports());
+    if (counted_) line["counted"] = counted;
     if (scaler_) {
       line["loss_scaler"] = to_json(*scaler_);
       line["skipped_steps"] = progress_.skipped_steps;
@@ -403,6 +410,7 @@ class TrainingRun {
   std::optional<LossScaler> scaler_;
   std::optional<HashRecorder> hashes_;  // set if config.reports.hashes is
   Workload workload_;
+  std::optional<CountedRun> counted_;   // set if time is counted
   std::optional<Validation> held_out_;  // set if the run evaluates held-out rows
   std::optional<Profile> profile_;  // set on rank 0 in the last steps, with config.reports.profile
   // The settings that checkpoints record; set on rank 0 if the run saves checkpoints.

@@ -1,0 +1,180 @@
+#include <gtest/gtest.h>
+#include <testing/multi_rank.h>
+#include <train/counted_run.h>
+
+#include <regex>
+#include <thread>
+
+#include <reference/trained.h>
+
+// Trains gpt2-tiny over a simulated link with a counted clock.
+namespace fsdp {
+namespace {
+
+constexpr double kFlops = 1e9;
+
+TrainConfig counted_config(const Arranged& how) {
+  TrainConfig config = config_of(how, /*parts=*/2, /*steps=*/3);
+  config.ranks.comm.link = Link{std::chrono::microseconds(20), 1e8};
+  config.ranks.flops = kFlops;
+  return config;
+}
+
+struct Counted {
+  explicit Counted(const nlohmann::json& line)
+      : nanoseconds(line["counted"]["nanoseconds"]),
+        computing(line["counted"]["computing"]),
+        besides(line["counted"]["besides"]),
+        peaks(line["peak_bytes"]) {}
+
+  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // by rank
+};
+
+Counted counted(const TrainConfig& config) {
+  const TemporaryFolder folder;
+  return Counted(train(config, folder));
+}
+
+TEST(FlopClock, a_matrix_product_advances_the_clock_by_its_flops) {
+  FlopClock clock(kFlops);
+  at::mm(at::ones({2, 3}), at::ones({3, 4}));
+  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
+  at::ones({2, 3}).add(1);  // is no product
+  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
+}
+
+TEST(FlopClock, a_matrix_product_of_another_thread_advances_the_clock) {
+  FlopClock clock(kFlops);
+  std::thread([] { at::mm(at::ones({2, 3}), at::ones({3, 4})); }).join();
+  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
+}
+
+TEST(FlopClock, sleeping_advances_the_clock_to_the_given_time_and_never_back) {
+  FlopClock clock(kFlops);
+  clock.sleep_until(100);
+  clock.sleep_until(50);
+  EXPECT_EQ(clock.now(), 100);
+  at::mm(at::ones({2, 3}), at::ones({3, 4}));
+  EXPECT_EQ(clock.now(), 148);
+  EXPECT_EQ(clock.computing(), 48);
+}
+
+TEST(CountedRun, the_time_of_a_run_is_equal_to_the_nanosecond_in_a_second_run) {
+  const Counted first = counted(counted_config({"fsdp", 2}));
+  const Counted second = counted(counted_config({"fsdp", 2}));
+  EXPECT_GT(first.nanoseconds.at(0), 0);
+  EXPECT_EQ(first.nanoseconds, second.nanoseconds);
+  EXPECT_EQ(first.peaks, second.peaks);
+}
+
+TEST(CountedRun, neither_threads_nor_the_seed_change_the_time_and_the_peak) {
+  TrainConfig config = counted_config({"fsdp", 2});
+  config.training.steps = 1;  // because threads without cores of their own are slow
+  const Counted first = counted(config);
+  config.ranks.threads = 2;
+  config.training.seed = 7;
+  const Counted second = counted(config);
+  EXPECT_EQ(first.nanoseconds, second.nanoseconds);
+  EXPECT_EQ(first.peaks, second.peaks);
+}
+
+TEST(CountedRun, the_ranks_compute_together_as_long_as_one_process) {
+  const int64_t of_a_rank = counted(counted_config({"fsdp", 2})).computing.at(1);
+  const Counted single = counted(counted_config({"single", 2}));
+  EXPECT_EQ(single.computing, std::vector<int64_t>{2 * of_a_rank});
+  EXPECT_EQ(single.nanoseconds, single.computing);  // one process waits for no other
+}
+
+TEST(CountedRun, a_step_takes_the_predicted_time) {
+  const TemporaryFolder folder;
+  const auto times = train(counted_config({"fsdp", 2}), folder)["step_seconds"];
+  // The prediction adds the times of units, each rounded to a nanosecond.
+  EXPECT_NEAR(times["measured"].get<double>(), times["predicted"].get<double>(), 1e-7);
+  EXPECT_LT(times["predicted"], times["predicted_without_prefetch"]);
+}
+
+TEST(CountedRun, a_run_without_prefetch_takes_longer_and_computes_as_long) {
+  const Counted with = counted(counted_config({"fsdp", 2}));
+  TrainConfig config = counted_config({"fsdp", 2});
+  config.sharding.prefetch = false;
+  const Counted without = counted(config);
+  EXPECT_LT(with.nanoseconds, without.nanoseconds);
+  EXPECT_EQ(with.computing, without.computing);
+}
+
+// Trains with memory of 32 MB on rank 1 that is no tensor and that is written to in forward.
+std::unique_ptr<Strategy> strategy_with_hidden_memory(const TrainConfig& config, Workload workload,
+                                                      std::shared_ptr<Communicator> comm) {
+  workload.loss = [hides = comm->rank() == 1, loss = workload.loss](
+                      Module& model, int microbatch, int microbatches, int64_t step) {
+    static std::vector<char> hidden;
+    if (hides) hidden.assign(size_t{32} << 20, 1);
+    return loss(model, microbatch, microbatches, step);
+  };
+  return make_fsdp_strategy(config, std::move(workload), std::move(comm));
+}
+
+TEST(CountedRun, memory_that_is_no_tensor_is_counted_besides) {
+  const TemporaryFolder folder;
+  const FsdpImplementation hiding{strategy_with_hidden_memory, shard_layout, nullptr,
+                                  construct_on_meta};
+  const Counted hidden(trained(counted_config({"fsdp", 2}), folder, hiding).back());
+  const Counted plain = counted(counted_config({"fsdp", 2}));
+  EXPECT_GT(hidden.besides.at(1), int64_t{32} << 20);
+  EXPECT_LT(hidden.besides.at(0), int64_t{8} << 20);
+  EXPECT_LT(plain.besides.at(1), int64_t{8} << 20);
+  EXPECT_EQ(hidden.peaks, plain.peaks);
+}
+
+TEST(CountedRun, bytes_that_are_alive_and_no_longer_counted_are_counted_besides) {
+  const auto clock = std::make_shared<FlopClock>(kFlops);
+  const RankRun run = run_ranks(1, [&](TestRank& rank) {
+    CountedRun counted(clock);
+    const at::Tensor tensor = at::ones({8 << 20});
+    live_bytes::add(MemoryClass::other, -(int64_t{32} << 20));
+    counted.begin();
+    rank.observe("hidden", counted.end(*rank.communicator())["besides"].at(0) > (24 << 20));
+    live_bytes::add(MemoryClass::other, int64_t{32} << 20);
+  });
+  expect_on_all_ranks(run, "hidden", true);
+}
+
+TEST(CountedRun, the_printed_line_has_the_number_of_the_rank_with_the_largest_one) {
+  testing::internal::CaptureStdout();
+  const int status =
+      run_training(counted_config({"fsdp", 2}),
+                   {strategy_with_hidden_memory, shard_layout, nullptr, construct_on_meta});
+  const std::string text = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(status, 0);
+  const std::regex line(
+      "\ncounted: ([0-9,]+) ns for 3 steps; each rank computed for ([0-9,]+) ns, "
+      "with ([0-9,]+) bytes of tensors and ([0-9,]+) bytes of other memory\n");
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(text, match, line)) << text;
+  std::string besides = match[4];
+  std::erase(besides, ',');
+  EXPECT_GT(std::stoll(besides), int64_t{32} << 20);
+}
+
+TEST(CountedRun, the_time_ends_when_the_link_has_moved_what_no_rank_waits_for) {
+  const auto clock = std::make_shared<FlopClock>(kFlops);
+  RunOptions options;
+  options.link = Link{std::chrono::microseconds(20), 1e8};
+  options.clock = clock;
+  const RankRun run = run_ranks(
+      2,
+      [&](TestRank& rank) {
+        CountedRun counted(clock);
+        counted.begin();
+        Handle late =
+            rank.communicator()->all_gather_into(at::empty({200'000}), at::ones({100'000}), "late");
+        rank.observe("ns", counted.end(*rank.communicator())["nanoseconds"].at(0));
+        late.wait();
+      },
+      options);
+  // 400,000 bytes and a hop, then the hop of the barrier.
+  expect_on_all_ranks(run, "ns", 4'000'000 + 20'000 + 20'000);
+}
+
+}  // namespace
+}  // namespace fsdp

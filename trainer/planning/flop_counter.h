@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <cstdint>
+
+namespace fsdp {
+
+// Counts the floating-point operations of the matrix products and attentions that this process
+// calls, on any thread, while this object lives. [m, k] x [k, n] counts 2 m n k. Attention counts
+// two products in forward and five in backward, whole even if a mask hides half of them (as
+// PyTorch's FlopCounterMode counts). Several counters may live at a time.
+class FlopCounter {
+ public:
+  FlopCounter();
+  ~FlopCounter();
+  FlopCounter(const FlopCounter&) = delete;
+  int64_t take();  // since the last take(), or since this object was made
+
+ private:
+  at::CallbackHandle handle_;
+  int64_t taken_;
+};
+
+}  // namespace fsdp
