@@ -37,4 +37,5 @@ def whole_grade(outcome="passed"):
     for task in course.tasks():
         grade.scores[task.number] = [scored(task, base, outcome) for base in programs.BASES]
     grade.throughput = {"points": 5, "ratio": 1.01}
+    grade.leaderboard = {"milliseconds": 2656.084, "peak": 58_797_920}
     return grade

@@ -106,6 +106,7 @@ class Looks(unittest.TestCase):
         remark = (
             "getenv",
             "fsdp::live_bytes::reset",
+            "fsdp::live_bytes::ScopedPeaks",
             "other::g",
             "exit",
             "raise",
@@ -210,6 +211,12 @@ class Looks(unittest.TestCase):
                 "fsdp::live_bytes::reset(); }",
                 "fsdp::live_bytes::reset",
                 "",
+            ),
+            (
+                "namespace fsdp::live_bytes { struct ScopedPeaks { ScopedPeaks(); }; }\n"
+                "void f() { fsdp::live_bytes::ScopedPeaks peaks; }",
+                "fsdp::live_bytes::ScopedPeaks",
+                "it changes what is measured",
             ),
             ("namespace other { void g(); }\nvoid f() { other::g(); }", "other::g", ""),
         ):

@@ -14,7 +14,7 @@ import zipfile
 
 import submit
 from course import handout
-from grader import course, report, submission
+from grader import course, leaderboard, report, submission
 from grader.grade import Grade
 
 LISTED = "task2_flat_parameter/flat_parameter.cpp"
@@ -425,6 +425,7 @@ class Submit(unittest.TestCase):
             self.assertEqual(
                 {
                     submit.WRITEUP: files[submit.WRITEUP],
+                    f"tasks/{leaderboard.FILE}": read.choices,
                     **{f"tasks/{name}": read.files[name] for name in read.files},
                 },
                 files,

@@ -29,9 +29,10 @@ GIVEN = tuple(
     """
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
     CMakeLists.txt CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml
-    docs/checkpoints.md docs/debugging.md docs/hugging_face.md docs/memory- docs/step.html
-    docs/telemetry.md fsdp grading/course/skeletons.py grading/grader/course.py
-    grading/grader/submission.py grading/plot.py grading/submit.py programs/check
+    docs/checkpoints.md docs/debugging.md docs/hugging_face.md docs/leaderboard.md docs/memory-
+    docs/step.html docs/telemetry.md fsdp grading/course/skeletons.py grading/grader/course.py
+    grading/grader/leaderboard.py grading/grader/submission.py grading/leaderboard.py
+    grading/plot.py grading/submit.py programs/check
     programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
     programs/inspect.cpp programs/train.cpp programs/why scripts/build.sh scripts/build_errors.sh
     scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh
@@ -40,8 +41,8 @@ GIVEN = tuple(
 ) + tuple(
     f"scripts/verbs/{verb}.sh"
     for verb in """
-    appendix build check diff doctor export generate hello help hint inspect plot replay reset
-    setup submit train why
+    appendix build check diff doctor export generate hello help hint inspect leaderboard plot
+    replay reset setup submit train why
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"

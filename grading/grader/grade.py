@@ -4,7 +4,7 @@ import dataclasses
 import time
 
 from course import skeletons
-from grader import compiling, course, run, sandbox, score, throughput
+from grader import compiling, course, leaderboard_entry, run, sandbox, score, throughput
 from grader.course import BUILD, Refused
 from grader.programs import BASES, EARLIER, Builder, all_programs, build
 
@@ -27,6 +27,8 @@ class Grade:
     # Task number -> [TaskScore], one for each base.
     scores: dict = dataclasses.field(default_factory=dict)
     throughput: dict = dataclasses.field(default_factory=dict)
+    # What leaderboard_entry.of_submission() returns.
+    leaderboard: dict = dataclasses.field(default_factory=dict)
     seconds: float = 0  # wall time until now
     usual_seconds: float = 0  # wall time without the time in which hidden cases ran
     known: int = 0  # number of results from an earlier run
@@ -213,6 +215,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
         tell()
     if done.trains:
         done.throughput = throughput.measure(builder, done, seed, fresh)
+        done.leaderboard = leaderboard_entry.of_submission(builder, done, seed, fresh)
     done.complete = True
     tell()
     return done

@@ -100,7 +100,8 @@ def code(program):
         *(f"solutions/{folder}" for task in given for folder in task.folders),
         *(
             f"grading/grader/{name}.py"
-            for name in ("compiling", "programs", "run", "sandbox", "throughput")
+            for name in ("compiling", "leaderboard", "leaderboard_entry", "programs", "run",
+                         "sandbox", "throughput")
         ),
     ]
     files = []

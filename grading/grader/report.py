@@ -163,9 +163,23 @@ def of_notes(grade):
         }
 
 
+def leaderboard_text(grade):
+    """Returns what the choices in leaderboard.toml cost, or why they do not count."""
+    measured = grade.leaderboard
+    if "why" in measured:
+        return f"Not on the leaderboard: {course.one_line(measured['why'])}."
+    return (f"Leaderboard: the training takes {measured['milliseconds']:,.3f} ms on the simulated "
+            f"machine, with at most {measured['peak']:,} bytes of tensors on a rank.")
+
+
 def leaderboard(grade):
-    ratio = grade.throughput.get("ratio")
-    return [{"name": "seconds / reference", "value": ratio, "order": "asc"}] if ratio else []
+    """Returns the columns of Gradescope's leaderboard. The first one decides on the rank."""
+    columns = (
+        ("counted ms", grade.leaderboard.get("milliseconds")),
+        ("peak bytes", grade.leaderboard.get("peak")),
+        ("seconds / reference", grade.throughput.get("ratio")),
+    )
+    return [{"name": name, "value": value, "order": "asc"} for name, value in columns if value]
 
 
 def remarks(grade):
@@ -179,6 +193,8 @@ def remarks(grade):
     lines = [f"{points}, graded in {shown_seconds(grade):.0f} s{known}.{held}"]
     if grade.tasks:
         lines.append(f"Of the course these tasks were graded: {', '.join(map(str, grade.tasks))}.")
+    if grade.leaderboard:
+        lines.append(leaderboard_text(grade))
     if grade.remark:
         lines.append(f"Not run: {grade.remark}.")
     if not grade.complete:

@@ -10,7 +10,7 @@ import re
 import stat
 import zipfile
 
-from grader import course
+from grader import course, leaderboard
 from grader.course import Refused
 
 MOST_BYTES = 1_000_000  # of one file
@@ -41,6 +41,7 @@ class Submission:
     missing: tuple = ()  # the course's .cpp files that were not handed in; the skeletons are used
     ignored: tuple = ()  # sources in places where they are not compiled
     changed: tuple = ()  # headers of the course that the student has changed
+    choices: bytes = None  # the student's leaderboard.toml; None: it was not handed in
 
     @property
     def headers(self):
@@ -149,18 +150,21 @@ def roots(paths):
 
 
 def chosen(paths):
-    """Returns name in tasks/ -> its path, for all sources and headers, and the sources that are not
-    compiled. Raises Refused if a name has several paths."""
+    """Returns name in tasks/ -> its path, for all sources, headers and leaderboard.toml, and the
+    sources that are not compiled. Raises Refused if a name has several paths."""
     taken, ignored = {}, []
     folders = {folder for task in course.tasks() for folder in task.folders}
     for root in sorted(roots(paths)):
         for path, parts in paths.items():
             name, suffix = "/".join(parts[len(root):]), pathlib.PurePath(path).suffix
-            if parts[: len(root)] != root or suffix not in (".cpp", *HEADERS, *OTHER_SOURCES):
+            is_choices = name == leaderboard.FILE
+            is_source = suffix in (".cpp", *HEADERS, *OTHER_SOURCES)
+            if parts[: len(root)] != root or not (is_source or is_choices):
                 continue
-            if not any(name.startswith(f"{folder}/") for folder in folders):
+            if not (is_choices or any(name.startswith(f"{folder}/") for folder in folders)):
                 continue  # for example a file of tests/, if a student hands in everything
-            if suffix in HEADERS or (suffix == ".cpp" and name.rpartition("/")[0] in folders):
+            in_its_place = suffix == ".cpp" and name.rpartition("/")[0] in folders
+            if is_choices or suffix in HEADERS or in_its_place:
                 if name in taken:
                     raise Refused(
                         f"tasks/{name} is in the submission twice: {taken[name]} and {path}"
@@ -298,5 +302,6 @@ def completed(files, ignored=()):
         name for name in files if name in given and plain(files[name]) != plain(given[name])
     )
     own = {name: content for name, content in files.items() if name not in given}
+    choices = own.pop(leaderboard.FILE, None)
     missing = tuple(name for name in course.blank() if name not in own)
-    return Submission({**course.blank(), **own}, missing, ignored, changed)
+    return Submission({**course.blank(), **own}, missing, ignored, changed, choices)

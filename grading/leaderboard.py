@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""leaderboard.py PROGRAM [OPTION...] [FILE]: measures the choices in FILE for the leaderboard with
+the training program PROGRAM, as the grader does, and prints one line."""
+
+import argparse
+import json
+import pathlib
+import secrets
+import subprocess
+import sys
+
+from grader import leaderboard
+from grader.course import ROOT, Refused
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="fsdp leaderboard",
+        description="Measures the choices in FILE with your seven tasks, by a clock that counts.",
+    )
+    parser.add_argument("file", nargs="?", type=pathlib.Path, metavar="FILE",
+                        default=ROOT / "tasks" / leaderboard.FILE,
+                        help=f"the choices (default tasks/{leaderboard.FILE})")
+    parser.add_argument("--stack", choices=("reference", "mine"),
+                        help="whose tasks: reference (solutions/) or mine (tasks/)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="also write the numbers")
+    parser.add_argument("--threads", type=int, default=1,
+                        help="CPU threads of each rank; they change no number (default 1)")
+    return parser.parse_args(arguments)
+
+
+def main(program, arguments):
+    options = parse(arguments)
+
+    def train(training):
+        done = subprocess.run([program, *training, "--threads", str(options.threads)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    try:
+        seed = secrets.randbelow(1_000_000)
+        ranks = leaderboard.measure(options.file.read_bytes(), seed, train, train)
+        if options.json:
+            numbers = {"milliseconds": ranks.milliseconds, "peak": ranks.peak,
+                       "choices": leaderboard.choices_of(options.file.read_bytes())}
+            options.json.write_text(json.dumps(numbers) + "\n")
+    except (OSError, Refused) as error:
+        sys.exit(f"fsdp leaderboard: {error}")
+    print(f"{ranks.milliseconds:,.3f} ms for the training, of them "
+          f"{ranks.nanoseconds / 1e6 - ranks.computing / 1e6:,.3f} ms not computing; a rank has at "
+          f"most {ranks.peak:,} of {leaderboard.MEMORY:,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

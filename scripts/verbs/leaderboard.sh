@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+#: leaderboard [FILE]              measure the choices in FILE (tasks/leaderboard.toml) with your own seven
+#:                                 tasks: time on a simulated machine, under a limit of memory
+source "${BASH_SOURCE[0]%/*}/../verb.sh"
+source "$root/scripts/stacks.sh"
+
+# Asked for help, it builds nothing.
+if asks_for_help "$@"; then
+  program=
+else
+  build_train "$@"
+fi
+python leaderboard.py "$program" "$@"
