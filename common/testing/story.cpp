@@ -33,7 +33,7 @@ std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
 }
 
 // Returns the indices of the steps of a rank that are not observations.
-std::vector<size_t> deeds(const std::vector<std::string>& steps) {
+std::vector<size_t> actions(const std::vector<std::string>& steps) {
   std::vector<size_t> found;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (!steps[i].starts_with("observes ")) found.push_back(i);
@@ -46,7 +46,7 @@ std::vector<size_t> deeds(const std::vector<std::string>& steps) {
 std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& ranks) {
   std::optional<size_t> first;
   for (const auto& steps : ranks) {
-    const std::vector<size_t> of_0 = deeds(ranks[0]), here = deeds(steps);
+    const std::vector<size_t> of_0 = actions(ranks[0]), here = actions(steps);
     size_t same = 0;
     while (same < of_0.size() && same < here.size() && ranks[0][of_0[same]] == steps[here[same]])
       ++same;
@@ -114,7 +114,7 @@ std::string story(const std::vector<std::vector<std::string>>& ranks,
   bool nothing_done = true;
   for (const auto& steps : ranks) {
     count = std::max(count, steps.size());
-    nothing_done = nothing_done && deeds(steps).empty();
+    nothing_done = nothing_done && actions(steps).empty();
   }
   if (nothing_done) return "";
   const size_t middle = place ? place->step : first_split(ranks).value_or(count);

@@ -23,8 +23,8 @@ extern "C" const char __executable_start, etext;  // the linker defines them
 namespace fsdp::watch {
 namespace {
 
-using Deed = WatchPage::Deed;
-using Kind = Deed::Kind;
+using Action = WatchPage::Action;
+using Kind = Action::Kind;
 
 constexpr size_t kDims = 8;
 constexpr size_t kOperands = 12;  // of an operator; further ones are left out
@@ -108,17 +108,17 @@ bool copies(const char* name) {
          is(name, "_to_copy");
 }
 
-void add_source(Deed& deed, uint64_t address, uint64_t width) {
-  for (size_t i = 0; address != 0 && i < deed.sources.size(); ++i) {
-    if (deed.sources[i] != 0) continue;
-    deed.sources[i] = address;
-    deed.widths[i] = static_cast<uint32_t>(width);
+void add_source(Action& action, uint64_t address, uint64_t width) {
+  for (size_t i = 0; address != 0 && i < action.sources.size(); ++i) {
+    if (action.sources[i] != 0) continue;
+    action.sources[i] = address;
+    action.widths[i] = static_cast<uint32_t>(width);
     return;
   }
 }
 
 // Adds the elements from which `op` computed the element `index` of `target`.
-void add_sources(Deed& deed, const Running& op, const Operand& target,
+void add_sources(Action& action, const Running& op, const Operand& target,
                  std::array<int64_t, kDims> index) {
   const bool joins = is(op.name, "cat");
   const auto dim = static_cast<size_t>(op.number < 0 ? op.number + static_cast<int64_t>(target.dims)
@@ -127,12 +127,12 @@ void add_sources(Deed& deed, const Running& op, const Operand& target,
     const Operand& source = op.operands[i];
     if (is(op.name, "copy_") && i != 1) continue;
     if (!joins) {
-      add_source(deed, address_of(source, target, index), source.width);
+      add_source(action, address_of(source, target, index), source.width);
     } else if (dim < source.dims) {
       if (index[dim] < source.sizes[dim]) {
         Operand part = target;
         part.sizes[dim] = source.sizes[dim];
-        add_source(deed, address_of(source, part, index), source.width);
+        add_source(action, address_of(source, part, index), source.width);
         return;
       }
       index[dim] -= source.sizes[dim];
@@ -160,60 +160,60 @@ void put(char* to, size_t bytes, const char* text) {
 }
 
 // Writes down that the rank does something now, with the functions that are running.
-Deed& add(Kind kind) {
-  const uint64_t time = ++page->deeds;
-  Deed& deed = page->deed[time % WatchPage::kDeeds];
-  std::memset(static_cast<void*>(&deed), 0, sizeof deed);
-  deed.kind = kind;
-  deed.time = time;
+Action& add(Kind kind) {
+  const uint64_t time = ++page->actions;
+  Action& action = page->action[time % WatchPage::kActions];
+  std::memset(static_cast<void*>(&action), 0, sizeof action);
+  action.kind = kind;
+  action.time = time;
   void* frames[160];
   const int count = backtrace(frames, 160);
   const auto begin = reinterpret_cast<uint64_t>(&__executable_start);
-  for (int i = 0; i < count && deed.depth < WatchPage::kFrames; ++i) {
+  for (int i = 0; i < count && action.depth < WatchPage::kFrames; ++i) {
     const auto address = reinterpret_cast<uint64_t>(frames[i]);
     if (address >= begin && address < reinterpret_cast<uint64_t>(&etext))
-      deed.frames[deed.depth++] = address - begin;
+      action.frames[action.depth++] = address - begin;
   }
-  return deed;
+  return action;
 }
 
 // Adds the elements of this rank from which a collective computed the element at `address`.
-void add_sources(Deed& deed, const Collective& collective, uint64_t address) {
+void add_sources(Action& action, const Collective& collective, uint64_t address) {
   const auto input = operand_of(collective.input), output = operand_of(collective.output);
   if (!input || !output || address < output->data) return;
   const uint64_t at = address - output->data;
   const uint64_t bytes = input->numel() * input->width, own = static_cast<uint64_t>(rank_here);
   const Operation operation = collective.call.operation;
   if (operation == Operation::all_gather && at / bytes == own)
-    add_source(deed, input->data + at % bytes, input->width);
+    add_source(action, input->data + at % bytes, input->width);
   if (operation == Operation::reduce_scatter && input->width == output->width)
-    add_source(deed, input->data + own * output->numel() * output->width + at, input->width);
+    add_source(action, input->data + own * output->numel() * output->width + at, input->width);
 }
 
 // Writes down a write to the watched address.
 void add_write() {
-  Deed& deed = add(Kind::write);
-  deed.address = page->address;
-  std::memcpy(&deed.value, reinterpret_cast<const void*>(page->address), page->width);
-  deed.since = deed.time;
+  Action& action = add(Kind::write);
+  action.address = page->address;
+  std::memcpy(&action.value, reinterpret_cast<const void*>(page->address), page->width);
+  action.since = action.time;
   if (const Collective* collective = receiving()) {
-    put(deed.collective, sizeof deed.collective, collective->call.name().c_str());
-    add_sources(deed, *collective, page->address);
+    put(action.collective, sizeof action.collective, collective->call.name().c_str());
+    add_sources(action, *collective, page->address);
     return;
   }
   if (nested == 0 || nested > kNested) return;
   Running& op = running[nested - 1];
-  put(deed.operation, sizeof deed.operation, op.name);
-  deed.since = op.since;
-  deed.copies = copies(op.name);
+  put(action.operation, sizeof action.operation, op.name);
+  action.since = op.since;
+  action.copies = copies(op.name);
   for (size_t i = 0; i < op.count; ++i) {
     const Operand& target = op.operands[i];
     if (const auto index = index_of(target, page->address)) {
-      add_sources(deed, op, target, *index);
+      add_sources(action, op, target, *index);
       return;
     }
   }
-  op.unresolved = deed.time;
+  op.unresolved = action.time;
 }
 
 void on_trap(int, siginfo_t*, void* context) {
@@ -222,8 +222,8 @@ void on_trap(int, siginfo_t*, void* context) {
   const auto at = static_cast<uint64_t>(state->uc_mcontext.gregs[REG_RIP]);
   if (at == throw_address) {
     const auto* type = reinterpret_cast<const std::type_info*>(state->uc_mcontext.gregs[REG_RSI]);
-    Deed& deed = add(Kind::raise);
-    put(deed.operation, sizeof deed.operation, type->name());
+    Action& action = add(Kind::raise);
+    put(action.operation, sizeof action.operation, type->name());
     return;
   }
 #else
@@ -233,9 +233,9 @@ void on_trap(int, siginfo_t*, void* context) {
 }
 
 void on_spoil(const void* data, size_t bytes) {
-  Deed& deed = add(Kind::spoil);
-  deed.address = reinterpret_cast<uint64_t>(data);
-  deed.bytes = bytes;
+  Action& action = add(Kind::spoil);
+  action.address = reinterpret_cast<uint64_t>(data);
+  action.bytes = bytes;
 }
 
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
@@ -243,9 +243,9 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
   Running& op = running[nested - 1];
   const char* const name = function.name();
   const char* const colons = std::strrchr(name, ':');
-  op = {++page->deeds, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
-  Deed& gap = page->deed[op.since % WatchPage::kDeeds];
-  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // a time without a deed
+  op = {++page->actions, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
+  Action& gap = page->action[op.since % WatchPage::kActions];
+  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // a time without an action
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
     if (operand && op.count < kOperands) op.operands[op.count++] = *operand;
@@ -264,19 +264,20 @@ void on_operator_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (nested-- > kNested) return;
   const Running& op = running[nested];
   if (is(op.name, "_local_scalar_dense") && op.count == 1) {
-    Deed& deed = add(Kind::read);
-    deed.address = op.operands[0].data;
-    deed.bytes = op.operands[0].width;
+    Action& action = add(Kind::read);
+    action.address = op.operands[0].data;
+    action.bytes = op.operands[0].width;
     const double value = function.outputs().at(0).toScalar().toDouble();
-    std::memcpy(&deed.value, &value, sizeof value);
+    std::memcpy(&action.value, &value, sizeof value);
   }
   if (op.unresolved == 0) return;
-  Deed& deed = page->deed[op.unresolved % WatchPage::kDeeds];
+  Action& action = page->action[op.unresolved % WatchPage::kActions];
   for (const c10::IValue& output : function.outputs()) {
     if (!output.isTensor()) continue;
     const auto target = operand_of(output.toTensor());
     if (!target) continue;
-    if (const auto index = index_of(*target, deed.address)) add_sources(deed, op, *target, *index);
+    if (const auto index = index_of(*target, action.address))
+      add_sources(action, op, *target, *index);
   }
 }
 
@@ -286,8 +287,8 @@ class Calls final : public CallObserver {
   void waited(const Call&, Moved) override {}
 
   static void add_call(Kind kind, const Call& call) {
-    Deed& deed = add(kind);
-    put(deed.collective, sizeof deed.collective, call.name().c_str());
+    Action& action = add(kind);
+    put(action.collective, sizeof action.collective, call.name().c_str());
   }
 };
 
@@ -302,7 +303,7 @@ uint64_t address_of_element(const at::Tensor& tensor, int64_t element) {
 }
 
 bool asked_for(const std::string& name) {
-  put(add(Kind::observe).operation, sizeof(Deed::operation), name.c_str());
+  put(add(Kind::observe).operation, sizeof(Action::operation), name.c_str());
   return name == page->observation;
 }
 
@@ -345,11 +346,12 @@ void begin(int rank) {
 void observed(const std::string& name, const nlohmann::json& value) {
   if (page == nullptr || !asked_for(name)) return;
   if (!value.is_number()) end(0, 0);
-  for (uint64_t time = page->deeds; time > 0 && time + WatchPage::kDeeds > page->deeds; --time) {
-    const Deed& deed = page->deed[time % WatchPage::kDeeds];
+  for (uint64_t time = page->actions; time > 0 && time + WatchPage::kActions > page->actions;
+       --time) {
+    const Action& action = page->action[time % WatchPage::kActions];
     double read = 0;
-    std::memcpy(&read, &deed.value, sizeof read);
-    if (deed.kind == Kind::read && read == value.get<double>()) end(deed.address, deed.bytes);
+    std::memcpy(&read, &action.value, sizeof read);
+    if (action.kind == Kind::read && read == value.get<double>()) end(action.address, action.bytes);
   }
   end(0, 0);
 }

@@ -11,16 +11,16 @@ namespace fsdp {
 // equal addresses; each run answers one question.
 struct WatchPage {
   static constexpr uint32_t kMark = 0xf5d90002;  // another number if this struct changes
-  static constexpr size_t kDeeds = 40'000;
+  static constexpr size_t kActions = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
 
   // Something that the rank did.
-  struct Deed {
+  struct Action {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
     uint32_t depth;  // number of frames
-    uint64_t time;   // number of this deed, from 1
+    uint64_t time;   // number of this action, from 1
     std::array<uint64_t, kFrames>
         frames;               // return addresses, from the program's start; innermost first
     uint64_t address, bytes;  // the memory that was written or spoilt
@@ -46,10 +46,10 @@ struct WatchPage {
   bool observed{};              // the rank made the observation
   uint64_t observed_address{};  // the element's address in the tensor that the test observed
   uint64_t observed_width{};
-  uint64_t program_start{};       // address of the program's first byte
-  uint64_t throw_address{};       // of the function that throws exceptions
-  uint64_t deeds{};               // number of deeds, also of those that are not kept
-  std::array<Deed, kDeeds> deed;  // the last ones; deed `time` is at [time % kDeeds]
+  uint64_t program_start{};             // address of the program's first byte
+  uint64_t throw_address{};             // of the function that throws exceptions
+  uint64_t actions{};                   // number of actions, also of those that are not kept
+  std::array<Action, kActions> action;  // the last ones; action `time` is at [time % kActions]
 };
 
 }  // namespace fsdp

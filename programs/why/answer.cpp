@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-using Kind = WatchPage::Deed::Kind;
+using Kind = WatchPage::Action::Kind;
 
 std::string path_text(const std::string& file) {
   const char* const root = std::getenv("FSDP_ROOT");
@@ -31,11 +31,11 @@ std::string place_text(const SourceLine& line) {
          '\n' + (code.empty() ? "" : "      " + code + '\n');
 }
 
-// Returns what the deed has done to the value, as a sentence about "this line".
-std::string deed_text(const Question& question, const Finding& finding) {
-  const WatchPage::Deed& deed = finding.deed;
-  const std::string collective = deed.collective;
-  switch (deed.kind) {
+// Returns what the action has done to the value, as a sentence about "this line".
+std::string action_text(const Question& question, const Finding& finding) {
+  const WatchPage::Action& action = finding.action;
+  const std::string collective = action.collective;
+  switch (action.kind) {
     case Kind::write:
       if (finding.in("spoil"))
         return finding.in("free") ? "This line freed the memory, and later code read it (NaN)."
@@ -43,8 +43,9 @@ std::string deed_text(const Question& question, const Finding& finding) {
                                     "memory (NaN).";
       if (!collective.empty())
         return "The value came from the collective " + collective + ", for which this line waited.";
-      if (deed.operation[0] != 0)
-        return std::string("torch's ") + deed.operation + ", called by this line, wrote the value.";
+      if (action.operation[0] != 0)
+        return std::string("torch's ") + action.operation +
+               ", called by this line, wrote the value.";
       return "This line wrote the value.";
     case Kind::issue:
       return "This line issued " + collective +
@@ -52,7 +53,7 @@ std::string deed_text(const Question& question, const Finding& finding) {
     case Kind::wait:
       return "This line waited for " + collective + '.';
     case Kind::spoil:
-      return "This line allocated " + std::to_string(deed.bytes) +
+      return "This line allocated " + std::to_string(action.bytes) +
              " bytes, which were alive when the test looked.";
     case Kind::line:
       return "Of your code, this line was the last to run before the test looked.";
@@ -86,9 +87,9 @@ std::string answer(const Question& question, const std::vector<Finding>& finding
   for (const Finding& finding : findings) {
     if (verbose) text += "\n  the functions that were running:\n" + trace_text(finding);
     if (finding.line() == nullptr) continue;
-    const bool copied = any && finding.deed.kind == Kind::write && !finding.in("spoil");
+    const bool copied = any && finding.action.kind == Kind::write && !finding.in("spoil");
     text += copied ? "\nThe value was copied from elsewhere. " : "\n";
-    text += deed_text(question, finding) + '\n' + place_text(*finding.line());
+    text += action_text(question, finding) + '\n' + place_text(*finding.line());
     for (size_t i = 1; i < finding.own.size() && i < 3; ++i)
       text += "  called from" + place_text(finding.lines[finding.own[i]]).substr(1);
     any = true;

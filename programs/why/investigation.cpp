@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-using Deed = WatchPage::Deed;
+using Action = WatchPage::Action;
 
 constexpr int kMostReplays = 12;
 // The lines of one task of the student's; `task` 0: of any task.
@@ -58,19 +58,19 @@ void Investigation::replay(uint64_t address, uint64_t width, const std::vector<u
   run_watched(page_, command_, lines);
 }
 
-Finding Investigation::finding(const Deed& deed) {
+Finding Investigation::finding(const Action& action) {
   Finding found{
-      deed, source_lines_.of({deed.frames.begin(), deed.frames.begin() + deed.depth}), {}};
+      action, source_lines_.of({action.frames.begin(), action.frames.begin() + action.depth}), {}};
   found.own = own_lines(found.lines, question_.task());
   return found;
 }
 
-std::vector<const Deed*> Investigation::deeds() const {
-  std::vector<const Deed*> all;
-  const uint64_t count = std::min<uint64_t>(page_->deeds, WatchPage::kDeeds - 1);
+std::vector<const Action*> Investigation::actions() const {
+  std::vector<const Action*> all;
+  const uint64_t count = std::min<uint64_t>(page_->actions, WatchPage::kActions - 1);
   for (uint64_t i = 0; i < count; ++i) {
-    const Deed& deed = page_->deed[(page_->deeds - i) % WatchPage::kDeeds];
-    if (deed.kind != Deed::Kind::none) all.push_back(&deed);
+    const Action& action = page_->action[(page_->actions - i) % WatchPage::kActions];
+    if (action.kind != Action::Kind::none) all.push_back(&action);
   }
   return all;
 }
@@ -78,26 +78,26 @@ std::vector<const Deed*> Investigation::deeds() const {
 std::optional<Finding> Investigation::last_write(uint64_t address, uint64_t width,
                                                  uint64_t before) {
   replay(address, width);
-  const auto all = deeds();
+  const auto all = actions();
   if (before == UINT64_MAX && question_.element < 0) {
     // A number was read from its tensor before the test passed it on.
-    const auto read = std::ranges::find_if(all, [&](const Deed* deed) {
-      return deed->kind == Deed::Kind::read && deed->address == address;
+    const auto read = std::ranges::find_if(all, [&](const Action* action) {
+      return action->kind == Action::Kind::read && action->address == address;
     });
     if (read != all.end()) before = (*read)->time;
   }
-  for (const Deed* deed : all)
-    if (deed->kind == Deed::Kind::write && deed->time < before) return finding(*deed);
+  for (const Action* action : all)
+    if (action->kind == Action::Kind::write && action->time < before) return finding(*action);
   return {};
 }
 
 std::optional<Finding> Investigation::pending_call(uint64_t time) {
   std::set<std::string> awaited;
-  for (const Deed* deed : deeds()) {
-    if (deed->time < time) break;
-    if (deed->kind == Deed::Kind::wait) awaited.insert(deed->collective);
-    if (deed->kind != Deed::Kind::issue || awaited.contains(deed->collective)) continue;
-    Finding found = finding(*deed);
+  for (const Action* action : actions()) {
+    if (action->time < time) break;
+    if (action->kind == Action::Kind::wait) awaited.insert(action->collective);
+    if (action->kind != Action::Kind::issue || awaited.contains(action->collective)) continue;
+    Finding found = finding(*action);
     std::ranges::reverse(found.own);  // the caller decides whether to wait
     if (found.line() != nullptr) return found;
   }
@@ -111,23 +111,24 @@ std::vector<Finding> Investigation::find_writes(uint64_t address, uint64_t width
     const auto write = last_write(address, width, before);
     if (!write) break;
     if (write->in("spoil"))
-      if (const auto pending = pending_call(write->deed.time)) found.push_back(*pending);
+      if (const auto pending = pending_call(write->action.time)) found.push_back(*pending);
     found.push_back(*write);
-    const Deed& deed = write->deed;
-    if (write->line() != nullptr && !deed.copies && deed.collective[0] == 0) break;
-    address = deed.sources[0];
-    width = deed.widths[0];
-    before = deed.since;
+    const Action& action = write->action;
+    if (write->line() != nullptr && !action.copies && action.collective[0] == 0) break;
+    address = action.sources[0];
+    width = action.widths[0];
+    before = action.since;
   }
   return found;
 }
 
 std::vector<Finding> Investigation::find_call() {
   int64_t number = 0;
-  auto all = deeds();
+  auto all = actions();
   std::ranges::reverse(all);
-  for (const Deed* deed : all)
-    if (deed->kind == Deed::Kind::issue && number++ == question_.call) return {finding(*deed)};
+  for (const Action* action : all)
+    if (action->kind == Action::Kind::issue && number++ == question_.call)
+      return {finding(*action)};
   return {};
 }
 
@@ -165,10 +166,10 @@ std::optional<Finding> Investigation::in_named_function(const std::vector<Findin
   std::optional<Finding> last;
   for (Finding finding : past) {
     if (!prefer(finding, name)) continue;
-    const Deed::Kind kind = finding.deed.kind;
+    const Action::Kind kind = finding.action.kind;
     if (!last) last = finding;
-    if ((waits && kind == Deed::Kind::wait) ||
-        (bytes && kind == Deed::Kind::spoil && !finding.in("free")))
+    if ((waits && kind == Action::Kind::wait) ||
+        (bytes && kind == Action::Kind::spoil && !finding.in("free")))
       return finding;
   }
   return last;
@@ -180,13 +181,13 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
   const double more = std::atof(question_.is.c_str()) - std::atof(question_.expected.c_str());
   std::vector<uint64_t> freed;
   for (const Finding& finding : past) {
-    const Deed& deed = finding.deed;
-    if (deed.kind != Deed::Kind::spoil) continue;
+    const Action& action = finding.action;
+    if (action.kind != Action::Kind::spoil) continue;
     if (finding.in("free")) {
-      freed.push_back(deed.address);
-    } else if (const auto end = std::ranges::find(freed, deed.address); end != freed.end()) {
+      freed.push_back(action.address);
+    } else if (const auto end = std::ranges::find(freed, action.address); end != freed.end()) {
       freed.erase(end);
-    } else if (finding.line() != nullptr && static_cast<double>(deed.bytes) == more) {
+    } else if (finding.line() != nullptr && static_cast<double>(action.bytes) == more) {
       return finding;
     }
   }
@@ -200,7 +201,7 @@ std::optional<Finding> last_line(const std::vector<Finding>& past) {
   std::set<int> lines;
   for (const Finding& finding : past) {
     const SourceLine* line = finding.line();
-    if (finding.deed.kind != Deed::Kind::line || line == nullptr) continue;
+    if (finding.action.kind != Action::Kind::line || line == nullptr) continue;
     if (line->function.find('~') < line->function.size()) continue;  // a destructor
     if (!of_function || of_function->line()->function != line->function) {
       of_function = finding;
@@ -217,15 +218,15 @@ std::vector<Finding> Investigation::find_last() {
   replay(0, 0, addresses_of_lines(command_.front()));
   std::vector<Finding> past;
   std::vector<uint64_t> frames;
-  for (const Deed* deed : deeds())
-    frames.insert(frames.end(), deed->frames.begin(), deed->frames.begin() + deed->depth);
+  for (const Action* action : actions())
+    frames.insert(frames.end(), action->frames.begin(), action->frames.begin() + action->depth);
   source_lines_.of(frames);  // all at once, because addr2line takes a while to begin
-  for (const Deed* deed : deeds())
-    if (deed->kind != Deed::Kind::observe) past.push_back(finding(*deed));
+  for (const Action* action : actions())
+    if (action->kind != Action::Kind::observe) past.push_back(finding(*action));
   if (question_.name.empty()) {
     // What ran after the exception that ended the rank was thrown does not count.
-    const auto raised = std::ranges::find(past, Deed::Kind::raise,
-                                          [](const Finding& one) { return one.deed.kind; });
+    const auto raised = std::ranges::find(past, Action::Kind::raise,
+                                          [](const Finding& one) { return one.action.kind; });
     if (raised != past.end()) {
       past.erase(past.begin(), raised);
       if (past.front().line() != nullptr) return {past.front()};

@@ -12,7 +12,7 @@ namespace fsdp {
 
 // What the rank did, and the lines of code that were running.
 struct Finding {
-  WatchPage::Deed deed{};
+  WatchPage::Action action{};
   std::vector<SourceLine> lines;  // innermost first
   std::vector<size_t> own;        // in `lines`: the student's code, the most telling line first
 
@@ -36,9 +36,9 @@ class Investigation {
 
  private:
   void replay(uint64_t address, uint64_t width, const std::vector<uint64_t>& lines = {});
-  Finding finding(const WatchPage::Deed& deed);
-  // Returns the deeds of the last replay, the latest first.
-  std::vector<const WatchPage::Deed*> deeds() const;
+  Finding finding(const WatchPage::Action& action);
+  // Returns the actions of the last replay, the latest first.
+  std::vector<const WatchPage::Action*> actions() const;
   std::optional<Finding> last_write(uint64_t address, uint64_t width, uint64_t before);
   // Returns the collective that was issued after `time` and for which nothing had waited when the
   // test looked; nothing if there is none.

@@ -78,8 +78,8 @@ class Breakpoints {
     }
   }
 
-  // If the process has just run a breakpoint, adds a deed, runs the instruction that is there and
-  // returns the signal that the process is to get; else returns SIGTRAP.
+  // If the process has just run a breakpoint, adds an action, runs the instruction that is there
+  // and returns the signal that the process is to get; else returns SIGTRAP.
   int pass() {
 #ifdef __x86_64__
     user_regs_struct registers{};
@@ -88,7 +88,7 @@ class Breakpoints {
     ptrace(PTRACE_GETSIGINFO, process_, nullptr, &info);
     const uint64_t address = registers.rip - 1;
     if (info.si_code == TRAP_HWBKPT || !originals_.contains(address)) return SIGTRAP;
-    add_deed(address);
+    add_action(address);
     registers.rip = address;
     ptrace(PTRACE_SETREGS, process_, nullptr, &registers);
     put(address, originals_[address]);
@@ -111,14 +111,14 @@ class Breakpoints {
     const long word = ptrace(PTRACE_PEEKTEXT, process_, address, nullptr);
     ptrace(PTRACE_POKETEXT, process_, address, (word & ~0xffL) | byte);
   }
-  void add_deed(uint64_t address) {
-    const uint64_t time = ++page_.deeds;
-    WatchPage::Deed& deed = page_.deed[time % WatchPage::kDeeds];
-    deed = {};
-    deed.kind = WatchPage::Deed::Kind::line;
-    deed.time = time;
-    deed.depth = 1;
-    deed.frames[0] = address - page_.program_start + 1;  // as a return address
+  void add_action(uint64_t address) {
+    const uint64_t time = ++page_.actions;
+    WatchPage::Action& action = page_.action[time % WatchPage::kActions];
+    action = {};
+    action.kind = WatchPage::Action::Kind::line;
+    action.time = time;
+    action.depth = 1;
+    action.frames[0] = address - page_.program_start + 1;  // as a return address
   }
 
   pid_t process_;
@@ -146,7 +146,7 @@ SharedPage::~SharedPage() {
 void run_watched(const SharedPage& page, const std::vector<std::string>& command,
                  const std::vector<uint64_t>& lines) {
   page->arm = page->observed = false;
-  page->deeds = page->observed_address = page->observed_width = 0;
+  page->actions = page->observed_address = page->observed_width = 0;
   const pid_t process = fork();
   if (process == 0) become(page, command);
   bool started = false;

@@ -34,7 +34,7 @@ class SharedPage {
 // 0, and one on the function that throws exceptions. Addresses are not randomized, so they are the
 // same each time. The rank writes the answer into the page (common/testing/watch.h). Its output is
 // dropped. Each time that the rank reaches one of the addresses `lines`, which count from the
-// program's start, a deed `line` is added to the page. Throws CannotWatch.
+// program's start, an action `line` is added to the page. Throws CannotWatch.
 void run_watched(const SharedPage& page, const std::vector<std::string>& command,
                  const std::vector<uint64_t>& lines = {});
 
