@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <memory/live_bytes.h>
 #include <testing/multi_rank.h>
 #include <train/counted_run.h>
 
