@@ -53,6 +53,7 @@ namespace fsdp {
 //   gradients, once for each unit, at the end of the outer pass or before it.
 // - The gradients that the outer pass has collected stay. The units that it has unsharded and still
 //   reads stay unsharded.
+// - What only the inner pass has unsharded may stay unsharded until the outer pass ends.
 // - If an inner pass throws and its caller catches the exception, the outer pass continues. What
 //   the inner pass had added to .grad counts, as in one process.
 // - A pass is an inner pass only if a pass over these units surrounds it. Otherwise, as in a hook

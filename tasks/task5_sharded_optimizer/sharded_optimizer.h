@@ -35,6 +35,7 @@ class ShardedOptimizer {
   // - If all parameters of a unit were frozen later and the unit has no gradient, the unit is left
   //   out: its values, moments and step counts stay as they are. If such a unit still has a
   //   gradient, it is updated.
+  // - The sharded gradients stay as they are, until zero_grad().
   // - Pieces are views: a step of AdamW copies neither values nor gradients.
   // Throws std::logic_error, before anything changes, if a unit with a trainable parameter has no
   // gradient. The message names the first such unit.
