@@ -1,5 +1,5 @@
-"""Tests ./fsdp why: on a fault of the bank it names the line, and on the reference solution it says
-that nothing is wrong. Skipped if bin/why is not built, or if this machine cannot watch a process."""
+"""Tests ./fsdp why: on a fault of the bank it names the line, and on the reference solution it
+says that nothing is wrong. Skipped if bin/why is not built, or if this machine cannot watch a process."""
 
 import os
 import pathlib
@@ -46,7 +46,8 @@ def answer(program, test, folder):
 @unittest.skipUnless(WHY.exists() and PROGRAM.exists(), "./fsdp build why reference_task2_tests")
 class Why(unittest.TestCase):
     def test_the_line_that_writes_the_wrong_number_is_named(self):
-        fault = next(one for one in faults.load(2) if one["name"] == "second_pass_replaces_the_first")
+        name = "second_pass_replaces_the_first"
+        fault = next(one for one in faults.load(2) if one["name"] == name)
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder, "tests")
             changed.build(2, fault, program)
