@@ -143,8 +143,8 @@ function(program_of_stack target main name own base)
   target_link_libraries(${target} PRIVATE ${needs} ${base})
 endfunction()
 
-# add_task0(NAME FOLDER): defines the library NAME_task0 from the code of task 0 in the folder, if it
-# is there, and its tests.
+# add_task0(NAME FOLDER): if the folder has the code of task 0, defines the library NAME_task0 and
+# its tests.
 function(add_task0 name origin)
   file(GLOB sources CONFIGURE_DEPENDS ${origin}/${task0}/*.cpp)
   if(NOT sources)

@@ -18,7 +18,7 @@ import make  # noqa: E402
 import results  # noqa: E402
 import test_handout  # noqa: E402
 
-# The plain links that leave the site, for readers to follow to sources. Nothing is loaded from there.
+# The plain links that leave the site, to sources. Nothing is loaded from there.
 OUTWARD = {
     "https://arxiv.org/abs/2506.09280",
     "https://arxiv.org/abs/2512.15306",

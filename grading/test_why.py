@@ -1,5 +1,6 @@
 """Tests ./fsdp why: on a fault of the bank it names the line, and on the reference solution it
-says that nothing is wrong. Skipped if bin/why is not built, or if this machine cannot watch a process."""
+says that nothing is wrong. Skipped if bin/why is not built, or if this machine cannot watch a
+process."""
 
 import os
 import pathlib

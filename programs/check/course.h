@@ -16,12 +16,12 @@ struct Problem {
 
 struct Task {
   int number;
-  std::string name;      // "flat_parameter"
+  std::string name;  // "flat_parameter"
   // The test that measures whether a rank holds less memory than the whole model; "": none.
   std::string sentinel;
   std::vector<Problem> problems;
 
-  int points() const;  // without extensions
+  int points() const;                                 // without extensions
   bool is_optional() const { return points() == 0; }  // all its problems are extensions
 };
 

@@ -41,7 +41,8 @@ class BucketReducer {
 
   // Begins a pass: no gradient is ready. If the pass before was not finished, because backward
   // threw, first waits for the all-reduces that it had issued.
-  // - `buckets`: the caller's buckets, as many and as large as gradient_buckets() says, in the order
+  // - `buckets`: the caller's buckets, as many and as large as gradient_buckets() says, in the
+  // order
   //   of their index. They may already hold sums of earlier passes: this object changes none of
   //   their values before the all-reduce. A bucket may be a part of a larger tensor.
   // - If `buckets` is empty, each bucket is allocated when place() is first asked for one of its

@@ -17,8 +17,7 @@ inline std::unique_ptr<Strategy> strategy_of(TestRank& rank, const TrainConfig& 
   const auto& comm = replicas ? rank.hybrid(config.shards()) : rank.communicator();
   if (config.ranks.mode == Mode::fsdp) return make_fsdp_strategy(config, workload, comm);
   return make_replica_strategy(config, workload, shard_layout(config, workload),
-                               config.ranks.mode == Mode::ddp ? comm : nullptr,
-                               make_ddp_reduction);
+                               config.ranks.mode == Mode::ddp ? comm : nullptr, make_ddp_reduction);
 }
 
 }  // namespace fsdp

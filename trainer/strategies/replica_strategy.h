@@ -9,7 +9,8 @@
 namespace fsdp {
 
 // Makes the strategy of --mode ddp or --mode single; `layout` is fsdp's.
-// - ddp: a replica on each rank of `comm`. The gradients are summed over ranks in buckets: during the
+// - ddp: a replica on each rank of `comm`. The gradients are summed over ranks in buckets: during
+// the
 //   backward pass of each microbatch, by the object that `make_reduction` makes; after it, if
 //   `make_reduction` is null or returns null; with --reduce-gradients last, once after the last
 //   microbatch.
