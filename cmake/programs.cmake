@@ -75,7 +75,7 @@ function(add_programs target)
 endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
 add_programs(all_tests run_tests)
-add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect)
+add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect why)
 add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz
              reproduce transport_bench reference_train mine_train fsdp step)
 # `cmake --build` without a target builds this target, the library and its examples.
