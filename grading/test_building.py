@@ -15,7 +15,7 @@ from grader.programs import Built, Program
 from grader.run import Result
 
 OF_TASK = {task.number: task.files[0] for task in course.tasks()}
-EXTENSION = next(name for name in course.tasks()[3].files if name.startswith("extensions/"))
+EXTENSION = next(name for name in course.tasks()[4].files if name.startswith("extensions/"))
 
 
 class Errors(unittest.TestCase):
@@ -552,12 +552,12 @@ class Programs(unittest.TestCase):
         )
         # If the task itself has a reason, that reason is given.
         self.assertEqual(
-            {builder.build(Program(course.tasks()[5], base)).why for base in programs.BASES},
+            {builder.build(Program(course.tasks()[6], base)).why for base in programs.BASES},
             {"is not run: tasks/6 uses fork"},
         )
 
     def test_both_bases_reasons_are_told(self):
-        task = course.tasks()[5]
+        task = course.tasks()[6]
         found = [
             score.score_task(
                 task,
@@ -571,7 +571,7 @@ class Programs(unittest.TestCase):
         )
 
     def test_an_extension_costs_its_own_points_alone(self):
-        program = Program(course.tasks()[3], "own")
+        program = Program(course.tasks()[4], "own")
         made, twice, full = (
             Built(pathlib.Path("program")),
             "does not link:\ntwice",

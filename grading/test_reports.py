@@ -76,9 +76,9 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(schema.wrong({"tests": [{"status": "ok"}]})), 2)
 
     def test_half_a_grade_says_that_it_is_one(self):
-        half = Grade("ada", scores={1: [scored(course.tasks()[0], "own")]})
+        half = Grade("ada", scores={1: [scored(course.tasks()[1], "own")]})
         results = report.gradescope(half)
-        self.assertEqual(results["score"], course.tasks()[0].points)
+        self.assertEqual(results["score"], course.tasks()[1].points)
         self.assertIn("The grader stopped early", results["output"])
 
     def test_names_and_texts_of_students_are_no_html_and_no_command_of_a_terminal(self):
@@ -182,7 +182,7 @@ class Reports(unittest.TestCase):
 
     def test_hidden_cases_say_nothing_before_their_day(self):
         grade = whole_grade()
-        task = course.tasks()[1]
+        task = course.tasks()[2]
         hidden = result_of(task, "failed")
         for problem in hidden.problems.values():
             problem["explanation"] = "rank 3 of 6 is wrong"
@@ -211,7 +211,7 @@ class Reports(unittest.TestCase):
             result = Result([], why)
             grade.scores[number] = [
                 score.score_task(
-                    course.tasks()[number - 1], "own", {"tests": result, "hidden": result}
+                    course.tasks()[number], "own", {"tests": result, "hidden": result}
                 )
             ]
         self.assertEqual(grade.remark, "task 2 refused: tasks/x.cpp uses system; "
@@ -227,9 +227,9 @@ class Reports(unittest.TestCase):
 
     def test_of_two_bases_with_equal_points_the_one_is_shown_that_tells_more(self):
         nothing = Result([], "is not run: task 1 is refused")
-        own = score.score_task(course.tasks()[2], "own", {"tests": nothing, "hidden": nothing})
+        own = score.score_task(course.tasks()[3], "own", {"tests": nothing, "hidden": nothing})
         self.assertEqual(
-            score.better([own, scored(course.tasks()[2], "reference", "failed")]).base, "reference"
+            score.better([own, scored(course.tasks()[3], "reference", "failed")]).base, "reference"
         )
 
     def test_a_refused_submission_is_one_sentence(self):

@@ -234,7 +234,7 @@ class Running(unittest.TestCase):
             mock.patch.dict(os.environ, FSDP_TEST_SEED="of the shell"),
         ):
             for seed in ("", "drawn"):
-                run.run_tests(pathlib.Path("tests"), course.tasks()[1], seed)
+                run.run_tests(pathlib.Path("tests"), course.tasks()[2], seed)
         self.assertEqual(
             [environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"]
         )

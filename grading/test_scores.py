@@ -28,7 +28,7 @@ class Scores(unittest.TestCase):
             )
 
     def mixed(self, base, usual, hidden):
-        task = course.tasks()[1]
+        task = course.tasks()[2]
         return score.score_task(
             task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)}
         )
@@ -47,15 +47,15 @@ class Scores(unittest.TestCase):
                     (best.base, best.base_of_hidden), ("own", bases[hidden == "failed"])
                 )
                 self.assertEqual(
-                    best.points_of("hidden"), course.tasks()[1].points * course.rubric()["hidden"]
+                    best.points_of("hidden"), course.tasks()[2].points * course.rubric()["hidden"]
                 )
         best = score.better(
             [self.mixed("own", "failed", "passed"), self.mixed("reference", "passed", "failed")]
         )
-        self.assertEqual((best.base, best.points), ("reference", course.tasks()[1].points))
+        self.assertEqual((best.base, best.points), ("reference", course.tasks()[2].points))
 
     def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
-        task = course.tasks()[1]
+        task = course.tasks()[2]
         results = {
             "tests": result_of(task),
             "hidden": result_of(task, "failed", sentinel_fails=True),
@@ -85,7 +85,7 @@ class Scores(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "tests.json"
             path.write_text(json.dumps(written))
-            result, other = (run.read_result(path, course.tasks()[i], 1.5) for i in (1, 2))
+            result, other = (run.read_result(path, course.tasks()[i], 1.5) for i in (2, 3))
             self.assertEqual(
                 (result.problems["2.1"]["share"], result.sentinel_fails, other.sentinel_fails),
                 (0.5, True, False),
@@ -100,7 +100,7 @@ class Scores(unittest.TestCase):
                 '{"tests": [{}]}',
             ):
                 path.write_text(text)
-                self.assertIn("gave no result", run.read_result(path, course.tasks()[1], 0).why)
+                self.assertIn("gave no result", run.read_result(path, course.tasks()[2], 0).why)
 
 
 class Kept(unittest.TestCase):
@@ -181,7 +181,7 @@ class Remembered(unittest.TestCase):
         self.assertEqual((done.notes, done.seed), (("tasks/x.cpp uses getenv",), "5eed"))
 
     def test_what_ends_a_rank_is_told_where_a_test_fails(self):
-        task = course.tasks()[1]
+        task = course.tasks()[2]
         for outcome, told in (("failed", True), ("passed", False)):
             result = dataclasses.replace(
                 result_of(task, outcome), stopped=["tasks/x.cpp uses write: no files"]
@@ -222,7 +222,7 @@ class Patience(unittest.TestCase):
             tests = [{"test": "a", "outcome": outcome}] if outcome else []
             patience.add(Result(tests, seconds=self.LIMITS["failing_seconds"]))
             self.assertEqual(patience.is_over(), over)
-        result = run.run_tests(pathlib.Path("none"), course.tasks()[1], "", patience)
+        result = run.run_tests(pathlib.Path("none"), course.tasks()[2], "", patience)
         self.assertEqual((result.why, result.cut_short), (run.OVER, True))
 
     def test_what_was_cut_short_is_not_kept(self):
@@ -245,7 +245,7 @@ class Patience(unittest.TestCase):
 
 
 class Held(unittest.TestCase):
-    TASK = course.tasks()[1]
+    TASK = course.tasks()[2]
     PROGRAM = programs.Program(TASK, "reference")
 
     def kinds_that_ran(self, kept, sentinel_fails):

@@ -78,7 +78,7 @@ class Submissions(unittest.TestCase):
             submission.read(self.zipped(*(f"tasks/{name}" for name in (LISTED, *own)))),
         ):
             self.assertEqual(set(read.files) - set(course.blank()), set(own))
-            self.assertIn(own[1], read.sources(course.tasks()[1]))
+            self.assertIn(own[1], read.sources(course.tasks()[2]))
         self.assertEqual(
             submission.read(self.folder).ignored, ("task2_flat_parameter/detail/z.cpp",)
         )

@@ -8,7 +8,7 @@ namespace fsdp::poison {
 namespace {
 
 std::atomic<bool> is_on{false};
-std::atomic<SpoilCallback> callback_{nullptr};
+std::atomic<SpoilCallback> on_spoil_callback{nullptr};
 
 }  // namespace
 
@@ -21,12 +21,12 @@ bool enabled() {
 }
 
 void spoil(void* data, size_t bytes) {
-  if (const SpoilCallback callback = callback_) callback(data, bytes);
+  if (const SpoilCallback callback = on_spoil_callback) callback(data, bytes);
   if (enabled()) std::memset(data, 0xff, bytes);
 }
 
 void on_spoil(SpoilCallback callback) {
-  callback_ = callback;
+  on_spoil_callback = callback;
 }
 
 float padding() {

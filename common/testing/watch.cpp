@@ -18,7 +18,7 @@
 #include <typeinfo>
 #include <vector>
 
-extern "C" const char __executable_start, etext;  // the linker defines them
+extern "C" const char __executable_start, etext;  // NOLINT: names that the linker defines
 
 namespace fsdp::watch {
 namespace {
@@ -319,8 +319,8 @@ bool asked_for(const std::string& name) {
 void begin(int rank) {
   const char* named = std::getenv("FSDP_WATCH");
   if (named == nullptr || !replays()) return;
-  void* const memory =
-      mmap(nullptr, sizeof(WatchPage), PROT_READ | PROT_WRITE, MAP_SHARED, std::atoi(named), 0);
+  void* const memory = mmap(nullptr, sizeof(WatchPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                            static_cast<int>(std::strtol(named, nullptr, 10)), 0);
   if (memory == MAP_FAILED || static_cast<WatchPage*>(memory)->mark != WatchPage::kMark) return;
   rank_here = rank;
   throw_address = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "__cxa_throw"));

@@ -170,8 +170,8 @@ class Names(unittest.TestCase):
 
     def test_a_copy_has_the_verbs_that_students_use_and_no_other(self):
         students = set(
-            """appendix build check diff doctor export generate hello help hint inspect plot replay
-                          reset setup submit train update why""".split()
+            """appendix build check diff doctor export generate hello help hint inspect leaderboard
+                          plot replay reset setup submit train update why""".split()
         )
         for release in (1, 8):
             self.assertEqual(verbs_of_copy(handout.contents(release)), students)
@@ -210,7 +210,9 @@ class Handout(unittest.TestCase):
             [
                 "grading/course/skeletons.py",
                 "grading/grader/course.py",
+                "grading/grader/leaderboard.py",
                 "grading/grader/submission.py",
+                "grading/leaderboard.py",
                 "grading/plot.py",
                 "grading/submit.py",
             ],

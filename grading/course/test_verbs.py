@@ -276,8 +276,8 @@ class Verbs(course_copy.CourseCopy):
         )
 
     def test_check_refuses_an_unknown_problem_before_it_builds(self):
-        for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["0"], ["all"], ["--world", "2", "3.9"],
-                          ["--solutions", "9"], ["--base=mine", "--repeat", "2", "0"]):
+        for arguments in (["12"], ["8"], ["3.22"], ["3.9"], ["9"], ["all"], ["--world", "2", "3.9"],
+                          ["--solutions", "9"], ["--base=mine", "--repeat", "2", "9"]):
             status, text = self.run_verb("check", *arguments)
             self.assertEqual(status, 2, text)
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)

@@ -178,7 +178,8 @@ std::optional<Finding> Investigation::in_named_function(const std::vector<Findin
 // A block that was allocated and not freed, of as many bytes as there are too many.
 std::optional<Finding> Investigation::memory_still_alive(const std::vector<Finding>& past) const {
   if (question_.name.find("bytes") == std::string::npos) return {};
-  const double more = std::atof(question_.is.c_str()) - std::atof(question_.expected.c_str());
+  const double more =
+      std::strtod(question_.is.c_str(), nullptr) - std::strtod(question_.expected.c_str(), nullptr);
   std::vector<uint64_t> freed;
   for (const Finding& finding : past) {
     const Action& action = finding.action;

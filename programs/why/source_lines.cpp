@@ -74,7 +74,7 @@ std::vector<uint64_t> addresses_of_lines(const std::string& program) {
       continue;
     }
     const size_t at = row.find(" 0x");
-    if (wanted && at != std::string::npos && row.ends_with("x"))
+    if (wanted && at != std::string::npos && row.ends_with('x'))
       addresses.push_back(std::stoull(row.substr(at), nullptr, 16));
   }
   return addresses;
@@ -104,7 +104,7 @@ void SourceLines::find(const std::vector<uint64_t>& frames) {
     }
     if (lines == nullptr || !std::getline(output, place)) break;
     const size_t colon = place.rfind(':');
-    const int line = std::atoi(place.c_str() + colon + 1);
+    const auto line = static_cast<int>(std::strtol(place.c_str() + colon + 1, nullptr, 10));
     const std::string file = std::filesystem::path(place.substr(0, colon)).lexically_normal();
     lines->push_back({short_name(function), line > 0 ? file : "", line});
   }
