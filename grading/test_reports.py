@@ -290,7 +290,7 @@ class Reports(unittest.TestCase):
     def test_tasks_are_named_as_numbers_and_ranges(self):
         for text, numbers in (("1-3", [1, 2, 3]), ("7", [7]), ("1,3-4", [1, 3, 4])):
             self.assertEqual(grade_program.task_numbers(text), numbers)
-        for text in ("", "0", "8", "3-1", "one", "1-", "1;2"):
+        for text in ("", "8", "3-1", "one", "1-", "1;2"):
             with self.assertRaises(argparse.ArgumentTypeError):
                 grade_program.task_numbers(text)
 
@@ -311,7 +311,7 @@ class Reports(unittest.TestCase):
 
     def test_a_rejected_first_task_is_told_once(self):
         grade, why = Grade("ada"), "tasks/task1_meta_init/meta_init.cpp uses an instruction"
-        for task in course.tasks():
+        for task in course.tasks()[1:]:  # task 0 stands on no other task
             text = (
                 f"is not run: {why}"
                 if task.number == 1

@@ -165,8 +165,13 @@ def cell(text):
     return f"'{text}" if text.startswith(tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")) else text
 
 
+def columns(grade):
+    """Returns the tasks that have a column: those whose problems are not all extensions."""
+    return [task for task in grade.graded if not task.optional]
+
+
 def points_of_tasks(done):
-    best = map(done.best, done.graded)
+    best = map(done.best, columns(done))
     return [f"{one.points:g}" if one else "0" for one in best]
 
 
@@ -177,7 +182,7 @@ def numbers(*texts):
 def table(grades):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # for some, ; ends a cell
-    names = [f"task {task.number}" for task in grades[0].graded]
+    names = [f"task {task.number}" for task in columns(grades[0])]
     writer.writerow(
         ["submission", "points", *names, "throughput", "extensions", "seconds", "remark", "to read"]
     )
@@ -248,7 +253,7 @@ def class_page(grades):
     )
     heads = "".join(
         f"<th class=number>task {task.number}<small>of {task.points:g}</small>"
-        for task in grades[0].graded
+        for task in columns(grades[0])
     )
     tests = "".join(
         f"<tr><td>{html.escape(suite)}<td class=test>{html.escape(sentence.replace('_', ' '))}"
