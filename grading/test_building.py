@@ -497,7 +497,7 @@ class Programs(unittest.TestCase):
         for name, numbers in (
             (OF_TASK[2], {2}),
             ("task2_flat_parameter/own.cpp", {2}),
-            ("task2_flat_parameter/own.h", range(1, 8)),
+            ("task2_flat_parameter/own.h", range(8)),
         ):
             changed = submission.completed({name: b"// mine\n"})
             for program in (*programs.all_programs(), programs.training_program()):
