@@ -140,7 +140,7 @@ class Site(unittest.TestCase):
                 r'href="tasks/task(\d)_\w+/README.html">Task',
                 (self.folder / name / "index.html").read_text(),
             )
-            self.assertEqual(list(dict.fromkeys(tasks)), list("1234567"))
+            self.assertEqual(list(dict.fromkeys(tasks)), list("01234567"))
 
     def test_the_drawings_have_the_colours_of_their_page(self):
         drawings = re.findall(
