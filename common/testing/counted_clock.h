@@ -1,8 +1,12 @@
 #pragma once
 
 #include <comm/clock.h>
+#include <testing/test_rank.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
 
 namespace fsdp {
 
@@ -17,5 +21,15 @@ class CountedClock final : public Clock {
  private:
   int64_t now_{};
 };
+
+// Returns the options of a run whose time `clock` counts, over a link on which a hop takes `hop`
+// and bytes take no time.
+inline RunOptions over_counted_link(std::shared_ptr<CountedClock> clock,
+                                    std::chrono::nanoseconds hop) {
+  RunOptions options;
+  options.link = Link{hop, 1e18};
+  options.clock = std::move(clock);
+  return options;
+}
 
 }  // namespace fsdp

@@ -72,9 +72,6 @@ TEST(HandoutOfTask0, prediction_2_of_the_handout_of_task_0_counts_calls_and_byte
 
 TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_rank_waits) {
   const auto clock = std::make_shared<CountedClock>();
-  RunOptions options;
-  options.link = Link{std::chrono::microseconds(1), 1e18};
-  options.clock = clock;
   const Values run = observed_by(run_ranks(
       4,
       [&](TestRank& rank) {
@@ -95,7 +92,7 @@ TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_r
         observe_wait("backward", [&] { kPlainLoss(*model, rank.rank()).backward(); });
         observe_wait("overlap", [&] { parallel->finish(); });
       },
-      options));
+      over_counted_link(clock, std::chrono::microseconds(1))));
   EXPECT_EQ(run.at("backward"), 3 * 40);
   expect_said(
       0, run,

@@ -97,10 +97,8 @@ Values step_of_the_pictures(int limit, int64_t collective) {
     rank.observe("backward", (clock->now() - middle) / kMs);
     rank.observe("step", (clock->now() - start) / kMs);
   };
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(collective * kMs), 1e18};  // two ranks: one hop
-  options.clock = clock;
-  return observed_by(run_ranks(2, body, options));
+  const std::chrono::nanoseconds hop(collective * kMs);  // two ranks: one hop
+  return observed_by(run_ranks(2, body, over_counted_link(clock, hop)));
 }
 
 TEST(HandoutOfTask6,

@@ -223,9 +223,6 @@ MULTI_RANK_SUITE_ON(T0_3_overlap, 2, 3, 4);  // a single rank never waits
 
 MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the_last_buckets) {
   const auto clock = std::make_shared<CountedClock>();
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
-  options.clock = clock;
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
@@ -241,7 +238,7 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
         rank.observe("ns that backward takes", end - begin);
         rank.observe("ns that finish() waits", clock->now() - end);
       },
-      options);
+      over_counted_link(clock, std::chrono::nanoseconds(kHop)));
   expect_on_all_ranks(run, "ns that backward takes", 3 * kCompute);
   // The buckets of blocks0 and the embedding are complete only at the end of backward; that of the
   // head is complete early, but is issued after the bucket of blocks0.
@@ -250,9 +247,6 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
 
 MULTI_RANK_TEST(T0_3_overlap, a_pass_begins_when_the_all_reduces_of_an_unfinished_one_have_ended) {
   const auto clock = std::make_shared<CountedClock>();
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
-  options.clock = clock;
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
@@ -265,7 +259,7 @@ MULTI_RANK_TEST(T0_3_overlap, a_pass_begins_when_the_all_reduces_of_an_unfinishe
         rank.observe("ns that begin() waits", clock->now() - begin);
         reducer->finish();
       },
-      options);
+      over_counted_link(clock, std::chrono::nanoseconds(kHop)));
   expect_on_all_ranks(run, "ns that begin() waits", 2 * (world_size() - 1) * kHop);
 }
 

@@ -68,18 +68,11 @@ void observe_waits(TestRank& rank, CountedClock& clock, int limit, Times times,
   }
 }
 
-RunOptions with_link(const std::shared_ptr<CountedClock>& clock) {
-  RunOptions options;
-  options.link = Link{std::chrono::nanoseconds(kHop), 1e18};
-  options.clock = clock;
-  return options;
-}
-
 RankRun timed_step(int world_size, int limit, Times times) {
   const auto clock = std::make_shared<CountedClock>();
   return run_ranks(
       world_size, [&](TestRank& rank) { observe_waits(rank, *clock, limit, times); },
-      with_link(clock));
+      over_counted_link(clock, std::chrono::nanoseconds(kHop)));
 }
 
 // Expects that the rank waits for this number of collectives at these places, and for none
@@ -206,7 +199,7 @@ MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
           observe_waits(rank, *clock, c.limit, times, c.reshard, c.text());
         }
       },
-      with_link(clock));
+      over_counted_link(clock, std::chrono::nanoseconds(kHop)));
   const int64_t each = collective(world_size());
   for (const Case& c : cases()) {
     const auto expected =
