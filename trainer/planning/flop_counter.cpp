@@ -1,4 +1,5 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <planning/flop_counter.h>
 
 #include <atomic>
@@ -38,23 +39,20 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// Of several counters, only the first one counts.
+// The first counter registers the callback for all counters, and the last one removes it.
 int counters = 0;
-
-at::CallbackHandle begin_to_count() {
-  static at::CallbackHandle handle;
-  if (counters++ == 0)
-    handle = at::addGlobalCallback(
-        at::RecordFunctionCallback(count).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  return handle;
-}
+at::CallbackHandle callback;
 
 }  // namespace
 
-FlopCounter::FlopCounter() : handle_(begin_to_count()), taken_(counted) {}
+FlopCounter::FlopCounter() : taken_(counted) {
+  if (counters++ == 0)
+    callback = at::addGlobalCallback(
+        at::RecordFunctionCallback(count).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+}
 
 FlopCounter::~FlopCounter() {
-  if (--counters == 0) at::removeCallback(handle_);
+  if (--counters == 0) at::removeCallback(callback);
 }
 
 int64_t FlopCounter::take() {

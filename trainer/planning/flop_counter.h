@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/record_function.h>
-
 #include <cstdint>
 
 namespace fsdp {
@@ -18,8 +16,7 @@ class FlopCounter {
   int64_t take();  // since the last take(), or since this object was made
 
  private:
-  at::CallbackHandle handle_;
-  int64_t taken_;
+  int64_t taken_;  // [flops] that the process had called at the last take()
 };
 
 }  // namespace fsdp
