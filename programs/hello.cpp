@@ -33,8 +33,8 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// What one rank gave and received in one collective. A Part lies in memory that the rank shares
-// with the process that prints it.
+// The text about one rank in one collective: its input and its output. A Part lies in memory that
+// the rank shares with the process that prints it.
 struct Part {
   long long bytes;  // that the rank received
   char text[800];   // empty: the rank left out this collective

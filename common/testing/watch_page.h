@@ -6,9 +6,9 @@
 
 namespace fsdp {
 
-// What ./fsdp why (programs/why) and the rank that it replays tell each other, in memory that both
-// map. FSDP_WATCH has the number of the descriptor of this memory. The rank runs several times with
-// equal addresses; each run answers one question.
+// Memory that ./fsdp why (programs/why) and the rank that it replays both map: the one writes a
+// question into it, and the other the answer. FSDP_WATCH has the number of its descriptor. The rank
+// runs several times with equal addresses; each run answers one question.
 struct WatchPage {
   static constexpr uint32_t kMark = 0xf5d90002;  // another number if this struct changes
   static constexpr size_t kActions = 40'000;

@@ -14,13 +14,14 @@ namespace fsdp {
 // of collectives "call" (the number, from 0, of the rank's call at which the lists part) and
 // "remark".
 
-// Rank `rank` observed as `name` something else than `expected`.
+// Writes it for rank `rank`, whose observation `name` is another one than `expected`.
 void keep_wrong(const RankRun& run, int rank, const std::string& name,
                 const nlohmann::json& expected);
-// The same if nothing but the element and a text are known; element -1: not of a tensor.
+// Does the same if only the element and a text are known. An element of -1 stands for an
+// observation that is no tensor.
 void keep_wrong(const RankRun& run, int rank, const std::string& name, int64_t element,
                 const std::string& text);
-// Rank run.failed_rank() failed before the end of the test.
+// Writes it for rank run.failed_rank(), which failed before the end of the test.
 void keep_failure(const RankRun& run);
 
 }  // namespace fsdp

@@ -25,7 +25,7 @@ nlohmann::json most_ranks(const Question& question);
 // waiting in forward. The question has no --rows. Throws std::logic_error if there is no such R.
 nlohmann::json fewest_rows(const Question& question);
 
-// What decides how many rows a rank needs: the cost of the last block in forward.
+// The cost of the last block in forward. It decides how many rows a rank needs.
 struct BlockCost {
   int64_t ranks{};               // that gather the block
   int64_t received{}, gather{};  // [bytes] and [ns] of the all-gather of the block

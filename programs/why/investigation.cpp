@@ -225,7 +225,7 @@ std::vector<Finding> Investigation::find_last() {
   for (const Action* action : actions())
     if (action->kind != Action::Kind::observe) past.push_back(finding(*action));
   if (question_.name.empty()) {
-    // What ran after the exception that ended the rank was thrown does not count.
+    // Actions after the exception that ended the rank do not count.
     const auto raised = std::ranges::find(past, Action::Kind::raise,
                                           [](const Finding& one) { return one.action.kind; });
     if (raised != past.end()) {

@@ -10,7 +10,7 @@
 
 namespace fsdp {
 
-// What the rank did, and the lines of code that were running.
+// An action of the rank, and the lines of code that were running.
 struct Finding {
   WatchPage::Action action{};
   std::vector<SourceLine> lines;  // innermost first

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// What was the first thing wrong in a test: the file `wrong` of its recording
+// The first thing that was wrong in a test, from the file `wrong` of its recording
 // (common/testing/wrong_observation.h).
 struct Question {
   std::string folder;        // of the recording: .../T4_2_reduce.name_of_the_test/W2

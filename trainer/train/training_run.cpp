@@ -419,8 +419,8 @@ class TrainingRun {
   std::optional<RunLog> log_;       // set on rank 0 with config.reports.log
   std::optional<StepMeter> meter_;  // set if log_ is
   std::unique_ptr<Strategy> strategy_;
-  std::vector<Call>
-      last_log_;  // the collectives of the last step; of the evaluation if no step was trained
+  // The collectives of the last step, or of the evaluation if no step was trained.
+  std::vector<Call> last_log_;
   RunProgress progress_;
 };
 
