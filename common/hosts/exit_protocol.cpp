@@ -19,11 +19,12 @@ using namespace std::chrono_literals;
 
 constexpr auto kExitTimeout = 2s;   // time limit of all requests to the store when a rank has ended
 constexpr auto kCauseTimeout = 1s;  // for the report of the process of a missing rank
+constexpr auto kCallerCounts = 250ms;  // how often the process of rank 0 counts kCaller
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
-                  kCaller = "caller", kDecision = "decision";
+                  kCaller = "caller", kDecision = "decision", kSparesTold = "spares told";
 
 // Returns the report of how a rank has ended, to be appended to the reports of other ranks: a line
 // with the rank, its status and the number of bytes of `pages`, and then `pages`, its last calls.
@@ -74,7 +75,39 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
-// Returns the answer of `talker`. Returns nothing if the store can't be reached, or if a signal
+// In a process of rank 0: waits for the decision for at most `limit`, and counts kCaller meanwhile.
+// Returns whether there is a decision.
+bool decision_comes_to_caller(StoreRequests& requests, std::chrono::milliseconds limit) {
+  const auto deadline = BlockedSignals::Time::clock::now() + limit;
+  for (;;) {
+    requests.add(kCaller, 1);
+    if (requests.comes(kDecision, kCallerCounts)) return true;
+    if (BlockedSignals::Time::clock::now() >= deadline) return false;
+  }
+}
+
+// In a process of another rank: waits for the decision for at most `limit`. The process of rank 0,
+// which decides, may be lost too: the wait ends if that process does not count kCaller for
+// kToAnswer. Returns whether there is a decision.
+bool caller_decides(StoreRequests& requests, std::chrono::milliseconds limit) {
+  const auto deadline = BlockedSignals::Time::clock::now() + limit;
+  for (int64_t counted = 0; BlockedSignals::Time::clock::now() < deadline;) {
+    if (requests.comes(kDecision, kToAnswer)) return true;
+    const int64_t now = requests.add(kCaller, 0);
+    if (now == counted) return false;
+    counted = now;
+  }
+  return false;
+}
+
+// Waits until `spares` spare ranks have returned from all_succeed(), for at most kExitTimeout.
+void wait_for_spares(StoreRequests& requests, int spares) {
+  const auto deadline = BlockedSignals::Time::clock::now() + kExitTimeout;
+  while (requests.add(kSparesTold, 0) < spares && BlockedSignals::Time::clock::now() < deadline)
+    std::this_thread::sleep_for(10ms);
+}
+
+// Returns the answer of `client`. Returns nothing if the store can't be reached, or if a signal
 // that ends this process arrives first.
 std::optional<std::string> answer_of(StoreClientProcess& client, BlockedSignals& signals) {
   try {
@@ -100,7 +133,7 @@ std::string with_host(const Hosts& hosts, int rank, const std::string& text) {
 }  // namespace
 
 std::unique_ptr<ExitProtocol> ExitProtocol::listen(const JoinedRun& joined, bool goes_on) {
-  if (!joined.hosts->several() && !joined.hosts->self.has_spares) return nullptr;
+  if (!joined.hosts->several() && joined.hosts->self.spares == 0) return nullptr;
   return std::unique_ptr<ExitProtocol>(new ExitProtocol(joined, goes_on));
 }
 
@@ -111,9 +144,9 @@ ExitProtocol::ExitProtocol(const JoinedRun& joined, bool goes_on)
         requests.comes(kFailed, kAnyTime);
         if (!goes_on) return std::string();
         requests.append(kRoll, std::to_string(hosts_->self.rank) + " here\n");
-        if (hosts_->self.rank == 0) requests.set(kCaller, "1");
         const auto time = time_to_end(shared_->longest_wait());
-        const bool given = requests.comes(kDecision, time);
+        const bool given = hosts_->self.rank == 0 ? decision_comes_to_caller(requests, time)
+                                                  : requests.comes(kDecision, time);
         if (given &&
             Decision::of(requests.get(kDecision, "no decision")).kind == Decision::Kind::done)
           requests.comes(kAllEnded, time);
@@ -205,16 +238,15 @@ std::string ExitProtocol::decide_survivors(StoreRequests& requests, const RankEx
   if (!exit.ok()) requests.set(kFailed, "1");
   if (exit.rank != 0) {
     if (word == "done") return Decision{.kind = Decision::Kind::done}.text() + '\n';
-    const bool waits = word != "out" && requests.comes(kCaller, kToAnswer) &&
-                       requests.comes(kDecision, 2 * time_to_end(limit));
-    return (waits ? requests.get(kDecision, "no decision") : Decision().text()) + '\n';
+    const bool given = word != "out" && caller_decides(requests, 2 * time_to_end(limit));
+    return (given ? requests.get(kDecision, "no decision") : Decision().text()) + '\n';
   }
-  requests.set(kCaller, "1");
   const auto began = BlockedSignals::Time::clock::now();
   std::optional<Decision> found;
   while (!found) {
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(
         BlockedSignals::Time::clock::now() - began);
+    requests.add(kCaller, 1);
     found = decision(requests.get(kRoll, "no word of a rank"), *hosts_, since, limit, after_loss);
     if (!found) std::this_thread::sleep_for(50ms);
   }
@@ -274,9 +306,11 @@ std::string ExitProtocol::of_one_host(const RankExit& exit) const {
   return with_host(*hosts_, exit.rank, text);
 }
 
-void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, BlockedSignals& signals) {
+void ExitProtocol::wait_for_all(std::chrono::milliseconds limit, int spares,
+                                BlockedSignals& signals) {
   StoreClientProcess client(hosts_->self, [&](StoreRequests& requests) {
     requests.comes(kAllEnded, limit);
+    wait_for_spares(requests, spares);
     return std::string();
   });
   answer_of(client, signals);
@@ -286,7 +320,9 @@ bool ExitProtocol::all_succeed(const LaunchedRank& self) {
   return StoreClientProcess(self,
                             [&](StoreRequests& requests) -> std::string {
                               requests.comes(kOver, kAnyTime);
-                              return requests.comes(kFailed, 1ms) ? "failed" : "";
+                              const bool failed = requests.comes(kFailed, 1ms);
+                              requests.add(kSparesTold, 1);
+                              return failed ? "failed" : "";
                             })
       .answer()
       .empty();
@@ -297,13 +333,14 @@ LaunchedRank ExitProtocol::of_spares(LaunchedRank self) {
   return self;
 }
 
-void ExitProtocol::end_spares(const LaunchedRank& self, bool succeeded) {
+void ExitProtocol::end_spares(const LaunchedRank& self, int spares, bool succeeded) {
   LaunchedRank brief = of_spares(self);
   brief.timeout = kExitTimeout;
   try {
     StoreClientProcess(brief, [&](StoreRequests& requests) {
       if (!succeeded) requests.set(kFailed, "1");
       requests.set(kOver, "1");
+      wait_for_spares(requests, spares);
       return std::string();
     }).answer();
   } catch (const std::runtime_error&) {

@@ -51,16 +51,17 @@ class ExitProtocol {
                             const StoreClientProcess::Log& log);
 
   // For the process that ends the store when it ends: waits until all processes have reported how
-  // their ranks ended, for at most `limit`, or until a signal arrives that ends this process.
-  void wait_for_all(std::chrono::milliseconds limit, BlockedSignals& signals);
+  // their ranks ended, for at most `limit`, and then until `spares` spare ranks have returned from
+  // all_succeed(), for at most 2 s. A signal that ends this process ends the wait.
+  void wait_for_all(std::chrono::milliseconds limit, int spares, BlockedSignals& signals);
 
   // For a spare rank: waits until all ranks have ended or one has failed. Returns whether none has
   // failed. Throws std::runtime_error if the store is gone. If survivors may continue after a loss,
   // `self` must be of_spares() of the first world: then the wait ends when the process of rank 0
-  // calls end_spares().
+  // calls end_spares(), which returns when `spares` spare ranks have read it, or after 2 s.
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
-  static void end_spares(const LaunchedRank& self, bool succeeded);
+  static void end_spares(const LaunchedRank& self, int spares, bool succeeded);
 
  private:
   ExitProtocol(const JoinedRun& joined, bool goes_on);

@@ -19,9 +19,6 @@ class Handover {
  public:
   Handover();
 
-  // The Handover of this process, if it is a rank that another rank may replace; else null.
-  inline static const Handover* current{};
-
   // For the rank that has failed: `write` writes the state after `steps` steps to the file. Call it
   // at most twice. Throws what `write` throws; then this state is not left.
   void save(int64_t steps, const std::function<void(int file)>& write) const;

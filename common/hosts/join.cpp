@@ -104,7 +104,7 @@ std::string rejoin(JoinedRun& joined, const std::vector<int>& ranks,
   const auto place = std::find(ranks.begin(), ranks.end(), self.rank);
   self.rank = static_cast<int>(place - ranks.begin());
   self.world_size = static_cast<int>(ranks.size());
-  self.has_spares = false;
+  self.spares = 0;
   self.group += "/after a loss";
   joined.hosts = std::make_shared<Hosts>(joined.hosts->subset(ranks, self));
   try {

@@ -78,11 +78,11 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
   JoinedRun joined = join(self, log);
   BlockedSignals signals;
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
+  int spares = self.spares;
   Body runs = body;
   for (;;) {  // runs once, and again after each loss of a host
     const int rank = joined.hosts->self.rank;
-    const Share share{rank, rank + 1, joined.shared, joined.hosts,
-                      [&handover] { Handover::current = handover.get(); }};
+    const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
     const auto exit_protocol = ExitProtocol::listen(joined, handover != nullptr);
     const FailuresElsewhere elsewhere{[&exit_protocol] { return exit_protocol->others_failed(); },
                                       ExitProtocol::kLook};
@@ -97,6 +97,7 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
     if (has(decision.ranks)) {
+      spares += static_cast<int>(decision.spares.size());
       handover->select(decision.steps);
       const std::string failure = rejoin(joined, decision.ranks, log);
       if (!failure.empty())
@@ -114,10 +115,11 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
       result.first_failure = -1;
     }
     const int status = conclude(share, result, at_end, exit_protocol.get(), log);
-    if (handover && rank == 0) ExitProtocol::end_spares(self, status == 0);
+    if (handover && rank == 0) ExitProtocol::end_spares(self, spares, status == 0);
     constexpr std::chrono::seconds kForOthersToEnd{2};
     if (exit_protocol && joined.store)
-      exit_protocol->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd, signals);
+      exit_protocol->wait_for_all(status == 0 ? self.timeout : kForOthersToEnd,
+                                  handover ? 0 : spares, signals);
     return status;
   }
 }
@@ -141,7 +143,7 @@ int start(int world_size, const Body& body, const std::string& program, const At
       if (self->rank >= world_size)
         return wait_spare(after_loss ? ExitProtocol::of_spares(*self) : *self, world_size,
                           tell_user);
-      self->has_spares = self->world_size > world_size;
+      self->spares = self->world_size - world_size;
       self->world_size = world_size;
       return run_started(*self, body, at_end, tell_user, after_loss);
     }

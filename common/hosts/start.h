@@ -19,9 +19,9 @@ namespace fsdp {
 //   end the process; `failure` is empty on success. If it returns false, the exit status is not 0.
 // - If `after_loss` is given and a host is lost, the surviving ranks continue: after_loss(their
 //   number) returns how many of them the new world has, and the process of each forks a new rank in
-//   its place. In Handover::current the new rank finds what the former rank has left when it failed
-//   because it had lost a rank. The lost host is printed once. The run ends if the host of rank 0
-//   or of the store is lost.
+//   its place. In RankContext::handover the new rank finds what the former rank has left when it
+//   failed because it had lost a rank. The lost host is printed once. The run ends if the host of
+//   rank 0 or of the store is lost.
 using AtEnd = std::function<bool(const std::string& failure)>;
 int start(int world_size, const std::function<int(const RankContext&)>& body,
           const std::string& program = "", const AtEnd& at_end = nullptr,

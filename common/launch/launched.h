@@ -25,7 +25,7 @@ struct LaunchedRank {
   std::chrono::milliseconds announce_after{5'000};     // a longer wait is announced
   std::string launcher{"torchrun"};  // or "Open MPI", "PMI", "SLURM", kPlainLauncher
   int local_world_size{};            // ranks on this host; 0 if the launcher does not say
-  bool has_spares{};                 // the launcher has started more ranks than the run uses
+  int spares{};                      // ranks that the launcher has started and the run does not use
 };
 
 // Reads the environment of torchrun, mpirun (Open MPI; MPICH and others with PMI), srun, or the

@@ -7,6 +7,7 @@
 
 namespace fsdp {
 
+class Handover;
 class SharedRegion;
 
 // Tells a rank about itself and the other ranks. The process that forks the rank fills it in.
@@ -15,6 +16,7 @@ struct RankContext {
   int world_size{1};                     // W
   std::shared_ptr<SharedRegion> shared;  // memory that the ranks of this host share
   std::shared_ptr<const Hosts> hosts{};  // null: one process of this host has forked all ranks
+  const Handover* handover{};  // hosts/handover.h; null: no other rank may replace this one
 
   // Returns whether all ranks of `group` are on one host.
   bool on_one_host(const Group& group) const { return !hosts || hosts->within_one(group); }

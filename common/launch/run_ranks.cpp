@@ -35,8 +35,8 @@ void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& signals,
     }
     if (pid == 0) {
       signals.restore();
-      if (share.before_body) share.before_body();
-      run_rank({rank, share.shared->world_size(), share.shared, share.hosts}, parent, body);
+      run_rank({rank, share.shared->world_size(), share.shared, share.hosts, share.handover},
+               parent, body);
     }
     ranks.add(rank, pid);
   }

@@ -17,7 +17,7 @@ struct Share {
   int first, end;  // ranks of the world, from `first` to `end` - 1
   std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<const Hosts> hosts{};
-  std::function<void()> before_body{};  // called first in each rank; may be null
+  const Handover* handover{};  // for RankContext
 };
 
 // With this, a process that waits for its ranks notices that a rank of another process has failed.

@@ -29,9 +29,11 @@ struct Loss {
   // Each of the four ranks that continue runs these functions: the first one before it connects,
   // the second one in its first step.
   std::function<void(int rank)> before_connecting{}, in_the_first_step{};
-  // If true, the process of rank 0, which decides, ends together with rank 5. In this case a
-  // process of its own hosts the store, as a launcher can do.
-  bool is_of_the_caller{};
+  // When the process of rank 0, which decides, ends: together with rank 5, or when rank 0 has
+  // failed because of it. In these cases a process of its own hosts the store, as a launcher can
+  // do.
+  enum class Caller { stays, ends_with_rank_5, ends_after_rank_5 };
+  Caller caller{};
 };
 
 // Runs two ranks on each of three hosts, and kills rank 5, on host-c.
@@ -42,7 +44,7 @@ class LostHost : public MultiHostRun {
   void lose(const Loss& loss, bool survives, int stories) {
     Network network(3);
     pid_t store = 0;
-    if (loss.is_of_the_caller) {
+    if (loss.caller != Loss::Caller::stays) {
       setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
       store = network.start(0, [] {
         LaunchedRank self;
@@ -86,7 +88,7 @@ class LostHost : public MultiHostRun {
     return [&](const RankContext& context) {
       const bool continues = context.world_size == 4;
       if (continues && loss.before_connecting) loss.before_connecting(context.rank);
-      const Handover& handover = *Handover::current;
+      const Handover& handover = *context.handover;
       int64_t step = handover.steps().value_or(0);
       try {
         const auto comm = Communicator::create(context, {.timeout = kPatience});
@@ -94,13 +96,16 @@ class LostHost : public MultiHostRun {
         if (continues && loss.in_the_first_step) loss.in_the_first_step(context.rank);
         for (; step < 6; ++step) {
           if (context.world_size == 6 && context.rank == 5 && step == 3) raise(SIGKILL);
-          if (loss.is_of_the_caller && context.rank == 0 && step == 3) end_process(getppid());
+          if (context.rank == 0 && step == 3 && loss.caller == Loss::Caller::ends_with_rank_5)
+            end_process(getppid());
           comm->barrier("step").wait();
         }
         // Host-a hosts the store, so its ranks stay until the ranks of other hosts have ended.
         if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
       } catch (const CollectiveError&) {
         if (!handover.steps()) handover.save(step, [](int) {});
+        if (context.rank == 0 && loss.caller == Loss::Caller::ends_after_rank_5)
+          end_process(getppid());
         throw;
       }
       return 0;
@@ -141,7 +146,12 @@ TEST_F(LostHost, the_run_ends_if_a_rank_on_the_host_of_rank_0_does_not_rejoin) {
 }
 
 TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_is_lost) {
-  lose({.is_of_the_caller = true}, false, 1);
+  lose({.caller = Loss::Caller::ends_with_rank_5}, false, 1);
+}
+
+// The other ranks have seen that the process of rank 0 is alive, before it ends.
+TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_is_lost_before_it_decides) {
+  lose({.caller = Loss::Caller::ends_after_rank_5}, false, 1);
 }
 
 void end_rank_3(int rank) {

@@ -11,11 +11,11 @@
 namespace fsdp {
 
 nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config) {
-  if (!Handover::current || !Handover::current->steps()) return nullptr;
-  auto run = read_run(Handover::current->file());
+  if (!context.handover || !context.handover->steps()) return nullptr;
+  auto run = read_run(context.handover->file());
   config = with_ranks(config, context.world_size).value();
   config.ranks.comm.fault.reset();
-  go_on_from({.folder = config.checkpoint.resume, .step = *Handover::current->steps(), .run = run},
+  go_on_from({.folder = config.checkpoint.resume, .step = *context.handover->steps(), .run = run},
              config);
   return run;
 }
@@ -30,8 +30,8 @@ SurvivingRun::SurvivingRun(const RankContext& context, Communicator& comm, const
 
 const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
   ranges_ = strategy.state().ranges;
-  read_ranges(Handover::current->file(), ranges_);
-  Handover::current->free();
+  read_ranges(context_.handover->file(), ranges_);
+  context_.handover->free();
   steps_finished_ = handed_["followed_up"];
   return handed_;
 }
@@ -45,11 +45,11 @@ SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool saved) {
 }
 
 void SurvivingRun::before_step(Strategy& strategy) {
-  if (Handover::current) ranges_ = strategy.state().ranges;
+  if (context_.handover) ranges_ = strategy.state().ranges;
 }
 
 void SurvivingRun::before_update(std::function<void()> update) {
-  if (!Handover::current) return;
+  if (!context_.handover) return;
   pending_update_ = std::move(update);
   comm_.barrier(kMetrics).wait();
 }
@@ -64,18 +64,18 @@ void SurvivingRun::after_step(int64_t steps) {
 }
 
 void SurvivingRun::end() {
-  if (Handover::current) comm_.barrier(kMetrics).wait();
+  if (context_.handover) comm_.barrier(kMetrics).wait();
 }
 
 void SurvivingRun::save(const std::function<Json()>& progress) {
-  if (!Handover::current || !has_lost_a_rank(context_)) return;
+  if (!context_.handover || !has_lost_a_rank(context_)) return;
   if (ranges_.empty()) return;  // no step has begun, so there is no state to save
   const auto write = [&](int file) {
     Json run = progress();
     run["followed_up"] = steps_finished_;
     write_state(file, run, ranges_);
   };
-  Handover::current->save(steps_done_, write);
+  context_.handover->save(steps_done_, write);
   if (!pending_update_) return;
   try {
     const auto update = pending_update_;  // a copy, since the update resets the member
@@ -83,7 +83,7 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
   } catch (const CollectiveError&) {
     return;  // a rank still reads what the update would change, so no rank has updated
   }
-  Handover::current->save(steps_done_, write);
+  context_.handover->save(steps_done_, write);
 }
 
 }  // namespace fsdp
