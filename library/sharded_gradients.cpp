@@ -116,8 +116,9 @@ void ShardedGradients::gradient_of_parameter(size_t parameter, const at::Tensor&
   traps_->make_room(parameter);
 }
 
-// Runs if a leaf is part of the loss. Autograd adds `gradient` to .grad of the leaf next, so .grad
-// must not be a trap then.
+// A tensor hook on the leaf, which is this rank's tensor in model.parameters(). It runs if the user
+// computes a part of the loss from that tensor, such as a penalty on the weights. Autograd adds
+// `gradient` to .grad of the leaf next, so this function takes the trap out of .grad.
 at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor& gradient) {
   gradients_[parameter].gradient_of_leaf();
   return marked(leaves_->entries()[parameter], gradient);

@@ -178,9 +178,11 @@ void ShardedModelImpl::before_backward(const HookedModule& hooked) {
     hooked.say_what_to_do(HookedModule::Situation::in_backward);
 }
 
-// Called at the end of each backward pass, and also when a forward or a later pass notices that a
-// pass threw. In the second case `gradients_` has broken off that pass already, and this function
-// does nothing.
+// BackwardHooks calls this function at the end of each backward pass, and also when the next
+// forward or backward notices that a pass threw. If a forward notices it, `gradients_` has broken
+// off that pass already, and this function does nothing. If a backward notices it, `gradients_` has
+// already begun the new pass: this function ends it, and the next on_backward_begin() begins it
+// again.
 void ShardedModelImpl::end_pass() {
   if (!gradients_->pass_is_under_way()) return;
   casts_may_be_old_ = true;

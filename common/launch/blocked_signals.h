@@ -20,8 +20,8 @@ class BlockedSignals {
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
 
-  // Returns whether `signal` is for the ranks to handle: SIGUSR1, SIGUSR2, and SIGTERM if it has a
-  // handler.
+  // Returns whether the launcher passes `signal` on to the ranks: SIGUSR1, SIGUSR2, and SIGTERM
+  // unless its action is the default.
   bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }
 
   // Restores the blocked signals and the handler of SIGCHLD from before this object was made. Call

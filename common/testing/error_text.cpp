@@ -40,7 +40,8 @@ constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};
 
-// Returns the type of `error` and its base classes in the C++ library.
+// Returns the type of `error`, and after it those of std::invalid_argument, std::out_of_range,
+// std::logic_error and std::runtime_error that are its base classes.
 std::string types_of(const std::exception& error) {
   std::string types = c10::demangle(typeid(error).name());
   const auto add = [&](const char* name, const void* as_that_type) {

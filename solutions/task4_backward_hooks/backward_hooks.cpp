@@ -23,7 +23,7 @@ std::shared_ptr<BackwardHooks> make_backward_hooks() {
 void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat) {
   auto unit = std::make_shared<Unit>(Unit{std::move(flat)});
   units_.push_back(unit);
-  auto self = shared_from_this();  // the graph may outlive everything else
+  auto self = shared_from_this();  // the module's hooks own this object
 
   module.register_forward_pre_hook([self](Module& called, const at::Tensor&) {
     self->begin_call(called);

@@ -41,8 +41,8 @@ namespace fsdp {
 //   pass.
 //
 // If a pass fails:
-// - What the pass had collected or was still reducing is dropped by the next hook that runs: in the
-//   forward of a module, or in another pass. So the failed pass leaves nothing to the next one.
+// - The next forward hook, or the next hook of another pass, drops what the failed pass had
+//   collected or was still reducing. So the failed pass leaves nothing to the next one.
 // - What the pass had reduced before stays until clear_sharded_gradient().
 // - A forward that a hook runs inside a pass is no failure of the pass. After this forward, the
 //   units that the pass still reads stay unsharded.
@@ -55,7 +55,8 @@ namespace fsdp {
 //   reads stay unsharded.
 // - What only the inner pass has unsharded may stay unsharded until the outer pass ends.
 // - If an inner pass throws and its caller catches the exception, the outer pass continues. What
-//   the inner pass had added to .grad counts, as in one process.
+//   the inner pass had added to .grad stays there and is reduced with the rest, as it would stay in
+//   one process.
 // - A pass is an inner pass only if a pass over these units surrounds it. Otherwise, as in a hook
 //   of another model, it ends on its own.
 // - If a pass runs calls again that ran without gradients in forward, it counts as a pass over

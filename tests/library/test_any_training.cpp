@@ -115,6 +115,24 @@ MULTI_RANK_TEST(AnyTraining,
   });
 }
 
+// The forward of the second backward ran before the first backward threw, so it is a hook of the
+// second backward that notices the failure.
+MULTI_RANK_TEST(AnyTraining,
+                a_step_after_a_backward_that_follows_one_that_threw_throws_until_zero_grad) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet sharded(rank, momentum);
+    const at::Tensor x = at::ones({2, 7}).requires_grad_();
+    x.register_hook([](const at::Tensor&) { throw std::domain_error("broken"); });
+    const at::Tensor breaks = (*sharded.net)(x).sum();
+    const at::Tensor loss = loss_of(*sharded.net, rank, 0);
+    EXPECT_THROW(breaks.backward(), std::exception);
+    loss.backward();
+    EXPECT_CONTAINS(error_of([&] { sharded.optimizer->step(); }), "call zero_grad()");
+    sharded.model.zero_grad();
+    expect_as_plain(sharded, &ShardedNet::step, &ShardedNet::step, momentum);
+  });
+}
+
 MULTI_RANK_TEST(AnyTraining, training_continues_after_summon_full_params_has_thrown) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);

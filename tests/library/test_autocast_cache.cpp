@@ -8,9 +8,9 @@ namespace {
 
 MULTI_RANK_SUITE(AutocastCache);
 
-// Each of these trainings runs one kind of forward that leaves casts in the cache, and then a step,
-// without clear_cache() between them. It must end with the parameters of a training that clears the
-// cache before each step.
+// The first training is the reference: it calls clear_cache() before each step. Each of the others
+// runs, before each step, one kind of forward that leaves casts in the cache, and does not call
+// clear_cache(). It must end with the parameters of the reference.
 MULTI_RANK_TEST(AutocastCache, casts_of_an_earlier_forward_are_not_used_again) {
   const std::vector<std::pair<std::string, std::function<void(ShardedNet&)>>> kinds{
       {"nothing", [](ShardedNet&) {}},

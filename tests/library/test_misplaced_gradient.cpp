@@ -52,7 +52,7 @@ MISUSE_TEST(MisplacedGradient, clipping_the_gradients_of_the_modules_parameters_
 // Because model.parameters() was called before, backward puts the gradients into .grad of its
 // tensors, where a ShardedOptimizer does not look.
 MISUSE_TEST(MisplacedGradient,
-            a_sharded_optimizer_finds_no_gradient_after_model_parameters_was_called,
+            an_optimizer_over_the_units_finds_no_gradient_once_model_parameters_was_called,
             "has no gradient", [](ShardedNet& one) {
               const auto& comm = one.rank.communicator();
               const auto optimizer = make_sharded_optimizer(one.model.units(), {{"", {}}}, comm);

@@ -157,7 +157,7 @@ MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_end_one_by_one) {
+MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_each_call_on_end_once) {
   const auto loss = [](ToyModel& one, ToyModel& two, int rank) {
     return (one(toy_tokens(rank)) * two(toy_tokens(rank + 1))).square().sum();
   };

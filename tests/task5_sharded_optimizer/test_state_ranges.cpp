@@ -47,7 +47,8 @@ std::string expected_ranges(int rank, int world_size) {
   return ranges;
 }
 
-// Returns what state() returns. Observes the ranges, because an empty list would pass other checks.
+// Returns what state() returns, and observes its ranges for expect_ranges(). Without this check, an
+// optimizer whose state() returns an empty list would pass the tests that loop over the ranges.
 std::vector<StateRange> observe_ranges(TestRank& rank, TrainedUnits& model) {
   std::string ranges;
   auto state = model.optimizer->state();

@@ -132,7 +132,7 @@ Change with_member(const std::string& name, const nlohmann::ordered_json& value)
   return [=](HuggingFaceFiles& files) { files.config[name] = value; };
 }
 
-TEST(HuggingFace, a_gpt2_config_of_a_model_that_would_compute_something_else_is_refused) {
+TEST(HuggingFace, a_gpt2_config_that_is_invalid_or_describes_another_computation_is_refused) {
   expect_refused(
       {{with_member("model_type", "bert"),
         R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},

@@ -143,8 +143,9 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
       if (!result.end) result.end = key;  // some ranks of a run ended before they wrote the event
     } else if (least >= 0 || kinds[key.what].size() == 2) {
       result.equal += equal;
-      // If the first incomplete event belongs to the whole step, all later events depend on it. So
-      // a difference in a later event is reported as a difference of the incomplete event.
+      // `result.end` is the first event that not all ranks of the cut-off run wrote. If it belongs
+      // to the whole step, such as the norm of the gradients, all later events are computed from
+      // it. So if a later event differs, `end` is the first event that differs.
       const bool lacked = result.end && result.end->part < 0;
       if (!equal && !result.first) result.first = lacked ? result.end : key;
     }

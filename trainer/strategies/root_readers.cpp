@@ -55,8 +55,9 @@ std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   return readers;
 }
 
-// Calls `unread` when backward no longer reads the root's parameters. The hooks own this object,
-// because the graph may outlive the model.
+// Counts the calls of the root's readers, and calls `unread` in a backward pass when the backward
+// of all of them has ended. The hooks of the modules own this object, so it lives as long as they
+// do.
 class RootReads : public std::enable_shared_from_this<RootReads> {
  public:
   explicit RootReads(std::function<void()> unread) : unread_(std::move(unread)) {}

@@ -205,8 +205,8 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const Schedule step =
       schedule(config, layout, comm.rank(),
                /*first=*/config.training.steps - config.checkpoint.first_step <= 1, traces);
-  // On CUDA only memory of the GPU is counted, and the other transports have their buffers on the
-  // host.
+  // On CUDA, live_bytes counts only memory of the GPU. Of the transports, only NCCL has its buffers
+  // there, so only its buffers are predicted.
   const Transports counted = config.on_cuda() ? Transports("nccl") : transports;
   int64_t mismatches = 0;
   const bool onednn = !config.on_cuda() && config.precision.policy.rounds_parameters();

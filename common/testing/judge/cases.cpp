@@ -58,7 +58,8 @@ int seed_file::make() {
   const std::string text = seed == nullptr ? "" : seed;
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  // A seed that is longer than the pipe's buffer is cut, equally for every program.
+  // If the seed is longer than the pipe's buffer, write() keeps only its beginning. Every program
+  // gets the same beginning, so all have the same cases.
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);
