@@ -17,6 +17,11 @@ if(NOT PROJECT_IS_TOP_LEVEL)  # the following flags are only for work on this re
 endif()
 
 target_compile_options(fsdp_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter)
+# By default GCC looks for memory to free whenever its heap has grown by a third. With the headers
+# of LibTorch it finds little. Without the search a file compiles about a tenth faster, and takes a
+# tenth more memory.
+target_compile_options(fsdp_warnings
+                       INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=2097152>)
 target_link_libraries(fsdp_warnings INTERFACE CLI11::CLI11)
 
 # LibTorch has about 400,000 symbols, for which the default linker takes seconds.

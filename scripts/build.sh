@@ -133,7 +133,7 @@ free_megabytes() {
 
 # Prints how many compilers a build runs at the same time: one for each core, or fewer if the free
 # memory is not enough for them, but at least one.
-megabytes_of_compiler=1300
+megabytes_of_compiler=1700
 jobs_of_build() {
   local cores room
   cores=$(nproc)

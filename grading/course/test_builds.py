@@ -71,13 +71,13 @@ class Build(course_copy.CourseCopy):
         return re.search(r"-j (\d+) made$", calls[-1])[1], said
 
     def test_a_build_runs_as_many_compilers_as_memory_has_room_for(self):
-        bounded = "because {} MB of memory are free and a compiler takes 1300"
+        bounded = "because {} MB of memory are free and a compiler takes 1700"
         for megabytes, cores, files, jobs, said in (
             (64000, 8, 9, "8", "9 steps"),
-            (2700, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(2700)),
+            (3500, 8, 9, "2", "9 steps, 2 at a time, " + bounded.format(3500)),
             (900, 2, 3, "1", "3 steps, 1 at a time, " + bounded.format(900)),
             (900, 1, 2, "1", "2 steps"),
-            (2700, 8, 1, "2", "1 step"),
+            (3500, 8, 1, "2", "1 step"),
         ):
             self.assertEqual(self.jobs_and_said(megabytes, cores, files),
                              (jobs, [f"fsdp: building made in build/default: {said}"]))
