@@ -56,18 +56,21 @@ run_program() {
     </dev/null || true
 }
 
-# Runs all test programs. hosts_tests, which waits most of the time for hosts that do not answer,
-# runs at the same time as the others, and its output is shown at the end.
-run_tests() {
-  local program waiting=$work/waiting
-  grep '/hosts_tests$' "$root/build/$preset/tests.txt" | while read -r program; do
-    echo "== $(basename "$program")"
-    run_program "$program"
-  done >"$waiting" 2>&1 &
-  grep -v '/hosts_tests$' "$root/build/$preset/tests.txt" | while read -r program; do
+# run_programs: runs the test programs whose paths it reads, one after another.
+run_programs() {
+  local program
+  while read -r program; do
     echo "== $(basename "$program")"
     run_program "$program"
   done
+}
+
+# Runs all test programs. hosts_tests and common_tests, which often wait for ranks and hosts that do
+# not answer, run at the same time as the others, and their output is shown at the end.
+run_tests() {
+  local waits='/(hosts|common)_tests$' waiting=$work/waiting
+  grep -E "$waits" "$root/build/$preset/tests.txt" | run_programs >"$waiting" 2>&1 &
+  grep -vE "$waits" "$root/build/$preset/tests.txt" | run_programs
   wait
   cat "$waiting"
 }
