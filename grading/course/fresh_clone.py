@@ -66,7 +66,7 @@ class Line:
 
     @property
     def keeps_build(self):
-        """Whether the line runs programs that the lines before it have built."""
+        """Returns whether the line runs programs that the lines before it have built."""
         words = [
             word
             for word in shlex.split(self.text, comments=True)

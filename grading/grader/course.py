@@ -51,7 +51,7 @@ class Task:
 
     @property
     def optional(self):
-        """Whether all its problems are extensions. No other task needs it."""
+        """Returns whether all its problems are extensions. No other task needs it."""
         return not self.problems
 
 

@@ -45,7 +45,7 @@ class Grade:
 
     @property
     def trains(self):
-        """Whether throughput, which belongs to the last task, is graded."""
+        """Returns whether throughput, which belongs to the last task, is graded."""
         return course.tasks()[-1] in self.graded
 
     def best(self, task):

@@ -119,7 +119,7 @@ def require_zip(name):
 
 
 def is_extension(name):
-    """Whether all other tasks can be graded without this file of tasks/."""
+    """Returns whether all other tasks can be graded without this file of tasks/."""
     folder = name.partition("/")[0]
     return folder == "extensions" or any(
         task.optional and folder == task.folder for task in course.tasks()
