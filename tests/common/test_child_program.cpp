@@ -6,6 +6,9 @@
 
 #include <csignal>
 
+#include "exit_status.h"
+#include "fork_process.h"
+
 using namespace fsdp;
 
 namespace {
@@ -13,19 +16,18 @@ namespace {
 TEST(ChildProgram, a_child_program_ends_with_the_process_that_started_it) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  const pid_t parent = fork();
-  if (parent == 0) {
+  const pid_t parent = fork_process([&] {
     const ChildProgram child([&](int) {
       if (write(ends[1], "x", 1) != 1) _exit(1);
       return std::vector<std::string>{"sleep", "600"};
     });
-    pause();
-  }
+    return pause();
+  });
   close(ends[1]);
   char byte{};
   EXPECT_EQ(read(ends[0], &byte, 1), 1);
   kill(parent, SIGKILL);
-  waitpid(parent, nullptr, 0);
+  status_of(parent);
   pollfd left{ends[0], POLLIN, 0};
   ASSERT_EQ(poll(&left, 1, 20'000), 1) << "the program still has its end of the pipe";
   EXPECT_EQ(read(ends[0], &byte, 1), 0);

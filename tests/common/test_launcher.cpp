@@ -13,7 +13,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "exit_status.h"
 #include "expect_text.h"
+#include "fork_process.h"
 #include "shared_words.h"
 
 namespace fsdp {
@@ -70,9 +72,7 @@ TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
 // process ids to `pids`, and to pids[world_size] whether on_interrupt ran after the last rank had
 // ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
-  std::fflush(nullptr);
-  pid_t child = fork();
-  if (child == 0) {
+  const pid_t child = fork_process([&] {
     for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // by a process that a shell ran in background
       signal(ignored, SIG_DFL);
     const rlimit no_core_files{};
@@ -82,13 +82,11 @@ int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid
       wait_for_the_alarm();
     };
     launch(world_size, body, [&] { pids[world_size] = !exists(pids[world_size - 1]); });
-    _exit(0);
-  }
+    return 0;
+  });
   wait_until_set(pids, world_size);
   end(child);
-  int status;
-  waitpid(child, &status, 0);
-  return status;
+  return status_of(child);
 }
 
 TEST(Launcher, a_process_that_has_other_threads_cannot_launch_ranks) {

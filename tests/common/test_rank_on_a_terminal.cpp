@@ -13,6 +13,7 @@
 
 #include "exit_status.h"
 #include "expect_text.h"
+#include "fork_process.h"
 #include "rank_failure.h"
 
 namespace fsdp {
@@ -27,10 +28,7 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
   const std::string name = ptsname(terminal);
-  std::fflush(nullptr);
-  const pid_t process = fork();
-  if (process == 0) {
-    alarm(20);
+  const pid_t process = fork_process([&] {
     setsid();
     const int slave = open(name.c_str(), O_RDWR);  // becomes the session's controlling terminal
     termios settings{};
@@ -40,9 +38,8 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
     dup2(slave, STDIN_FILENO);
     dup2(slave, STDOUT_FILENO);
     run();
-    std::fflush(stdout);
-    _exit(0);
-  }
+    return 0;
+  });
   char text[400]{};
   EXPECT_GT(read(terminal, text, sizeof text - 1), 0);
   EXPECT_EQ(status_of(process), 0);

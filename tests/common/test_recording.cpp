@@ -10,6 +10,9 @@
 #include <common/set_variables.h>
 #include <common/temporary_folder.h>
 
+#include "exit_status.h"
+#include "fork_process.h"
+
 namespace fsdp {
 namespace {
 
@@ -32,14 +35,11 @@ class Recording : public testing::Test {
   // Replays the recording of `rank` in another process. Returns what it prints.
   std::string replay(int rank) {
     testing::internal::CaptureStderr();
-    const pid_t child = fork();
-    if (child == 0) {
+    status_of(fork_process([&] {
       setenv("FSDP_REPLAY", file(rank).c_str(), 1);
       std::fprintf(stderr, "%s", error_of([&] { run(); }).c_str());
-      std::fflush(nullptr);
-      _exit(1);
-    }
-    waitpid(child, nullptr, 0);
+      return 1;
+    }));
     return testing::internal::GetCapturedStderr();
   }
 

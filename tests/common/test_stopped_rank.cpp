@@ -13,6 +13,7 @@
 
 #include "exit_status.h"
 #include "expect_text.h"
+#include "fork_process.h"
 #include "rank_failure.h"
 #include "shared_words.h"
 
@@ -35,17 +36,13 @@ void wait_for_state(pid_t process, const std::string& wanted) {
     sched_yield();
 }
 
-// Forks a process that runs `run` in a process group of its own, as a shell does. After 20 s an
-// alarm ends it.
+// Forks a process that runs `run` in a process group of its own, as a shell does.
 pid_t in_a_group(const std::function<int()>& run) {
-  std::fflush(nullptr);
-  const pid_t process = fork();
-  if (process == 0) {
+  const pid_t process = fork_process([&] {
     setpgid(0, 0);
     signal(SIGTSTP, SIG_DFL);
-    alarm(20);
-    _exit(run());
-  }
+    return run();
+  });
   setpgid(process, process);
   return process;
 }

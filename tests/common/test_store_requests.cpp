@@ -5,7 +5,9 @@
 
 #include <csignal>
 
+#include "exit_status.h"
 #include "expect_text.h"
+#include "fork_process.h"
 #include "shared_words.h"
 #include "torchrun.h"
 
@@ -20,13 +22,11 @@ TEST(StoreRequests,
      a_request_to_the_store_fails_if_the_store_does_not_answer_within_the_time_limit) {
   const ReservedPort port;
   const LaunchedRank self{0, 1, "127.0.0.1", port.number(), false, "a", 2s};
-  const pid_t host = fork();
-  if (host == 0) {
+  const pid_t host = fork_process([&] {
     setpgid(0, 0);
     const StoreServer server(self);
-    for (;;)
-      pause();
-  }
+    return pause();
+  });
   setpgid(host, host);
   SharedWords talks;
   const auto waits = [&](StoreRequests& talk) {
@@ -47,7 +47,7 @@ TEST(StoreRequests,
                   silent);
   alarm(0);
   kill(-host, SIGKILL);
-  waitpid(host, nullptr, 0);
+  status_of(host);
 }
 
 }  // namespace

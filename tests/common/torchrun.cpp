@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "fork_process.h"
 #include "torchrun.h"
 
 namespace fsdp {
@@ -43,9 +44,7 @@ Variables torchrun_variables(int rank, int world_size, uint16_t port) {
 HostedStore::HostedStore() {
   int ends[2];
   require(pipe(ends) == 0, "pipe");
-  process_ = fork();
-  require(process_ >= 0, "fork");
-  if (process_ == 0) {
+  process_ = fork_process([&]() -> int {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     c10d::TCPStoreOptions options;
     options.port = 0;
@@ -53,10 +52,10 @@ HostedStore::HostedStore() {
     options.waitWorkers = false;
     const c10d::TCPStore server("127.0.0.1", options);
     const uint16_t port = server.getPort();
-    if (write(ends[1], &port, sizeof port) != sizeof port) _exit(1);
-    for (;;)
-      pause();
-  }
+    if (write(ends[1], &port, sizeof port) != sizeof port) return 1;
+    alarm(0);  // the store lasts as long as the test
+    return pause();
+  });
   close(ends[1]);
   const bool complete = read(ends[0], &port_, sizeof port_) == sizeof port_;
   close(ends[0]);

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/exit_status.h>
+#include <common/fork_process.h>
 #include <common/shared_words.h>
 #include <common/temporary_folder.h>
 #include <library/one_process.h>
@@ -42,17 +44,12 @@ TEST(Preemption, all_ranks_save_and_end_after_the_same_step_when_a_signal_comes)
   for (const int signal : {SIGUSR1, SIGTERM}) {
     const TemporaryFolder folder;
     SharedWords steps;
-    const pid_t launcher = fork();
-    if (launcher == 0) {
-      alarm(30);
-      _exit(train_until_asked(folder.path() + "/model.pt", steps));
-    }
+    const pid_t launcher =
+        fork_process([&] { return train_until_asked(folder.path() + "/model.pt", steps); });
     while (steps[0] < 3 || steps[1] < 3)
       sched_yield();
     kill(launcher, signal);
-    int status = 0;
-    waitpid(launcher, &status, 0);
-    EXPECT_EQ(status, 0) << "signal " << signal;
+    EXPECT_EQ(status_of(launcher), 0) << "signal " << signal;
     EXPECT_EQ(steps[0], steps[1]);
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/model.pt"));
   }

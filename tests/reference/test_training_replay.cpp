@@ -1,7 +1,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/exit_status.h>
 #include <common/expect_text.h>
+#include <common/fork_process.h>
 #include <reference/trained.h>
 
 namespace fsdp {
@@ -9,14 +11,12 @@ namespace {
 
 std::string replay(const TrainConfig& config, const std::string& file) {
   testing::internal::CaptureStderr();
-  const pid_t child = fork();
-  if (child == 0) {
+  status_of(fork_process([&] {
     setenv("FSDP_REPLAY", file.c_str(), 1);
     testing::internal::CaptureStdout();
     run_training(config, {make_fsdp_strategy, shard_layout, nullptr, construct_on_meta});
-    _exit(1);
-  }
-  waitpid(child, nullptr, 0);
+    return 1;
+  }));
   return testing::internal::GetCapturedStderr();
 }
 

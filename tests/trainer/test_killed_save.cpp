@@ -9,6 +9,8 @@
 
 #include <random>
 
+#include <common/exit_status.h>
+#include <common/fork_process.h>
 #include <common/temporary_folder.h>
 #include "saved_state.h"
 
@@ -32,9 +34,7 @@ TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
   std::mt19937 random(1);  // NOLINT: every run of the test draws the same numbers
   for (int i = 0; i < kKills; ++i) {
     const int64_t before = latest_step(folder.path()).value_or(0);
-    const pid_t child = fork();
-    ASSERT_NE(child, -1);
-    if (child == 0) save_for_ever(folder.path(), before + 1);
+    const pid_t child = fork_process([&]() -> int { save_for_ever(folder.path(), before + 1); });
     // The child process saves at least one checkpoint. Then the test looks into the folder a random
     // number of times, so that it kills the child at a random place of a save.
     while (latest_step(folder.path()).value_or(0) == before)
@@ -42,7 +42,7 @@ TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
     for (auto looks = random() % 200; looks > 0; --looks)
       latest_step(folder.path());
     kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    status_of(child);
     run_ranks(1, [&](TestRank& rank) {
       const ModelState state = whole_state(true);
       load_checkpoint(find_checkpoint(folder.path()).folder, state, nullptr, *rank.communicator());
