@@ -232,6 +232,12 @@ class Reports(unittest.TestCase):
             score.better([own, scored(course.tasks()[3], "reference", "failed")]).base, "reference"
         )
 
+    def test_the_page_has_a_row_for_each_task_that_counts(self):
+        page = report.student_page(whole_grade())
+        rows = re.findall(r"<th>task (\d)", page)
+        self.assertEqual(rows, list("1234567"))
+        self.assertIn("Extensions", page)
+
     def test_a_refused_submission_is_one_sentence(self):
         grade = Grade("ada", refused="no tasks/")
         page = report.student_page(grade)

@@ -349,6 +349,8 @@ def student_page(grade):
     if not grade.refused:
         rows = ""
         for task in grade.graded:
+            if task.optional:
+                continue  # its points are among those of the extensions
             of_it = [test for test in graded if f"task {task.number}" in test["tags"]]
             rows += of_task(
                 grade, task, [test for test in of_it if test["visibility"] == "visible"]
