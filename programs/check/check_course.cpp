@@ -106,7 +106,7 @@ int check_course(const Settings& settings) {
   print_bases(settings, result.tasks);
   std::ranges::stable_sort(tests, {},
                            [](const TestResult& test) { return problem_of(test).extension; });
-  print_failures(tests);
+  print_failures(settings, tests);
   if (!settings.json.empty()) write_whole_file(settings.json, to_json(result));
   if (!settings.page.empty()) write_whole_file(settings.page, html_map(settings, result));
   if (!result.complete()) std::printf("%s", next_step(settings, result.tasks).second.c_str());

@@ -27,12 +27,15 @@ std::string sentence(const TestResult& result) {
   return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
 }
 
-// Returns whether the test failed because a rank observed another value than expected.
-bool compares_values(const TestResult& result) {
-  return !result.ranks().empty() && result.text.find(", expected ") != std::string::npos;
+// Returns the option with which ./fsdp why tests the same code, with a space before it; "" if it is
+// what ./fsdp why tests without an option.
+std::string base_option(const Settings& settings, const Task& task) {
+  const std::string& stack = settings.stack(task);
+  if (stack == "reference") return " --solutions";
+  return stack == "mine" && task.number > 1 ? " --base mine" : "";
 }
 
-void print_failure(const TestResult& result) {
+void print_failure(const Settings& settings, const TestResult& result) {
   constexpr size_t kColumns = 100;
   const Problem& problem = problem_of(result);
   std::printf("\nProblem %s %s, %s\n\n", problem.number.c_str(), problem.name.c_str(),
@@ -42,8 +45,12 @@ void print_failure(const TestResult& result) {
     if (!line.empty()) std::printf("%s\n", wrap(line, kColumns, 4).c_str());
   }
   std::printf("\nHint: ./fsdp hint %s\n", problem.number.c_str());
-  if (compares_values(result))
-    std::printf("why: ./fsdp why %s --test %s\n", problem.number.c_str(), result.name.c_str());
+  if (!result.ranks().empty() && !result.timed_out) {
+    const std::string base =
+        base_option(settings, course()[static_cast<size_t>(problem.number.front() - '0')]);
+    std::printf("Why: ./fsdp why %s --test %s%s\n", problem.number.c_str(), result.name.c_str(),
+                base.c_str());
+  }
   std::printf("\n");
   if (problem.number.front() != '7') return;  // only the tests of task 7 train a whole model
   const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
@@ -177,8 +184,8 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
   }
 }
 
-void print_failures(const std::vector<TestResult>& tests) {
-  if (const TestResult* failure = telling_failure(tests)) print_failure(*failure);
+void print_failures(const Settings& settings, const std::vector<TestResult>& tests) {
+  if (const TestResult* failure = telling_failure(tests)) print_failure(settings, *failure);
   std::vector<std::pair<std::string, std::string>> failed;  // test, its ranks: " W12" is 1 and 2
   for (const TestResult& result : tests) {
     if (!has_failed(result) || result.not_run) continue;

@@ -38,7 +38,7 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 // Prints the whole text of one failure, which telling_failure() (score.h) chooses. Then prints the
 // names of all failed tests with their numbers of ranks, and how many tests were not run because a
 // test hung.
-void print_failures(const std::vector<TestResult>& tests);
+void print_failures(const Settings& settings, const std::vector<TestResult>& tests);
 
 // Returns the map of the course as a page of HTML that needs no other file: each task with its
 // problems and points, the next problem, and which tasks can begin.

@@ -238,11 +238,26 @@ TEST(Check, check_counts_the_tests_that_were_not_run_and_shows_the_test_that_han
   more.name = "c/W2";
   EXPECT_EQ(telling_failure({left, hangs, more})->name, "b/W2");
   EXPECT_EQ(telling_failure({left, more})->name, "a/W2");
-  const std::string text = printed([&] { print_failures({left, hangs, more}); });
+  const Settings settings{.stacks = std::vector<std::string>(course().size(), "mine")};
+  const std::string text = printed([&] { print_failures(settings, {left, hangs, more}); });
   EXPECT_CONTAINS(text,
                   "failed: T2_4_reshard.b W2\n"
                   "not run: T2_4_reshard.b/W2 did not end; so 2 more tests count as failed\n");
   EXPECT_LACKS(text, "failed: T2_4_reshard.a");
+}
+
+TEST(Check, check_offers_why_for_the_code_that_was_tested) {
+  TestResult wrong{"T2_4_reshard", "b/W2", Outcome::failed, "is 3, expected 4"};
+  const auto offered = [&](const std::string& stack) {
+    const Settings settings{.stacks = std::vector<std::string>(course().size(), stack)};
+    return printed([&] { print_failures(settings, {wrong}); });
+  };
+  const std::string command = "\nWhy: ./fsdp why 2.4 --test b/W2";
+  EXPECT_CONTAINS(offered("mine_on_1"), command + "\n");
+  EXPECT_CONTAINS(offered("mine"), command + " --base mine\n");
+  EXPECT_CONTAINS(offered("reference"), command + " --solutions\n");
+  wrong.timed_out = true;
+  EXPECT_LACKS(offered("mine"), "Why:");
 }
 
 TEST(Check, the_json_of_check_has_the_score_of_each_problem) {
