@@ -30,9 +30,9 @@ std::string link_time(const Link& link, int64_t ranks, const PhaseCost& cost) {
 }
 
 const char* const kAlphaBeta =
-    "In the alpha-beta model an all-gather or a reduce-scatter takes (W - 1) x latency + bytes "
-    "received / bandwidth. Of a unit with P parameters, padding included, a rank receives (W - 1) "
-    "/ W x 2 P bytes in bf16.\n";
+    "In the alpha-beta model an all-gather or a reduce-scatter of W ranks takes (W - 1) x latency + "
+    "bytes received / bandwidth. Of a unit with P parameters, padding included, a rank receives "
+    "(W - 1) / W x 2 P bytes in bf16.\n";
 
 }  // namespace
 
@@ -78,7 +78,7 @@ std::string explain_fewest_rows(const Question& question, const nlohmann::json& 
   text += formatted(
       "The forward of a block computes %.4g flops for a row: for each token, 2 for each element of "
       "a matrix, and 4 x seq x d_model in attention. This takes %.4g ms.\n"
-      "%.2f / %.4g = %.2f, so a rank needs %lld rows.\n",
+      "%.4g / %.4g = %.2f, so a rank needs %lld rows.\n",
       static_cast<double>(block.flops_of_row), of_row, milliseconds(block.gather), of_row,
       milliseconds(block.gather) / of_row, static_cast<long long>(fewest));
   for (const int64_t rows : {fewest - 1, fewest, 2 * fewest}) {
@@ -107,7 +107,8 @@ std::string explain_fastest_strategy(const Question& question, const nlohmann::j
         mega(plan.within), mega(plan.between));
   }
   return text +
-         "M are the bytes of all parameters in bf16. full receives about 3 M (W - 1) / W in a "
+         "A collective whose ranks are on both hosts counts as bytes from the other host.\n"
+         "W is the number of ranks, and M are the bytes of all parameters in bf16. full receives about 3 M (W - 1) / W in a "
          "step: it gathers in forward, gathers the blocks again in backward, and reduces. grad_op "
          "receives about 2 M (W - 1) / W, because units stay gathered until backward. hybrid, with "
          "G ranks on each of H hosts, has the collectives of full within each host; between hosts "
@@ -128,7 +129,7 @@ std::string explain_checkpoint_time(const Question& question, const nlohmann::js
   return formatted(
       "A parameter has 4 bytes and each of its two moments has 4, so the checkpoint has 12 bytes "
       "for each parameter. Full sharding (section 3.2.1 of the FSDP paper, Zhao et al., VLDB 2023) "
-      "leaves every rank 1 / W of it.\n"
+      "leaves each of W ranks 1 / W of it.\n"
       "./fsdp plan prints %.4f GB in the column optimizer for shards and optimizer_state, and %d "
       "ranks have %.1f GB.\n"
       "With %d ranks on each host, %d hosts write at the same time: %d x %g GB/s = %g GB/s.\n"
