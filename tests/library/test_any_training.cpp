@@ -115,6 +115,18 @@ MULTI_RANK_TEST(AnyTraining,
   });
 }
 
+// The units had reduced their gradients before the backward threw.
+MULTI_RANK_TEST(AnyTraining, gradients_of_a_backward_that_threw_are_dropped_by_the_optimizer_too) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet sharded(rank, momentum);
+    const at::Tensor x = at::ones({2, 7}).requires_grad_();
+    x.register_hook([](const at::Tensor&) { throw std::domain_error("broken"); });
+    EXPECT_THROW((*sharded.net)(x).sum().backward(), std::exception);
+    sharded.optimizer->zero_grad();
+    expect_as_plain(sharded, &ShardedNet::step, &ShardedNet::step, momentum);
+  });
+}
+
 // The forward of the second backward ran before the first backward threw, so it is a hook of the
 // second backward that notices the failure.
 MULTI_RANK_TEST(AnyTraining,
