@@ -115,6 +115,19 @@ MULTI_RANK_TEST(AnyTraining,
   });
 }
 
+MULTI_RANK_TEST(AnyTraining, a_forward_that_throws_leaves_no_unit_gathering) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet sharded(rank);
+    sharded.step();  // the second forward knows the order of the units and gathers b1 ahead of b0
+    auto& b0 = dynamic_cast<Module&>(*sharded.net->named_children()["b0"]);
+    b0.register_forward_pre_hook(
+        [](Module&, const at::Tensor&) -> at::Tensor { throw std::domain_error("broken"); });
+    EXPECT_THROW(loss_of(*sharded.net, rank, 0), std::domain_error);
+    for (const auto& unit : sharded.model.units())
+      EXPECT_NE(unit->state(), UnitState::gathering) << unit->unit();
+  });
+}
+
 // The units had reduced their gradients before the backward threw.
 MULTI_RANK_TEST(AnyTraining, gradients_of_a_backward_that_threw_are_dropped_by_the_optimizer_too) {
   run_ranks(world_size(), [](TestRank& rank) {
