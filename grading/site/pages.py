@@ -214,6 +214,7 @@ class Site:
                 "appendix/README.md",
                 "common/README.md",
                 "trainer/README.md",
+                "library/README.md",
                 "tasks/WRITEUP.md",
             ],
             "Results": ["figures.md", "writeup/index.md"],
