@@ -101,6 +101,8 @@ class NewFile {
       fchmod(file_, place_.file->st_mode & 07777);
     }
     if (const int error = write_pieces(file_, content)) return error;
+    // Without this a power failure could leave an empty file where the former one was whole.
+    if (fsync(file_) != 0) return errno;
     if (rename(path_.c_str(), place_.path.c_str()) != 0) return errno;
     path_.clear();
     return 0;
