@@ -30,8 +30,8 @@ std::string link_time(const Link& link, int64_t ranks, const PhaseCost& cost) {
 }
 
 const char* const kAlphaBeta =
-    "In the alpha-beta model an all-gather or a reduce-scatter of W ranks takes (W - 1) x latency + "
-    "bytes received / bandwidth. Of a unit with P parameters, padding included, a rank receives "
+    "In the alpha-beta model an all-gather or a reduce-scatter of W ranks takes (W - 1) x latency "
+    "+ bytes received / bandwidth. Of a unit with P parameters, padding included, a rank receives "
     "(W - 1) / W x 2 P bytes in bf16.\n";
 
 }  // namespace
@@ -108,9 +108,10 @@ std::string explain_fastest_strategy(const Question& question, const nlohmann::j
   }
   return text +
          "A collective whose ranks are on both hosts counts as bytes from the other host.\n"
-         "W is the number of ranks, and M are the bytes of all parameters in bf16. full receives about 3 M (W - 1) / W in a "
-         "step: it gathers in forward, gathers the blocks again in backward, and reduces. grad_op "
-         "receives about 2 M (W - 1) / W, because units stay gathered until backward. hybrid, with "
+         "W is the number of ranks, and M are the bytes of all parameters in bf16. full receives "
+         "about 3 M (W - 1) / W in a step: it gathers in forward, gathers the blocks again in "
+         "backward, and reduces. grad_op receives about 2 M (W - 1) / W, because units stay "
+         "gathered until backward. hybrid, with "
          "G ranks on each of H hosts, has the collectives of full within each host; between hosts "
          "it only adds up the shards of the gradients, 2 (H - 1) / H x 2 M / G bytes in fp32.\n"
          "The peak decides which strategies are possible: grad_op keeps M bytes gathered until "
