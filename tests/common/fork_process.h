@@ -10,7 +10,7 @@ namespace fsdp {
 
 // Forks a process that runs `body` and exits with the status that `body` returns. Returns its
 // process id; wait for it with status_of(). After a minute an alarm ends the process, so that it
-// does not outlive a test that has failed.
+// does not outlive a test that has failed; `body` may set another time with alarm().
 inline pid_t fork_process(const std::function<int()>& body) {
   std::fflush(nullptr);  // or the new process would write what the buffers hold once more
   const pid_t process = fork();

@@ -29,6 +29,7 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
   EXPECT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
   const std::string name = ptsname(terminal);
   const pid_t process = fork_process([&] {
+    alarm(20);
     setsid();
     const int slave = open(name.c_str(), O_RDWR);  // becomes the session's controlling terminal
     termios settings{};

@@ -36,11 +36,13 @@ void wait_for_state(pid_t process, const std::string& wanted) {
     sched_yield();
 }
 
-// Forks a process that runs `run` in a process group of its own, as a shell does.
+// Forks a process that runs `run` in a process group of its own, as a shell does. After 20 s an
+// alarm ends it.
 pid_t in_a_group(const std::function<int()>& run) {
   const pid_t process = fork_process([&] {
     setpgid(0, 0);
     signal(SIGTSTP, SIG_DFL);
+    alarm(20);
     return run();
   });
   setpgid(process, process);

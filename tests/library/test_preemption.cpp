@@ -44,8 +44,10 @@ TEST(Preemption, all_ranks_save_and_end_after_the_same_step_when_a_signal_comes)
   for (const int signal : {SIGUSR1, SIGTERM}) {
     const TemporaryFolder folder;
     SharedWords steps;
-    const pid_t launcher =
-        fork_process([&] { return train_until_asked(folder.path() + "/model.pt", steps); });
+    const pid_t launcher = fork_process([&] {
+      alarm(30);
+      return train_until_asked(folder.path() + "/model.pt", steps);
+    });
     while (steps[0] < 3 || steps[1] < 3)
       sched_yield();
     kill(launcher, signal);
