@@ -20,7 +20,8 @@ const char* const @name@ = R"text(@text@)text";
 }  // namespace fsdp
 ]])
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+                                                   SKIP_PRECOMPILE_HEADERS ON)
   target_sources(${library} PRIVATE ${source})
 endfunction()
 

@@ -1,5 +1,5 @@
 #include <base/whole_file.h>
-#include <command_line/command_line.h>
+#include <command_line/run_program.h>
 #include <memory/counting_allocator.h>
 #include <plan/settings.h>
 #include <plan/stack.h>

@@ -1,4 +1,4 @@
-#include <command_line/command_line.h>
+#include <command_line/run_program.h>
 #include <reproduce/make_tables.h>
 #include <reproduce/read_rows.h>
 #include <reproduce/report.h>

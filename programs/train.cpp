@@ -1,5 +1,5 @@
-#include <command_line/command_line.h>
 #include <command_line/commit.h>
+#include <command_line/run_program.h>
 #include <meta_init.h>
 #include <options/options.h>
 #include <strategies/fsdp/ddp_reduction.h>

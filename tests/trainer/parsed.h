@@ -1,6 +1,6 @@
 #pragma once
 
-#include <command_line/command_line.h>
+#include <command_line/run_program.h>
 #include <options/options.h>
 
 #include <algorithm>

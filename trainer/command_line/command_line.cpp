@@ -1,15 +1,12 @@
 #include <base/plain_error.h>
 #include <base/standard_output.h>
 #include <base/text.h>
-#include <command_line/child.h>
 #include <command_line/command_line.h>
 #include <command_line/config_file.h>
 #include <command_line/usage.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -59,31 +56,6 @@ void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
   } catch (const std::exception& error) {
     const std::string text = plain_text(error);
     throw UsageError(text + place_of(app, text, given));
-  }
-}
-
-void check_output(const std::string& option, const std::string& path, const std::string& reason) {
-  if (path == "-") throw UsageError(option + " -: - is not a file; give /dev/stdout");
-  if (!reason.empty()) throw UsageError(option + ' ' + path + ": " + reason);
-}
-
-int run_program(const std::string& name, const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // so a write past the limit of file sizes fails with EFBIG
-  try {
-    const int status = body();
-    const std::string lost = lost_output();
-    if (status == 0 && !lost.empty()) throw std::runtime_error(lost);
-    return status;
-  } catch (const UsageError& error) {
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), plain_text(error).c_str());
-    return 1;
-  } catch (const Interrupted& interrupted) {
-    std::signal(interrupted.signal, SIG_DFL);
-    raise(interrupted.signal);
-    _exit(128 + interrupted.signal);
   }
 }
 

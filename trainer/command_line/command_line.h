@@ -1,20 +1,15 @@
 #pragma once
 
+#include <command_line/run_program.h>
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 namespace fsdp {
-
-// A mistake in the command line; what() is the line to print.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // Parses the command line (without the program's name), then calls `check`, which may throw any
 // std::exception.
@@ -27,18 +22,6 @@ struct UsageError : std::runtime_error {
 void parse_command_line(
     CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {},
     const std::vector<std::string>& other_options = {});
-
-// Runs `body` and returns the exit status for main():
-// - what `body` returns, if it returns and all output of the program could be written;
-// - 2 after a UsageError;
-// - 1 after another exception, or if the output of the program could not be written.
-// Prints an error on stderr, after the program's name. If `body` throws Interrupted (see
-// run_child()), ends this process with the same signal.
-int run_program(const std::string& name, const std::function<int()>& body);
-
-// Throws UsageError "--json FILE: Permission denied" if `reason`, why the file can't be written, is
-// not empty; also if `path` is "-".
-void check_output(const std::string& option, const std::string& path, const std::string& reason);
 
 // The smallest and the largest number that an option takes.
 template <typename Number>

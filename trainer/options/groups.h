@@ -1,11 +1,14 @@
 #pragma once
 
 #include <config/train_config.h>
-#include <CLI/CLI.hpp>
 
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 // The options of `./fsdp train` by subject, in files of the same names. For each group
 // - add_..._options() adds the options to the program;

@@ -25,7 +25,7 @@ struct TrainParsing {
 // - `check_wrap` throws std::invalid_argument for a --wrap that the stack does not know.
 // - Prints on stderr the options that have no effect.
 // - If the command line asks for help, prints it and exits with status 0.
-// Throws: UsageError (see command_line.h) for a mistake.
+// Throws: UsageError (see run_program.h) for a mistake.
 TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
                                 const TrainParsing& parsing = {});

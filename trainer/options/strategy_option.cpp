@@ -1,4 +1,4 @@
-#include <command_line/command_line.h>
+#include <command_line/run_program.h>
 #include <launch/launched.h>
 #include <options/groups.h>
 

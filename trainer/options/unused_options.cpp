@@ -1,6 +1,7 @@
 #include <base/text.h>
 #include <launch/launched.h>
 #include <options/groups.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 

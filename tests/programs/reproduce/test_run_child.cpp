@@ -1,5 +1,5 @@
 #include <command_line/child.h>
-#include <command_line/command_line.h>
+#include <command_line/run_program.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
