@@ -7,7 +7,7 @@
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h
     distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
-    fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h meta_init.h
+    full_tensor.h fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h meta_init.h
     module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h replicated_model.h
     sequential.h sharded_model.h sharded_optimizer.h state_dict.h this_ranks_part.h unit_plan.h
     visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h base/todo.h base/torch.h

@@ -1,11 +1,15 @@
 #include <ATen/Operators.h>
+#include <full_tensor.h>
 #include <part_mark.h>
 #include <part_rules.h>
 #include <this_ranks_part.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -31,7 +35,8 @@ bool is_described(const at::Tensor& tensor) {
 
 // A view that was made while PartsAsTensors lived has a mark without a description.
 Description description_of(c10::TensorImpl* part) {
-  if (part->get_backend_meta() == nullptr) return part_of("of this model", /*is_gradient=*/false);
+  if (part->get_backend_meta() == nullptr)
+    return part_of("of this model", /*is_gradient=*/false, /*placement=*/nullptr);
   return c10::static_intrusive_pointer_cast<PartOf>(part->get_backend_meta_intrusive_ptr());
 }
 Description description_of(const at::Tensor& part) {
@@ -56,16 +61,26 @@ void mark_written(const at::Tensor& tensor, const Description& of) {
   if (tensor.is_view()) mark(at::TensorBase(tensor._base()), of);
 }
 
-// The operands of one call of an operator, which must outlive this object.
+// Returns whether two parts have the same elements of their whole tensors.
+bool same_places(const PartOf& a, const PartOf& b) {
+  if (!a.placement || !b.placement) return a.pieces == b.pieces;
+  return a.placement == b.placement || a.placement->begins == b.placement->begins;
+}
+
+// The operands of one call of an operator that computes element by element. They must outlive this
+// object.
 class Operands {
  public:
   void add(const at::Tensor& tensor) {
     if (!tensor.defined()) return;
-    if (is_part(tensor)) {
-      if (part_ == nullptr) part_ = tensor.unsafeGetTensorImpl();
-      numel_ = tensor.numel();
-    } else if (tensor.numel() != 1) {
-      other_ = tensor.numel();
+    if (!is_part(tensor)) {
+      if (tensor.numel() != 1) others_.push_back(&tensor);
+      learns_ = learns_ || (tensor.requires_grad() && at::GradMode::is_enabled());
+    } else if (part_ == nullptr) {
+      part_ = tensor.unsafeGetTensorImpl();
+    } else {
+      differs_ = differs_ || tensor.numel() != part_->numel() ||
+                 (tensor.numel() > 0 && !same_places(*of(), *description_of(tensor)));
     }
   }
   template <class Other>
@@ -73,14 +88,43 @@ class Operands {
 
   bool has_part() const { return part_ != nullptr; }
   Description of() const { return description_of(part_); }
-  // Throws std::logic_error if a part would be computed together with another number of elements.
+  // Throws std::logic_error if two parts have different elements of their whole tensors, or if a
+  // plain operand requires a gradient: autograd would sum its gradient over this rank's part.
   void check(const char* op) const {
-    if (has_part() && other_ >= 0 && other_ != numel_)
-      refuse_numel(op, *of(), numel_, "another operand", other_);
+    if (differs_) refuse_places(op, *of());
+    if (has_part() && learns_) refuse_gradient(op, *of());
   }
+
+  // Returns the operand itself, or, if it has the sizes of the whole tensor or can be broadcast to
+  // them, the elements of it that are at the places of the part. Throws std::logic_error if neither
+  // is possible.
+  const at::Tensor& fit(const char* op, const at::Tensor& tensor) {
+    if (!has_part() || std::ranges::find(others_, &tensor) == others_.end()) return tensor;
+    const Description of = description_of(part_);
+    const bool as_part = same_sizes(tensor, part_->sizes());
+    auto own = of->placement ? cut(tensor, *of->placement, part_->sizes()) : std::nullopt;
+    const bool is_clear =
+        !own || tensor.numel() == 0 || of->placement->begin() % tensor.numel() == 0;
+    if (as_part && is_clear) return tensor;
+    if (as_part || !own) refuse_numel(op, *of, part_->numel(), "another operand", tensor.numel());
+    return cut_.emplace_back(std::move(*own));
+  }
+  // An operand that the operator writes to: it must have as many elements as the part.
+  at::Tensor& fit(const char* op, at::Tensor& tensor) {
+    const bool is_plain = std::ranges::find(others_, &tensor) != others_.end();
+    if (has_part() && is_plain && tensor.numel() != part_->numel())
+      refuse_numel(op, *of(), part_->numel(), "another operand", tensor.numel());
+    return tensor;
+  }
+  template <class Other>
+  Other& fit(const char*, Other& other) {
+    return other;
+  }
+
   void mark_result(const char* op, const at::Tensor& result) const {
     if (!has_part() || !result.defined()) return;
-    if (result.numel() != numel_) refuse_numel(op, *of(), numel_, "the result", result.numel());
+    if (result.numel() != part_->numel())
+      refuse_numel(op, *of(), part_->numel(), "the result", result.numel());
     mark(result, of_result(of()));
   }
   void mark_output(const at::Tensor& output) const {
@@ -88,8 +132,20 @@ class Operands {
   }
 
  private:
-  c10::TensorImpl* part_{};      // the first operand that is a part
-  int64_t numel_{}, other_{-1};  // of a part; of another operand, unless it has one element
+  // Whether the sizes are equal up to leading ones.
+  static bool same_sizes(const at::Tensor& tensor, at::IntArrayRef sizes) {
+    const auto skipped = [](at::IntArrayRef of) {
+      const auto* begin = std::ranges::find_if(of, [](int64_t size) { return size != 1; });
+      return at::IntArrayRef(begin, of.end());
+    };
+    return skipped(tensor.sizes()) == skipped(sizes);
+  }
+
+  c10::TensorImpl* part_{};                        // the first operand that is a part
+  c10::SmallVector<const at::Tensor*, 4> others_;  // plain tensors with several elements
+  bool differs_{};                                 // another part has other elements
+  bool learns_{};                                  // a plain tensor requires a gradient
+  std::deque<at::Tensor> cut_;                     // of some of `others_`: their own elements
 };
 
 // The kernel for marked tensors of an operator that computes element by element. The fallback
@@ -103,7 +159,7 @@ struct Elementwise<Op, Result(Arguments...)> {
     (operands.add(arguments), ...);
     operands.check(Op::name);
     const PartsAsTensors inside;
-    Result result = Op::call(arguments...);
+    Result result = Op::call(operands.fit(Op::name, arguments)...);
     if constexpr (std::is_reference_v<Result>) {
       operands.mark_output(result);
     } else {
@@ -147,25 +203,58 @@ std::vector<c10::IValue> last(const torch::jit::Stack& stack, size_t count) {
   return {stack.end() - static_cast<int64_t>(count), stack.end()};
 }
 
+// Returns the tensors among the arguments of a call, for each argument.
+std::vector<std::vector<at::Tensor>> tensors_in(const std::vector<c10::IValue>& arguments) {
+  std::vector<std::vector<at::Tensor>> tensors(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i)
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) { tensors[i].push_back(tensor); });
+  return tensors;
+}
+
+// Gives argument `i` of the call on the stack other tensors.
+void replace(torch::jit::Stack* stack, const c10::FunctionSchema& schema, size_t i,
+             const std::vector<at::Tensor>& tensors) {
+  c10::IValue& argument = (*stack)[stack->size() - schema.arguments().size() + i];
+  argument = argument.isTensor() ? c10::IValue(tensors.front()) : c10::IValue(tensors);
+}
+
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last(*stack, schema.arguments().size());
+  auto tensors = tensors_in(arguments);
   // An operator on lists of tensors, such as _foreach_add, counts as one call for each index i: a
   // call with the i-th tensors of all lists. `all` has the operands that are not in lists.
-  std::vector<Operands> calls;
+  std::deque<Operands> calls;
   Operands all;
-  for (const c10::IValue& argument : arguments) {
-    size_t place = 0;
-    for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      const bool is_list = !argument.isTensor();
-      if (is_list && place == calls.size()) calls.emplace_back();
-      (is_list ? calls[place++] : all).add(tensor);
-    });
-  }
+  const auto call_of = [&](size_t argument, size_t place) -> Operands& {
+    if (arguments[argument].isTensor()) return all;
+    while (calls.size() <= place)
+      calls.emplace_back();
+    return calls[place];
+  };
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (size_t place = 0; place < tensors[i].size(); ++place)
+      call_of(i, place).add(tensors[i][place]);
   const char* name = schema.name().c_str();
   for (const Operands& call : calls)
     call.check(name);
   all.check(name);
+  const auto is_written = [&](size_t i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    return alias != nullptr && alias->isWrite();
+  };
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    bool changed = false;
+    for (size_t place = 0; place < tensors[i].size(); ++place) {
+      at::Tensor& tensor = tensors[i][place];
+      Operands& call = call_of(i, place);
+      const at::Tensor& own =
+          is_written(i) ? call.fit(name, tensor) : call.fit(name, std::as_const(tensor));
+      changed = changed || &own != &tensor;
+      tensor = own;
+    }
+    if (changed) replace(stack, schema, i, tensors[i]);
+  }
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);
@@ -176,13 +265,11 @@ void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       body(results.isTensor() ? all : calls.at(place++), result);
     });
   };
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto* alias = schema.arguments()[i].alias_info();
-    if (alias && alias->isWrite())
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (is_written(i))
       for_each_result(arguments[i], [](const Operands& call, const at::Tensor& output) {
         call.mark_output(output);
       });
-  }
   for (const c10::IValue& results : last(*stack, schema.returns().size()))
     for_each_result(results, [&](const Operands& call, const at::Tensor& result) {
       call.mark_result(name, result);
@@ -208,16 +295,39 @@ bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& resul
 
 using Fits = bool (*)(const at::Tensor& part, const at::Tensor& result);
 
+// Returns the description of a view of a part. If the part is joined from pieces, describes those
+// pieces that the view has. `turns`: the view's dimensions are in another order, in which the whole
+// tensor would have its elements at other places.
+Description of_view(const at::Tensor& part, const at::Tensor& view, bool turns) {
+  const Description of = description_of(part);
+  if (turns) return part_of(of->parameter, of->is_gradient, /*placement=*/nullptr)->of_result;
+  if (view.numel() == part.numel()) return of_result(of);
+  const int64_t begin = view.storage_offset() - part.storage_offset();
+  // The last piece that begins there, because pieces before it may be empty.
+  const auto after = std::ranges::upper_bound(of->pieces, begin) - of->pieces.begin();
+  const auto first = static_cast<size_t>(after - 1);
+  auto joined = c10::make_intrusive<PartOf>();
+  joined->parameter = of->parameter;
+  joined->is_gradient = of->is_gradient;
+  for (size_t i = first; i < of->pieces.size(); ++i) {
+    joined->pieces.push_back(of->pieces[i] - begin);
+    if (joined->pieces.back() == view.numel()) break;
+    joined->of_pieces.push_back(of->of_pieces[i]);
+  }
+  const auto& pieces = joined->of_pieces;
+  return pieces.size() == 1 && pieces[0] ? of_result(pieces[0]) : joined;
+}
+
 void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits) {
   const at::Tensor part = last(*stack, op.schema().arguments().size()).front().toTensor();
-  const Description of = description_of(part);
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
+  const bool turns = changes_dimensions(op);
   for_each_tensor(stack->back(), [&](const at::Tensor& result) {
-    if (!fits(part, result)) refuse_operator(op, *of);
-    mark(result, of_result(of));
+    if (!fits(part, result)) refuse_operator(op, *description_of(part));
+    mark(result, of_view(part, result, turns));
   });
 }
 
@@ -227,16 +337,112 @@ void run_joined(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for_each_tensor(last(*stack, op.schema().arguments().size()).front(),
                   [&](const at::Tensor& tensor) {
                     of->pieces.push_back(of->pieces.back() + tensor.numel());
+                    of->of_pieces.push_back(is_part(tensor) ? description_of(tensor) : nullptr);
                     if (!is_part(tensor) || !of->parameter.empty()) return;
-                    const Description first = description_of(tensor);
-                    of->parameter = first->parameter;
-                    of->is_gradient = first->is_gradient;
+                    of->parameter = of->of_pieces.back()->parameter;
+                    of->is_gradient = of->of_pieces.back()->is_gradient;
                   });
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
   mark(stack->back().toTensor(), of);
+}
+
+// Collective. Returns the whole tensor of which `part` is described by `of`: with the sizes of the
+// parameter if the part has as many dimensions, or flat if the part is.
+at::Tensor gather(const at::Tensor& part, const PartOf& of) {
+  const bool is_flat = part.dim() == 1;
+  if (of.placement && part.numel() == of.placement->numel()) {
+    const size_t dims = std::max<size_t>(of.placement->sizes.size(), 1);
+    const bool has_its_sizes =
+        part.dim() == static_cast<int64_t>(dims) && part.size(-1) == part.numel();
+    if (!is_flat && !has_its_sizes) refuse_to_gather(of);
+    const at::Tensor whole = gather_parts(part, *of.placement, of.parameter);
+    return has_its_sizes ? whole : whole.reshape({-1});
+  }
+  const bool is_known = !of.of_pieces.empty() && !std::ranges::count(of.of_pieces, nullptr);
+  if (!is_flat || !is_known) refuse_to_gather(of);
+  std::vector<at::Tensor> wholes;
+  for (size_t i = 0; i < of.of_pieces.size(); ++i) {
+    const at::Tensor piece = part.narrow(0, of.pieces[i], of.pieces[i + 1] - of.pieces[i]);
+    wholes.push_back(gather(piece, *of.of_pieces[i]));
+  }
+  return at::cat(wholes);
+}
+
+// Collective. Returns the whole tensor of a marked tensor.
+at::Tensor whole_of(const at::Tensor& part) {
+  const Description of = description_of(part);
+  const at::Tensor plain = this_ranks_part(part);
+  // The gradient that comes back is a part too, so a sum over it is that of the whole gradient.
+  if (plain.requires_grad())
+    plain.register_hook([of](const at::Tensor& gradient) {
+      const at::Tensor copy = gradient.clone();
+      mark(copy, of_result(of));
+      return copy;
+    });
+  const PartsAsTensors inside;
+  return gather(plain, *of);
+}
+
+// Whether the operator gives the same if it is called with the results of calls with pieces of a
+// tensor.
+bool reduces_pieces(const c10::OperatorHandle& op) {
+  constexpr std::array<std::string_view, 4> kNames{"aten::all", "aten::any", "aten::max",
+                                                   "aten::min"};
+  return op.operator_name().overload_name.empty() &&
+         std::ranges::find(kNames, op.schema().name()) != kNames.end();
+}
+
+// Collective, without autograd. Reduces each rank's part, and then the results.
+void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
+                   torch::jit::Stack* stack) {
+  const Description of = description_of(part);
+  const PartsAsTensors inside;
+  const at::Tensor some = part.numel() > 0 ? this_ranks_part(part) : at::zeros({1}, part.options());
+  stack->back() = some;
+  op.callBoxed(stack);
+  stack->back() = gather_values(stack->back().toTensor(), *of->placement, of->parameter);
+  op.callBoxed(stack);
+}
+
+void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const CallerScope caller(op.schema().name().c_str());
+  const auto arguments = last(*stack, op.schema().arguments().size());
+  auto tensors = tensors_in(arguments);
+  const auto is_some_part = [](const at::Tensor& tensor) {
+    return tensor.defined() && is_part(tensor);
+  };
+  Description of;
+  int64_t numel = 0;  // of the parts
+  bool differentiates = false;
+  for (const auto& some : tensors)
+    for (const at::Tensor& tensor : some) {
+      if (!is_some_part(tensor)) continue;
+      if (!of) of = description_of(tensor);
+      numel = tensor.numel();
+      differentiates = differentiates || (at::GradMode::is_enabled() && tensor.requires_grad());
+    }
+  if (reduces_pieces(op) && of->placement && of->placement->numel() == numel && !differentiates)
+    return reduce_pieces(op, tensors.front().front(), stack);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    bool changed = false;
+    for (at::Tensor& tensor : tensors[i]) {
+      if (!tensor.defined()) continue;
+      const bool is_whole = !of->placement || tensor.sizes() == of->placement->sizes;
+      if (!is_part(tensor)) {
+        if (tensor.numel() == numel && numel > 1 && !is_whole)
+          refuse_numel(op.schema().name(), *of, numel, "another, plain operand", tensor.numel());
+        continue;
+      }
+      tensor = whole_of(tensor);
+      changed = true;
+    }
+    if (changed) replace(stack, op.schema(), i, tensors[i]);
+  }
+  const PartsAsTensors inside;
+  op.callBoxed(stack);
 }
 
 [[noreturn]] void refuse_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -257,6 +463,8 @@ void run_with_parts(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       return run_view(op, stack, begins_and_ends_with_pieces);
     case PartRule::joined:
       return run_joined(op, stack);
+    case PartRule::reduction:
+      return run_reduction(op, stack);
     case PartRule::plain: {
       const PartsAsTensors inside;
       return op.callBoxed(stack);
@@ -307,10 +515,12 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
 
 PartsAsTensors::PartsAsTensors() : guard_(kPart) {}
 
-Description part_of(const std::string& parameter, bool is_gradient) {
+Description part_of(const std::string& parameter, bool is_gradient,
+                    std::shared_ptr<const Placement> placement) {
   auto leaf = c10::make_intrusive<PartOf>(), of_result = c10::make_intrusive<PartOf>();
   leaf->parameter = of_result->parameter = parameter;
   leaf->is_gradient = of_result->is_gradient = is_gradient;
+  leaf->placement = of_result->placement = std::move(placement);
   leaf->of_result = std::move(of_result);
   return leaf;
 }
@@ -329,6 +539,12 @@ at::Tensor this_ranks_part(const at::Tensor& tensor) {
   at::Tensor part = tensor.view_as(tensor);
   Keys::of(part) = Keys::of(part).remove(kPart);
   return part;
+}
+
+at::Tensor full_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined() || !is_part(tensor)) return tensor;
+  const CallerScope caller("full_tensor()");
+  return whole_of(tensor);
 }
 
 }  // namespace fsdp

@@ -3,7 +3,9 @@
 #include <base/torch.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <placement.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@ namespace fsdp {
 // of an operator with a marked operand, also in a list, to part_mark.cpp:
 // - operators that compute element by element run, and their results have the mark;
 // - operators that only rearrange the elements run if the elements keep their order;
+// - reductions, such as norm(), are collective: they gather the whole tensor and reduce it, so the
+//   result is a plain tensor, and the same on every rank;
 // - all other operators throw std::logic_error, which names the operator, the parameter and what to
 //   call instead.
 // part_rules.h says which operator is which. Views, data() and detach() keep the mark, and tensors
@@ -24,13 +28,16 @@ struct PartOf : c10::BackendMeta {
   std::string parameter;                   // name of the parameter
   bool is_gradient{};                      // part of the gradient, or computed from such a part
   c10::intrusive_ptr<PartOf> of_result{};  // null: this object describes a result itself
-  // [elements] For a result of at::cat(): where each part begins, and where the last part ends.
-  // Otherwise empty.
+  std::shared_ptr<const Placement> placement{};  // null: a result of at::cat(), or not known
+  // For a result of at::cat(), otherwise empty: [elements] where each piece begins, and where the
+  // last piece ends; and the description of each piece, null if the piece is a plain tensor.
   std::vector<int64_t> pieces{};
+  std::vector<c10::intrusive_ptr<PartOf>> of_pieces{};
 };
 
 // Returns the description for the part of a parameter, or of its gradient.
-c10::intrusive_ptr<PartOf> part_of(const std::string& parameter, bool is_gradient);
+c10::intrusive_ptr<PartOf> part_of(const std::string& parameter, bool is_gradient,
+                                   std::shared_ptr<const Placement> placement);
 
 // Marks `tensor` itself. Does nothing if `of` is null or if the tensor has a mark.
 void mark_part(const at::Tensor& tensor, const c10::intrusive_ptr<PartOf>& of);

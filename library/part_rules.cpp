@@ -24,6 +24,7 @@ constexpr Names<13> kElementwise{
 constexpr Names<13> kReordered{"view",      "_unsafe_view", "_reshape_alias", "expand", "squeeze",
                                "unsqueeze", "transpose",    "permute",        "t",      "alias",
                                "detach",    "lift",         "lift_fresh"};
+constexpr Names<3> kTurned{"transpose", "permute", "t"};
 constexpr Names<2> kCut{"slice", "split_with_sizes"};
 constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",
                            "is_set_to",         "is_pinned",
@@ -128,15 +129,9 @@ std::string name_of(const PartOf& of) {
 }
 
 std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
-  const bool is_number = is_in(kReductions, variant_of(op.schema().name()).base);
-  if (is_number && of.is_gradient)
-    return std::string("clip with model.clip_grad_norm_(), look for NaN and infinity with ") +
-           "model.gradients_are_finite(), or take the norm of each from model.grad_norms()" +
-           (of.pieces.empty() ? "" : "; LBFGS can't be used");
-  if (is_number)
-    return "take the norm of each parameter from model.param_norms(), or compute in "
-           "model.summon_full_params(), where parameters are whole";
-  if (of.is_gradient) return "gradients are not gathered, so compute element by element";
+  if (!op.hasTag(at::Tag::nondeterministic_seeded))
+    return "full_tensor(tensor) gathers the whole tensor on every rank";
+  if (of.is_gradient) return "draw them in the forward, or compute element by element";
   return "parameters are whole in model.summon_full_params()";
 }
 
@@ -151,9 +146,13 @@ PartRule part_rule(const c10::OperatorHandle& op) {
   if (is_in(kReordered, variant.base) && !changes_its_shape) return PartRule::reordered;
   if (variant.base == "cat") return PartRule::joined;
   if (is_in(kCut, variant.base)) return PartRule::cut;
-  if (is_in(kReductions, variant.base)) return PartRule::refused;
+  if (is_in(kReductions, variant.base)) return PartRule::reduction;
   const bool is_composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return is_composed ? PartRule::composed : PartRule::refused;
+}
+
+bool changes_dimensions(const c10::OperatorHandle& op) {
+  return is_in(kTurned, variant_of(op.schema().name()).base);
 }
 
 void refuse_operator(const c10::OperatorHandle& op, const PartOf& of) {
@@ -164,13 +163,32 @@ void refuse_operator(const c10::OperatorHandle& op, const PartOf& of) {
                          "; this_ranks_part(tensor) is the part as a plain tensor");
 }
 
+void refuse_places(const std::string& op, const PartOf& of) {
+  throw std::logic_error(op + " of " + name_of(of) +
+                         ": another operand is a part too, but of other elements, so the two "
+                         "can't be computed element by element; full_tensor(tensor) gathers a "
+                         "whole tensor");
+}
+
+void refuse_gradient(const std::string& op, const PartOf& of) {
+  throw std::logic_error(op + " of " + name_of(of) +
+                         ": another operand requires a gradient, which would be computed from only "
+                         "this rank's part; compute with full_tensor(tensor), the whole tensor");
+}
+
+void refuse_to_gather(const PartOf& of) {
+  throw std::logic_error(name_of(of) +
+                         " was turned, reshaped, or joined with other tensors, so the whole "
+                         "tensor can't be gathered; call full_tensor() before that");
+}
+
 void refuse_numel(const std::string& op, const PartOf& of, int64_t numel, const std::string& which,
                   int64_t other_numel) {
   throw std::logic_error(op + " of " + name_of(of) + ": this rank's part has " +
                          std::to_string(numel) + " elements, and " + which + " has " +
                          std::to_string(other_numel) +
-                         "; give it tensors that are cut as the part is, or compute with the whole "
-                         "parameter in model.summon_full_params()");
+                         "; give it tensors that are cut as the part is, such as zeros_like() of "
+                         "one, or with the sizes of the whole tensor");
 }
 
 }  // namespace fsdp

@@ -13,6 +13,7 @@ enum class PartRule {
   reordered,    // runs; its results are parts; throws unless the elements keep their order
   joined,       // at::cat(), runs; its result is a part of several tensors
   cut,          // runs; throws unless each result begins and ends where a joined part does
+  reduction,    // runs on the whole tensors, which it gathers; its results are plain tensors
   plain,        // runs as on plain tensors; its results do not have the elements' values
   composed,     // runs; it calls other operators, which have rules
   refused
@@ -28,9 +29,24 @@ enum class PartRule {
 //   (CompositeImplicitAutograd) are composed, and all others are refused.
 PartRule part_rule(const c10::OperatorHandle& op);
 
+// Returns whether the operator changes the order of the dimensions, as transpose() does.
+bool changes_dimensions(const c10::OperatorHandle& op);
+
 // Throws std::logic_error, which says that the operator would compute with this rank's part only,
 // and what to call instead.
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& op, const PartOf& of);
+
+// Throws std::logic_error, which says that two operands are parts with different elements of their
+// tensors.
+[[noreturn]] void refuse_places(const std::string& op, const PartOf& of);
+
+// Throws std::logic_error, which says that a plain operand would get a gradient from this rank's
+// part only.
+[[noreturn]] void refuse_gradient(const std::string& op, const PartOf& of);
+
+// Throws std::logic_error, which says that the whole tensor can't be gathered: its sizes or the
+// places of its elements are not known.
+[[noreturn]] void refuse_to_gather(const PartOf& of);
 
 // Throws std::logic_error, which says that `which` ("another operand", "the result") has
 // other_numel elements and this rank's part has `numel`, so the two are not cut in the same way.

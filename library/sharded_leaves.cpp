@@ -6,9 +6,11 @@
 namespace fsdp {
 namespace {
 
-// Returns the sizes of a leaf, [1, ..., 1, n] with as many dimensions as the parameter, because
-// programs choose an optimizer's groups by dim().
-std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
+// Returns the sizes of a leaf: those of the parameter if there is only one rank; else [1, ..., 1,
+// n] with as many dimensions as the parameter, because programs choose an optimizer's groups by
+// dim().
+std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel, int world_size) {
+  if (world_size == 1) return whole.sizes().vec();
   std::vector<int64_t> sizes(std::max<size_t>(whole.dim(), 1), 1);
   sizes.back() = numel;
   return sizes;
@@ -16,7 +18,7 @@ std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel) {
 
 }  // namespace
 
-ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
+ShardedLeaves::ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<Communicator>& comm)
     : units_(sharded.units()) {
   const at::NoGradGuard no_grad;
   std::vector<size_t> next(units_.size());  // next parameter of each unit
@@ -30,16 +32,17 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, int world_size)
         std::clamp(unit.shard_offset(), parameter.offset, parameter.offset + parameter.numel);
     const int64_t end = std::clamp(shard_end, begin, parameter.offset + parameter.numel);
     const int64_t offset = begin < end ? begin - unit.shard_offset() : 0;
-    const auto sizes = sizes_of_part(whole, end - begin);
+    const auto sizes = sizes_of_part(whole, end - begin, comm->world_size());
     at::Tensor leaf = unit.shard().narrow(0, offset, end - begin).view(sizes).detach();
     leaf.set_requires_grad(whole.requires_grad());
     entries_.push_back({parameter.name, whole, parameter.unit, parameter.offset,
                         begin - parameter.offset, offset, leaf, sizes, whole.requires_grad()});
     ShardedParameter& entry = entries_.back();
     entry.no_gradient_by_name = std::make_shared<NoGradientByName>(leaf, parameter.name);
-    if (world_size == 1) continue;  // the only rank has the whole parameter
-    entry.part = part_of(parameter.name, /*is_gradient=*/false);
-    entry.part_of_gradient = part_of(parameter.name, /*is_gradient=*/true);
+    if (comm->world_size() == 1) continue;  // the only rank has the whole parameter
+    const auto placement = placement_of(whole.sizes(), parameter.offset, unit.shard_numel(), comm);
+    entry.part = part_of(parameter.name, /*is_gradient=*/false, placement);
+    entry.part_of_gradient = part_of(parameter.name, /*is_gradient=*/true, placement);
     mark_part(entry.leaf, entry.part);
   }
 }

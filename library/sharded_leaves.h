@@ -18,8 +18,8 @@ struct ShardedParameter {
   int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
   int64_t begin;     // [elements] where `leaf` begins in the parameter
   int64_t offset;    // [elements] where `leaf` begins in the unit's shard
-  // [1, ..., 1, n], a view of the shard, with the shard's version counter and as many dimensions as
-  // `whole`, but at least one.
+  // A view of the shard, with the shard's version counter: [1, ..., 1, n] with as many dimensions
+  // as `whole`, but at least one. On one rank it has the sizes of `whole`.
   at::Tensor leaf;
   std::vector<int64_t> sizes;  // of `leaf`
   bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
@@ -34,7 +34,7 @@ struct ShardedParameter {
 class ShardedLeaves {
  public:
   // Makes an entry for each distinct parameter, in the order of first registration.
-  ShardedLeaves(const FullySharded& sharded, int world_size);
+  ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<Communicator>& comm);
   ShardedLeaves(const ShardedLeaves&) = delete;
 
   const std::vector<ShardedParameter>& entries() const { return entries_; }

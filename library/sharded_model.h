@@ -70,7 +70,7 @@ class ShardedModel {
   // Returns this rank's part of each distinct parameter, for torch::optim: leaf tensors, views of
   // the shards, in the order of net.parameters(). A leaf has the sizes [1, ..., 1, n], with as many
   // dimensions as its parameter, but at least one. It is empty if this rank owns no element of the
-  // parameter.
+  // parameter. On one rank, it has the sizes of its parameter.
   // - From the first call on, gradients are in .grad of these leaves, including those of earlier
   //   backward passes. The units then hold none, so a ShardedOptimizer finds none.
   // - Hooks that you register on the leaves are called.
@@ -79,24 +79,27 @@ class ShardedModel {
   // - A trainable parameter that gets no gradient in a backward pass has zeros, as in PyTorch's
   //   FSDP.
   // - Between steps you may write to the leaves by any means.
-  // - Optimizers that update each element independently give the bits of one process: all of
-  //   torch's except LBFGS.
+  // - All of torch's optimizers give the bits of one process. For LBFGS the closure has to return
+  //   the same loss on every rank: the mean over ranks.
   //
   // Throws std::logic_error if a parameter was registered after the model was sharded.
   //
-  // On two or more ranks, the leaves, their gradients, and all tensors that are computed from them
-  // accept only operators that compute element by element. Other operators throw std::logic_error:
-  // norm(), sum(), isfinite().all(), p[0] and matmul() would see only this rank's part. The error
-  // says what to call instead; this_ranks_part(tensor) is the part as a plain tensor.
-  // docs/what_works.md has a table.
+  // On two or more ranks, operators on the leaves, their gradients, and all tensors that are
+  // computed from them give what they give for whole tensors, or throw std::logic_error
+  // (docs/what_works.md has a table):
+  // - operators that compute element by element run on the part;
+  // - reductions, such as norm(), sum() or isfinite().all(), are collective: they gather the whole
+  //   tensor, and give the bits of one process on every rank;
+  // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor, and
+  //   this_ranks_part(tensor) is the part as a plain tensor.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
   void zero_grad();  // drops the gradients of all sharded parameters, also those not yet reduced
 
   // Collective. Scales the gradients so that their norm over all sharded parameters and all ranks
-  // is at most max_norm. Returns the norm before scaling, the same on every rank. (Parameters of
-  // ignored modules do not count. torch::nn::utils::clip_grad_norm_ throws, because it would see
-  // only this rank's part.)
+  // is at most max_norm. Returns the norm before scaling, the same on every rank. Parameters of
+  // ignored modules do not count. (torch::nn::utils::clip_grad_norm_ of parameters() works too, but
+  // gathers every gradient.)
   // Throws what check_norm_type() throws, and std::logic_error if a gradient of parameters() has
   // not been reduced.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name

@@ -79,7 +79,7 @@ void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
       unit->set_mixed_precision(options_.mixed_precision);
     hooked_[i]->guard(unit);
   }
-  leaves_ = std::make_shared<ShardedLeaves>(*sharded_, comm_->world_size());
+  leaves_ = std::make_shared<ShardedLeaves>(*sharded_, comm_);
   gradients_ = ShardedGradients::create(*sharded_, leaves_);
   agreed_ = leaves_->requires_grad();
   register_last_hooks();

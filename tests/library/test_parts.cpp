@@ -1,3 +1,4 @@
+#include <full_tensor.h>
 #include <this_ranks_part.h>
 #include <torch/nn/utils/convert_parameters.h>
 
@@ -99,7 +100,7 @@ const std::vector<Operator> kElementwise{
        return (at::cat({x.flatten(), y.flatten()}) * 2).slice(0, x.numel(), end).view_as(y);
      }}};
 
-const std::vector<Operator> kOfAllElements{
+const std::vector<Operator> kReductions{
     {"aten::norm", [](const auto& x, const auto&) { return x.norm(); }},
     {"aten::norm", [](const auto& x, const auto&) { return x.norm(1); }},
     {"aten::linalg_vector_norm",
@@ -138,10 +139,10 @@ const std::vector<Operator> kOfAllElements{
      [](const auto& x, const auto& y) {
        return at::_foreach_max({x, y})[0];
      }},
-    {"aten::item",
-     [](const auto& x, const auto&) { return at::tensor(x.template item<double>()); }},
-    {"aten::equal", [](const auto& x, const auto& y) { return at::tensor(at::equal(x, y)); }},
-    {"aten::allclose", [](const auto& x, const auto& y) { return at::tensor(x.allclose(y)); }}};
+    {"aten::equal",
+     [](const auto& x, const auto& y) { return at::scalar_tensor(at::equal(x, y) ? 1 : 0); }},
+    {"aten::allclose",
+     [](const auto& x, const auto& y) { return at::scalar_tensor(x.allclose(y) ? 1 : 0); }}};
 
 const std::vector<Operator> kOfPositions{
     {"aten::select", [](const auto& x, const auto&) { return x[0]; }},
@@ -213,7 +214,7 @@ MULTI_RANK_TEST(RankPart, elementwise_operators_compute_on_a_part_and_return_a_p
         const at::Tensor result = op.call(x, y);
         EXPECT_TRUE(at::equal(this_ranks_part(result), expected));
         if (rank.world_size() == 1) continue;
-        EXPECT_CONTAINS(error_of([&] { result.to(at::kFloat).sum(); }), "this rank's part");
+        EXPECT_CONTAINS(error_of([&] { result.to(at::kFloat).cumsum(0); }), "this rank's part");
       }
   });
 }
@@ -239,10 +240,24 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
 
 MULTI_RANK_SUITE_ON(RankPartOnSeveralRanks, 2, 3, 4);
 
-MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_over_all_elements_of_a_part_throw) {
-  run_ranks(world_size(), [](TestRank& rank) {
-    expect_refusals(rank, kOfAllElements, {"this rank's part", "norms()", "this_ranks_part("});
+MULTI_RANK_TEST(RankPart, reductions_of_a_part_are_those_of_the_whole_tensor_on_every_rank) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> results;
+    for (const auto& [kind, x, y] : parts.pairs()) {
+      const at::Tensor whole_x = full_tensor(x), whole_y = full_tensor(y);
+      for (const Operator& op : kReductions) {
+        SCOPED_TRACE(op.name + " of " + kind);
+        const at::Tensor expected = op.call(whole_x, whole_y);
+        const at::Tensor result = op.call(x, y);
+        EXPECT_TRUE(at::equal(result, expected)) << result << expected;
+        results.push_back(result.to(at::kDouble).flatten());
+      }
+    }
+    rank.observe("results", at::cat(results));
   });
+  expect_same_on_all_ranks(run, "results");
 }
 
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
@@ -257,32 +272,110 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::Tensor& p = parts.parameters[0];
-    const auto gradient = error_of([&] { p.grad().norm(); });
-    for (const char* call :
-         {"model.clip_grad_norm_()", "model.gradients_are_finite()", "model.grad_norms()"})
-      EXPECT_CONTAINS(gradient, call);
-    const auto parameter = error_of([&] { p.norm(); });
-    for (const char* call : {"model.param_norms()", "model.summon_full_params()"})
-      EXPECT_CONTAINS(parameter, call);
-    EXPECT_CONTAINS(error_of([&] { at::linear(at::ones({2, 7}), p); }), "summon_full_params()");
-    const auto mask = error_of([&] { p.detach().mul_(at::ones({7, 7})); });
-    EXPECT_CONTAINS(mask,
-                    "and another operand has 49; give it tensors that are cut as the part is");
+    for (const at::Tensor& part : {p, p.grad()})
+      EXPECT_CONTAINS(error_of([&] { part.sort(); }), "full_tensor(tensor) gathers");
+    EXPECT_CONTAINS(error_of([&] { at::linear(at::ones({2, 7}), p); }), "full_tensor(tensor)");
+    EXPECT_CONTAINS(error_of([&] { p.detach().normal_(); }), "summon_full_params()");
+    const at::NoGradGuard no_grad;
+    const auto mask = error_of([&] { at::Tensor(p).mul_(at::ones({5})); });
+    EXPECT_CONTAINS(mask, "and another operand has 5; give it tensors that are cut as the part is");
+    EXPECT_CONTAINS(error_of([&] { at::ones({7, 7}).add_(p); }), "and another operand has 49");
   });
 }
 
-// A sum over a part throws, because a decision that depends on it would differ between ranks.
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
-                a_penalty_on_a_part_throws_and_one_on_a_plain_tensor_is_differentiated) {
+                an_operand_of_the_whole_tensors_sizes_is_cut_as_the_part_is) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    const at::NoGradGuard no_grad;
+    const at::Tensor& p = parts.parameters[0];
+    const at::Tensor whole = full_tensor(p).clone(), row = at::arange(7.0), mask = whole > 0;
+    const auto same = [](const at::Tensor& part, const at::Tensor& expected) {
+      return at::equal(full_tensor(part), expected);
+    };
+    EXPECT_TRUE(same(p * whole, whole * whole));
+    EXPECT_TRUE(same(row - p, row - whole));
+    EXPECT_TRUE(same(p.masked_fill(mask, 3), whole.masked_fill(mask, 3)));
+    const Tensors parts_of{p, p}, factors{row, row.view({7, 1})};
+    EXPECT_TRUE(same(at::_foreach_mul(parts_of, factors)[1], whole * factors[1]));
+    at::Tensor(p).copy_(whole + 1);
+    EXPECT_TRUE(same(p, whole + 1));
+  });
+}
+
+// Parameters that are cut at different places have other elements on each rank.
+MULTI_RANK_TEST(RankPartOnSeveralRanks, two_parts_with_other_places_are_not_computed_together) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    Parts parts(rank);
+    const auto named = parts.sharded.model.named_parameters();
+    const at::Tensor p = named["b0.linear.weight"], bias = named["b0.linear.bias"];
+    if (p.numel() + bias.numel() == 0) return;
+    EXPECT_CONTAINS(error_of([&] { p + bias; }), "is a part too, but of other elements");
+  });
+}
+
+// The penalty is the same number on every rank, so its gradient is not averaged.
+MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_is_this_ranks_part_of_its_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
     const at::Tensor& p = parts.parameters[0];
-    EXPECT_CONTAINS(error_of([&] { p.square().sum().backward(); }), "aten::sum of");
-    (this_ranks_part(p).square().sum() + this_ranks_part(p * 3).sum()).backward();
-    EXPECT_TRUE(at::equal(this_ranks_part(p.grad()), 2 * this_ranks_part(p) + 3));
-    EXPECT_CONTAINS(error_of([&] { p.grad().norm(); }), "gradient of parameter b0.linear.weight");
+    const at::Tensor whole = full_tensor(p).detach().clone().requires_grad_();
+    const auto penalty = [](const at::Tensor& w) {
+      return 0.1 * w.norm() + w.square().sum() +
+             at::matmul(full_tensor(w * 2), at::ones({7})).mean();
+    };
+    penalty(p).backward();
+    penalty(whole).backward();
+    EXPECT_TRUE(at::equal(full_tensor(p.grad()), whole.grad()));
   });
+}
+
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                a_learned_factor_of_a_part_is_refused_and_one_of_the_whole_learns) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    const at::Tensor& p = parts.parameters[0];
+    const at::Tensor factor = at::scalar_tensor(2).requires_grad_();
+    EXPECT_CONTAINS(error_of([&] { p* factor; }), "another operand requires a gradient");
+    EXPECT_CONTAINS(error_of([&] { p / p.norm(); }), "compute with full_tensor(tensor)");
+    const at::Tensor whole = full_tensor(p);
+    (whole * factor).sum().backward();
+    EXPECT_TRUE(at::equal(factor.grad(), whole.detach().sum()));
+  });
+}
+
+MULTI_RANK_TEST(RankPart, full_tensor_gathers_a_parameter_its_gradient_and_a_moment) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    Parts parts(rank);
+    ShardedNet& one = parts.sharded;
+    one.optimizer->step();
+    const auto named = one.model.named_parameters();
+    const auto saved = one.model.state_dict();
+    for (const auto& part : named) {
+      const at::Tensor whole = full_tensor(part.value());
+      EXPECT_TRUE(at::equal(whole, saved.at(part.key()))) << part.key();
+      EXPECT_EQ(full_tensor(part.value().grad()).sizes(), whole.sizes());
+      auto& state = *one.optimizer->state().at(part.value().unsafeGetTensorImpl());
+      const auto& moments = static_cast<torch::optim::AdamWParamState&>(state);
+      EXPECT_EQ(full_tensor(moments.exp_avg()).sizes(), whole.sizes());
+      EXPECT_TRUE(at::equal(full_tensor(part.value() > 0), whole > 0));
+      EXPECT_TRUE(at::equal(full_tensor(part.value().to(at::kHalf)), whole.to(at::kHalf)));
+    }
+    EXPECT_TRUE(full_tensor(at::ones({3})).equal(at::ones({3})));
+    EXPECT_FALSE(full_tensor({}).defined());
+  });
+}
+
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                a_norm_on_one_rank_only_is_an_error_that_names_the_parameter) {
+  const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
+    Parts parts(rank);
+    if (rank.rank() == 0) parts.parameters[0].norm();
+    parts.sharded.model.state_dict();
+  });
+  EXPECT_CONTAINS(run.failure(), "b0.linear.weight");
+  EXPECT_CONTAINS(run.failure(), "aten::norm");
 }
 
 MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_view_of_the_parts_memory) {
@@ -313,8 +406,10 @@ MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter) {
     for (const auto& whole : net.named_parameters()) {
       const at::Tensor* part = parts.find(whole.key());
       if (part == nullptr) continue;  // the parameter is listed under its first name
-      EXPECT_EQ(part->dim(), std::max<int64_t>(whole.value().dim(), 1)) << whole.key();
+      const int64_t least = rank.world_size() > 1 ? 1 : 0;
+      EXPECT_EQ(part->dim(), std::max(whole.value().dim(), least)) << whole.key();
       if (rank.world_size() > 1) continue;
+      EXPECT_EQ(part->sizes(), whole.value().sizes());
       EXPECT_EQ(part->norm().item<double>(), this_ranks_part(*part).norm().item<double>());
     }
   });
@@ -355,9 +450,9 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, parts_stay_parts_whatever_is_written_to_
       Parts parts(rank);
       change(parts);
       for (const at::Tensor& p : parts.sharded.model.parameters()) {
-        EXPECT_CONTAINS(error_of([&] { p.norm(); }), "this rank's part");
+        EXPECT_CONTAINS(error_of([&] { p.sort(); }), "this rank's part");
         if (!p.grad().defined()) continue;
-        EXPECT_CONTAINS(error_of([&] { p.grad().norm(); }), "this rank's part");
+        EXPECT_CONTAINS(error_of([&] { p.grad().sort(); }), "this rank's part");
       }
     }
   });
@@ -369,7 +464,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, the_moments_of_an_optimizer_are_parts) {
     parts.sharded.optimizer->step();
     for (const auto& [parameter, state] : parts.sharded.optimizer->state()) {
       const auto& moments = static_cast<torch::optim::AdamWParamState&>(*state);
-      EXPECT_CONTAINS(error_of([&] { moments.exp_avg_sq().mean(); }), "this rank's part");
+      EXPECT_CONTAINS(error_of([&] { moments.exp_avg_sq().sort(); }), "this rank's part");
     }
   });
 }

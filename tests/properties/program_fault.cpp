@@ -1,5 +1,7 @@
 #include <cuda/gpu.h>
+#include <properties/habits.h>
 #include <properties/models_under_test.h>
+#include <torch/nn/utils/clip_grad.h>
 #include <torch/nn/utils/convert_parameters.h>
 
 #include <library/one_process.h>
@@ -47,8 +49,10 @@ class Run {
 
  private:
   static bool needs_gradients(const std::string& what) {
+    const Habit* habit = habit_named(what);
     return what == "step" || what == "clip" || what == "optimizer.zero_grad to zeros" ||
-           what == "halve .grad";
+           what == "halve .grad" || what == "torch's clip_grad_norm_" ||
+           (habit != nullptr && habit->of_gradient);
   }
 
   at::Tensor input(int part, int number) const {
@@ -123,7 +127,9 @@ class Run {
 
   void play(const Op& op, ModelUnderTest& model) {
     const auto has = [&](const char* part) { return op.what.find(part) != std::string::npos; };
-    if (has("forward with") || has("evaluate") || has("throw in forward")) {
+    if (const Habit* habit = habit_named(op.what)) {
+      play_habit(*habit, model);
+    } else if (has("forward with") || has("evaluate") || has("throw in forward")) {
       play_forward(op, model);
     } else if (has("backward") || op.what == "two forwards") {
       play_backward(op, model);
@@ -134,6 +140,12 @@ class Run {
     } else {
       play_values(op, model);
     }
+  }
+
+  static void play_habit(const Habit& habit, ModelUnderTest& model) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& leaf : model.leaves)
+      if (!habit.of_gradient || leaf.grad().defined()) habit.change(leaf);
   }
 
   void play_forward(const Op& op, ModelUnderTest& model) {
@@ -234,6 +246,9 @@ class Run {
         const at::Tensor out = (*model.net)(x).square().mean();
         read("gradient", part, torch::autograd::grad({out}, {x}).at(0));
       });
+    } else if (op.what == "torch's clip_grad_norm_") {
+      const double norm = torch::nn::utils::clip_grad_norm_(model.leaves, 0.1, 1 + op.number % 3);
+      rank_.observe("torch's norm " + std::to_string(at_), norm);
     } else if (op.what == "clip") {
       for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
         rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), model.clip(type));

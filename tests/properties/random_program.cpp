@@ -1,3 +1,4 @@
+#include <properties/habits.h>
 #include <properties/random_program.h>
 #include <properties/rng.h>
 
@@ -7,6 +8,7 @@
 namespace fsdp {
 namespace {
 
+const char* const kHabit = "one of habits()";
 const char* const kPlainlyToo = "backward of a block used by hand and plainly";
 
 // Operations on whose gradients many other operations depend are listed several times, so that they
@@ -57,6 +59,11 @@ const std::vector<std::string> kOps{"backward",
                                     "load",
                                     "save optimizer",
                                     "load optimizer",
+                                    "torch's clip_grad_norm_",
+                                    kHabit,
+                                    kHabit,
+                                    kHabit,
+                                    kHabit,
                                     "freeze",
                                     "freeze in module",
                                     "unfreeze",
@@ -78,6 +85,7 @@ RandomProgram draw_program(uint64_t seed) {
     Op op{rng.one_of(kOps)};
     op.model = rng.below(program.models);
     op.number = rng.below(8);
+    if (op.what == kHabit) op.what = habits()[rng.below(static_cast<int>(habits().size()))].name;
     // With DDP this operation throws, because the gradient of the plain call may be reduced
     // already.
     if (program.ddp && op.what == kPlainlyToo) op.what = "backward of blocks checkpointed by hand";

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <base/torch.h>
+
+namespace fsdp {
+
+// Collective, on all ranks of the model (of one replica). Returns the whole tensor of which
+// `tensor` is this rank's part: a tensor of model.parameters(), a gradient of one, or a tensor that
+// was computed from these element by element, such as an optimizer's moment.
+// - The result is a plain tensor with the sizes of the parameter, and has the same values on every
+//   rank. For a result of at::cat() it is flat.
+// - Autograd differentiates it: the gradient of a part is this rank's part of the gradient.
+// - A tensor that is no part is returned as it is, also on a model with one rank.
+// - One all-gather of the parts, each padded to the longest, in the tensor's dtype.
+// Throws: std::logic_error if `tensor` was joined from parts and other tensors, or if the model has
+// been destroyed.
+at::Tensor full_tensor(const at::Tensor& tensor);
+
+}  // namespace fsdp

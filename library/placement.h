@@ -1,0 +1,51 @@
+#pragma once
+
+#include <base/torch.h>
+#include <comm/communicator.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// Says which elements of a whole tensor each rank has. Each rank has a range of them, in row-major
+// order and in the order of the ranks; a range may be empty.
+struct Placement {
+  std::weak_ptr<Communicator> comm;  // of the ranks; expired when the model is destroyed
+  int rank{};                        // this rank
+  std::vector<int64_t> sizes;        // of the whole tensor
+  // [elements] W + 1 numbers: rank r has the elements from begins[r] up to begins[r + 1].
+  std::vector<int64_t> begins;
+
+  int64_t begin() const { return begins[rank]; }
+  int64_t numel() const { return begins[rank + 1] - begins[rank]; }  // of this rank's part
+};
+
+// Returns the placement of a parameter with these sizes, which begins at element `flat` of the flat
+// tensor of its unit, of which each rank of `comm` has `shard_numel` elements.
+std::shared_ptr<const Placement> placement_of(at::IntArrayRef sizes, int64_t flat,
+                                              int64_t shard_numel,
+                                              const std::shared_ptr<Communicator>& comm);
+
+// Collective: one all-gather of the parts, each padded to the longest, named after `parameter`.
+// Returns the whole tensor, of which `part` is this rank's part. `part` is a plain tensor of any
+// dtype. Autograd differentiates the result: the gradient of the part is this rank's part of the
+// gradient. Throws std::logic_error if the model of the parameter has been destroyed.
+at::Tensor gather_parts(const at::Tensor& part, const Placement& placement,
+                        const std::string& parameter);
+
+// Collective. Returns `value` of each rank whose part is not empty, [at most W], in the order of
+// the ranks. `value`: one number; of a rank whose part is empty, any number of the same dtype.
+at::Tensor gather_values(const at::Tensor& value, const Placement& placement,
+                         const std::string& parameter);
+
+// Returns those elements of `whole` that are at the places of this rank's part, with the sizes
+// `part_sizes`. `whole` may have other sizes than the whole tensor if it can be broadcast to them;
+// if it can't, returns nothing.
+std::optional<at::Tensor> cut(const at::Tensor& whole, const Placement& placement,
+                              at::IntArrayRef part_sizes);
+
+}  // namespace fsdp

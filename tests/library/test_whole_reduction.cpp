@@ -1,0 +1,282 @@
+#include <full_tensor.h>
+#include <this_ranks_part.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/lbfgs.h>
+
+#include <common/expect_text.h>
+#include <library/models.h>
+#include <library/one_process.h>
+
+#include <functional>
+#include <limits>
+#include <utility>
+
+// Tests that reductions over the parameters of a sharded model, and over their gradients, are those
+// of the whole tensors.
+namespace fsdp {
+namespace {
+
+MULTI_RANK_SUITE(WholeReduction);
+
+// Changes a parameter, given its gradient and a buffer that belongs to the parameter.
+using Update = void (*)(at::Tensor p, at::Tensor g, at::Tensor& state);
+// Changes all parameters.
+using UpdateAll = void (*)(const std::vector<at::Tensor>& parameters);
+
+// An optimizer as people write it for one process.
+template <class Rule>
+struct Own : torch::optim::SGD {
+  Own(std::vector<at::Tensor> parameters, Rule rule)
+      : SGD(std::move(parameters), torch::optim::SGDOptions(0.1)), rule(rule) {}
+  at::Tensor step(LossClosure /*closure*/) override {
+    const at::NoGradGuard no_grad;
+    const std::vector<at::Tensor>& parameters = param_groups()[0].params();
+    if constexpr (std::is_invocable_v<Rule, const std::vector<at::Tensor>&>) {
+      rule(parameters);
+    } else {
+      states.resize(parameters.size());
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        if (!states[i].defined()) states[i] = at::zeros_like(parameters[i]);
+        if (parameters[i].grad().defined()) rule(parameters[i], parameters[i].grad(), states[i]);
+      }
+    }
+    return {};
+  }
+  Rule rule;
+  std::vector<at::Tensor> states;
+};
+
+template <class Rule>
+Training training_of(std::string name, Rule rule) {
+  return {.name = std::move(name), .optimizer = [rule](std::vector<at::Tensor> parameters) {
+            return std::make_unique<Own<Rule>>(std::move(parameters), rule);
+          }};
+}
+
+void expect_habits_equal_to_one_process(int world_size,
+                                        const std::vector<std::pair<const char*, Update>>& rules) {
+  std::vector<Training> trainings;
+  for (const auto& [name, rule] : rules)
+    trainings.push_back(training_of(name, rule));
+  expect_equal_to_one_process(world_size, trainings);
+}
+
+MULTI_RANK_TEST(WholeReduction, rates_that_depend_on_norms_are_those_of_one_process) {
+  expect_habits_equal_to_one_process(
+      world_size(),
+      {{"LARS",
+        [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+          const at::Tensor rate = 0.02 * p.norm() / (g.norm() + 1e-9);
+          state.mul_(0.9).add_(g * rate);
+          p.sub_(state);
+        }},
+       {"LAMB",
+        [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+          state.mul_(0.9).addcmul_(g, g, 0.1);
+          const at::Tensor update = g / (state.sqrt() + 1e-6) + 0.01 * p;
+          const double trust = p.norm().item<double>() / update.norm().item<double>();
+          p.sub_(0.01 * trust * update);
+        }},
+       {"norms of other types",
+        [](at::Tensor p, at::Tensor g, at::Tensor&) {
+          p.sub_(0.01 * g / (g.norm(1) + g.abs().max() + at::linalg_vector_norm(g)));
+        }},
+       {"hypergradient",
+        [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+          const at::Tensor along = at::dot(g.flatten(), state.flatten());
+          state.copy_(g);
+          p.sub_((0.05 + 0.1 * along.tanh()) * g);
+        }},
+       {"cosine of gradient and momentum",
+        [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+          state.mul_(0.9).add_(g);
+          p.sub_(0.05 * (1 + at::cosine_similarity(g.flatten(), state.flatten(), 0)) * g);
+        }},
+       {"mean magnitude of a sign step",
+        [](at::Tensor p, at::Tensor g, at::Tensor&) { p.sub_(0.1 * g.abs().mean() * g.sign()); }},
+       {"normalized gradient", [](at::Tensor p, at::Tensor g, at::Tensor&) {
+          p.sub_(0.02 * (g - g.mean()) / (g.std() + 1e-3));
+        }}});
+}
+
+MULTI_RANK_TEST(WholeReduction, decisions_and_thresholds_are_those_of_one_process) {
+  expect_habits_equal_to_one_process(
+      world_size(), {{"a step if all is finite",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        g = g / (g.abs() > 1e-3);  // infinite where the gradient is small
+                        if (g.isfinite().all().item<bool>()) p.sub_(0.1 * g);
+                        if (g.isinf().any().item<bool>()) p.mul_(0.9);
+                      }},
+                     {"a limit of the largest element",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        if (p.max().item<double>() > 0.3) p.mul_(0.3 / p.amax());
+                        if (p.min().item<double>() < -0.3) p.add_(0.01 * p.amin());
+                      }},
+                     {"fake quantization",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        const at::Tensor scale = p.abs().max() / 127;
+                        p.copy_((p / scale).round() * scale);
+                      }},
+                     {"the larger half of a gradient",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * at::where(g.abs() >= g.abs().median(), g, at::zeros_like(g)));
+                      }},
+                     {"a quantile",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g.clamp(at::quantile(g, 0.1), at::quantile(g, 0.9)));
+                      }},
+                     {"sparsity",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        g = g * (g > 0);
+                        p.sub_(g * (0.1 * g.count_nonzero() / 49.0));
+                      }},
+                     {"where a copy differs", [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+                        if (!at::equal(state, g)) state.copy_(g);
+                        if (!at::allclose(state, p)) p.sub_(0.1 * state);
+                      }}});
+}
+
+// A reduction over one dimension gives a plain tensor, and an operand with the sizes of the whole
+// tensor, or of a row of it, is cut as the part is.
+MULTI_RANK_TEST(WholeReduction, rules_for_rows_and_columns_are_those_of_one_process) {
+  expect_habits_equal_to_one_process(
+      world_size(), {{"rows of a largest norm",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        if (p.dim() == 2)
+                          p.mul_((0.5 / (p.norm(2, {1}, true) + 1e-6)).clamp_max(1));
+                      }},
+                     {"centralized gradients",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * (g.dim() == 2 ? g - g.mean(1, true) : g));
+                      }},
+                     {"Adafactor",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        if (g.dim() != 2) return;
+                        const at::Tensor rows = g.square().mean(1, true),
+                                         columns = g.square().mean(0, true);
+                        p.sub_(0.01 * g / (rows * columns / rows.mean() + 1e-6).sqrt());
+                      }},
+                     {"group lasso",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        if (p.dim() == 2)
+                          p.mul_((1 - 0.1 / at::linalg_vector_norm(p, 2, {1}, true)).clamp_min(0));
+                      }},
+                     {"standardized columns",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        if (p.dim() == 2)
+                          p.copy_((p - p.mean(0, true)) / (p.std(0, true, true) + 0.1));
+                      }},
+                     {"a mask of the whole tensor",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        if (p.dim() == 2) p.mul_(at::ones({7, 7}).tril());
+                        if (p.dim() == 2)
+                          p.masked_fill_(at::ones({7, 7}).triu(5).to(at::kBool), 0.5);
+                      }},
+                     {"a factor for each column",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        if (p.dim() == 2) p.sub_(g * at::arange(7) * 0.01);
+                      }},
+                     {"a whole matrix", [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+                        state.mul_(0.9).add_(g);
+                        if (p.dim() != 2) return;
+                        at::Tensor x = full_tensor(state);
+                        x = x / (x.norm() + 1e-6);
+                        for (int i = 0; i < 3; ++i)
+                          x = 1.5 * x - 0.5 * at::matmul(at::matmul(x, x.t()), x);
+                        p.sub_(0.02 * x);
+                      }}});
+}
+
+struct OneStepOfLbfgs : torch::optim::LBFGS {
+  using LBFGS::LBFGS;
+  // The gradients are those of the loop, so the closure computes nothing.
+  at::Tensor step(LossClosure /*closure*/) override {
+    return LBFGS::step([] { return at::ones({}); });
+  }
+};
+
+MULTI_RANK_TEST(WholeReduction, norms_over_all_parameters_are_those_of_one_process) {
+  const auto clipped = [](double type) {
+    return [type](const std::vector<at::Tensor>& parameters) {
+      torch::nn::utils::clip_grad_norm_(parameters, 0.01, type);
+      for (const at::Tensor& p : parameters)
+        at::Tensor(p).sub_(p.grad());
+    };
+  };
+  std::vector<Training> trainings;
+  for (const double type : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()})
+    trainings.push_back(training_of("clip_grad_norm_() of type " + std::to_string(type),
+                                    std::function(clipped(type))));
+  trainings.push_back(
+      training_of("norms of lists", UpdateAll([](const std::vector<at::Tensor>& parameters) {
+                    std::vector<at::Tensor> gradients;
+                    for (const at::Tensor& p : parameters)
+                      gradients.push_back(p.grad());
+                    const at::Tensor norm = at::stack(at::_foreach_norm(gradients)).norm();
+                    for (const at::Tensor& p : parameters)
+                      at::Tensor(p).sub_(0.1 * p.grad() / norm);
+                  })));
+  trainings.push_back({.name = "LBFGS", .optimizer = [](std::vector<at::Tensor> parameters) {
+                         return std::make_unique<OneStepOfLbfgs>(
+                             std::move(parameters), torch::optim::LBFGSOptions(0.1).max_iter(1));
+                       }});
+  expect_equal_to_one_process(world_size(), trainings);
+}
+
+// The closure returns the mean of the ranks' losses: LBFGS decides by the loss, and every rank must
+// decide the same.
+MULTI_RANK_TEST(WholeReduction, lbfgs_with_a_line_search_ends_with_the_bits_of_one_process) {
+  const int world = world_size();
+  const auto search = [](std::vector<at::Tensor> parameters) {
+    return std::make_unique<torch::optim::LBFGS>(
+        std::move(parameters),
+        torch::optim::LBFGSOptions(0.5).max_iter(4).line_search_fn("strong_wolfe"));
+  };
+  const auto observe = [](TestRank& rank, const std::string& name, const at::Tensor& value) {
+    rank.observe(name, value.detach().contiguous());
+  };
+  const RankRun expected = run_oracle([&](TestRank& rank) {
+    const auto net = block_net();
+    const std::vector<at::Tensor> parameters = net->parameters();
+    const auto optimizer = search(parameters);
+    const at::Tensor loss = optimizer->step([&] {
+      std::vector<at::Tensor> losses;
+      optimizer->zero_grad();
+      backward_of_parts(parameters, world, [&](int microbatch) {
+        losses.push_back(mean_square(*net, microbatch, world, 0));
+        return losses.back();
+      });
+      const at::NoGradGuard no_grad;
+      return sum_as_tree(losses) / world;
+    });
+    observe(rank, "loss", loss);
+    for (const auto& entry : net->named_parameters())
+      observe(rank, entry.key(), entry.value());
+  });
+  const RankRun run = run_ranks(world, [&](TestRank& rank) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, rank.communicator());
+    const auto optimizer = search(model.parameters());
+    const at::Tensor loss = optimizer->step([&] {
+      optimizer->zero_grad();
+      const at::Tensor own = loss_of(*net, rank);
+      own.backward();
+      const at::Tensor sum = own.detach().clone();
+      rank.communicator()->all_reduce(sum, kMetrics).wait();
+      return sum / rank.world_size();
+    });
+    observe(rank, "loss", loss);
+    for (const auto& entry : model.state_dict())
+      observe(rank, entry.key(), entry.value());
+  });
+  expect_as(run, expected);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <base/torch.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+// What users' programs do with one tensor of model.parameters(), or with its gradient, that depends
+// on all of its elements. Called without gradients.
+struct Habit {
+  std::string name;
+  bool of_gradient;  // it changes .grad, which is defined; else the parameter
+  void (*change)(at::Tensor p);
+};
+
+const std::vector<Habit>& habits();
+// Returns the habit of this name; null if there is none.
+const Habit* habit_named(const std::string& name);
+
+}  // namespace fsdp
