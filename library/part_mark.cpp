@@ -295,23 +295,23 @@ bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& resul
 
 using Fits = bool (*)(const at::Tensor& part, const at::Tensor& result);
 
-// Returns the description of a view of a part. If the part is joined from pieces, describes those
-// pieces that the view has. `turns`: the view's dimensions are in another order, in which the whole
-// tensor would have its elements at other places.
-Description of_view(const at::Tensor& part, const at::Tensor& view, bool turns) {
-  const Description of = description_of(part);
-  if (turns) return part_of(of->parameter, of->is_gradient, /*placement=*/nullptr)->of_result;
-  if (view.numel() == part.numel()) return of_result(of);
-  const int64_t begin = view.storage_offset() - part.storage_offset();
+// Returns the description of elements of `of` whose places are not known.
+Description without_places(const Description& of) {
+  return part_of(of->parameter, of->is_gradient, /*placement=*/nullptr)->of_result;
+}
+
+// Returns the description of a view of a tensor that was joined from pieces: of those pieces that
+// the view has. If the view is empty, it can be any of several empty pieces.
+Description of_pieces(const Description& of, int64_t begin, int64_t numel) {
+  if (numel == 0) return without_places(of);
   // The last piece that begins there, because pieces before it may be empty.
   const auto after = std::ranges::upper_bound(of->pieces, begin) - of->pieces.begin();
-  const auto first = static_cast<size_t>(after - 1);
   auto joined = c10::make_intrusive<PartOf>();
   joined->parameter = of->parameter;
   joined->is_gradient = of->is_gradient;
-  for (size_t i = first; i < of->pieces.size(); ++i) {
+  for (auto i = static_cast<size_t>(after - 1); i < of->pieces.size(); ++i) {
     joined->pieces.push_back(of->pieces[i] - begin);
-    if (joined->pieces.back() == view.numel()) break;
+    if (joined->pieces.back() == numel) break;
     joined->of_pieces.push_back(of->of_pieces[i]);
   }
   const auto& pieces = joined->of_pieces;
@@ -319,15 +319,25 @@ Description of_view(const at::Tensor& part, const at::Tensor& view, bool turns) 
 }
 
 void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits) {
-  const at::Tensor part = last(*stack, op.schema().arguments().size()).front().toTensor();
+  const auto arguments = last(*stack, op.schema().arguments().size());
+  const at::Tensor part = arguments.front().toTensor();
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
-  const bool turns = changes_dimensions(op);
+  if (!is_part(part)) return;  // part of view_as() is only the tensor whose sizes are taken
+  Description of = description_of(part);
+  // An empty piece becomes that of the tensor whose sizes are taken.
+  if (part.numel() == 0 && arguments.size() > 1 && arguments[1].isTensor() &&
+      is_part(arguments[1].toTensor()))
+    of = description_of(arguments[1].toTensor());
   for_each_tensor(stack->back(), [&](const at::Tensor& result) {
-    if (!fits(part, result)) refuse_operator(op, *description_of(part));
-    mark(result, of_view(part, result, turns));
+    if (!fits(part, result)) refuse_operator(op, *of);
+    const bool is_whole = result.numel() == part.numel();
+    const int64_t begin = result.storage_offset() - part.storage_offset();
+    mark(result, changes_dimensions(op) ? without_places(of)
+                 : is_whole             ? of_result(of)
+                                        : of_pieces(of, begin, result.numel()));
   });
 }
 

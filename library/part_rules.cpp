@@ -21,9 +21,9 @@ bool is_in(const auto& names, std::string_view name) {
 constexpr Names<13> kElementwise{
     "copy",      "fill",       "zero",     "masked_fill", "where",       "zeros_like", "ones_like",
     "full_like", "empty_like", "_to_copy", "leaky_relu",  "_pin_memory", "rsub"};
-constexpr Names<13> kReordered{"view",      "_unsafe_view", "_reshape_alias", "expand", "squeeze",
-                               "unsqueeze", "transpose",    "permute",        "t",      "alias",
-                               "detach",    "lift",         "lift_fresh"};
+constexpr Names<14> kReordered{"view",    "view_as",   "_unsafe_view", "_reshape_alias", "expand",
+                               "squeeze", "unsqueeze", "transpose",    "permute",        "t",
+                               "alias",   "detach",    "lift",         "lift_fresh"};
 constexpr Names<3> kTurned{"transpose", "permute", "t"};
 constexpr Names<2> kCut{"slice", "split_with_sizes"};
 constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",

@@ -1,6 +1,7 @@
 #include <full_tensor.h>
 #include <this_ranks_part.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/nn/utils/convert_parameters.h>
 #include <torch/optim/lbfgs.h>
 
 #include <common/expect_text.h>
@@ -222,11 +223,45 @@ MULTI_RANK_TEST(WholeReduction, norms_over_all_parameters_are_those_of_one_proce
                     for (const at::Tensor& p : parameters)
                       at::Tensor(p).sub_(0.1 * p.grad() / norm);
                   })));
+  trainings.push_back(training_of("norms of what vector_to_parameters() wrote",
+                                  UpdateAll([](const std::vector<at::Tensor>& parameters) {
+                                    using namespace torch::nn::utils;
+                                    vector_to_parameters(parameters_to_vector(parameters) * 0.9,
+                                                         parameters);
+                                    for (const at::Tensor& p : parameters)
+                                      at::Tensor(p).sub_(0.1 * p.grad() * p.norm());
+                                  })));
   trainings.push_back({.name = "LBFGS", .optimizer = [](std::vector<at::Tensor> parameters) {
                          return std::make_unique<OneStepOfLbfgs>(
                              std::move(parameters), torch::optim::LBFGSOptions(0.1).max_iter(1));
                        }});
   expect_equal_to_one_process(world_size(), trainings);
+}
+
+MULTI_RANK_TEST(WholeReduction, norms_in_each_strategy_are_those_of_the_saved_parameters) {
+  in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
+    const auto net = block_net();
+    FullyShardedDataParallel model(*net, comm);
+    loss_of(*net, rank).backward();
+    const auto saved = model.state_dict();
+    for (const auto& part : model.named_parameters()) {
+      EXPECT_TRUE(at::equal(part.value().norm(), saved.at(part.key()).norm())) << part.key();
+      EXPECT_TRUE(part.value().grad().isfinite().all().item<bool>()) << part.key();
+    }
+  });
+}
+
+MULTI_RANK_TEST(WholeReduction, the_norm_of_a_gradient_that_waits_in_no_sync_throws) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    ShardedNet sharded(rank);
+    {
+      const auto no_sync = sharded.model.no_sync();
+      loss_of(*sharded.net, rank).backward();
+    }
+    const at::Tensor p = sharded.model.parameters().front();
+    EXPECT_CONTAINS(error_of([&] { p.grad().norm(); }), "have not been reduced");
+    EXPECT_CONTAINS(error_of([&] { p.grad().isfinite().all(); }), "have not been reduced");
+  });
 }
 
 // The closure returns the mean of the ranks' losses: LBFGS decides by the loss, and every rank must
