@@ -11,9 +11,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// Collective. Returns the parts of all ranks one after the other, [begins.back()]. `part`:
-// contiguous, with begins[rank + 1] - begins[rank] elements. Bytes are sent, so `part` may have any
-// dtype.
+// Collective. Returns the parts of all ranks one after the other, [begins.back()]. `part` has
+// begins[rank + 1] - begins[rank] elements. Bytes are sent, so it may have any dtype.
 at::Tensor all_gather_parts(const at::Tensor& part, const std::vector<int64_t>& begins,
                             Communicator& comm, const std::string& parameter) {
   const auto world = static_cast<int64_t>(begins.size()) - 1;
@@ -23,7 +22,7 @@ at::Tensor all_gather_parts(const at::Tensor& part, const std::vector<int64_t>& 
   if (longest == 0) return part.new_empty({0});
   const auto width = static_cast<int64_t>(part.element_size());
   const at::Tensor own = comm.empty(longest * width, at::kByte);
-  own.narrow(0, 0, part.numel() * width).copy_(part.view({-1}).view(at::kByte));
+  own.view(part.scalar_type()).narrow(0, 0, part.numel()).copy_(part.reshape({-1}));
   const at::Tensor all = at::empty({world, longest * width}, own.options());
   comm.all_gather_into(all.view({-1}), own, parameter).wait();
   std::vector<at::Tensor> parts;
@@ -38,8 +37,7 @@ struct GatherParts : torch::autograd::Function<GatherParts> {
                             const std::string& parameter) {
     context->saved_data["begin"] = placement.begin();
     context->saved_data["sizes"] = part.sizes().vec();
-    return all_gather_parts(part.contiguous(), placement.begins, comm, parameter)
-        .view(placement.sizes);
+    return all_gather_parts(part, placement.begins, comm, parameter).view(placement.sizes);
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {

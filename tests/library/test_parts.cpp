@@ -331,6 +331,21 @@ MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_is_this_ranks_part_of_its_gr
   });
 }
 
+MULTI_RANK_TEST(RankPart, a_hook_in_a_penalty_gets_a_part_of_the_gradient) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    parts.sharded.optimizer->zero_grad();
+    const at::Tensor& p = parts.parameters[0];
+    const at::Tensor whole = full_tensor(p).detach().clone().requires_grad_();
+    for (const at::Tensor& tensor : {p, whole}) {
+      const at::Tensor twice = tensor * 2;
+      twice.register_hook([](const at::Tensor& gradient) { return gradient / gradient.norm(); });
+      twice.sum().backward();
+    }
+    EXPECT_TRUE(at::equal(full_tensor(p.grad()), whole.grad()));
+  });
+}
+
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
                 a_learned_factor_of_a_part_is_refused_and_one_of_the_whole_learns) {
   run_ranks(world_size(), [](TestRank& rank) {
