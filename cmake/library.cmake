@@ -7,16 +7,17 @@
 set(public_headers
     adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h
     distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
-    full_tensor.h fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h meta_init.h
-    module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h replicated_model.h
-    sequential.h sharded_model.h sharded_optimizer.h state_dict.h this_ranks_part.h unit_plan.h
-    visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h base/todo.h base/torch.h
-    comm/call.h comm/clock.h comm/communicator.h comm/communicator_options.h
-    comm/default_timeout.h comm/group.h comm/handle.h comm/link.h comm/rank_status.h
-    comm/tree_sum.h hosts/start.h launch/collect.h launch/hosts.h launch/launched.h
-    launch/launcher.h launch/rank_context.h launch/rank_exit.h memory/counting_allocator.h
-    memory/live_bytes.h memory/memory_class.h nn/module.h nn/reads_in_calls.h nn/unit_policy.h
-    optim/exact_sum.h optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
+    full_tensor.h fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h
+    meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h
+    replicated_model.h sequential.h sharded_model.h sharded_optimizer.h state_dict.h
+    this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h
+    base/todo.h base/torch.h comm/call.h comm/clock.h comm/communicator.h
+    comm/communicator_options.h comm/default_timeout.h comm/group.h comm/handle.h comm/link.h
+    comm/rank_status.h comm/tree_sum.h hosts/start.h launch/collect.h launch/hosts.h
+    launch/launched.h launch/launcher.h launch/rank_context.h launch/rank_exit.h
+    memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/generator_states.h
+    nn/module.h nn/random_scope.h nn/reads_in_calls.h nn/unit_policy.h optim/exact_sum.h
+    optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
     optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
     state/checkpoint_format.h state/model_state.h state/whole_state.h)
 

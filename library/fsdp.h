@@ -20,6 +20,7 @@
 #include <module_holder.h>
 #include <module_of.h>
 #include <nn/module.h>
+#include <nn/random_scope.h>
 #include <nn/reads_in_calls.h>
 #include <sequential.h>
 

@@ -120,6 +120,7 @@ int generate_text(const Settings& settings) {
   const auto [model, context, vocabulary] = settings.checkpoint.empty()
                                                 ? hugging_face_at(settings.init)
                                                 : checkpoint_at(settings.checkpoint);
+  model->eval();
   const auto tokens = tokens_of(settings.prompt, vocabulary);
   if (!settings.logits.empty()) write_logits(settings.logits, logits_of(*model, tokens, context));
   const auto print = [](const std::string& text) {

@@ -14,6 +14,13 @@ GeneratorStates::GeneratorStates(c10::Device device) {
   }
 }
 
+void GeneratorStates::seed(uint64_t seed) const {
+  for (at::Generator generator : generators_) {
+    const std::scoped_lock lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
+
 void GeneratorStates::restore() const {
   for (size_t i = 0; i < generators_.size(); ++i) {
     at::Generator generator = generators_[i];

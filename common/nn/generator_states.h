@@ -12,6 +12,7 @@ class GeneratorStates {
  public:
   explicit GeneratorStates(c10::Device device);  // saves the current states
   void restore() const;                          // sets the generators to these states
+  void seed(uint64_t seed) const;                // seeds the generators; keeps the saved states
 
  private:
   std::vector<at::Generator> generators_;

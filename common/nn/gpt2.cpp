@@ -20,6 +20,12 @@ std::shared_ptr<Linear> make_residual_linear(int64_t in, int64_t out, const GPT2
   return make_linear(in, out, kStd / std::sqrt(2.0 * static_cast<double>(options.layers)));
 }
 
+// Returns `x` with a fraction of its elements set to zero, and the others enlarged, while `module`
+// trains.
+at::Tensor dropped_out(const at::Tensor& x, double fraction, const Module& module) {
+  return fraction > 0 && module.is_training() ? at::dropout(x, fraction, /*train=*/true) : x;
+}
+
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t width)
@@ -41,7 +47,8 @@ namespace gpt2_parts {  // because TransformerLM also has a class CausalAttentio
 
 class CausalAttention : public Module {
  public:
-  explicit CausalAttention(const GPT2Options& options) : heads_(options.heads) {
+  explicit CausalAttention(const GPT2Options& options)
+      : heads_(options.heads), dropout_(options.dropout) {
     const int64_t d = options.d_model;
     c_attn_ = register_module("c_attn", make_linear(d, 3 * d));
     c_proj_ = register_module("c_proj", make_residual_linear(d, d, options));
@@ -51,12 +58,14 @@ class CausalAttention : public Module {
     // [B, T, 3 d] -> three of [B, heads, T, d_head]
     const auto qkv = (*c_attn_)(x).unflatten(-1, {3, heads_, -1}).transpose(1, 3).unbind(2);
     const auto mixed =
-        at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, /*is_causal=*/true);
+        at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, is_training() ? dropout_ : 0.0,
+                                         /*is_causal=*/true);
     return (*c_proj_)(mixed.transpose(1, 2).flatten(2));
   }
 
  private:
   int64_t heads_;
+  double dropout_;
   std::shared_ptr<Module> c_attn_, c_proj_;
 };
 
@@ -80,11 +89,12 @@ class MLP : public Module {
 
 }  // namespace
 
-// x += attn(ln_1(x)); x += mlp(ln_2(x)). [B, T, d_model] -> [B, T, d_model]. The class is not in
-// the unnamed namespace, because unit policies select modules by the name of their class.
+// x += dropout(attn(ln_1(x))); x += dropout(mlp(ln_2(x))). [B, T, d_model] -> [B, T, d_model]. The
+// class is not in the unnamed namespace, because unit policies select modules by the name of their
+// class.
 class GPT2Block : public Module {
  public:
-  explicit GPT2Block(const GPT2Options& options) {
+  explicit GPT2Block(const GPT2Options& options) : dropout_(options.dropout) {
     ln_1_ = register_module("ln_1", std::make_shared<LayerNorm>(options.d_model));
     attn_ = register_module("attn", std::make_shared<gpt2_parts::CausalAttention>(options));
     ln_2_ = register_module("ln_2", std::make_shared<LayerNorm>(options.d_model));
@@ -92,15 +102,16 @@ class GPT2Block : public Module {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = x + (*attn_)((*ln_1_)(x));
-    return x + (*mlp_)((*ln_2_)(x));
+    x = x + dropped_out((*attn_)((*ln_1_)(x)), dropout_, *this);
+    return x + dropped_out((*mlp_)((*ln_2_)(x)), dropout_, *this);
   }
 
  private:
+  double dropout_;
   std::shared_ptr<Module> ln_1_, attn_, ln_2_, mlp_;
 };
 
-GPT2::GPT2(const GPT2Options& options) : context_(options.context) {
+GPT2::GPT2(const GPT2Options& options) : context_(options.context), dropout_(options.dropout) {
   const auto draw = [&](int64_t rows) {
     return torch::empty({rows, options.d_model}).normal_(0, kStd);
   };
@@ -123,6 +134,7 @@ torch::Tensor GPT2::forward(torch::Tensor tokens) {
                                 " tokens is longer than the context, " + std::to_string(context_));
   }
   auto x = (*wte_)(tokens) + (*wpe_)(torch::arange(length, tokens.options()));
+  x = dropped_out(x, dropout_, *this);
   for (const auto& layer : layers_)
     x = (*layer)(x);
   return (*lm_head_)((*ln_f_)(x));

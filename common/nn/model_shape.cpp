@@ -10,7 +10,10 @@
 namespace fsdp {
 namespace {
 
-// Calls visit(name, member, largest allowed value). The limits keep products of sizes small.
+const char* const kDropout = "dropout";
+
+// Calls visit(name, member, limit). A whole number is at most its limit, and a real number is below
+// its limit if that is not 0. The limits keep products of sizes small.
 template <typename Options, typename Visit>
 void visit_fields(Options& options, const Visit& visit) {
   visit("vocabulary", options.vocabulary, 100'000'000);
@@ -19,7 +22,9 @@ void visit_fields(Options& options, const Visit& visit) {
   visit("layers", options.layers, 10'000);
   visit("heads", options.heads, 1'000'000);
   visit("d_ff", options.d_ff, 10'000'000);
-  if constexpr (std::is_same_v<std::remove_const_t<Options>, TransformerLMOptions>) {
+  if constexpr (std::is_same_v<std::remove_const_t<Options>, GPT2Options>) {
+    visit(kDropout, options.dropout, 1);
+  } else {
     visit("kv_heads", options.kv_heads, 1'000'000);
     visit("rope_theta", options.rope_theta, 0);
     visit("norm_eps", options.norm_eps, 0);
@@ -56,8 +61,10 @@ std::string read(const std::string& text, int64_t& value, int64_t most) {
   return "a number from 1 to " + std::to_string(most);
 }
 
-std::string read(const std::string& text, double& value, int64_t) {
-  return read_number(text, value) && value < 1e12 ? "" : "a number above 0 and below 1e12";
+std::string read(const std::string& text, double& value, int64_t limit) {
+  const double most = limit > 0 ? static_cast<double>(limit) : 1e12;
+  if (read_number(text, value) && value < most) return "";
+  return std::string("a number above 0 and below ") + (limit > 0 ? std::to_string(limit) : "1e12");
 }
 
 std::string read(const std::string& text, bool& value, int64_t) {
@@ -86,7 +93,7 @@ Options options_of(const Texts& values, const Texts& names) {
     if (name == "kv_heads") value = static_cast<Value>(options.heads);
     const auto text = values.find(name);
     if (text == values.end()) {
-      if (value == Value{} && !std::is_same_v<Value, bool>)
+      if (value == Value{} && std::is_same_v<Value, int64_t>)
         throw std::invalid_argument(name_in(names, name) + " is missing");
       return;
     }
@@ -116,7 +123,8 @@ std::vector<std::pair<std::string, std::string>> fields_of(const ModelShape& sha
   std::visit(
       [&](const auto& options) {
         visit_fields(options, [&](const char* name, const auto& value, int64_t) {
-          fields.emplace_back(name, text_of(value));
+          const bool is_off = name == kDropout && value == 0;
+          if (!is_off) fields.emplace_back(name, text_of(value));
         });
       },
       shape);

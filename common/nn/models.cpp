@@ -56,7 +56,14 @@ const std::map<std::string, std::string> kAliases{{"gpt2", "gpt2-124m"},
                                                   {"gpt2-large", "gpt2-774m"},
                                                   {"gpt2-xl", "gpt2-1558m"}};
 
+const std::string kWithDropout = ":dropout=";
+
+// Returns the entry of "NAME:dropout=P", where NAME is the name of a GPT-2.
+Entry find_with_dropout(const std::string& name, size_t colon);
+
 Entry find(const std::string& given) {
+  const size_t colon = given.find(kWithDropout);
+  if (colon != std::string::npos) return find_with_dropout(given, colon);
   const auto alias = kAliases.find(given);
   const std::string name = alias == kAliases.end() ? given : alias->second;
   std::string known;
@@ -67,6 +74,16 @@ Entry find(const std::string& given) {
   if (name.find(':') != std::string::npos) return {name, parse_shape(name)};
   throw std::invalid_argument("model '" + name + "' is not known; known are " + known +
                               "and sizes, as llama:vocabulary=256,...");
+}
+
+Entry find_with_dropout(const std::string& name, size_t colon) {
+  const Entry without = find(name.substr(0, colon));
+  if (!std::holds_alternative<GPT2Options>(without.shape))
+    throw std::invalid_argument("model '" + name + "': only a GPT-2 has dropout");
+  Entry with = without;
+  with.info.name = without.info.name + name.substr(colon);
+  with.shape = parse_shape(to_string(without.shape) + ',' + name.substr(colon + 1));
+  return with;
 }
 
 std::shared_ptr<Module> build(const TransformerLMOptions& options) {
@@ -95,9 +112,14 @@ ModelShape model_shape(const std::string& name) {
 }
 
 std::string model_name(const ModelShape& shape) {
-  for (const auto& entry : registry())
-    if (entry.shape == shape) return entry.info.name;
-  return to_string(shape);
+  ModelShape without = shape;
+  auto* gpt2 = std::get_if<GPT2Options>(&without);
+  if (gpt2 != nullptr) gpt2->dropout = 0;
+  const auto found = std::ranges::find(registry(), without, &Entry::shape);
+  if (found == registry().end()) return to_string(shape);
+  const bool has_dropout = shape != without;
+  return found->info.name +
+         (has_dropout ? kWithDropout + fields_of(shape).back().second : std::string());
 }
 
 std::map<std::string, std::string> tied_names(const std::string& name) {

@@ -5,10 +5,12 @@
 #include <nn/gpt2.h>
 #include <nn/layers.h>
 #include <nn/models.h>
+#include <nn/random_scope.h>
 #include <nn/transformer_lm.h>
 #include <optim/shard_layout.h>
 
 #include <cmath>
+#include <set>
 
 #include "expect_text.h"
 #include "in_a_process.h"
@@ -52,6 +54,53 @@ TEST_IN_A_PROCESS(Model, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) {
   layer(x).sum().backward();
   EXPECT_TRUE(x.grad().defined());
   EXPECT_FALSE(layer.parameters().front().grad().defined());
+}
+
+TEST_IN_A_PROCESS(Model, gpt2_drops_out_while_it_trains_and_not_while_it_evaluates) {
+  const torch::NoGradGuard no_grad;
+  const auto tokens = torch::randint(0, 61, {2, 12}, torch::kLong);
+  const auto model_of = [](const char* name) {
+    torch::manual_seed(1);
+    return make_model(name);
+  };
+  const auto plain = model_of("gpt2-tiny"), dropped = model_of("gpt2-tiny:dropout=0.3");
+  const at::Tensor expected = (*plain)(tokens);
+  EXPECT_FALSE((*dropped)(tokens).equal(expected));
+  dropped->eval();
+  EXPECT_TRUE((*dropped)(tokens).equal(expected));
+}
+
+TEST_IN_A_PROCESS(Model, the_numbers_of_a_random_scope_depend_only_on_its_arguments) {
+  const auto drawn = [](uint64_t seed, int64_t step, int64_t microbatch) {
+    const RandomScope scope(c10::kCPU, seed, step, microbatch);
+    return torch::randint(1 << 30, {1}).item<int64_t>();
+  };
+  torch::manual_seed(1);
+  const at::Tensor before = torch::rand({3});
+  torch::manual_seed(1);
+  std::set<int64_t> all;
+  for (const uint64_t seed : {0, 1, 42})
+    for (int64_t step = 0; step < 10; ++step)
+      for (int64_t microbatch = 0; microbatch < 10; ++microbatch)
+        all.insert(drawn(seed, step, microbatch));
+  EXPECT_GE(all.size(), 299);  // two of 300 numbers below 2^30 may be equal
+  EXPECT_EQ(drawn(42, 3, 5), drawn(42, 3, 5));
+  EXPECT_TRUE(torch::rand({3}).equal(before)) << "the generator has its state from before";
+}
+
+TEST_IN_A_PROCESS(Model, the_name_of_a_gpt2_may_give_a_dropout) {
+  for (const std::string name :
+       {"gpt2-124m:dropout=0.1",
+        "gpt2:vocabulary=61,context=19,d_model=24,layers=2,heads=6,d_ff=33,dropout=0.25"}) {
+    EXPECT_EQ(model_name(model_shape(name)), name);
+    EXPECT_EQ(model_info(name).name, name);
+  }
+  EXPECT_EQ(model_name(model_shape("gpt2:dropout=0.1")), "gpt2-124m:dropout=0.1");
+  const auto error = [](const std::string& name) { return error_of([&] { model_info(name); }); };
+  EXPECT_CONTAINS(error("gpt2-tiny:dropout=1"), "dropout is 1, not a number above 0 and below 1");
+  EXPECT_CONTAINS(error("gpt2-tiny:dropout="), "not a number above 0 and below 1");
+  EXPECT_CONTAINS(error("small:dropout=0.1"), "only a GPT-2 has dropout");
+  EXPECT_CONTAINS(error(kTinyLlama + ",dropout=0.1"), "has no dropout");
 }
 
 TEST_IN_A_PROCESS(Model, attention_does_not_see_later_tokens) {

@@ -57,7 +57,7 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
 // Trains, and returns the lines of the JSON file.
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
                                            const FsdpImplementation& fsdp = {
-                                               make_fsdp_strategy, shard_layout, nullptr,
+                                               make_fsdp_strategy, shard_layout, checkpoint_blocks,
                                                construct_on_meta, make_ddp_reduction}) {
   config.reports.json = folder.path() + "/run.json";
   testing::internal::CaptureStdout();

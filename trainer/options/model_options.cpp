@@ -25,8 +25,9 @@ void add_name_option(CLI::App& app, TrainConfig& config) {
   app.add_option_function<std::string>(
          "--model", take,
          names +
-             ", or sizes, such as llama:vocabulary=256,... (docs/hugging_face.md) (default: small, "
-             "or the model of --init or --resume)")
+             ", a GPT-2 with dropout, such as gpt2-36m:dropout=0.1, or sizes, such as "
+             "llama:vocabulary=256,... (docs/hugging_face.md) (default: small, or the model of "
+             "--init or --resume)")
       ->type_name("NAME");
 }
 

@@ -1,7 +1,10 @@
 #include <nn/models.h>
+#include <nn/random_scope.h>
 #include <strategies/build_model.h>
 #include <strategies/language_modeling.h>
 #include <strategies/model_device.h>
+
+#include <optional>
 
 namespace fsdp {
 namespace {
@@ -16,13 +19,20 @@ struct BatchOfStep {
 
 Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset) {
   const auto kept = std::make_shared<BatchOfStep>();
-  const auto loss = [=, rows = config.training.batch, seq = config.training.seq](
-                        Module& model, int microbatch, int microbatches, int64_t step) {
+  const ModelShape shape = model_shape(config.model.name);
+  const auto* gpt2 = std::get_if<GPT2Options>(&shape);
+  const bool draws = gpt2 != nullptr && gpt2->dropout > 0;
+  const auto loss = [=, rows = config.training.batch, seq = config.training.seq,
+                     seed = config.training.seed](Module& model, int microbatch, int microbatches,
+                                                  int64_t step) {
     if (kept->step != step) {
       kept->batch = {};  // freed before the next batch takes memory
       *kept = {step, dataset->batch(step, rows, seq)};
     }
     const Batch own = kept->batch.part(microbatch, microbatches);
+    std::optional<RandomScope> random;
+    if (draws && model.is_training())
+      random.emplace(model.parameters().front().device(), seed, step, microbatch);
     return language_model_loss(model, to_device_of(model, own.inputs),
                                to_device_of(model, own.targets));
   };

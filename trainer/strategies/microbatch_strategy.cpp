@@ -32,6 +32,14 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchParti
   return running[0].unsqueeze(0);
 }
 
+// While this object lives, the model evaluates, so it has no dropout.
+struct Evaluating {
+  explicit Evaluating(Module& model) : model(model) { model.eval(); }
+  ~Evaluating() { model.train(); }
+  Evaluating(const Evaluating&) = delete;
+  Module& model;
+};
+
 }  // namespace
 
 MicrobatchStrategy::MicrobatchStrategy(const TrainConfig& config, Workload workload,
@@ -70,6 +78,7 @@ at::Tensor MicrobatchStrategy::forward_backward(int64_t step) {
 at::Tensor MicrobatchStrategy::evaluate(const MicrobatchValue& value) {
   begin();
   const at::NoGradGuard no_grad;
+  const Evaluating evaluating(*model_);
   std::vector<at::Tensor> values;
   for (const int microbatch : microbatches_)
     values.push_back(value(*model_, microbatch, partition_.microbatches()));

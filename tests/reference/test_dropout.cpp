@@ -1,0 +1,73 @@
+#include <train/checkpoints.h>
+
+#include <set>
+
+#include "trained.h"
+
+// Tests of runs with dropout, whose random numbers depend on the step and the microbatch, not on
+// the rank.
+namespace fsdp {
+namespace {
+
+constexpr int kParts = 4;
+
+TrainConfig with_dropout(const Arranged& how, int64_t steps = 3) {
+  TrainConfig config = config_of(how, kParts, steps);
+  config.model.name = "gpt2-tiny:dropout=0.2";
+  return config;
+}
+
+TEST(Dropout, a_run_ends_with_the_same_bits_in_every_arrangement) {
+  const TemporaryFolder folder;
+  const auto expected = train(with_dropout({"single", 1}), folder);
+  const auto expect_equal = [&](const TrainConfig& config, const std::string& what) {
+    SCOPED_TRACE(what);
+    const auto run = train(config, folder);
+    EXPECT_EQ(run["param_sha256"], expected["param_sha256"]);
+    EXPECT_EQ(run["live_bytes_mismatches"], 0);
+  };
+  for (const Arranged& how : std::vector<Arranged>{
+           {"ddp", 2}, {"ddp", 4}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
+    TrainConfig config = with_dropout(how);
+    expect_equal(config, named(how));
+    if (how.mode != "fsdp") continue;  // only fsdp recomputes
+    config.memory.activation_checkpoint_every = 1;
+    expect_equal(config, named(how) + ", recomputed");
+  }
+  TrainConfig resumed = with_dropout({"fsdp", 4}, 2);
+  resumed.checkpoint.dir = folder.path() + "/saved";
+  resumed.checkpoint.save_every = 2;
+  train(resumed, folder);
+  resumed = with_dropout({"fsdp", 2});
+  resumed.checkpoint.dir = folder.path() + "/saved";
+  go_on_from(find_checkpoint(resumed.checkpoint.dir), resumed);
+  expect_equal(resumed, "resumed on two ranks");
+}
+
+TEST(Dropout, a_run_depends_on_the_fraction) {
+  const TemporaryFolder folder;
+  std::set<std::string> hashes;
+  for (const char* model : {"gpt2-tiny", "gpt2-tiny:dropout=0.1", "gpt2-tiny:dropout=0.2"}) {
+    TrainConfig config = config_of({"fsdp", 2}, kParts, 2);
+    config.model.name = model;
+    hashes.insert(train(config, folder)["param_sha256"]);
+  }
+  EXPECT_EQ(hashes.size(), 3);
+}
+
+TEST(Dropout, an_evaluation_drops_nothing) {
+  const TemporaryFolder folder;
+  std::vector<nlohmann::json> losses;
+  for (const char* model : {"gpt2-tiny", "gpt2-tiny:dropout=0.2"}) {
+    TrainConfig config = config_of({"fsdp", 2}, kParts, 0);
+    config.model.name = model;
+    config.reports.log = folder.path() + "/" + model;
+    train(config, folder);
+    losses.push_back(lines_of(config.reports.log).back()["loss"]);
+  }
+  EXPECT_TRUE(losses[0].is_number());
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+}  // namespace
+}  // namespace fsdp
