@@ -9,9 +9,10 @@
 
 namespace fsdp {
 
-// Runs the backward passes of the units of one model. If one loss uses two models, each model has
-// an object of its own. "Pass" means backward pass. A pass "fails" if an exception ends it. A call
-// of a module is "finished" when its full backward hook has run.
+// Runs the backward passes of the units of one model. If a program has two models, each model has
+// an object of its own, and the two objects share no state. "Pass" means backward pass. A pass
+// "fails" if an exception ends it. A call of a module is "finished" when its full backward hook has
+// run.
 //
 // During a pass, for each unit:
 // - Unshard: when the gradient of its module's output arrives, the unit is unsharded, unless the
@@ -71,7 +72,7 @@ class BackwardHooks {
   BackwardHooks(const BackwardHooks&) = delete;  // the hooks hold this object
 
   // Registers the hooks on `module` and on the unit's parameters. Call this function for the
-  // modules in the order of forward.
+  // modules in the order of forward, each time after register_forward_hooks() for the same module.
   // - The module's hooks own this object and the unit; a parameter's hooks own neither. So all are
   //   freed with the modules.
   // - If a parameter outlives the modules, its hooks do nothing.
