@@ -25,7 +25,8 @@ struct FullyShardOptions {
 };
 
 // A model whose parameters, gradients and optimizer state are sharded over the ranks. You call its
-// module, and run backward from its loss, as before.
+// module, and run backward from its loss, as before. The module's hooks own all that they need, so
+// these calls also work after this object is gone.
 class FullySharded {
  public:
   FullySharded() = default;

@@ -118,6 +118,33 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
   expect_on_all_ranks(run, "calls of the next backward", kBackwardOf3);
 }
 
+// A hook of the user calls a block without gradients while backward still needs the block's
+// parameters. The forward hooks of task 3 reshard the unit after this call, so those of task 4 must
+// run later, to unshard it again.
+MULTI_RANK_TEST(T7_1_fully_shard_ranks,
+                a_forward_inside_a_backward_pass_leaves_unsharded_what_the_pass_still_reads) {
+  const std::string kState = "blocks1 is unsharded after a call of it inside its backward";
+  const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
+    for (const bool called : {false, true}) {
+      ToyModel model(3);
+      const auto sharded = fully_shard(model, rank.communicator());
+      const FlatParameter& unit = *sharded->units()[2];
+      if (called) {
+        model.blocks[1]->register_full_backward_pre_hook([&](Module&) {
+          const at::NoGradGuard no_grad;
+          (*model.blocks[1])(at::ones({1, 7}));
+          rank.observe(kState, unit.state() == UnitState::unsharded);
+        });
+      }
+      model(toy_tokens(rank.rank())).square().sum().backward();
+      rank.observe(called ? "gradient" : "gradient without the call", unit.sharded_gradient());
+    }
+  });
+  expect_on_all_ranks(run, kState, true);
+  expect_on_each_rank(run, "gradient",
+                      [&](int r) { return run.at(r, "gradient without the call"); });
+}
+
 MULTI_RANK_TEST(T7_1_fully_shard_ranks,
                 deferred_initialization_peaks_at_the_shards_and_one_parameter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
