@@ -1,5 +1,6 @@
 #include <memory/live_bytes.h>
 #include <testing/expected_shards.h>
+#include <testing/shared_flag.h>
 
 #include "small_unit.h"
 
@@ -92,6 +93,41 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, a_unit_that_is_destroyed_waits_for_its_re
       counted_link(clock));
   expect_on_all_ranks(run, "ns that the destructor waited for the reduce_scatter",
                       kHop * (world_size() - 1));
+}
+
+// Rank 0 destroys a unit while a collective is under way that fails, because the other ranks issue
+// another one. On one rank nothing fails.
+void expect_dropped_error(int world_size, const std::function<void(FlatParameter&)>& issue) {
+  const std::string kNext = "what a call throws after the error that the destructor dropped";
+  const SharedFlag issued;
+  const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
+    rank.communicator();
+    if (rank.rank() == 0) {
+      auto unit = make_unit(rank);
+      issue(*unit);
+      issued.set();
+      rank.observe("a unit is destroyed; its destructor must not throw the error of its collective",
+                   true);
+      unit.reset();
+    } else {
+      issued.wait();
+    }
+    rank.observe(kNext, thrown_by([&] {
+                   make_flat_parameter("another unit", make_parameters(kShapes),
+                                       rank.communicator())
+                       ->unshard();
+                 }));
+  });
+  if (world_size == 1) return expect_on_all_ranks(run, kNext, kNothingThrown);
+  expect_error(run, kNext, {"CollectiveError", "another unit"});
+}
+
+MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_drops_the_error_of_its_all_gather) {
+  expect_dropped_error(world_size(), [](FlatParameter& unit) { unit.unshard_async(); });
+}
+
+MULTI_RANK_TEST(T2_5_lasting_gradient, a_unit_that_is_destroyed_drops_the_error_of_its_reduction) {
+  expect_dropped_error(world_size(), [](FlatParameter& unit) { unit.reduce_gradient(); });
 }
 
 MULTI_RANK_TEST(T2_3_end, a_unit_that_an_exception_destroys_does_not_wait) {

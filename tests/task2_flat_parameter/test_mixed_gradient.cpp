@@ -172,6 +172,24 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   expect_shards(run, oracle, "256 + 1 + 1");
 }
 
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_collected_gradient_keeps_the_dtype_of_its_parameter) {
+  const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
+    for (const auto& policy : kPolicies) {
+      const auto unit = make_mixed_unit(rank, policy);
+      collect_gradients(*unit, equal_gradients(1));
+      std::vector<std::string> dtypes;
+      for (const auto& parameter : unit->parameters())
+        dtypes.emplace_back(c10::toString(parameter.tensor.grad().scalar_type()));
+      rank.observe("dtype of each .grad that was collected and not widened" + with(policy), dtypes);
+    }
+  });
+  for (const auto& policy : kPolicies) {
+    expect_on_all_ranks(
+        run, "dtype of each .grad that was collected and not widened" + with(policy),
+        std::vector<std::string>(kShapes.size(), c10::toString(policy.param_dtype)));
+  }
+}
+
 // Adds to .grad in place, as autograd does in a second backward pass. In bf16, 256 + 1 + 1 is 256.
 MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype) {
   const auto sum = [](const MixedPrecisionPolicy& policy) {
