@@ -25,12 +25,17 @@ struct ByHand {
 
   double block() const { return (12 * d() + 13) * d(); }  // parameters
   double root() const { return static_cast<double>(shape.vocabulary + shape.context + 2) * d(); }
-  // [s] of an all-gather or a reduce-scatter of `parameters` in bf16: (W - 1) hops and the bytes of
-  // the parameters, padded to a multiple of 16 W
+  static double padded(double parameters, double ranks) {
+    return std::ceil(parameters / (16 * ranks)) * 16 * ranks;
+  }
+  // [bytes] that a rank receives in an all-gather or a reduce-scatter of `parameters` in bf16
+  static double bytes_of(double parameters, double ranks) {
+    return (ranks - 1) / ranks * 2 * padded(parameters, ranks);
+  }
+  // [s] of this collective: (W - 1) hops and the bytes
   double time_of(double parameters, double ranks) const {
-    parameters = std::ceil(parameters / (16 * ranks)) * 16 * ranks;
     return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
-           (ranks - 1) / ranks * 2 * parameters / link.bytes_per_second;
+           bytes_of(parameters, ranks) / link.bytes_per_second;
   }
   // [s] that a block computes for a row; attention has 2 products in forward and 5 in backward
   double forward_of_row() const {
@@ -104,10 +109,56 @@ void expect_strict(const nlohmann::json& answer) {
   }
 }
 
+// Checks the bytes that a rank receives in a step within its host and from the other host, how long
+// it computes, and that its step is no shorter than it must be and no longer than without overlap.
+void expect_costs(const Question& question, const Contender& one) {
+  const ByHand hand(question);
+  const TrainConfig& config = hand.settings.configs.front();
+  const Machine& machine = hand.settings.machine;
+  const double ranks = config.ranks.world, of_host = machine.ranks_per_host;
+  // Each block is gathered in forward and reduced in backward. Unless the strategy is grad_op, a
+  // block is also gathered in backward; the root is not, because it is still gathered.
+  const bool hybrid = one.name == "hybrid";
+  const double sharing = hybrid ? of_host : ranks, of_block = one.name == "grad_op" ? 2 : 3;
+  const double gathered_and_reduced =
+      hand.layers() * of_block * ByHand::bytes_of(hand.block(), sharing) +
+      2 * ByHand::bytes_of(hand.root(), sharing);
+  double hops = (hand.layers() * of_block + 2) * (sharing - 1);
+  const Link& link = hybrid ? *machine.within : *machine.between;
+  double links = hops * static_cast<double>(link.latency.count()) * 1e-9 +
+                 gathered_and_reduced / link.bytes_per_second;
+  // Between the two replicas, hybrid reduces a shard of each unit in fp32: 2 (H - 1) / H of it.
+  double of_replicas = 0;
+  if (hybrid) {
+    of_replicas = 4 / of_host *
+                  (hand.layers() * ByHand::padded(hand.block(), of_host) +
+                   ByHand::padded(hand.root(), of_host));
+    hops = (hand.layers() + 1) * 2;
+    links += hops * static_cast<double>(machine.between->latency.count()) * 1e-9 +
+             of_replicas / machine.between->bytes_per_second;
+  }
+  // The loss comes from each other rank, of which some are on the other host.
+  const double from_other_host = (hybrid ? of_replicas : gathered_and_reduced) + 16 * (ranks - 1);
+  EXPECT_EQ(one.plan.within, std::llround(hybrid ? gathered_and_reduced : 0)) << one.name;
+  EXPECT_EQ(one.plan.between, std::llround(from_other_host)) << one.name;
+
+  // A rank computes each forward of a block twice, because its activations are checkpointed.
+  const double rows = static_cast<double>(config.training.batch) / ranks;
+  const double computing =
+      rows * (hand.layers() * (2 * hand.forward_of_row() + hand.backward_of_row()) +
+              1.5 * hand.head_backward_of_row());
+  const double step = one.milliseconds * 1e-3;
+  EXPECT_NEAR(static_cast<double>(one.plan.time.value().computing) * 1e-9 / computing, 1, 0.005)
+      << one.name;
+  EXPECT_GT(step, 0.995 * std::max(computing, links)) << one.name;
+  EXPECT_LT(step, 1.005 * (computing + links)) << one.name;
+}
+
 void expect_fastest(const Question& question, const nlohmann::json& answers) {
   double best = 0;
   std::string name;
   for (const Contender& one : contenders(question)) {
+    expect_costs(question, one);
     const double peak = static_cast<double>(one.plan.peak.bytes.total) * 1e-9;
     EXPECT_GT(std::abs(peak / question.amount - 1), 0.02) << one.name << " nearly fits";
     if (peak > question.amount) continue;
