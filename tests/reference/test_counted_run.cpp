@@ -4,7 +4,6 @@
 #include <train/counted_run.h>
 
 #include <regex>
-#include <thread>
 
 #include <reference/trained.h>
 
@@ -34,30 +33,6 @@ struct Counted {
 Counted counted(const TrainConfig& config) {
   const TemporaryFolder folder;
   return Counted(train(config, folder));
-}
-
-TEST(FlopClock, a_matrix_product_advances_the_clock_by_its_flops) {
-  FlopClock clock(kFlops);
-  at::mm(at::ones({2, 3}), at::ones({3, 4}));
-  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
-  at::ones({2, 3}).add(1);  // is no product
-  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
-}
-
-TEST(FlopClock, a_matrix_product_of_another_thread_advances_the_clock) {
-  FlopClock clock(kFlops);
-  std::thread([] { at::mm(at::ones({2, 3}), at::ones({3, 4})); }).join();
-  EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
-}
-
-TEST(FlopClock, sleeping_advances_the_clock_to_the_given_time_and_never_back) {
-  FlopClock clock(kFlops);
-  clock.sleep_until(100);
-  clock.sleep_until(50);
-  EXPECT_EQ(clock.now(), 100);
-  at::mm(at::ones({2, 3}), at::ones({3, 4}));
-  EXPECT_EQ(clock.now(), 148);
-  EXPECT_EQ(clock.computing(), 48);
 }
 
 TEST(CountedRun, the_time_of_a_run_is_equal_to_the_nanosecond_in_a_second_run) {
