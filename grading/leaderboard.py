@@ -38,17 +38,23 @@ def main(program, arguments):
         return done.returncode, done.stdout.decode(errors="replace")
 
     try:
-        seed = secrets.randbelow(1_000_000)
-        ranks = leaderboard.measure(options.file.read_bytes(), seed, train, train)
-        if options.json:
-            numbers = {"milliseconds": ranks.milliseconds, "peak": ranks.peak,
-                       "choices": leaderboard.choices_of(options.file.read_bytes())}
-            options.json.write_text(json.dumps(numbers) + "\n")
+        choices = options.file.read_bytes()
+    except OSError as error:
+        sys.exit(f"fsdp leaderboard: {options.file} can't be read: {error.strerror}")
+    try:
+        ranks = leaderboard.measure(choices, secrets.randbelow(1_000_000), train, train)
     except (OSError, Refused) as error:
         sys.exit(f"fsdp leaderboard: {error}")
     print(f"{ranks.milliseconds:,.3f} ms for the training, of them "
           f"{ranks.nanoseconds / 1e6 - ranks.computing / 1e6:,.3f} ms not computing; a rank has at "
-          f"most {ranks.peak:,} of {leaderboard.MEMORY:,} bytes")
+          f"most {ranks.peak:,} of {leaderboard.MEMORY:,} bytes", flush=True)
+    if options.json:
+        numbers = {"milliseconds": ranks.milliseconds, "peak": ranks.peak,
+                   "choices": leaderboard.choices_of(choices)}
+        try:
+            options.json.write_text(json.dumps(numbers) + "\n")
+        except OSError as error:
+            sys.exit(f"fsdp leaderboard: {options.json} can't be written: {error.strerror}")
 
 
 if __name__ == "__main__":

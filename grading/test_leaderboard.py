@@ -106,6 +106,25 @@ class Leaderboard(unittest.TestCase):
         for status, text in ((1, printed(RANKS)), (0, "no result"), (0, "")):
             self.assertIn("the training failed: ", self.refusal(leaderboard.counted, status, text))
 
+    def test_choices_that_can_not_be_read_are_named_with_the_cause(self):
+        with self.assertRaises(SystemExit) as ended:
+            program.main("no program", ["/no/such/choices.toml"])
+        self.assertEqual(
+            str(ended.exception),
+            "fsdp leaderboard: /no/such/choices.toml can't be read: No such file or directory",
+        )
+
+    def test_numbers_that_can_not_be_written_are_still_printed(self):
+        said = io.StringIO()
+        with (mock.patch.object(leaderboard, "measure", return_value=RANKS),
+              contextlib.redirect_stdout(said), self.assertRaises(SystemExit) as ended):
+            program.main("no program", ["--json", "/no/such/numbers.json"])
+        self.assertIn("60,000,000 of 64,000,000 bytes", said.getvalue())
+        self.assertEqual(
+            str(ended.exception),
+            "fsdp leaderboard: /no/such/numbers.json can't be written: No such file or directory",
+        )
+
     def test_one_process_trains_with_the_same_seed_sums_and_recomputation(self):
         ran = []
 
