@@ -112,14 +112,18 @@ std::string remark_on_values(const ObservedTensor& actual, const ObservedTensor&
 // have the same dtype and sizes.
 std::pair<WrongElement, int64_t> wrong_elements(const ObservedTensor& actual,
                                                 const ObservedTensor& expected) {
-  int64_t first = -1;
+  int64_t first = -1, right = -1;
   int64_t differing = 0;
   for (int64_t i = 0; i < actual.numel(); ++i) {
-    if (same_bits(actual, expected, i)) continue;
-    if (differing++ == 0) first = i;
+    if (!same_bits(actual, expected, i)) {
+      if (differing++ == 0) first = i;
+    } else if (first == -1 || right == -1) {
+      right = i;
+    }
   }
   if (differing == 0) return {};
-  WrongElement element{first, position(actual, first), actual.text(first), expected.text(first)};
+  WrongElement element{first, position(actual, first), actual.text(first), expected.text(first),
+                       right};
   if (element.is == element.expected) {
     element.is += " (" + bits(actual, first) + ")";
     element.expected += " (" + bits(expected, first) + ")";

@@ -50,6 +50,7 @@ struct WrongElement {
   int64_t index;             // in row-major order
   std::string place;         // "[3, 2] (p0[3, 2], which rank 1 owns)"
   std::string is, expected;  // "0.5"; if both have the same digits, followed by their bits
+  int64_t right{-1};         // the index of an equal element nearby; -1: there is none
 };
 // Returns nothing if the observations are no such tensors, or equal.
 std::optional<WrongElement> first_wrong_element(const nlohmann::json& actual,

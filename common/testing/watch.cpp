@@ -126,6 +126,7 @@ void add_sources(Action& action, const Running& op, const Operand& target,
   for (size_t i = 0; i < op.count; ++i) {
     const Operand& source = op.operands[i];
     if (is(op.name, "copy_") && i != 1) continue;
+    if (source.dims == 0 && target.dims > 0) continue;  // a number, such as the divisor of div_()
     if (!joins) {
       add_source(action, address_of(source, target, index), source.width);
     } else if (dim < source.dims) {
@@ -177,17 +178,23 @@ Action& add(Kind kind) {
   return action;
 }
 
-// Adds the elements of this rank from which a collective computed the element at `address`.
+// Adds the elements of this rank from which a collective computed the element at `address`. An
+// element that another rank has sent stands for the one at the same place in what this rank sent,
+// because all ranks run the same code.
 void add_sources(Action& action, const Collective& collective, uint64_t address) {
   const auto input = operand_of(collective.input), output = operand_of(collective.output);
   if (!input || !output || address < output->data) return;
   const uint64_t at = address - output->data;
   const uint64_t bytes = input->numel() * input->width, own = static_cast<uint64_t>(rank_here);
+  if (bytes == 0) return;
   const Operation operation = collective.call.operation;
-  if (operation == Operation::all_gather && at / bytes == own)
+  if (operation == Operation::all_reduce) add_source(action, address, input->width);
+  if (operation == Operation::all_gather)
     add_source(action, input->data + at % bytes, input->width);
-  if (operation == Operation::reduce_scatter && input->width == output->width)
-    add_source(action, input->data + own * output->numel() * output->width + at, input->width);
+  if (operation == Operation::reduce_scatter) {
+    const uint64_t element = own * output->numel() + at / output->width;  // dtypes may differ
+    add_source(action, input->data + element * input->width, input->width);
+  }
 }
 
 // Writes down a write to the watched address.

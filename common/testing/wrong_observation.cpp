@@ -30,6 +30,7 @@ void keep_wrong(const RankRun& run, int rank, const std::string& name,
     wrong["place"] = element->place;
     wrong["is"] = element->is;
     wrong["expected"] = element->expected;
+    if (element->right >= 0) wrong["right"] = element->right;
   } else if (const auto place = run.place_of_call(rank, name, expected)) {
     wrong["call"] = run.calls_before(rank, place->step);
     wrong["remark"] = place->remark;
@@ -44,6 +45,7 @@ void keep_wrong(const RankRun& run, int rank, const std::string& name, int64_t e
                 const std::string& text) {
   nlohmann::json wrong{{"name", name}, {"text", text}};
   if (element >= 0) wrong["element"] = element;
+  if (element > 0) wrong["right"] = element - 1;
   keep(run, rank, wrong);
 }
 

@@ -10,9 +10,9 @@ namespace fsdp {
 // that FSDP_RECORD names, for ./fsdp why. Only the first call for a folder writes, and none does if
 // nothing is recorded. The file is JSON: "run" (the number of its ranks' recording), "rank", "text"
 // (how it differs from what was expected), "name" (of the observation; "" if the rank failed); of a
-// tensor "element" (the first wrong one, in row-major order), "place", "is", "expected"; of a list
-// of collectives "call" (the number, from 0, of the rank's call at which the lists part) and
-// "remark".
+// tensor "element" (the first wrong one, in row-major order), "place", "is", "expected" and "right"
+// (an element nearby that is not wrong; missing if there is none); of a list of collectives "call"
+// (the number, from 0, of the rank's call at which the lists part) and "remark".
 
 // Writes it for rank `rank`, whose observation `name` is another one than `expected`.
 void keep_wrong(const RankRun& run, int rank, const std::string& name,

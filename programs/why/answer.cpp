@@ -3,11 +3,14 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 namespace fsdp {
 namespace {
 
 using Kind = WatchPage::Action::Kind;
+
+constexpr size_t kMostPlaces = 4;
 
 std::string path_text(const std::string& file) {
   const char* const root = std::getenv("FSDP_ROOT");
@@ -35,12 +38,18 @@ std::string place_text(const SourceLine& line) {
 std::string action_text(const Question& question, const Finding& finding) {
   const WatchPage::Action& action = finding.action;
   const std::string collective = action.collective;
+  if (finding.because == Finding::Because::wrote_other)
+    return "This line wrote a right element of the same tensor, but not the wrong one.";
+  if (finding.because == Finding::Because::skips)
+    return "No line of your code wrote the value. This line passed over the code that follows it, "
+           "which never ran.";
   switch (action.kind) {
     case Kind::write:
       if (finding.in("spoil"))
-        return finding.in("free") ? "This line freed the memory, and later code read it (NaN)."
-                                  : "No code has written the value since this line allocated its "
-                                    "memory (NaN).";
+        return finding.in("free")
+                   ? "This line freed the memory, and later code read it (NaN)."
+                   : "This line allocated the memory (NaN), and no line of your code has "
+                     "written the value since.";
       if (!collective.empty())
         return "The value came from the collective " + collective + ", for which this line waited.";
       if (action.operation[0] != 0)
@@ -83,18 +92,18 @@ std::string answer(const Question& question, const std::vector<Finding>& finding
   head += question.text + '\n';
   if (!question.remark.empty()) head += question.remark + '\n';
   std::string text = wrap(head, 100, 4);
-  bool any = false;
+  std::set<std::string> places;
   for (const Finding& finding : findings) {
     if (verbose) text += "\n  the functions that were running:\n" + trace_text(finding);
-    if (finding.line() == nullptr) continue;
-    const bool copied = any && finding.action.kind == Kind::write && !finding.in("spoil");
-    text += copied ? "\nThe value was copied from elsewhere. " : "\n";
-    text += action_text(question, finding) + '\n' + place_text(*finding.line());
+    if (finding.line() == nullptr || places.size() == kMostPlaces) continue;
+    const std::string place = place_text(*finding.line());
+    if (!places.insert(place).second) continue;
+    text += places.size() > 1 ? "\nSee also: " : "\n";
+    text += action_text(question, finding) + '\n' + place;
     for (size_t i = 1; i < finding.own.size() && i < 3; ++i)
       text += "  called from" + place_text(finding.lines[finding.own[i]]).substr(1);
-    any = true;
   }
-  if (!any) text += "\nNo line of your code was running when the value came to be.\n";
+  if (places.empty()) text += "\nNo line of your code was running when the value came to be.\n";
   return text;
 }
 

@@ -1,17 +1,20 @@
 #include <why/investigation.h>
+#include <why/skipped_code.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
+#include <sstream>
 
 namespace fsdp {
 namespace {
 
 using Action = WatchPage::Action;
 
-constexpr int kMostReplays = 12;
+constexpr int kMostReplays = 7;  // to follow one element
 // The lines of one task of the student's; `task` 0: of any task.
 bool is_in(const std::string& file, const std::string& folder, int task) {
   for (const std::string part : {"/", "/extensions/"}) {
@@ -55,7 +58,7 @@ void Investigation::replay(uint64_t address, uint64_t width, const std::vector<u
   ++replays_;
   page_->address = address;
   page_->width = width;
-  run_watched(page_, command_, lines);
+  reached_ = run_watched(page_, command_, lines);
 }
 
 Finding Investigation::finding(const Action& action) {
@@ -104,20 +107,33 @@ std::optional<Finding> Investigation::pending_call(uint64_t time) {
   return {};
 }
 
+// Returns the time at which the collective of a write was issued; the write's time if it is none.
+uint64_t Investigation::time_of_issue(const Action& write) const {
+  for (const Action* action : actions())
+    if (action->kind == Action::Kind::issue && action->time < write.time &&
+        std::strcmp(action->collective, write.collective) == 0)
+      return action->time;
+  return write.since;
+}
+
 std::vector<Finding> Investigation::find_writes(uint64_t address, uint64_t width) {
   std::vector<Finding> found;
   uint64_t before = UINT64_MAX;
-  while (address != 0 && replays_ < kMostReplays) {
+  const int last = replays_ + kMostReplays;
+  while (address != 0 && replays_ < last) {
     const auto write = last_write(address, width, before);
     if (!write) break;
     if (write->in("spoil"))
       if (const auto pending = pending_call(write->action.time)) found.push_back(*pending);
     found.push_back(*write);
     const Action& action = write->action;
-    if (write->line() != nullptr && !action.copies && action.collective[0] == 0) break;
-    address = action.sources[0];
-    width = action.widths[0];
-    before = action.since;
+    if (write->in("spoil")) break;
+    before = action.collective[0] != 0 ? time_of_issue(action) : action.since;
+    // An operator that adds to its target reads two elements. The other one is newer.
+    size_t source = 0;
+    if (action.sources[0] == address && action.sources[1] != 0) source = 1;
+    address = action.sources[source];
+    width = action.widths[source];
   }
   return found;
 }
@@ -195,28 +211,72 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
   return {};
 }
 
-// Returns the last line of the student's code that ran, but not of a function that only returns a
-// value.
+// Returns how many words of the names of the function and of its file the text contains: of
+// clip_grad_norm in p_norm.cpp, "p_norm.clipping" contains 3.
+int words_in(const SourceLine& line, const std::string& text) {
+  const std::string function = line.function.substr(0, line.function.find(','));
+  std::istringstream words(function.substr(function.rfind(':') + 1) + '_' +
+                           std::filesystem::path(line.file).stem().string());
+  int count = 0;
+  for (std::string word; std::getline(words, word, '_');)
+    count += word.size() > 2 && text.find(word) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+bool is_telling(const Finding& finding) {
+  const SourceLine* line = finding.line();
+  return finding.action.kind == Action::Kind::line && line != nullptr &&
+         line->function.find('~') == std::string::npos && !line->function.starts_with("make_") &&
+         !line->file.ends_with(".h");
+}
+
+// Returns the last line of the student's code that ran. Leaves out destructors, factories, headers,
+// functions that only return a value, and callers that only ended.
 std::optional<Finding> last_line(const std::vector<Finding>& past) {
   std::optional<Finding> any, of_function;
   std::set<int> lines;
   for (const Finding& finding : past) {
-    const SourceLine* line = finding.line();
-    if (finding.action.kind != Action::Kind::line || line == nullptr) continue;
-    if (line->function.find('~') < line->function.size()) continue;  // a destructor
-    if (!of_function || of_function->line()->function != line->function) {
+    if (!is_telling(finding)) continue;
+    if (!of_function || of_function->line()->function != finding.line()->function) {
       of_function = finding;
       lines.clear();
     }
     if (!any) any = finding;
-    lines.insert(line->line);
+    lines.insert(finding.line()->line);
     if (lines.size() >= 3) return of_function;
   }
   return any;
 }
 
-std::vector<Finding> Investigation::find_last() {
-  replay(0, 0, addresses_of_lines(command_.front()));
+// Returns the last line of the function that the test is most likely about: its name has the most
+// words in common with those of the test and of the observation. If there is none, returns the last
+// line of all.
+std::optional<Finding> last_line(const std::vector<Finding>& past, const Question& question) {
+  const std::string text = question.test() + ' ' + question.name;
+  const Finding* best = nullptr;
+  int most = 0;
+  for (const Finding& finding : past) {
+    if (!is_telling(finding)) continue;
+    const int words = words_in(*finding.line(), text);
+    if (words <= most) continue;
+    best = &finding;
+    most = words;
+  }
+  return best == nullptr ? last_line(past) : *best;
+}
+
+std::vector<uint64_t> Investigation::addresses() {
+  if (code_.empty()) code_ = code_lines(command_.front());
+  std::vector<uint64_t> all;
+  for (const CodeLine& line : code_)
+    all.push_back(line.address);
+  return all;
+}
+
+// Returns what the rank did before the test looked, the latest first, with each line of the
+// student's code.
+std::vector<Finding> Investigation::trace() {
+  replay(0, 0, addresses());
   std::vector<Finding> past;
   std::vector<uint64_t> frames;
   for (const Action* action : actions())
@@ -224,6 +284,11 @@ std::vector<Finding> Investigation::find_last() {
   source_lines_.of(frames);  // all at once, because addr2line takes a while to begin
   for (const Action* action : actions())
     if (action->kind != Action::Kind::observe) past.push_back(finding(*action));
+  return past;
+}
+
+std::vector<Finding> Investigation::find_last() {
+  std::vector<Finding> past = trace();
   if (question_.name.empty()) {
     // Actions after the exception that ended the rank do not count.
     const auto raised = std::ranges::find(past, Action::Kind::raise,
@@ -236,19 +301,138 @@ std::vector<Finding> Investigation::find_last() {
   if (auto found = in_named_function(past)) return {*found};
   std::vector<Finding> found;
   if (const auto block = memory_still_alive(past)) found.push_back(*block);
-  if (const auto last = last_line(past)) found.push_back(*last);
+  if (const auto last = last_line(past, question_)) found.push_back(*last);
+  return found;
+}
+
+// Returns the line that passed over code that never ran. A condition of a single statement is often
+// false in right runs, too. The last replay must have traced the lines.
+std::optional<Finding> Investigation::skipped() {
+  std::vector<CodeLine> tested;
+  for (const CodeLine& line : code_)
+    if (is_in(line.file, "tasks", question_.task()) ||
+        is_in(line.file, "solutions", question_.task()))
+      tested.push_back(line);
+  const auto all = skipped_code(tested, reached_);
+  const auto best = std::ranges::find_if(all, [](const SkippedCode& one) {
+    return one.kind != SkippedCode::Kind::condition || one.last > one.first;
+  });
+  if (best == all.end()) return {};
+  Finding found{{}, source_lines_.of({best->decides.address + 1}), {}};
+  found.own = own_lines(found.lines, question_.task());
+  found.because = Finding::Because::skips;
+  if (found.line() == nullptr) return {};
+  return found;
+}
+
+bool writes(const Finding& finding) {
+  return finding.action.kind == Action::Kind::write && !finding.in("spoil");
+}
+
+bool same_line(const Finding& a, const Finding& b) {
+  return a.line()->file == b.line()->file && a.line()->line == b.line()->line;
+}
+
+// Compares how a wrong and a right element of the same tensor came to be, the last step first.
+// Returns the first step in which they differ: the line that wrote the wrong element, or if no line
+// did, the one that wrote the right element.
+std::optional<Finding> first_difference(const std::vector<Finding>& wrong,
+                                        const std::vector<Finding>& right) {
+  for (size_t i = 0; i < right.size(); ++i) {
+    const bool written = i < wrong.size() && writes(wrong[i]);
+    if (written && same_line(wrong[i], right[i])) continue;
+    if (written) return wrong[i];
+    if (!writes(right[i])) break;
+    Finding found = right[i];
+    found.because = Finding::Because::wrote_other;
+    return found;
+  }
+  return {};
+}
+
+// Of the lines that led to the writes, finds the one whose function has the most words in common
+// with the test's name, and moves its write to the front. If no function has any, the order stays.
+void prefer_named(std::vector<Finding>& found, const std::string& test) {
+  int most = 0;
+  std::pair<size_t, size_t> best;
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (size_t j = 0; j < found[i].own.size() && writes(found[i]); ++j) {
+      const int words = words_in(found[i].lines[found[i].own[j]], test);
+      if (words <= most) continue;
+      most = words;
+      best = {i, j};
+    }
+  }
+  if (most == 0) return;
+  const auto write = found.begin() + static_cast<std::ptrdiff_t>(best.first);
+  const auto line = write->own.begin() + static_cast<std::ptrdiff_t>(best.second);
+  if (words_in(*write->line(), test) == 0) std::rotate(write->own.begin(), line, line + 1);
+  std::rotate(found.begin(), write, write + 1);
+}
+
+// Returns the last line that ran in a file of which the suite has the name: of T5_5_state, in
+// state.cpp.
+std::optional<Finding> last_line_in_file_of(const std::vector<Finding>& past,
+                                            const std::string& suite) {
+  for (const Finding& finding : past) {
+    if (!is_telling(finding)) continue;
+    const std::filesystem::path file(finding.line()->file);
+    if (suite.ends_with('_' + file.stem().string())) return finding;
+  }
+  return {};
+}
+
+std::vector<Finding> Investigation::find_own_writes(int64_t element) {
+  page_->element = element;
+  replay(0, 0);
+  auto found = find_writes(page_->observed_address, page_->observed_width);
+  // What the test itself has copied does not show which code should have written a wrong element.
+  const bool by_test = !found.empty() && found.front().line() == nullptr;
+  if (element == question_.right && by_test) return {};
+  std::erase_if(found, [](const Finding& one) { return one.line() == nullptr; });
+  return found;
+}
+
+std::vector<Finding> Investigation::find_element() {
+  std::vector<Finding> found = find_own_writes(question_.element), right;
+  if (question_.right >= 0) right = find_own_writes(question_.right);
+  const bool nan = question_.text.find("is nan") != std::string::npos;
+  const bool pending = std::ranges::any_of(
+      found, [](const Finding& one) { return one.action.kind == Action::Kind::issue; });
+  std::optional<Finding> first;
+  if (pending) {
+    first = last_line(trace());  // in the function that should have waited
+  } else if (const auto difference = first_difference(found, right)) {
+    first = difference;
+  } else if (nan && !found.empty()) {
+    std::ranges::reverse(found);  // all that was computed from it is nan, too
+  } else if (std::ranges::none_of(found, writes)) {
+    const auto last = last_line(trace(), question_);
+    first = skipped();
+    if (!first) first = last;
+  } else {
+    prefer_named(found, question_.test());
+    const std::string suite = question_.test().substr(0, question_.test().find('.'));
+    first = last_line_in_file_of(trace(), suite);
+    if (first && first->line()->file == found.front().line()->file) first.reset();
+  }
+  if (first) found.insert(found.begin(), *first);
   return found;
 }
 
 std::vector<Finding> Investigation::find() {
   replay(0, 0);
   if (question_.call >= 0) return find_call();
+  std::vector<Finding> found;
   if (page_->observed_address != 0) {
-    auto found = find_writes(page_->observed_address, page_->observed_width);
-    const auto own = [](const Finding& one) { return one.line() != nullptr; };
-    if (std::ranges::any_of(found, own)) return found;
+    if (question_.element >= 0) {
+      found = find_element();
+    } else {
+      found = find_writes(page_->observed_address, page_->observed_width);
+      std::erase_if(found, [](const Finding& one) { return one.line() == nullptr; });
+    }
   }
-  return find_last();
+  return found.empty() ? find_last() : found;
 }
 
 }  // namespace fsdp

@@ -4,6 +4,7 @@
 #include <why/source_lines.h>
 #include <why/tracer.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +13,15 @@ namespace fsdp {
 
 // An action of the rank, and the lines of code that were running.
 struct Finding {
+  // Why the lines are named. `acts`: they ran the action, which concerns the wrong value.
+  // `wrote_other`: they wrote a right element of the same tensor, and not the wrong one. `skips`:
+  // they passed over the code below them.
+  enum class Because { acts, wrote_other, skips };
+
   WatchPage::Action action{};
   std::vector<SourceLine> lines;  // innermost first
   std::vector<size_t> own;        // in `lines`: the student's code, the most telling line first
+  Because because{Because::acts};
 
   const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
   bool in(const std::string& function) const;  // whether a function of this name was running
@@ -27,8 +34,13 @@ class Investigation {
   Investigation(Question question, std::vector<std::string> command);
 
   // Returns what decided the observation, the most telling finding first. For an element of a
-  // tensor: the last write, then the last write to where its value came from, and so on. Empty if
-  // no line of the student's code was involved. Throws CannotWatch, std::runtime_error.
+  // tensor, these are the last write, the last write to where its value came from, and so on.
+  // Before them comes
+  // - if a collective is pending, the last line that ran;
+  // - else the first difference from how a right element of the same tensor came to be;
+  // - if the value is NaN, the write that is the earliest in time;
+  // - if no line wrote the value, the line that passed over code which never ran.
+  // Empty if no line of the student's code was involved. Throws CannotWatch, std::runtime_error.
   std::vector<Finding> find();
 
   bool observed() const { return page_->observed; }  // in the last replay
@@ -43,8 +55,16 @@ class Investigation {
   // Returns the collective that was issued after `time` and for which nothing had waited when the
   // test looked; nothing if there is none.
   std::optional<Finding> pending_call(uint64_t time);
+  uint64_t time_of_issue(const WatchPage::Action& write) const;
+  std::vector<uint64_t> addresses();
+  // Returns the last write to the address, then the last write to where its value came from, and so
+  // on, also of code that is not the student's.
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
+  std::vector<Finding> find_own_writes(int64_t element);
+  std::vector<Finding> find_element();
+  std::optional<Finding> skipped();
   std::vector<Finding> find_call();
+  std::vector<Finding> trace();
   std::vector<Finding> find_last();
   // Each returns the finding of one rule, or nothing if the rule does not apply; `past` has the
   // findings of the last replay in the student's code, the latest first.
@@ -56,6 +76,8 @@ class Investigation {
   SourceLines source_lines_;
   SharedPage page_;
   int replays_{};
+  std::map<uint64_t, uint64_t> reached_;  // in the last replay
+  std::vector<CodeLine> code_;
 };
 
 }  // namespace fsdp

@@ -28,6 +28,7 @@ Question read_question(const files::path& file) {
   question.name = text("name");
   question.text = text("text");
   question.element = wrong.value("element", -1);
+  question.right = wrong.value("right", -1);
   question.place = text("place");
   question.is = text("is");
   question.expected = text("expected");

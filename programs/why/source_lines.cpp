@@ -62,22 +62,26 @@ std::string short_name(const std::string& function) {
   return kept + (lambda == std::string::npos ? "" : ", in a lambda");
 }
 
-std::vector<uint64_t> addresses_of_lines(const std::string& program) {
+std::vector<CodeLine> code_lines(const std::string& program) {
   std::istringstream table(output_of({"objdump", "--dwarf=decodedline", program}));
-  std::vector<uint64_t> addresses;
+  std::vector<CodeLine> lines;
+  std::string file;
   bool wanted = false;
   for (std::string row; std::getline(table, row);) {
     if (row.ends_with(':')) {
       wanted = row.starts_with('/') && (row.find("/tasks/task") != std::string::npos ||
                                         row.find("/tasks/extensions/") != std::string::npos ||
                                         row.find("/solutions/") != std::string::npos);
+      file = std::filesystem::path(row.substr(0, row.size() - 1)).lexically_normal();
       continue;
     }
-    const size_t at = row.find(" 0x");
+    // A row has the file's name, the line, the address and more; `x`: a statement begins there.
+    const size_t at = row.find(" 0x"), space = row.find(' ');
     if (wanted && at != std::string::npos && row.ends_with('x'))
-      addresses.push_back(std::stoull(row.substr(at), nullptr, 16));
+      lines.push_back({std::stoull(row.substr(at), nullptr, 16), file,
+                       static_cast<int>(std::strtol(row.c_str() + space, nullptr, 10))});
   }
-  return addresses;
+  return lines;
 }
 
 std::vector<SourceLine> SourceLines::of(const std::vector<uint64_t>& frames) {

@@ -30,9 +30,14 @@ class SourceLines {
   std::map<uint64_t, std::vector<SourceLine>> found_;
 };
 
-// Returns the addresses at which lines of the files in tasks/ and solutions/ begin, from the start
-// of the program, as objdump lists them.
-std::vector<uint64_t> addresses_of_lines(const std::string& program);
+// An address, from the start of the program, at which a line of code begins.
+struct CodeLine {
+  uint64_t address;
+  std::string file;
+  int line;
+};
+// Returns the lines of the files in tasks/ and solutions/, as objdump lists them.
+std::vector<CodeLine> code_lines(const std::string& program);
 
 // Returns a demangled name without namespaces of the course, arguments and template arguments. A
 // lambda is named after the function that contains it: "register_hooks, in a lambda".

@@ -104,6 +104,10 @@ class Breakpoints {
 #endif
   }
 
+  const std::map<uint64_t, uint64_t>& reached() const {
+    return reached_;
+  }
+
  private:
   static constexpr uint8_t kInt3 = 0xcc;
 
@@ -119,11 +123,13 @@ class Breakpoints {
     action.time = time;
     action.depth = 1;
     action.frames[0] = address - page_.program_start + 1;  // as a return address
+    reached_[address - page_.program_start] = time;
   }
 
   pid_t process_;
   WatchPage& page_;
   std::map<uint64_t, uint8_t> originals_;
+  std::map<uint64_t, uint64_t> reached_;
 };
 
 }  // namespace
@@ -143,8 +149,9 @@ SharedPage::~SharedPage() {
   close(descriptor_);
 }
 
-void run_watched(const SharedPage& page, const std::vector<std::string>& command,
-                 const std::vector<uint64_t>& lines) {
+std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
+                                         const std::vector<std::string>& command,
+                                         const std::vector<uint64_t>& lines) {
   page->arm = page->observed = false;
   page->actions = page->observed_address = page->observed_width = 0;
   const pid_t process = fork();
@@ -158,7 +165,7 @@ void run_watched(const SharedPage& page, const std::vector<std::string>& command
       throw CannotWatch(
           "why: ptrace is not permitted here (in a container, allow SYS_PTRACE); "
           "use the test's text and ./fsdp hint instead");
-    if (!WIFSTOPPED(status)) return;
+    if (!WIFSTOPPED(status)) return breakpoints.reached();
     signal = WSTOPSIG(status);
     if (!started) {
       started = true;

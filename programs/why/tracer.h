@@ -2,6 +2,7 @@
 
 #include <testing/watch_page.h>
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -34,8 +35,10 @@ class SharedPage {
 // 0, and one on the function that throws exceptions. Addresses are not randomized, so they are the
 // same each time. The rank writes the answer into the page (common/testing/watch.h). Its output is
 // dropped. Each time that the rank reaches one of the addresses `lines`, which count from the
-// program's start, an action `line` is added to the page. Throws CannotWatch.
-void run_watched(const SharedPage& page, const std::vector<std::string>& command,
-                 const std::vector<uint64_t>& lines = {});
+// program's start, an action `line` is added to the page. Returns the time at which each of these
+// addresses was reached last; an address that is missing was never reached. Throws CannotWatch.
+std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
+                                         const std::vector<std::string>& command,
+                                         const std::vector<uint64_t>& lines = {});
 
 }  // namespace fsdp

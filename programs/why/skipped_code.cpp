@@ -1,0 +1,98 @@
+#include <why/skipped_code.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+namespace fsdp {
+namespace {
+
+struct LineRun {
+  CodeLine code;
+  uint64_t time{};  // at which it ran last; 0: never
+};
+using LineRuns = std::map<int, LineRun>;  // of a file, by line
+
+std::vector<std::string> text_of(const std::string& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines{""};  // the first line has the number 1
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line.substr(0, line.find("//")));
+  return lines;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t indentation(const std::string& text) {
+  return std::min(text.find_first_not_of(' '), text.size());
+}
+
+// Returns the last line of the statements that begin at `first` and are indented as it is.
+int end_of_block(const std::vector<std::string>& text, int first) {
+  int last = first;
+  for (size_t i = static_cast<size_t>(first) + 1; i < text.size(); ++i) {
+    if (text[i].find_first_not_of(' ') == std::string::npos) continue;
+    if (indentation(text[i]) < indentation(text[first])) break;
+    last = static_cast<int>(i);
+  }
+  return last;
+}
+
+// Returns the code from `line` on, if `decides`, the line before it, has passed over it.
+std::optional<SkippedCode> skipped_after(const std::vector<std::string>& text, const LineRuns& runs,
+                                         const LineRun& decides, int line) {
+  using Kind = SkippedCode::Kind;
+  const std::string& condition = text[decides.code.line];
+  const bool jumps =
+      has(condition, "continue;") || has(condition, "return") || has(condition, "break;");
+  const bool loops = has(condition, "for (") || has(condition, "while (");
+  if (!loops && !has(condition, "if (")) return {};
+  // After a jump the skipped code is indented as the jump is, and else deeper.
+  if (jumps != (indentation(text[line]) == indentation(condition))) return {};
+  const int last = end_of_block(text, line);
+  for (int i = line; i <= last; ++i) {
+    const auto run = runs.find(i);
+    if (run != runs.end() && run->second.time != 0) return {};
+    if (has(text[i], "throw ") && last - line < 3) return {};
+  }
+  const auto next = static_cast<size_t>(last) + 1;
+  if (next < text.size() && has(text[next], "else")) return {};
+  const Kind kind = jumps ? Kind::jump : loops ? Kind::loop : Kind::condition;
+  return SkippedCode{decides.code, line, last, decides.time, kind};
+}
+
+}  // namespace
+
+std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
+                                      const std::map<uint64_t, uint64_t>& reached) {
+  std::map<std::string, LineRuns> files;
+  for (const CodeLine& code : lines) {
+    LineRun& run = files[code.file].try_emplace(code.line, LineRun{code}).first->second;
+    const auto found = reached.find(code.address);
+    if (found != reached.end() && run.time < found->second) run = {code, found->second};
+  }
+  std::vector<SkippedCode> all;
+  for (const auto& [file, runs] : files) {
+    const std::vector<std::string> text = text_of(file);
+    const LineRun* before = nullptr;
+    int until = 0;  // the end of the last code that was found
+    for (const auto& [line, run] : runs) {
+      const LineRun* const decides = before;
+      before = &run;
+      if (static_cast<size_t>(line) >= text.size()) break;  // the file has changed since
+      if (decides == nullptr || decides->time == 0 || run.time != 0 || line <= until) continue;
+      if (const auto found = skipped_after(text, runs, *decides, line)) {
+        all.push_back(*found);
+        until = found->last;
+      }
+    }
+  }
+  std::ranges::sort(all, [](const SkippedCode& a, const SkippedCode& b) {
+    return a.kind == b.kind ? a.time > b.time : a.kind < b.kind;
+  });
+  return all;
+}
+
+}  // namespace fsdp
