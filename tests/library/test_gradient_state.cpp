@@ -60,11 +60,11 @@ const char* name_of(std::optional<GradientState> state) {
   return state ? names.at(*state) : "internal error";
 }
 
-using Event = std::function<void(Parameter&)>;
+using Change = std::function<void(Parameter&)>;
 
 // Returns a row of the table: for each state before the event, the state after it, or "internal
 // error" if the event throws.
-std::map<std::string, std::string> row_of(const Event& event) {
+std::map<std::string, std::string> row_of(const Change& event) {
   std::map<std::string, std::string> row;
   for (const auto state : {in_unit, complete, incomplete, broken, GradientState::misplaced}) {
     Parameter one = parameter_in(state);
@@ -83,7 +83,7 @@ std::map<std::string, std::string> row_of(const Event& event) {
 }
 
 // Returns a row of the table from its cells, in the order of the table's columns.
-std::map<std::string, std::string> row(const std::vector<std::string>& states) {
+std::map<std::string, std::string> states_row(const std::vector<std::string>& states) {
   return {{"in_unit", states[0]},
           {"complete", states[1]},
           {"incomplete", states[2]},
@@ -98,23 +98,24 @@ TEST(GradientState, each_event_changes_the_state_of_a_gradient_as_the_table_says
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) { function(one.gradient); });
     };
-    EXPECT_EQ(event([](auto& g) { g.give(); }), row({"complete", kError, kError, kError, kError}));
+    EXPECT_EQ(event([](auto& g) { g.give(); }),
+              states_row({"complete", kError, kError, kError, kError}));
     EXPECT_EQ(event([](auto& g) { g.see_users_changes(); }),
-              row({"in_unit", "complete", "incomplete", "broken", "complete"}));
+              states_row({"in_unit", "complete", "incomplete", "broken", "complete"}));
     EXPECT_EQ(event([](auto& g) { g.begin_pass(true, false); }),
-              row({"in_unit", "incomplete", "incomplete", "broken", kError}));
+              states_row({"in_unit", "incomplete", "incomplete", "broken", kError}));
     EXPECT_EQ(event([](auto& g) { g.gradient_of_leaf(); }),
-              row({"in_unit", "complete", "complete", "broken", "misplaced"}));
+              states_row({"in_unit", "complete", "complete", "broken", "misplaced"}));
     EXPECT_EQ(event([](auto& g) { g.show_for_pass(true); }),
-              row({"in_unit", "complete", "complete", "broken", "misplaced"}));
+              states_row({"in_unit", "complete", "complete", "broken", "misplaced"}));
     EXPECT_EQ(event([](auto& g) { g.hide(); }),
-              row({kError, "incomplete", kError, kError, kError}));
+              states_row({kError, "incomplete", kError, kError, kError}));
     EXPECT_EQ(event([](auto& g) { g.break_off(); }),
-              row({"in_unit", "complete", "broken", "broken", "misplaced"}));
+              states_row({"in_unit", "complete", "broken", "broken", "misplaced"}));
     EXPECT_EQ(event([](auto& g) { g.drop(); }),
-              row({"in_unit", "complete", "complete", "broken", "complete"}));
+              states_row({"in_unit", "complete", "complete", "broken", "complete"}));
     EXPECT_EQ(event([](auto& g) { g.misplace(); }),
-              row({"in_unit", "misplaced", "misplaced", "misplaced", "misplaced"}));
+              states_row({"in_unit", "misplaced", "misplaced", "misplaced", "misplaced"}));
   });
 }
 
@@ -127,11 +128,11 @@ TEST(GradientState,
         function(one.gradient);
       });
     };
-    const auto seen = row({"in_unit", "complete", "complete", "complete", "complete"});
+    const auto seen = states_row({"in_unit", "complete", "complete", "complete", "complete"});
     EXPECT_EQ(event([](auto& g) { g.see_users_changes(); }), seen);
     EXPECT_EQ(event([](auto& g) { g.drop(), g.see_users_changes(); }), seen);
     EXPECT_EQ(event([](auto& g) { g.break_off(); }),
-              row({"in_unit", "complete", "complete", "complete", "misplaced"}));
+              states_row({"in_unit", "complete", "complete", "complete", "misplaced"}));
   });
 }
 
@@ -260,12 +261,12 @@ TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_backward_
 
 TEST(GradientState, a_dropped_local_sum_is_reduced_as_zeros_if_its_unit_waits_for_reduction) {
   in_a_process([] {
-    const std::vector<Event> drops{
+    const std::vector<Change> drops{
         [](Parameter& one) { one.gradient.drop(); },
         [](Parameter& one) { one.gradient.misplace(); },
         [](Parameter& one) { one.of_leaf().reset(); },
     };
-    for (const Event& drop : drops) {
+    for (const Change& drop : drops) {
       for (const bool unit_waits : {true, false}) {
         Parameter one = parameter_with_local_sum();
         drop(one);

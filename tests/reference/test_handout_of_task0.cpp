@@ -10,7 +10,7 @@ namespace {
 
 std::vector<std::vector<int64_t>> shapes_of_toy() {
   std::vector<std::vector<int64_t>> shapes;
-  for (const auto& parameter : distinct_parameters(*kThreeBlocks()))
+  for (const auto& parameter : distinct_parameters(*kReplicatedToy()))
     shapes.push_back(parameter.tensor.sizes().vec());
   return shapes;
 }
@@ -28,7 +28,7 @@ void reduce_in_buckets(const ToyModel& model, const std::shared_ptr<Communicator
 TEST(HandoutOfTask0, prediction_1_of_the_handout_of_task_0_lists_the_buckets_of_the_toy_model) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::vector<int64_t> numels;
-    for (const auto& parameter : distinct_parameters(*kThreeBlocks()))
+    for (const auto& parameter : distinct_parameters(*kReplicatedToy()))
       numels.push_back(parameter.tensor.numel());
     const GradientBuckets buckets = gradient_buckets(numels, kBucketOfABlock);
     std::string places;  // the bucket of each parameter
@@ -47,7 +47,7 @@ TEST(HandoutOfTask0, prediction_1_of_the_handout_of_task_0_lists_the_buckets_of_
 
 TEST(HandoutOfTask0, prediction_2_of_the_handout_of_task_0_counts_calls_and_bytes) {
   const Values run = observed_on(2, [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     const auto comm = rank.communicator();
     const auto observe_calls = [&](const std::string& how) {
       const auto calls = comm->take_log();
@@ -75,7 +75,7 @@ TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_r
   const Values run = observed_by(run_ranks(
       4,
       [&](TestRank& rank) {
-        const auto model = kThreeBlocks();
+        const auto model = kReplicatedToy();
         const auto comm = rank.communicator();
         for (const auto& block : model->blocks)
           block->register_full_backward_pre_hook([&](Module&) { clock->pass(40'000); });

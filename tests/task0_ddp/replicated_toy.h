@@ -16,7 +16,7 @@
 namespace fsdp {
 
 using MakeToy = std::function<std::shared_ptr<ToyModel>()>;
-inline const MakeToy kThreeBlocks = [] { return std::make_shared<ToyModel>(3); };
+inline const MakeToy kReplicatedToy = [] { return std::make_shared<ToyModel>(3); };
 
 // A loss as one rank computes it, from tokens that differ between ranks.
 using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
@@ -25,7 +25,7 @@ inline const Loss kPlainLoss = [](ToyModel& model, int rank) {
 };
 
 // Each block of a ToyModel has 59 elements, the head 7 and the embedding 77. With this size, the
-// buckets of kThreeBlocks are: 0, blocks2; 1, blocks1; 2, blocks0; 3, the head; 4, the embedding.
+// buckets of kReplicatedToy are: 0, blocks2; 1, blocks1; 2, blocks0; 3, the head; 4, the embedding.
 inline constexpr BucketSizes kBucketOfABlock{4 * 60, 4 * 60};
 inline constexpr const char* kFiveBuckets =
     "all_reduce bucket.0; all_reduce bucket.1; all_reduce bucket.2; all_reduce bucket.3; "
@@ -67,7 +67,7 @@ inline void compute_means(ToyModel& model, int world_size, const Loss& loss) {
 
 // Compares the gradients that observe_gradients() observed with those of one process.
 inline void expect_means(const RankRun& run, const Loss& loss = kPlainLoss,
-                         const MakeToy& make = kThreeBlocks, const char* file = __builtin_FILE(),
+                         const MakeToy& make = kReplicatedToy, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE()) {
   const RankRun oracle = run_oracle([&](TestRank& rank) {
     const auto model = make();

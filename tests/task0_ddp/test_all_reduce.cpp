@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(T0_1_all_reduce);
 
-RankRun run_backward(int world_size, const Loss& loss, const MakeToy& make = kThreeBlocks) {
+RankRun run_backward(int world_size, const Loss& loss, const MakeToy& make = kReplicatedToy) {
   return run_ranks(world_size, [&](TestRank& rank) {
     const auto model = make();
     loss(*model, rank.rank()).backward();
@@ -44,7 +44,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, each_gradient_takes_one_all_reduce_in_the_order
 
 MULTI_RANK_TEST(T0_1_all_reduce, a_rank_receives_the_bytes_of_each_gradient_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     kPlainLoss(*model, rank.rank()).backward();
     rank.communicator()->take_log();
     all_reduce_gradients(distinct_parameters(*model), *rank.communicator());

@@ -10,7 +10,7 @@ MULTI_RANK_SUITE(T0_3_data_parallel);
 
 // One backward pass and finish(). Observes the gradients, and the collectives of the pass and those
 // of finish().
-RankRun run_step(int world_size, const Loss& loss, const MakeToy& make = kThreeBlocks) {
+RankRun run_step(int world_size, const Loss& loss, const MakeToy& make = kReplicatedToy) {
   return run_ranks(world_size, [&](TestRank& rank) {
     const auto model = make();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
@@ -34,7 +34,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, all_buckets_are_issued_during_backward) {
 
 MULTI_RANK_TEST(T0_3_data_parallel, a_bucket_is_issued_when_its_last_gradient_has_arrived) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     std::string seen;
     for (const auto& block : model->blocks)
@@ -91,7 +91,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_tied_weight_is_averaged_once_with_the_sum_
 // Otherwise every gradient would be held twice during backward.
 MULTI_RANK_TEST(T0_3_data_parallel, a_gradient_leaves_grad_when_it_is_in_its_bucket) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     kPlainLoss(*model, rank.rank()).backward();
     int left = 0;
@@ -105,7 +105,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_gradient_leaves_grad_when_it_is_in_its_buc
 
 MULTI_RANK_TEST(T0_3_data_parallel, after_finish_only_the_buckets_hold_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     const int64_t before = live_bytes::now().total;
     kPlainLoss(*model, rank.rank()).backward();
@@ -137,7 +137,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, four_steps_end_in_the_parameters_of_one_proc
       rank.observe(name + " after four steps", parameter.detach());
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     for (int i = 0; i < 4; ++i) {
       kPlainLoss(*model, rank.rank() + i).backward();
@@ -147,7 +147,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, four_steps_end_in_the_parameters_of_one_proc
     observe(rank, *model);
   });
   const RankRun oracle = run_oracle([&](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     for (int i = 0; i < 4; ++i) {
       compute_means(*model, run.world_size(),
                     [&](ToyModel& toy, int r) { return kPlainLoss(toy, r + i); });
@@ -180,7 +180,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_is_refused) 
 MULTI_RANK_TEST(T0_3_data_parallel, two_models_in_one_process_share_nothing) {
   const MakeToy smaller = [] { return std::make_shared<ToyModel>(2); };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
-    const auto model = kThreeBlocks(), other = smaller();
+    const auto model = kReplicatedToy(), other = smaller();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     const auto parallel_of_other = make_data_parallel(*other, rank.communicator());
     kPlainLoss(*model, rank.rank()).backward();
@@ -194,7 +194,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, two_models_in_one_process_share_nothing) {
 
 MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradients_again) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
     kPlainLoss(*model, rank.rank()).backward();
     parallel->finish();
@@ -207,7 +207,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradi
   });
   expect_on_all_ranks(run, "calls", "");
   const RankRun oracle = run_oracle([](TestRank& rank) {
-    const auto model = kThreeBlocks();
+    const auto model = kReplicatedToy();
     kPlainLoss(*model, 0).backward();
     observe_gradients(rank, *model);
   });
@@ -226,7 +226,7 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
   const RankRun run = run_ranks(
       world_size(),
       [&](TestRank& rank) {
-        const auto model = kThreeBlocks();
+        const auto model = kReplicatedToy();
         for (const auto& block : model->blocks)
           block->register_full_backward_pre_hook([&](Module&) { clock->pass(kCompute); });
         const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
