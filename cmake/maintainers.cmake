@@ -72,7 +72,7 @@ tests_in(properties/*.cpp properties "reference_strategy;fsdp_library")
 # Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test
 # declares what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/*program*.cpp
-     tests/properties/models_under_test.cpp)
+     tests/properties/habits.cpp tests/properties/models_under_test.cpp)
 test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
 
 # Tests with several emulated hosts on one machine. fsdp_network, which makes them, uses no
