@@ -12,11 +12,12 @@
 namespace fsdp {
 
 // A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
-// of an operator with a marked operand, also in a list, to part_mark.cpp:
-// - operators that compute element by element run, and their results have the mark;
-// - operators that only rearrange the elements run if the elements keep their order;
+// of an operator with a marked operand, also in a list, to part_dispatch.cpp:
+// - operators that compute element by element run, and their results have the mark
+//   (part_elementwise.h);
+// - operators that only rearrange the elements run if the elements keep their order (part_views.h);
 // - reductions, such as norm(), are collective: they gather the whole tensor and reduce it, so the
-//   result is a plain tensor, and the same on every rank;
+//   result is a plain tensor, and the same on every rank (part_reductions.h);
 // - all other operators throw std::logic_error, which names the operator, the parameter and what to
 //   call instead.
 // part_rules.h says which operator is which. Views, data() and detach() keep the mark, and tensors
@@ -35,15 +36,30 @@ struct PartOf : c10::BackendMeta {
   std::vector<c10::intrusive_ptr<PartOf>> of_pieces{};
 };
 
+using PartDescription = c10::intrusive_ptr<PartOf>;
+
 // Returns the description for the part of a parameter, or of its gradient.
-c10::intrusive_ptr<PartOf> part_of(const std::string& parameter, bool is_gradient,
-                                   std::shared_ptr<const Placement> placement);
+PartDescription part_of(const std::string& parameter, bool is_gradient,
+                        std::shared_ptr<const Placement> placement);
+
+// Returns the description of a result of an operator on a part with this description.
+PartDescription of_result(const PartDescription& operand);
+
+// Returns the description of elements of such a part whose places are not known.
+PartDescription without_places(const PartOf& of);
 
 // Marks `tensor` itself. Does nothing if `of` is null or if the tensor has a mark.
-void mark_part(const at::Tensor& tensor, const c10::intrusive_ptr<PartOf>& of);
+void mark_part(const at::Tensor& tensor, const PartDescription& of);
 
 // Returns whether the tensor has the mark.
 bool is_part(const at::Tensor& tensor);
+
+// Returns the description of a marked tensor.
+PartDescription description_of(const at::TensorBase& part);
+
+// The key of the mark: one that no backend uses, and that the dispatcher looks at before all
+// others.
+inline constexpr auto kPart = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 // While this object lives, operators of this thread ignore marks, and their results have no mark;
 // views keep theirs. The library's own code uses it, because it computes with parts knowingly.

@@ -1,0 +1,77 @@
+#include <part_calls.h>
+#include <part_elementwise.h>
+#include <part_mark.h>
+#include <part_reductions.h>
+#include <part_rules.h>
+#include <part_views.h>
+#include <torch/library.h>
+
+#include <stdexcept>
+#include <unordered_map>
+
+// The kernel that the dispatcher calls for every operator with a marked operand, except for those
+// that have a kernel of their own in part_elementwise.cpp.
+namespace fsdp {
+namespace {
+
+// The operator that the user has called, while the operators of which it is composed run; else
+// null.
+thread_local const c10::OperatorHandle* composed = nullptr;
+
+struct Composed {
+  explicit Composed(const c10::OperatorHandle& op) : before(composed) {
+    if (composed == nullptr) composed = &op;
+  }
+  ~Composed() { composed = before; }
+  Composed(const Composed&) = delete;
+  const c10::OperatorHandle* before;
+};
+
+PartRule known_rule(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const c10::FunctionSchema*, PartRule> rules;
+  const auto found = rules.find(&op.schema());
+  return found != rules.end() ? found->second : rules[&op.schema()] = part_rule(op);
+}
+
+[[noreturn]] void refuse_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  for (const c10::IValue& argument : last_values(stack, op.schema().arguments().size()))
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && is_part(tensor))
+        refuse_operator(composed != nullptr ? *composed : op, *description_of(tensor));
+    });
+  throw std::logic_error("internal error: " + op.schema().name() + " has no operand with a mark");
+}
+
+void run_with_parts(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                    torch::jit::Stack* stack) {
+  switch (known_rule(op)) {
+    case PartRule::elementwise:
+      return run_elementwise(op, stack);
+    case PartRule::reordered:
+      return run_reordered(op, stack);
+    case PartRule::cut:
+      return run_cut(op, stack);
+    case PartRule::joined:
+      return run_joined(op, stack);
+    case PartRule::reduction:
+      return run_reduction(op, stack);
+    case PartRule::plain: {
+      const PartsAsTensors inside;
+      return op.callBoxed(stack);
+    }
+    case PartRule::composed: {
+      const Composed outermost(op);
+      return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kPart),
+                                stack);
+    }
+    case PartRule::refused:
+      refuse_call(op, *stack);
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_with_parts>());
+}
+
+}  // namespace
+}  // namespace fsdp

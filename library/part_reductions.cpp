@@ -1,0 +1,120 @@
+#include <full_tensor.h>
+#include <part_calls.h>
+#include <part_mark.h>
+#include <part_reductions.h>
+#include <part_rules.h>
+#include <this_ranks_part.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace fsdp {
+namespace {
+
+// Collective. Returns the whole tensor of which `part` is described by `of`: with the sizes of the
+// parameter if the part has as many dimensions, or flat if the part is.
+at::Tensor gather(const at::Tensor& part, const PartOf& of) {
+  const bool is_flat = part.dim() == 1;
+  if (of.placement && part.numel() == of.placement->numel()) {
+    const size_t dims = std::max<size_t>(of.placement->sizes.size(), 1);
+    const bool has_its_sizes =
+        part.dim() == static_cast<int64_t>(dims) && part.size(-1) == part.numel();
+    if (!is_flat && !has_its_sizes) refuse_to_gather(of);
+    const at::Tensor whole = gather_parts(part, *of.placement, of.parameter);
+    return has_its_sizes ? whole : whole.reshape({-1});
+  }
+  const bool is_known = !of.of_pieces.empty() && !std::ranges::count(of.of_pieces, nullptr);
+  if (!is_flat || !is_known) refuse_to_gather(of);
+  std::vector<at::Tensor> wholes;
+  for (size_t i = 0; i < of.of_pieces.size(); ++i) {
+    const at::Tensor piece = part.narrow(0, of.pieces[i], of.pieces[i + 1] - of.pieces[i]);
+    wholes.push_back(gather(piece, *of.of_pieces[i]));
+  }
+  return at::cat(wholes);
+}
+
+// Collective. Returns the whole tensor of a marked tensor.
+at::Tensor whole_of(const at::Tensor& part) {
+  const PartDescription of = description_of(part);
+  const at::Tensor plain = this_ranks_part(part);
+  // The gradient that comes back is a part too, so a sum over it is that of the whole gradient.
+  if (plain.requires_grad())
+    plain.register_hook([of](const at::Tensor& gradient) {
+      const at::Tensor copy = gradient.clone();
+      mark_part(copy, of_result(of));
+      return copy;
+    });
+  const PartsAsTensors inside;
+  return gather(plain, *of);
+}
+
+// Returns whether the operator, called with one part and without autograd, gives the same if it is
+// called with its results for the parts of all ranks.
+bool reduces_pieces(const c10::OperatorHandle& op, const at::Tensor& part) {
+  constexpr std::array<std::string_view, 4> kNames{"aten::all", "aten::any", "aten::max",
+                                                   "aten::min"};
+  if (!op.operator_name().overload_name.empty() ||
+      std::ranges::find(kNames, op.schema().name()) == kNames.end())
+    return false;
+  const PartDescription of = description_of(part);
+  const bool differentiates = at::GradMode::is_enabled() && part.requires_grad();
+  return of->placement && of->placement->numel() == part.numel() && !differentiates;
+}
+
+// Collective, without autograd. Reduces each rank's part, and then the results.
+void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
+                   torch::jit::Stack* stack) {
+  const PartDescription of = description_of(part);
+  const PartsAsTensors inside;
+  const at::Tensor some = part.numel() > 0 ? this_ranks_part(part) : at::zeros({1}, part.options());
+  stack->back() = some;
+  op.callBoxed(stack);
+  stack->back() = gather_values(stack->back().toTensor(), *of->placement, of->parameter);
+  op.callBoxed(stack);
+}
+
+// Throws std::logic_error if a plain operand has as many elements as the part: it may be meant to
+// be cut as the part is.
+void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operand,
+                         const at::Tensor& part) {
+  const PartDescription of = description_of(part);
+  const bool is_whole = !of->placement || operand.sizes() == of->placement->sizes;
+  if (operand.numel() == part.numel() && part.numel() > 1 && !is_whole)
+    refuse_numel(op.schema().name(), *of, part.numel(), "another, plain operand", operand.numel());
+}
+
+}  // namespace
+
+void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const CallerScope caller(op.schema().name().c_str());
+  auto tensors = tensors_by_argument(last_values(*stack, op.schema().arguments().size()));
+  at::Tensor part;  // the last operand that is one
+  for (const auto& of_argument : tensors)
+    for (const at::Tensor& tensor : of_argument)
+      if (tensor.defined() && is_part(tensor)) part = tensor;
+  if (reduces_pieces(op, part)) return reduce_pieces(op, part, stack);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    bool changed = false;
+    for (at::Tensor& tensor : tensors[i]) {
+      if (!tensor.defined()) continue;
+      if (is_part(tensor)) {
+        tensor = whole_of(tensor);
+        changed = true;
+      } else {
+        check_plain_operand(op, tensor, part);
+      }
+    }
+    if (changed) replace_argument(stack, op.schema(), i, tensors[i]);
+  }
+  const PartsAsTensors inside;
+  op.callBoxed(stack);
+}
+
+at::Tensor full_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined() || !is_part(tensor)) return tensor;
+  const CallerScope caller("full_tensor()");
+  return whole_of(tensor);
+}
+
+}  // namespace fsdp
