@@ -5,7 +5,7 @@
 # The headers that programs can include, as <fsdp/fully_shard.h> or <fsdp/nn/module.h>:
 # <fsdp/fsdp.h> and the headers that it includes.
 set(public_headers
-    adapted.h backward_hooks.h check_hookable.h checkpoint_activations.h
+    adapted.h all_gather_tensor.h backward_hooks.h check_hookable.h checkpoint_activations.h
     distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
     full_tensor.h fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h
     meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h

@@ -26,6 +26,7 @@
 
 // Sharded or replicated training with torch's optimizers: FullyShardedDataParallel and
 // DistributedDataParallel, as in PyTorch.
+#include <all_gather_tensor.h>
 #include <distributed_data_parallel.h>
 #include <full_tensor.h>
 #include <fully_sharded_data_parallel.h>
