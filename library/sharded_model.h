@@ -90,7 +90,8 @@ class ShardedModel {
   // - operators that compute element by element run on the part;
   // - reductions, such as norm(), sum() or isfinite().all(), are collective: they gather the whole
   //   tensor, and give the bits of one process on every rank;
-  // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor, and
+  // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor,
+  // and
   //   this_ranks_part(tensor) is the part as a plain tensor.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
