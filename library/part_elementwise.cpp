@@ -14,10 +14,13 @@
 namespace fsdp {
 namespace {
 
-// Returns whether two parts have the same elements of their whole tensors.
+// Returns whether two parts have the same elements of whole tensors with the same sizes.
 bool same_places(const PartOf& a, const PartOf& b) {
-  if (!a.placement || !b.placement) return a.pieces == b.pieces;
-  return a.placement == b.placement || a.placement->begins == b.placement->begins;
+  if (&a == &b) return true;
+  if (!a.placement && !b.placement) return a.pieces == b.pieces;
+  if (!a.placement || !b.placement) return false;
+  return a.placement == b.placement ||
+         (a.placement->begins == b.placement->begins && a.placement->sizes == b.placement->sizes);
 }
 
 // Marks `tensor`, to which an operator has written in place. If `tensor` is a view, also marks its

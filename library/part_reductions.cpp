@@ -12,24 +12,16 @@
 namespace fsdp {
 namespace {
 
-// Collective. Returns the whole tensor of which `part` is described by `of`: with the sizes of the
-// parameter if the part has as many dimensions, or flat if the part is.
+// Collective. Returns the whole tensor of which `part` is described by `of`.
 at::Tensor gather(const at::Tensor& part, const PartOf& of) {
-  const bool is_flat = part.dim() == 1;
-  if (of.placement && part.numel() == of.placement->numel()) {
-    const size_t dims = std::max<size_t>(of.placement->sizes.size(), 1);
-    const bool has_its_sizes =
-        part.dim() == static_cast<int64_t>(dims) && part.size(-1) == part.numel();
-    if (!is_flat && !has_its_sizes) refuse_to_gather(of);
-    const at::Tensor whole = gather_parts(part, *of.placement, of.parameter);
-    return has_its_sizes ? whole : whole.reshape({-1});
-  }
+  if (of.placement && part.numel() == of.placement->numel())
+    return gather_parts(part, *of.placement, of.parameter);
   const bool is_known = !of.of_pieces.empty() && !std::ranges::count(of.of_pieces, nullptr);
-  if (!is_flat || !is_known) refuse_to_gather(of);
+  if (part.dim() != 1 || !is_known) refuse_to_gather(of);
   std::vector<at::Tensor> wholes;
   for (size_t i = 0; i < of.of_pieces.size(); ++i) {
     const at::Tensor piece = part.narrow(0, of.pieces[i], of.pieces[i + 1] - of.pieces[i]);
-    wholes.push_back(gather(piece, *of.of_pieces[i]));
+    wholes.push_back(gather(piece, *of.of_pieces[i]).reshape({-1}));
   }
   return at::cat(wholes);
 }
@@ -96,9 +88,12 @@ void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (reduces_pieces(op, part)) return reduce_pieces(op, part, stack);
   for (size_t i = 0; i < tensors.size(); ++i) {
     bool changed = false;
+    const auto* alias = op.schema().arguments()[i].alias_info();
     for (at::Tensor& tensor : tensors[i]) {
       if (!tensor.defined()) continue;
       if (is_part(tensor)) {
+        // The result would be written into the gathered copy.
+        if (alias != nullptr && alias->isWrite()) refuse_operator(op, *description_of(tensor));
         tensor = whole_of(tensor);
         changed = true;
       } else {

@@ -21,10 +21,13 @@ bool is_in(const auto& names, std::string_view name) {
 constexpr Names<13> kElementwise{
     "copy",      "fill",       "zero",     "masked_fill", "where",       "zeros_like", "ones_like",
     "full_like", "empty_like", "_to_copy", "leaky_relu",  "_pin_memory", "rsub"};
-constexpr Names<14> kReordered{"view",    "view_as",   "_unsafe_view", "_reshape_alias", "expand",
-                               "squeeze", "unsqueeze", "transpose",    "permute",        "t",
-                               "alias",   "detach",    "lift",         "lift_fresh"};
-constexpr Names<3> kTurned{"transpose", "permute", "t"};
+constexpr Names<17> kReordered{"view",      "view_as",      "reshape",        "reshape_as",
+                               "flatten",   "_unsafe_view", "_reshape_alias", "expand",
+                               "squeeze",   "unsqueeze",    "transpose",      "permute",
+                               "t",         "alias",        "detach",         "lift",
+                               "lift_fresh"};
+// Operators after which the whole tensor would have other dimensions than the part shows.
+constexpr Names<6> kTurned{"transpose", "permute", "t", "squeeze", "unsqueeze", "expand"};
 constexpr Names<2> kCut{"slice", "split_with_sizes"};
 constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",
                            "is_set_to",         "is_pinned",
@@ -114,7 +117,10 @@ bool returns_tensors_only(const c10::FunctionSchema& schema) {
 }
 
 bool is_elementwise(const c10::OperatorHandle& op, const Variant& variant) {
-  if (!returns_tensors_only(op.schema())) return false;
+  const bool returns_list = std::ranges::any_of(op.schema().returns(), [](const auto& result) {
+    return result.type()->kind() == c10::TypeKind::ListType;
+  });
+  if (!returns_tensors_only(op.schema()) || (returns_list && !variant.of_lists)) return false;
   const bool is_listed = is_in(kNotElementwise, variant.base);
   if (is_listed) return !variant.of_lists && is_pointwise(op);
   if (is_pointwise(op) || is_in(kElementwise, variant.base)) return true;
@@ -140,6 +146,7 @@ std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
 PartRule part_rule(const c10::OperatorHandle& op) {
   const Variant variant = variant_of(op.schema().name());
   if (!op.schema().name().starts_with("aten::")) return PartRule::refused;
+  if (variant.base == "sum_to_size") return PartRule::refused;  // it reads the sizes of the part
   if (is_in(kPlain, variant.base) || is_in(kFused, variant.base)) return PartRule::plain;
   if (is_elementwise(op, variant)) return PartRule::elementwise;
   const bool changes_its_shape = variant.in_place && variant.base != "detach";

@@ -4,6 +4,9 @@
 #include <part_views.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace fsdp {
 namespace {
@@ -43,6 +46,49 @@ PartDescription of_pieces(const PartDescription& of, int64_t begin, int64_t nume
   return pieces.size() == 1 && pieces[0] ? of_result(pieces[0]) : joined;
 }
 
+// Returns the description of elements of `of` that are placed as `placement` says.
+PartDescription placed(const PartOf& of, std::shared_ptr<const Placement> placement) {
+  return part_of(of.parameter, of.is_gradient, std::move(placement))->of_result;
+}
+
+// Returns the description of a tensor of one dimension with the elements of a part.
+PartDescription flat(const PartDescription& of) {
+  if (!of->placement || of->placement->unflattened) return of_result(of);
+  auto placement = std::make_shared<Placement>(*of->placement);
+  placement->sizes = {placement->begins.back()};
+  placement->unflattened = of->placement;
+  return placed(*of, placement);
+}
+
+// Returns whether a tensor has the sizes of a part, [1, ..., 1, n], of a tensor with this
+// placement.
+bool has_sizes_of_part(const at::Tensor& tensor, const Placement& placement) {
+  return tensor.dim() == static_cast<int64_t>(placement.sizes.size()) &&
+         tensor.size(-1) == tensor.numel();
+}
+
+// Returns the description of a view with all elements of a part. The sizes of the whole tensor that
+// the view stands for are known if the view is flat, or has the sizes of the part. `arguments`:
+// those of the operator.
+PartDescription of_same_elements(const c10::OperatorHandle& op, const at::Tensor& part,
+                                 const at::Tensor& view,
+                                 const std::vector<c10::IValue>& arguments) {
+  const PartDescription of = description_of(part);
+  const bool takes_sizes_of_a_part =
+      arguments.size() > 1 && arguments[1].isTensor() && is_part(arguments[1].toTensor());
+  if (takes_sizes_of_a_part) return of_result(description_of(arguments[1].toTensor()));
+  if (changes_dimensions(op)) return without_places(*of);
+  // -1 in the place of a size would be another number for the whole tensor.
+  const bool infers = arguments.size() > 1 && arguments[1].isIntList() && view.dim() > 1 &&
+                      std::ranges::count(arguments[1].toIntVector(), -1) > 0;
+  if (view.dim() == 1 && arguments.size() > 1) return flat(of);
+  if (infers) return without_places(*of);
+  if (view.sizes() == part.sizes()) return of_result(of);
+  const auto unflattened = of->placement ? of->placement->unflattened : nullptr;
+  const bool restores = unflattened && has_sizes_of_part(view, *unflattened);
+  return restores ? placed(*of, unflattened) : without_places(*of);
+}
+
 using Fits = bool (*)(const at::Tensor& part, const at::Tensor& result);
 
 void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits) {
@@ -53,18 +99,12 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
     op.callBoxed(stack);
   }
   if (!is_part(part)) return;  // part of view_as() is only the tensor whose sizes are taken
-  PartDescription of = description_of(part);
-  // An empty piece becomes that of the tensor whose sizes are taken.
-  if (part.numel() == 0 && arguments.size() > 1 && arguments[1].isTensor() &&
-      is_part(arguments[1].toTensor()))
-    of = description_of(arguments[1].toTensor());
   for_each_tensor(stack->back(), [&](const at::Tensor& result) {
+    const PartDescription of = description_of(part);
     if (!fits(part, result)) refuse_operator(op, *of);
-    const bool is_whole = result.numel() == part.numel();
     const int64_t begin = result.storage_offset() - part.storage_offset();
-    mark_part(result, changes_dimensions(op) ? without_places(*of)
-                      : is_whole             ? of_result(of)
-                                             : of_pieces(of, begin, result.numel()));
+    mark_part(result, result.numel() == part.numel() ? of_same_elements(op, part, result, arguments)
+                                                     : of_pieces(of, begin, result.numel()));
   });
 }
 
@@ -83,6 +123,8 @@ void run_joined(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   of->pieces = {0};
   for_each_tensor(last_values(*stack, op.schema().arguments().size()).front(),
                   [&](const at::Tensor& tensor) {
+                    if (is_part(tensor) && tensor.dim() != 1)
+                      refuse_operator(op, *description_of(tensor));
                     of->pieces.push_back(of->pieces.back() + tensor.numel());
                     of->of_pieces.push_back(is_part(tensor) ? description_of(tensor) : nullptr);
                     if (!is_part(tensor) || !of->parameter.empty()) return;

@@ -13,7 +13,8 @@ void run_reordered(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // parts. Throws std::logic_error unless each result begins and ends where one of the pieces does.
 void run_cut(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs at::cat(). The result is a part that consists of pieces.
+// Runs at::cat(). The result is a part that consists of pieces. Throws std::logic_error for parts
+// with several dimensions.
 void run_joined(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace fsdp

@@ -2,6 +2,7 @@
 #include <memory/storage.h>
 #include <part_mark.h>
 #include <sharded_gradients.h>
+#include <this_ranks_part.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -23,8 +24,11 @@ const char* const kMisplaced =
 // Returns a copy of `gradient` with the mark of a gradient; a copy, because other leaves may get
 // the same tensor. Returns `gradient` itself if it needs no mark or has one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
-  if (!gradient.defined() || is_part(gradient) || !entry.part_of_gradient) return gradient;
-  const at::Tensor copy = gradient.clone();
+  if (!gradient.defined() || !entry.part_of_gradient) return gradient;
+  // A gradient that came through views may have a mark that does not say where it belongs.
+  if (is_part(gradient) && description_of(gradient)->placement == entry.part_of_gradient->placement)
+    return gradient;
+  const at::Tensor copy = this_ranks_part(gradient).clone();
   mark_part(copy, entry.part_of_gradient);
   return copy;
 }

@@ -303,6 +303,54 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   });
 }
 
+// What a view stands for must be known before the whole tensor is gathered.
+MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_of_turned_or_reshaped_parts_are_right_or_throw) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    const at::NoGradGuard no_grad;
+    const at::Tensor p = parts.parameters[0], whole = full_tensor(p);
+    const auto refused = [](const std::function<void()>& call) { return !error_of(call).empty(); };
+    EXPECT_TRUE(refused([&] { p.squeeze().sum(0); }));
+    EXPECT_TRUE(refused([&] { p.view({1, -1}).sum(1); }));
+    EXPECT_TRUE(refused([&] { p.reshape({1, -1}).sum(1); }));
+    EXPECT_TRUE(refused([&] { p.t().norm(); }));
+    EXPECT_TRUE(refused([&] { p.sum_to_size({1, 1}); }));
+    EXPECT_TRUE(refused([&] { at::cat({p, p}, 1).norm(); }));
+    EXPECT_TRUE(refused([&] { at::where(p > 0); }));
+    EXPECT_TRUE(refused([&] {
+      at::Tensor out = at::zeros_like(p);
+      at::sum_out(out, p, {0});
+    }));
+    if (p.numel() > 1) {
+      EXPECT_TRUE(refused([&] { (p.flatten() - p.t().flatten()).norm(); }));
+      EXPECT_TRUE(refused([&] { (p.unsqueeze(0) * at::arange(7.0)).sum(); }));
+    }
+    EXPECT_TRUE(at::equal(p.flatten().view(p.sizes()).sum(0), whole.sum(0)));
+    EXPECT_TRUE(at::equal(p.flatten().view_as(p).sum(0), whole.sum(0)));
+    EXPECT_TRUE(at::equal((p.flatten() * at::arange(49.0)).sum(),
+                          (whole.flatten() * at::arange(49.0)).sum()));
+  });
+}
+
+MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_joined_parts_is_placed) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    const Parts parts(rank);
+    parts.sharded.optimizer->zero_grad();
+    std::vector<at::Tensor> wholes;
+    for (const at::Tensor& p : parts.parameters)
+      wholes.push_back(full_tensor(p).detach().clone().requires_grad_());
+    for (const auto& some : {parts.parameters, wholes}) {
+      const at::Tensor joined = at::cat({some[0].flatten(), (some[1] * some[1]).flatten()});
+      joined.norm().backward();
+    }
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      EXPECT_TRUE(at::allclose(full_tensor(parts.parameters[i].grad()), wholes[i].grad()));
+      EXPECT_TRUE(at::equal(parts.parameters[i].grad().norm(),
+                            full_tensor(parts.parameters[i].grad()).norm()));
+    }
+  });
+}
+
 // Parameters that are cut at different places have other elements on each rank.
 MULTI_RANK_TEST(RankPartOnSeveralRanks, two_parts_with_other_places_are_not_computed_together) {
   run_ranks(world_size(), [](TestRank& rank) {
