@@ -73,6 +73,7 @@ class Operands {
     if (as_part || !own) refuse_numel(op, *of, part_->numel(), "another operand", tensor.numel());
     return cut_.emplace_back(std::move(*own));
   }
+  const at::Tensor& fit(const char* op, at::Tensor&& tensor) = delete;
   // An operand that the operator writes to: it must have as many elements as the part.
   at::Tensor& fit(const char* op, at::Tensor& tensor) {
     const bool is_plain = std::ranges::find(others_, &tensor) != others_.end();
@@ -82,7 +83,7 @@ class Operands {
   }
   template <class Other>
   Other& fit(const char*, Other& other) {
-    return other;
+    return other;  // NOLINT: `other` is an argument of the operator, which outlives the call
   }
 
   void mark_result(const char* op, const at::Tensor& result) const {
