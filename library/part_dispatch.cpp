@@ -34,11 +34,9 @@ PartRule known_rule(const c10::OperatorHandle& op) {
 }
 
 [[noreturn]] void refuse_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  for (const c10::IValue& argument : last_values(stack, op.schema().arguments().size()))
-    for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      if (tensor.defined() && is_part(tensor))
-        refuse_operator(composed != nullptr ? *composed : op, *description_of(tensor));
-    });
+  for (const at::Tensor& tensor : tensors_in(last_values(stack, op.schema().arguments().size())))
+    if (is_part(tensor))
+      refuse_operator(composed != nullptr ? *composed : op, *description_of(tensor));
   throw std::logic_error("internal error: " + op.schema().name() + " has no operand with a mark");
 }
 

@@ -97,7 +97,7 @@ class Operands {
   }
 
  private:
-  // Whether the sizes are equal up to leading ones.
+  // Returns whether the sizes are equal up to leading ones.
   static bool same_sizes(const at::Tensor& tensor, at::IntArrayRef sizes) {
     const auto skipped = [](at::IntArrayRef of) {
       const auto* begin = std::ranges::find_if(of, [](int64_t size) { return size != 1; });
@@ -167,7 +167,9 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last_values(*stack, schema.arguments().size());
-  auto tensors = tensors_by_argument(arguments);
+  std::vector<std::vector<at::Tensor>> tensors;  // of each argument
+  for (const c10::IValue& argument : arguments)
+    tensors.push_back(tensors_in(argument));
   // An operator on lists of tensors, such as _foreach_add, counts as one call for each index i: a
   // call with the i-th tensors of all lists. `all` has the operands that are not in lists.
   std::deque<Operands> calls;
@@ -189,6 +191,7 @@ void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto* alias = schema.arguments()[i].alias_info();
     return alias != nullptr && alias->isWrite();
   };
+  Values fitted = arguments;
   for (size_t i = 0; i < tensors.size(); ++i) {
     bool changed = false;
     for (size_t place = 0; place < tensors[i].size(); ++place) {
@@ -199,17 +202,18 @@ void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       changed = changed || &own != &tensor;
       tensor = own;
     }
-    if (changed) replace_argument(stack, schema, i, tensors[i]);
+    if (!changed) continue;
+    fitted[i] = arguments[i].isTensor() ? c10::IValue(tensors[i].front()) : c10::IValue(tensors[i]);
   }
+  replace_last_values(stack, fitted);
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
   const auto for_each_result = [&](const c10::IValue& results, const auto& body) {
     size_t place = 0;
-    for_each_tensor(results, [&](const at::Tensor& result) {
+    for (const at::Tensor& result : tensors_in(results))
       body(results.isTensor() ? all : calls.at(place++), result);
-    });
   };
   for (size_t i = 0; i < arguments.size(); ++i)
     if (is_written(i))

@@ -80,28 +80,21 @@ void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operan
 
 void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const CallerScope caller(op.schema().name().c_str());
-  auto tensors = tensors_by_argument(last_values(*stack, op.schema().arguments().size()));
+  const Values arguments = last_values(*stack, op.schema().arguments().size());
   at::Tensor part;  // the last operand that is one
-  for (const auto& of_argument : tensors)
-    for (const at::Tensor& tensor : of_argument)
-      if (tensor.defined() && is_part(tensor)) part = tensor;
+  for (const at::Tensor& tensor : tensors_in(arguments))
+    if (is_part(tensor)) part = tensor;
   if (reduces_pieces(op, part)) return reduce_pieces(op, part, stack);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    bool changed = false;
-    const auto* alias = op.schema().arguments()[i].alias_info();
-    for (at::Tensor& tensor : tensors[i]) {
-      if (!tensor.defined()) continue;
-      if (is_part(tensor)) {
-        // The result would be written into the gathered copy.
-        if (alias != nullptr && alias->isWrite()) refuse_operator(op, *description_of(tensor));
-        tensor = whole_of(tensor);
-        changed = true;
-      } else {
-        check_plain_operand(op, tensor, part);
-      }
+  const auto whole = [&](const at::Tensor& tensor, bool written) {
+    if (!is_part(tensor)) {
+      check_plain_operand(op, tensor, part);
+      return tensor;
     }
-    if (changed) replace_argument(stack, op.schema(), i, tensors[i]);
-  }
+    // The result would be written into the gathered copy.
+    if (written) refuse_operator(op, *description_of(tensor));
+    return whole_of(tensor);
+  };
+  replace_last_values(stack, map_tensors(op, arguments, whole));
   const PartsAsTensors inside;
   op.callBoxed(stack);
 }

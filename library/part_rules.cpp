@@ -109,18 +109,16 @@ bool any_overload_is_pointwise(const std::string& base) {
   return false;
 }
 
-bool returns_tensors_only(const c10::FunctionSchema& schema) {
-  return std::ranges::all_of(schema.returns(), [](const c10::Argument& result) {
+// Returns whether all results are tensors or, of an operator on lists, lists of tensors.
+bool returns_tensors(const c10::FunctionSchema& schema, bool of_lists) {
+  return std::ranges::all_of(schema.returns(), [&](const c10::Argument& result) {
     const auto kind = result.type()->kind();
-    return kind == c10::TypeKind::TensorType || kind == c10::TypeKind::ListType;
+    return kind == c10::TypeKind::TensorType || (of_lists && kind == c10::TypeKind::ListType);
   });
 }
 
 bool is_elementwise(const c10::OperatorHandle& op, const Variant& variant) {
-  const bool returns_list = std::ranges::any_of(op.schema().returns(), [](const auto& result) {
-    return result.type()->kind() == c10::TypeKind::ListType;
-  });
-  if (!returns_tensors_only(op.schema()) || (returns_list && !variant.of_lists)) return false;
+  if (!returns_tensors(op.schema(), variant.of_lists)) return false;
   const bool is_listed = is_in(kNotElementwise, variant.base);
   if (is_listed) return !variant.of_lists && is_pointwise(op);
   if (is_pointwise(op) || is_in(kElementwise, variant.base)) return true;

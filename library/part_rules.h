@@ -29,7 +29,8 @@ enum class PartRule {
 //   (CompositeImplicitAutograd) are composed, and all others are refused.
 PartRule part_rule(const c10::OperatorHandle& op);
 
-// Returns whether the operator changes the order of the dimensions, as transpose() does.
+// Returns whether the operator changes which dimensions a tensor has, or their order, as squeeze()
+// and transpose() do.
 bool changes_dimensions(const c10::OperatorHandle& op);
 
 // Throws std::logic_error, which says that the operator would compute with this rank's part only,

@@ -99,13 +99,13 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
     op.callBoxed(stack);
   }
   if (!is_part(part)) return;  // part of view_as() is only the tensor whose sizes are taken
-  for_each_tensor(stack->back(), [&](const at::Tensor& result) {
-    const PartDescription of = description_of(part);
+  const PartDescription of = description_of(part);
+  for (const at::Tensor& result : tensors_in(stack->back())) {
     if (!fits(part, result)) refuse_operator(op, *of);
     const int64_t begin = result.storage_offset() - part.storage_offset();
     mark_part(result, result.numel() == part.numel() ? of_same_elements(op, part, result, arguments)
                                                      : of_pieces(of, begin, result.numel()));
-  });
+  }
 }
 
 }  // namespace
@@ -121,16 +121,15 @@ void run_cut(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void run_joined(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto of = c10::make_intrusive<PartOf>();
   of->pieces = {0};
-  for_each_tensor(last_values(*stack, op.schema().arguments().size()).front(),
-                  [&](const at::Tensor& tensor) {
-                    if (is_part(tensor) && tensor.dim() != 1)
-                      refuse_operator(op, *description_of(tensor));
-                    of->pieces.push_back(of->pieces.back() + tensor.numel());
-                    of->of_pieces.push_back(is_part(tensor) ? description_of(tensor) : nullptr);
-                    if (!is_part(tensor) || !of->parameter.empty()) return;
-                    of->parameter = of->of_pieces.back()->parameter;
-                    of->is_gradient = of->of_pieces.back()->is_gradient;
-                  });
+  for (const at::Tensor& tensor :
+       tensors_in(last_values(*stack, op.schema().arguments().size()).front())) {
+    if (is_part(tensor) && tensor.dim() != 1) refuse_operator(op, *description_of(tensor));
+    of->pieces.push_back(of->pieces.back() + tensor.numel());
+    of->of_pieces.push_back(is_part(tensor) ? description_of(tensor) : nullptr);
+    if (!is_part(tensor) || !of->parameter.empty()) continue;
+    of->parameter = of->of_pieces.back()->parameter;
+    of->is_gradient = of->of_pieces.back()->is_gradient;
+  }
   {
     const PartsAsTensors inside;
     op.callBoxed(stack);

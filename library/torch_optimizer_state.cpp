@@ -30,7 +30,7 @@ namespace {
 using Json = nlohmann::json;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
-using Values = std::map<std::string, c10::IValue>;
+using OptionValues = std::map<std::string, c10::IValue>;
 using Entries = std::vector<ShardedParameter>;
 
 const char* const kManifest = "param_groups";  // its name in a StateDict
@@ -61,7 +61,7 @@ Class class_of(const Optimizer& optimizer) {
 // Returns the values that torch serializes for `part`, which is the options of a parameter group or
 // the state of one parameter.
 template <class Part>
-Values values_of(const Part& part) {
+OptionValues values_of(const Part& part) {
   const PartsAsTensors inside;
   torch::serialize::OutputArchive written;
   part.serialize(written);
@@ -69,14 +69,14 @@ Values values_of(const Part& part) {
   written.save_to(text);
   torch::serialize::InputArchive archive;
   archive.load_from(text);
-  Values values;
+  OptionValues values;
   for (const std::string& key : archive.keys())
     archive.read(key, values[key]);
   return values;
 }
 
 template <class Part>
-void set_values(Part& part, const Values& values) {
+void set_values(Part& part, const OptionValues& values) {
   torch::serialize::OutputArchive written;
   for (const auto& [key, value] : values)
     written.write(key, value);
@@ -161,7 +161,7 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
 
 // Returns what must be the same on all ranks in the state of a parameter: "exp_avg step=3", the
 // keys and the numbers without the elements of tensors.
-std::string shape_of(const Values& values, const ShardedParameter& entry) {
+std::string shape_of(const OptionValues& values, const ShardedParameter& entry) {
   std::string text;
   for (const auto& [key, value] : values) {
     text += (text.empty() ? "" : " ") + key;
@@ -177,10 +177,11 @@ std::string shape_of(const Values& values, const ShardedParameter& entry) {
 
 // Collective. Returns the manifest, and this rank's states by index of the entry. Throws on every
 // rank if manifests or states differ between ranks; elements of tensors are not compared.
-std::pair<Json, std::map<size_t, Values>> agreed(const Optimizer& optimizer, Communicator& comm,
-                                                 const Entries& entries, const std::string& where) {
+std::pair<Json, std::map<size_t, OptionValues>> agreed(const Optimizer& optimizer,
+                                                       Communicator& comm, const Entries& entries,
+                                                       const std::string& where) {
   Json manifest;
-  std::map<size_t, Values> states;
+  std::map<size_t, OptionValues> states;
   std::vector<RankInvariant> invariants;
   agree_on(comm, [&] {
     manifest = manifest_of(optimizer, entries);
@@ -253,8 +254,8 @@ void check_complete(const StateDict& state, const Json& manifest) {
 }
 
 // Returns the values of `state` for this entry under these keys, cut to this rank's part.
-Values values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
-  Values values;
+OptionValues values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
+  OptionValues values;
   for (const std::string key : keys) {
     const std::string name = entry.name + "/" + key;
     const at::Tensor whole = state.at(name);
@@ -309,7 +310,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, invariants_of(own, entries, /*with_options=*/false),
                           kLoadOptimizerState);
-  std::vector<Values> options;  // of each group
+  std::vector<OptionValues> options;  // of each group
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;
