@@ -10,7 +10,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// What backward needs of a call.
+// Holds what backward needs of a call.
 struct Gathered : torch::CustomClassHolder {
   Gathered(std::shared_ptr<Communicator> comm, std::string name, at::IntArrayRef sizes)
       : comm(std::move(comm)), name(std::move(name)), sizes(sizes.vec()) {}

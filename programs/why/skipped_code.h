@@ -15,7 +15,8 @@ struct SkippedCode {
   CodeLine decides;     // the last line that ran
   int first{}, last{};  // the lines that did not
   uint64_t time{};      // at which `decides` ran last
-  // What `decides` is: a jump out of a loop or a function, a loop without a round, a condition.
+  // Says what `decides` is: a jump out of a loop or a function, a loop without a round, a
+  // condition.
   enum class Kind { jump, loop, condition } kind{};
 };
 

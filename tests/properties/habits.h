@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// What users' programs do with one tensor of model.parameters(), or with its gradient, that depends
-// on all of its elements. Called without gradients.
+// An operation of users' programs on one tensor of model.parameters(), or on its gradient. It
+// depends on all elements of the tensor. It is called without gradients.
 struct Habit {
   std::string name;
   bool of_gradient;  // it changes .grad, which is defined; else the parameter
