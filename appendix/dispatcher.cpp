@@ -1,4 +1,5 @@
-// A fallback on one dispatch key sees every operation that the thread calls.
+// Shows that a fallback on one dispatch key sees every operator that the thread calls, but not the
+// operators that such an operator calls itself.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// Tensors without memory: what they can do, what they refuse, and how they get real data.
+// Shows what tensors without memory can do, what throws, and how they get real data.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>

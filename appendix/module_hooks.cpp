@@ -1,4 +1,4 @@
-// The order of a module's hooks and of its parameters' in a tree of three modules.
+// Prints the order in which the hooks of three modules and of their parameters run.
 #include <nn/gradient_hook.h>
 #include <nn/module.h>
 

@@ -1,4 +1,4 @@
-// Four ranks, three collectives, and the log of what they cost.
+// Four ranks call three collectives and print the log of what they cost.
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <launch/launcher.h>

@@ -1,4 +1,5 @@
-// Two ways to take a weight's memory away between forward and backward; one of them frees it.
+// Tries two ways to take a weight's memory away between forward and backward. Only one of them
+// frees the memory.
 #include <ATen/native/Resize.h>
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>

@@ -1,4 +1,4 @@
-// Which tensors share memory, and the three things that "the same tensor" can mean.
+// Shows which tensors share memory, and the three things that "the same tensor" can mean.
 #include <torch/torch.h>
 
 #include <iostream>

@@ -6,20 +6,22 @@
 # <fsdp/fsdp.h> and the headers that it includes.
 set(public_headers
     adapted.h all_gather_tensor.h backward_hooks.h check_hookable.h checkpoint_activations.h
-    distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h
-    full_tensor.h fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h
-    meta_init.h module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h
-    replicated_model.h sequential.h sharded_model.h sharded_optimizer.h state_dict.h
-    this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h wrap_marked.h wrap_policy.h
+    distributed_data_parallel.h flat_layout.h flat_parameter.h forward_method.h fsdp.h full_tensor.h
+    fully_shard.h fully_sharded_data_parallel.h ignored.h keep_fp32.h locate.h meta_init.h
+    module_holder.h module_of.h no_sync.h norms.h plan_step.h prefetch.h recomputed_call.h
+    replicated_model.h separate_frozen.h sequential.h sharded_model.h sharded_optimizer.h
+    state_dict.h this_ranks_part.h unit_plan.h visit_tensors.h wrap_by_size.h wrap_marked.h
+    wrap_policy.h
     base/todo.h base/torch.h comm/call.h comm/clock.h comm/communicator.h
     comm/communicator_options.h comm/default_timeout.h comm/group.h comm/handle.h comm/link.h
     comm/rank_status.h comm/tree_sum.h hosts/start.h launch/collect.h launch/hosts.h
     launch/launched.h launch/launcher.h launch/rank_context.h launch/rank_exit.h
     memory/counting_allocator.h memory/live_bytes.h memory/memory_class.h nn/generator_states.h
-    nn/module.h nn/random_scope.h nn/reads_in_calls.h nn/unit_policy.h optim/exact_sum.h
-    optim/loss_scaler.h optim/mixed_precision.h optim/p_norm.h optim/read_item.h
-    optim/shard_layout.h optim/state_range.h optim/update_rule.h state/checkpoint.h
-    state/checkpoint_format.h state/model_state.h state/whole_state.h)
+    nn/lora.h nn/module.h nn/random_scope.h nn/reads_in_calls.h nn/unit_policy.h optim/exact_sum.h
+    optim/loss_scaler.h optim/matrix_owners.h optim/mixed_precision.h optim/muon.h optim/p_norm.h
+    optim/read_item.h optim/shard_layout.h optim/state_range.h optim/update_rule.h
+    state/async_save.h state/checkpoint.h state/checkpoint_format.h state/model_state.h
+    state/whole_state.h)
 
 # FullyShardedDataParallel for users' own models, on top of the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
@@ -43,8 +45,8 @@ foreach(part ${parts})
   target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
 
-# Copies of the headers that include each other as <fsdp/...>, because the user may have another
-# <nn/module.h>. The copies are a target of their own, on which `fsdp` depends. As sources of
+# Makes copies of the headers. The copies include each other as <fsdp/...>, because the user may
+# have another <nn/module.h>. They are a target of their own, on which `fsdp` depends. As sources of
 # `fsdp`, which compiles nothing itself, they would be made only for targets that link to it.
 set(copies)
 list(JOIN public_headers "|" names)

@@ -50,7 +50,7 @@ if(FSDP_FUZZ)
   set(fuzz_sources)
 endif()
 tests_in(common/*.cpp common "fsdp_agreement;fsdp_given;fsdp_ranks;fsdp_trace")
-tests_in(trainer/*.cpp trainer fsdp_options ${fuzz_sources})
+tests_in(trainer/*.cpp trainer "fsdp_options;fsdp_tokenizer" ${fuzz_sources})
 tests_in(programs/plan/*.cpp plan fsdp_plan)
 tests_in(programs/quiz/*.cpp quiz fsdp_quiz)
 tests_in(programs/reproduce/*.cpp reproduce "fsdp_reproduce;fsdp_options")
@@ -61,7 +61,8 @@ tests_in(programs/check/*.cpp check fsdp_check)
 tests_in(threads/*.cpp threads reference_strategy)
 # Tests of the course's own code with the reference solutions. They also compare the numbers in the
 # handouts with a run.
-tests_in(reference/*.cpp reference "reference_strategy;fsdp_library")
+tests_in(reference/*.cpp reference "reference_strategy;fsdp_library;fsdp_options")
+add_dependencies(reference_tests reference_train)  # a test runs it
 # Tests of what goes beyond the tasks, with the reference solutions.
 tests_in(extensions/*.cpp extension reference_strategy)
 tests_in(library/*.cpp library fsdp_library)

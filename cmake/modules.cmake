@@ -52,11 +52,13 @@ module(trainer/state agreement base comm digest memory optim)
 module(trainer/config base comm optim state)
 module(trainer/prediction base comm config memory offload optim trace)
 module(trainer/exchange agreement base comm nn state)
+module(trainer/tokenizer base state)
 module(trainer/strategies base comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
 module(trainer/diff base comm config digest nn optim state strategies)
-module(trainer/train agreement base comm config cuda data diff digest exchange hosts launch memory
-       optim planning prediction report state strategies trace transports)
+module(trainer/receipt base command_line diff digest state)
+module(trainer/train agreement base command_line comm config cuda data diff digest exchange hosts
+       launch memory optim planning prediction receipt report state strategies trace transports)
 module(trainer/options base comm command_line config cuda data diff exchange launch nn optim
        report state strategies trace train)
 

@@ -28,8 +28,10 @@ endfunction()
 program(hello "fsdp_ranks;fsdp_trace" programs/hello.cpp)
 program(export_model fsdp_exchange programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
-program(generate fsdp_options programs/generate.cpp)
+program(generate "fsdp_options;fsdp_tokenizer" programs/generate.cpp)
+program(tokenize "fsdp_data;fsdp_tokenizer" programs/tokenize.cpp)
 program(diff fsdp_diff programs/diff.cpp)
+program(audit "fsdp_options;fsdp_receipt" programs/audit.cpp)
 
 # check contains no code of the tasks: it starts their test programs. So it needs no LibTorch, and
 # is the first program that a student can run.
@@ -76,7 +78,8 @@ function(add_programs target)
 endfunction()
 add_custom_target(all_tests DEPENDS ${tests})
 add_programs(all_tests run_tests)
-add_custom_target(everything DEPENDS all_tests check diff export_model generate hello inspect why)
+add_custom_target(everything DEPENDS all_tests audit check diff export_model generate hello inspect
+                                     tokenize why)
 add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz
              reproduce transport_bench reference_train mine_train fsdp step)
 # `cmake --build` without a target builds this target, the library and its examples.

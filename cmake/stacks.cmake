@@ -1,7 +1,7 @@
 # The headers of the tasks are only in tasks/, and all code is compiled once, with these headers. A
 # stack is a selection of the code of the seven tasks, for example all of it from solutions/. The
 # tests of a task are linked to each stack. Task 0 is optional, so it is in no stack: only its own
-# tests and the programs that train contain it, and if it does not compile, all else does.
+# tests and the programs that train contain it. If it does not compile, everything else still does.
 
 set(task0 task0_ddp)
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
@@ -17,15 +17,15 @@ endforeach()
 target_link_libraries(fsdp_contracts INTERFACE fsdp_given)
 
 # compile_tests_together(TARGET SOURCE...): compiles several sources as one file, because half of
-# the time to compile a source is spent on its includes. Up to seven sources are one file, but there
+# the time to compile a source is spent on its includes. Up to ten sources are one file, but there
 # are at least two files, for two cores.
 function(compile_tests_together target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${target} REUSE_FROM fsdp_memory)
   list(LENGTH ARGN tests)
   math(EXPR batch "(${tests} + 1) / 2")
-  if(batch GREATER 7)
-    set(batch 7)
+  if(batch GREATER 10)
+    set(batch 10)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON
                                              UNITY_BUILD_BATCH_SIZE ${batch})
@@ -44,7 +44,8 @@ endfunction()
 file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/*.cpp)
 add_library(fsdp_strategy STATIC EXCLUDE_FROM_ALL ${strategy_sources})
 set_target_properties(fsdp_strategy PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-# An object of its own, because only the programs that train contain the task 0 that it calls.
+# Compiled as an object of its own, because only the programs that train contain the task 0 that it
+# calls.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/ddp_reduction.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(fsdp_strategy PUBLIC fsdp_contracts fsdp_train)

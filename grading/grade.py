@@ -4,7 +4,8 @@
 Uses the student's .cpp files and own headers, and links them with the grader's own copy of all
 other files. Runs every task's tests twice, over the student's earlier tasks and over the reference
 solutions of them; the better result counts. Writes Gradescope's results.json after each new result,
-and a page with --page. See also grading/INSTRUCTORS.md.
+and a page with --page. With --receipts, audits the receipts of trained models in place of code. See
+also grading/INSTRUCTORS.md.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import re
 import sys
 import textwrap
 
-from grader import classroom, report, sandbox, submission, whole_file
+from grader import classroom, receipts, report, sandbox, submission, whole_file
 from grader import grade as grader
 from grader.course import Refused, one_line, tasks
 from grader.programs import new_job
@@ -27,9 +28,13 @@ def parse():
     )
     parser.add_argument("submission", nargs="?", help="a folder or a zip that holds tasks/")
     parser.add_argument("--all", metavar="FOLDER", help="grade every folder and zip in FOLDER")
-    parser.add_argument("--out", metavar="PATH", help="results.json; with --all, a folder")
+    parser.add_argument("--receipts", metavar="FOLDER",
+                        help="audit the receipts (*.receipt) in every folder and zip in FOLDER")
+    parser.add_argument("--out", metavar="PATH",
+                        help="results.json; with --all, a folder; with --receipts, a table (CSV)")
     parser.add_argument("--page", metavar="FILE", help="write a page for the student, too")
-    parser.add_argument("--seed", help="seed of the hidden cases (default: a new one)")
+    parser.add_argument("--seed", help="seed of the hidden cases, or of the draws of --receipts "
+                        "(default: a new one)")
     parser.add_argument(
         "--tasks",
         type=task_numbers,
@@ -37,15 +42,42 @@ def parse():
         help="grade only these tasks, as 1-3 or 1,2,5; throughput belongs to task 7",
     )
     parser.add_argument("--jobs", type=int, default=classroom.default_jobs(),
-                        help="how many submissions --all grades at a time (default %(default)s)")
+                        help="how many submissions --all and --receipts grade at a time (default "
+                        "%(default)s)")
     parser.add_argument("--fresh", action="store_true",
                         help="run all tests again, also those with kept results")
+    add_receipts_options(parser)
     arguments = parser.parse_args()
-    if bool(arguments.submission) == bool(arguments.all):
-        parser.error("name one submission, or --all FOLDER")
+    if sum(map(bool, (arguments.submission, arguments.all, arguments.receipts))) != 1:
+        parser.error("name one submission, --all FOLDER or --receipts FOLDER")
+    require_fitting_options(parser, arguments)
     if arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs}: at least 1")
     return arguments
+
+
+# The options that have an effect only without and only with --receipts.
+OF_CODE, OF_RECEIPTS = ("page", "tasks", "fresh"), ("draw", "options", "student")
+
+
+def add_receipts_options(parser):
+    group = parser.add_argument_group("with --receipts")
+    group.add_argument("--draw", type=int, metavar="N",
+                       help=f"events to draw of each receipt (default {receipts.DRAW})")
+    group.add_argument("--options", metavar="TEXT",
+                       help='options of ./fsdp train in place of those in the receipts, for the '
+                       'data of the class, as "--text BOOK.txt"')
+    group.add_argument("--student", metavar="NAME",
+                       help="audit only the receipts of this folder or zip (NAME without .zip)")
+
+
+def require_fitting_options(parser, arguments):
+    for name in OF_CODE if arguments.receipts else OF_RECEIPTS:
+        if getattr(arguments, name):
+            has = "has no effect with" if arguments.receipts else "needs"
+            parser.error(f"--{name} {has} --receipts")
+    if arguments.draw is not None and arguments.draw < 1:
+        parser.error(f"--draw {arguments.draw}: at least 1")
 
 
 def task_numbers(text):
@@ -147,7 +179,10 @@ def main():
     if arguments.seed == "":
         sys.exit("fsdp grade: --seed must not be empty")
     try:
-        status = classroom.grade_all(arguments) if arguments.all else grade_one(arguments)
+        if arguments.receipts:
+            status = receipts.grade(arguments)
+        else:
+            status = classroom.grade_all(arguments) if arguments.all else grade_one(arguments)
     except Refused as refused:
         say(refused)
         status = 2

@@ -1,25 +1,38 @@
 #!/usr/bin/env python3
-"""Draws loss, held-out accuracy and tokens per second of each step of runs of ./fsdp train.
+"""Draws loss, held-out loss and accuracy, and tokens per second of runs of ./fsdp train.
 
 Reads the files of --log and --json (docs/telemetry.md). The legend has the names of the files. The
-colours of an SVG follow the reader's light or dark scheme.
+colours of an SVG follow the reader's light or dark scheme. A .csv gets all numbers as a table.
 """
 
 import argparse
+import csv
 import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 
 # Points of a curve. If a run has more steps, the lowest and highest value of each group are drawn.
 MOST_POINTS = 400
+HELD_OUT_LOSS = "held-out loss (right: perplexity)"
+SPEED = "tokens/s, running median"
+
+
+def held_out(line, what):
+    """Returns a number of the evaluation after this step; None if there was none."""
+    value = line.get("held_out", {}).get(what)
+    return None if value is None else float(value)
+
+
 PANELS = {
     "loss": lambda line: math.nan if line["loss"] is None else float(line["loss"]),
+    HELD_OUT_LOSS: lambda line: held_out(line, "loss"),
     "held-out accuracy, %": lambda line: (
-        100 * line["held_out"]["accuracy"] if "held_out" in line else None
+        None if held_out(line, "accuracy") is None else 100 * held_out(line, "accuracy")
     ),
-    "tokens/s": lambda line: line.get("tokens_per_s"),
+    SPEED: lambda line: line.get("tokens_per_s"),
 }
 # Each colour has a contrast of 3:1 or more on the light and on the dark background.
 COLORS = (
@@ -35,8 +48,8 @@ INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 
 def read(path):
-    """Returns step -> {panel: value}. A step that a resumed run repeats counts once. The last line
-    may be incomplete."""
+    """Returns step -> its line, as a dictionary. A step that a resumed run repeats counts once,
+    with its last line. The last line of the file may be incomplete."""
     steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
@@ -51,9 +64,9 @@ def read(path):
                         file=sys.stderr,
                     )
                     marked = True
-                steps[int(line["step"])] = {
-                    panel: value_of(line) for panel, value_of in PANELS.items()
-                }
+                for value_of in PANELS.values():
+                    value_of(line)  # raises if the line is not one of ours
+                steps[int(line["step"])] = line
         except (ValueError, TypeError, KeyError, AttributeError):
             if number < len(lines):
                 sys.exit(
@@ -63,12 +76,24 @@ def read(path):
     return steps or sys.exit(f"fsdp plot: {path}: has no step")
 
 
+def running_median(found):
+    """Returns (step, median) for each point: the median of the points around it, a twentieth of
+    all."""
+    half = max(2, len(found) // 40)
+    values = [value for _, value in found]
+    return [
+        (step, statistics.median(values[max(0, i - half) : i + half + 1]))
+        for i, (step, _) in enumerate(found)
+    ]
+
+
 def points(steps, panel):
     """Returns (step, value) of the steps that have a value. A loss that is not finite interrupts
-    the curve."""
-    found = [
-        (step, values[panel]) for step, values in sorted(steps.items()) if values[panel] is not None
-    ]
+    the curve. A speed is the running median."""
+    values = ((step, PANELS[panel](line)) for step, line in sorted(steps.items()))
+    found = [(step, value) for step, value in values if value is not None]
+    if panel == SPEED:
+        found = running_median(found)
     size = max(1, math.ceil(2 * len(found) / MOST_POINTS))
     groups = [
         sorted(found[i : i + size], key=lambda p: (math.isnan(p[1]), p[1]))
@@ -105,6 +130,14 @@ def pyplot_in(ink, paper):
     return pyplot
 
 
+def add_perplexity(axes):
+    """Adds the perplexity, e^loss, to the right of the axes of a loss, at the ticks of the loss."""
+    right = axes.twinx()
+    ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= axes.get_ylim()[1]]
+    right.set_ylim(axes.get_ylim())
+    right.set_yticks(ticks, [f"{math.exp(tick):.3g}" if tick < 20 else "" for tick in ticks])
+
+
 def draw(runs, out, ink, paper):
     """Draws the runs into the file `out`. `runs`: label -> steps."""
     pyplot = pyplot_in(ink, paper)
@@ -123,10 +156,12 @@ def draw(runs, out, ink, paper):
                 label=label,
                 color=COLORS[i % len(COLORS)],
                 linestyle=DASHES[i % len(DASHES)],
-                linewidth=0.8 if panel == "tokens/s" else 1.4 if i else 2,
+                linewidth=1.4 if i else 2,
                 marker="o" if len(curve) == 1 else None,
             )
         axes.set_ylim(*((-4, 104) if "%" in panel else (0, None)))
+        if panel == HELD_OUT_LOSS:
+            add_perplexity(axes)
     axes.set_xlabel("step")
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
@@ -149,6 +184,31 @@ def follow_the_scheme(svg):
     return re.sub(r"(<svg[^>]*>)", lambda match: match[1] + style, svg, count=1) + "\n"
 
 
+def flat(line, prefix=""):
+    """Returns name -> value; the fields of an object have names such as seconds.step."""
+    found = {}
+    for name, value in line.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def write_table(runs, out):
+    """Writes a row for each step of each run: the run's label in the column `run`, then all fields
+    of the lines. A field that a line does not have is an empty cell."""
+    rows = [
+        {"run": label, **flat(line)}
+        for label, steps in runs.items()
+        for _, line in sorted(steps.items())
+    ]
+    with out.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        table.writeheader()
+        table.writerows(rows)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="fsdp plot", description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -159,23 +219,24 @@ def main():
         help="a file of train --log or --json",
     )
     parser.add_argument(
-        "--out", required=True, type=pathlib.Path, metavar="FILE", help="the picture: .svg or .png"
+        "--out", required=True, type=pathlib.Path, metavar="FILE",
+        help="the picture, .svg or .png, or a table of all numbers, .csv"
     )
     parser.add_argument(
         "--dark", action="store_true", help="draw a dark .png; an .svg follows the reader's scheme"
     )
     arguments = parser.parse_args()
     out, logs = arguments.out, arguments.logs
-    if out.suffix not in (".svg", ".png"):
-        parser.error(f"--out {out}: the name must end in .svg or .png")
+    if out.suffix not in (".svg", ".png", ".csv"):
+        parser.error(f"--out {out}: the name must end in .svg, .png or .csv")
     unique = len({log.name for log in logs}) == len(logs)
     try:
         runs = {log.name if unique else str(log): read(log) for log in logs}
-        draw(
-            runs,
-            out,
-            *((DARK_INK, DARK_PAPER) if arguments.dark and out.suffix == ".png" else (INK, PAPER)),
-        )
+        if out.suffix == ".csv":
+            write_table(runs, out)
+        else:
+            dark = arguments.dark and out.suffix == ".png"
+            draw(runs, out, *((DARK_INK, DARK_PAPER) if dark else (INK, PAPER)))
         if out.suffix == ".svg":
             out.write_text(follow_the_scheme(out.read_text()))
     except ModuleNotFoundError as error:

@@ -142,7 +142,7 @@ class Leaderboard(unittest.TestCase):
         )
 
 
-    def test_one_process_that_fails_is_no_fault_of_the_ranks(self):
+    def test_a_training_in_one_process_that_fails_is_blamed_on_the_machine(self):
         why = self.refusal(leaderboard.measure, b"", 7, lambda _: (1, "no memory"), None)
         self.assertEqual(
             why, "gave no result: in one process, the training failed: no memory"

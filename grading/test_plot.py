@@ -1,5 +1,6 @@
 """Tests what ./fsdp plot reads, rejects and draws."""
 
+import csv
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ def log(steps, first=0):
                 "step": step,
                 "loss": 9 if step == 701 else None if step == 801 else 1,
                 "tokens_per_s": step,
-                **({"held_out": {"accuracy": 0.5}} if step % 10 == 9 else {}),
+                **({"held_out": {"accuracy": 0.5, "loss": 2}} if step % 10 == 9 else {}),
             }
         )
         + "\n"
@@ -59,6 +60,17 @@ class Plot(unittest.TestCase):
             len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)
         )
 
+    def test_draws_the_running_median_of_the_speed(self):
+        (self.folder / "x").write_text(
+            "".join(
+                json.dumps({"step": step, "loss": 1, "tokens_per_s": speed}) + "\n"
+                for step, speed in enumerate((10, 10, 900, 10, 20, 20, 1, 20, 20))
+            )
+        )
+        drawn = plot.points(plot.read(self.folder / "x"), plot.SPEED)
+        self.assertEqual(drawn[:4], [(0, 10), (1, 10), (2, 10), (3, 20)])
+        self.assertNotIn(900, [speed for _, speed in drawn])
+
     def test_refuses_in_one_line_what_is_no_log(self):
         for text, reason in (
             ("step 1\n", ":1: is no line that"),
@@ -69,11 +81,26 @@ class Plot(unittest.TestCase):
             ("", ": has no step"),
         ):
             self.assertRegex(self.plot(text, "x.svg"), f"^fsdp plot: b.jsonl{reason}.*\n$")
-        self.assertIn("must end in .svg or .png", self.plot(log(1), "x.pdf"))
+        self.assertIn("must end in .svg, .png or .csv", self.plot(log(1), "x.pdf"))
         missing = "import sys; sys.modules['matplotlib'] = None; import plot; plot.main()"
         self.assertEqual(
             self.plot(log(1), "x.svg", "-c", missing),
             "fsdp plot: matplotlib is missing: run ./fsdp setup --plots\n",
+        )
+
+    def test_writes_a_table_with_a_row_for_each_step_without_matplotlib(self):
+        step = {"step": 1, "loss": None, "seconds": {"step": 0.25}, "held_out": {"loss": 2.5}}
+        text = log(2) + '{"resumed_after": 1}\n' + json.dumps(step) + "\n"
+        missing = "import sys; sys.modules['matplotlib'] = None; import plot; plot.main()"
+        printed = self.plot(text, "x.csv", "-c", missing)
+        self.assertEqual(printed, "x.csv: 1 steps of a.jsonl, 2 steps of b.jsonl\n")
+        rows = list(csv.DictReader((self.folder / "x.csv").read_text().splitlines()))
+        self.assertEqual([(row["run"], row["step"]) for row in rows],
+                         [("a.jsonl", "0"), ("b.jsonl", "0"), ("b.jsonl", "1")])
+        self.assertEqual(
+            rows[2],
+            {"run": "b.jsonl", "step": "1", "loss": "", "tokens_per_s": "", "seconds.step": "0.25",
+             "held_out.loss": "2.5"},
         )
 
     def test_draws_the_same_svg_for_the_same_runs_that_follows_the_scheme(self):
@@ -82,7 +109,8 @@ class Plot(unittest.TestCase):
             for name in ("1.svg", "2.svg", "3.png")
         )
         self.assertEqual((first, png[:4]), (second, b"\x89PNG"))
-        for word in ("a.jsonl", "b.jsonl", *plot.PANELS, "step"):
+        e_squared = "7.39"  # the perplexity of a loss of 2
+        for word in ("a.jsonl", "b.jsonl", *plot.PANELS, "step", e_squared):
             self.assertIn(f">{word}</text>", first.decode())
         self.assertLessEqual(
             set(re.findall(r"#[0-9a-f]{6}\b", first.decode().partition("</style>")[2])),

@@ -257,7 +257,7 @@ class Reports(unittest.TestCase):
             "0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")])
         )
 
-    def test_the_instructor_reads_the_seed_and_the_remarks_in_every_place(self):
+    def test_the_instructor_reads_the_seed_on_gradescope_and_the_remarks_also_in_the_table(self):
         grade = dataclasses.replace(
             whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",)
         )
@@ -360,7 +360,7 @@ class Reports(unittest.TestCase):
                         name,
                     )
 
-    def test_a_name_that_the_terminal_cannot_show_ends_no_class(self):
+    def test_the_grading_of_a_class_goes_on_if_the_terminal_cannot_show_a_name(self):
         script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"
                   "try: grade.main()\nexcept SystemExit: pass\nprint('\u5b66')")
         done = subprocess.run(

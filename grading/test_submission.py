@@ -455,7 +455,7 @@ class Submit(unittest.TestCase):
         self.put(
             "results",
             json.dumps(
-                {"points": 20.5, "possible": 120, "extensions": {"points": 0, "possible": 51}}
+                {"points": 20.5, "possible": 120, "extensions": {"points": 0, "possible": 55}}
             ).encode(),
         )
         for refused, status, end in (
@@ -474,7 +474,7 @@ class Submit(unittest.TestCase):
                 ],
             )
             self.assertIn(
-                "files; points 20.5 of 120, extensions 0.0 of 51, by the tests of ./fsdp check\n",
+                "files; points 20.5 of 120, extensions 0.0 of 55, by the tests of ./fsdp check\n",
                 said,
             )
             self.assertEqual((result, said[-len(end):]), (status, end))

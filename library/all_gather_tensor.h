@@ -10,8 +10,8 @@ namespace fsdp {
 
 // Collective: an all-gather, and in backward a reduce-scatter, both named `name`. Returns the
 // tensors of all ranks, [n, ...] each, one after the other in the order of ranks: [W n, ...].
-// Autograd differentiates it. A contrastive loss needs it, which compares the embeddings of this
-// rank's rows with those of all ranks.
+// Autograd differentiates it. A contrastive loss, which compares the embeddings of this rank's rows
+// with those of all ranks, needs this function.
 // - The gradient of a rank's tensor is the sum, over all ranks, of the gradients of its rows. So if
 //   each rank has the loss of its own rows, the mean over ranks that FSDP and DDP take is the
 //   gradient of the mean loss.

@@ -13,10 +13,11 @@ namespace {
 
 std::mutex mutex;
 std::vector<std::function<void()>> late;
-thread_local bool is_users_thread = false;  // false: a thread of the engine
+thread_local bool is_users_thread = false;  // true: has called run_deferred_failures()
 
 // Runs `broken` when a backward pass has thrown: then the engine destroys the pass's callbacks
-// without calling them, and with them this object, whose destructor runs `broken`.
+// without calling them, and with them this object, whose destructor runs `broken`. On a thread of
+// the engine, the destructor leaves `broken` to run_deferred_failures().
 struct Pass {
   explicit Pass(std::function<void()> function) : broken(std::move(function)) {}
   Pass(const Pass&) = delete;

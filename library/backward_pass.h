@@ -25,8 +25,8 @@ bool in_backward();
 // the pass, in the next run_deferred_failures().
 void on_backward_end(std::function<void()> ended, std::function<void()> broken);
 
-// Runs each `broken` that is still due. Call it first at each sign of what follows a backward pass:
-// a forward, or a call of a function of the model's object.
+// Runs each `broken` that has not run yet although its pass has thrown. Call it at the start of
+// everything that can follow a backward pass: a forward, or a function of the model's object.
 void run_deferred_failures();
 
 }  // namespace fsdp

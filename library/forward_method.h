@@ -8,14 +8,14 @@
 
 namespace fsdp {
 
-// PyTorch's register_fsdp_forward_method(): runs `method`, which calls another member function of
-// `module` than forward(), between the hooks of a call, so that the module's parameters are
-// unsharded:
+// PyTorch's register_fsdp_forward_method(): runs `method` between the hooks of a call of `module`,
+// so that the module's parameters are unsharded. `method` calls a member function of `module` that
+// is not forward():
 //
 //   const at::Tensor code = forward_method(*net, [&] { return net->encode(x); });
 //
-// `method` must return what a ModuleOf can return. The module's unit is reduced at the end of the
-// backward pass.
+// `method` must return what a ModuleOf can return. The gradients of the module's unit are reduced
+// at the end of the backward pass.
 template <class Method>
 auto forward_method(Module& module, const Method& method) {
   using Output = std::decay_t<decltype(method())>;

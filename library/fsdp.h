@@ -19,6 +19,7 @@
 #include <meta_init.h>
 #include <module_holder.h>
 #include <module_of.h>
+#include <nn/lora.h>
 #include <nn/module.h>
 #include <nn/random_scope.h>
 #include <nn/reads_in_calls.h>
@@ -44,6 +45,7 @@
 #include <optim/mixed_precision.h>
 #include <optim/shard_layout.h>
 #include <prefetch.h>
+#include <separate_frozen.h>
 #include <unit_plan.h>
 #include <wrap_by_size.h>
 #include <wrap_policy.h>
@@ -56,6 +58,7 @@
 
 // State.
 #include <locate.h>
+#include <state/async_save.h>
 #include <state/checkpoint.h>
 #include <state/model_state.h>
 #include <state/whole_state.h>

@@ -11,9 +11,11 @@ namespace fsdp {
 //   rank. For a result of at::cat() it is flat.
 // - Autograd differentiates it: the gradient of a part is this rank's part of the gradient.
 // - A tensor that is no part is returned as it is, also on a model with one rank.
-// - One all-gather of the parts, each padded to the longest, in the tensor's dtype.
-// Throws: std::logic_error if `tensor` was joined from parts and other tensors, or if the model has
-// been destroyed.
+// - Issues one all-gather, of the parts in the tensor's dtype, each padded to the longest. For a
+//   result of at::cat(), issues one for each part that was joined.
+// Throws: std::logic_error if the sizes of the whole tensor or the places of the part are not
+// known, because the part was transposed, reshaped, or joined with plain tensors, or if the model
+// has been destroyed.
 at::Tensor full_tensor(const at::Tensor& tensor);
 
 }  // namespace fsdp

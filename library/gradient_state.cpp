@@ -144,7 +144,8 @@ bool ParameterGradient::show_for_pass(bool trainable) {
   return awaited;
 }
 
-// If the user has dropped or replaced .grad of the leaf during the pass, leaves it so.
+// Puts what .grad of the leaf was before the pass in the place of the trap. If the user has dropped
+// or replaced .grad during the pass, leaves it so.
 void ParameterGradient::show() {
   if (is_hidden()) leaf_.mutable_grad() = earlier_;
   earlier_.reset();

@@ -23,8 +23,8 @@ namespace fsdp {
 //               module's parameters"                 module's parameter
 //
 // From the start of a backward pass to its end, a gradient that the pass may change is incomplete
-// or broken, so that all gradients change together at the end of the pass. After a pass in
-// no_sync() a gradient stays incomplete or broken.
+// or broken (or in_unit), so that all gradients change together at the end of the pass. After a
+// pass in no_sync() a gradient stays incomplete or broken.
 //
 //   event                  in_unit    complete     incomplete   broken     misplaced
 //   give()                 complete   error        error        error      error
@@ -57,13 +57,14 @@ namespace fsdp {
 //   none      a trap                                             nothing
 //   kept      a trap                                             the sum
 //   dropped   a trap                                             nothing: the user has dropped the
-//                                                                sum, and the unit still waits for
-//                                                                it
+//                                                                sum, and the unit may still wait
+//                                                                for it
 //
 //   event                  none     kept                          dropped
 //   see_users_changes()    -        dropped if the state becomes  -
 //                                   or stays complete, else -
-//   begin_pass()           -        none: the sum goes to .grad   none: zeros go to .grad
+//   begin_pass()           -        none: the sum goes to .grad   none: zeros go to .grad if the
+//                                                                 unit waits for the sum
 //   keep_local_sum()       kept     kept                          kept
 //   drop(), misplace()     -        dropped                       -
 //   zero_grad()            -        none                          none
@@ -86,8 +87,9 @@ class ParameterGradient {
   // The user asks for the leaf for the first time: the state becomes complete.
   void give();
 
-  // A backward pass begins: compares .grad of the leaf with the state, because the user may have
-  // changed .grad.
+  // A backward pass begins: updates the state if the user has changed .grad of the leaf. If the
+  // gradient is then complete, drops the local sum. Takes the trap "were put into the module's
+  // parameters" out of .grad.
   void see_users_changes();
 
   // Moves the local sum into .grad of the module's parameter, and hides the gradient. A local sum

@@ -46,58 +46,81 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const Mod
 
 // A unit whose parameters have no elements is never freed, so it has no memory to guard.
 void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
-  unit_ = std::move(unit);
-  const auto& parameters = unit_->parameters();
-  storage_ = parameters.front().tensor.storage();
-  const int64_t bytes = unit_->layout().padded_numel * unit_->shard().element_size();
+  Guarded& guarded = units_.emplace_back(Guarded{std::move(unit)});
+  const auto& parameters = guarded.unit->parameters();
+  guarded.storage = parameters.front().tensor.storage();
+  const int64_t bytes = guarded.unit->layout().padded_numel * guarded.unit->shard().element_size();
   if (bytes == 0) return;
   const size_t others = parameters.size() - 1;
   const std::string are_sharded = "parameter " + parameters.front().name +
                                   (others > 0 ? " and " + std::to_string(others) + " more" : "") +
-                                  " of unit " + unit_->unit() + (others > 0 ? " are" : " is") +
-                                  " sharded ";
-  messages_ = messages_of(are_sharded, module_);
-  guard_storage(storage_, messages_[0], bytes);
+                                  " of unit " + guarded.unit->unit() +
+                                  (others > 0 ? " are" : " is") + " sharded ";
+  guarded.messages = messages_of(are_sharded, module_);
+  guard_storage(guarded.storage, guarded.messages[0], bytes);
+}
+
+void HookedModule::reshard() const {
+  for (const Guarded& guarded : units_)
+    guarded.unit->reshard();
 }
 
 void HookedModule::say_what_to_do(Situation situation) const {
-  const std::string& message = messages_[static_cast<size_t>(situation)];
-  if (!message.empty()) set_guard_message(storage_, message);
+  for (const Guarded& guarded : units_) {
+    const std::string& message = guarded.messages[static_cast<size_t>(situation)];
+    if (!message.empty()) set_guard_message(guarded.storage, message);
+  }
 }
 
 void HookedModule::check_views() const {
-  for (const auto& [name, parameter] : unit_->parameters()) {
-    if (parameter.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl()) continue;
-    throw std::logic_error("parameter " + name + " of unit " + unit_->unit() +
-                           " was replaced after it was sharded, by load(), to() or set_data(); "
-                           "use load_state_dict() or summon_full_params()");
+  for (const Guarded& guarded : units_) {
+    for (const auto& [name, parameter] : guarded.unit->parameters()) {
+      const auto* storage = parameter.storage().unsafeGetStorageImpl();
+      if (storage == guarded.storage.unsafeGetStorageImpl()) continue;
+      throw std::logic_error("parameter " + name + " of unit " + guarded.unit->unit() +
+                             " was replaced after it was sharded, by load(), to() or set_data(); "
+                             "use load_state_dict() or summon_full_params()");
+    }
   }
 }
 
 void HookedModule::check_unwritten() {
-  const auto& parameters = unit_->parameters();
+  for (Guarded& guarded : units_)
+    check_unwritten(guarded);
+}
+
+void HookedModule::check_unwritten(Guarded& guarded) {
+  const auto& parameters = guarded.unit->parameters();
   std::vector<uint32_t> versions;
   for (const auto& [name, parameter] : parameters)
     versions.push_back(parameter._version());
-  const auto before = std::exchange(versions_, versions);
+  const auto before = std::exchange(guarded.versions, versions);
   if (before.empty() || before == versions) return;
   const auto first = std::ranges::mismatch(before, versions).in1 - before.begin();
   throw std::logic_error("parameter " + parameters[static_cast<size_t>(first)].name + " of unit " +
-                         unit_->unit() +
+                         guarded.unit->unit() +
                          " was written to while it was gathered, which is lost; write to it in "
                          "summon_full_params(), or to model.parameters()");
 }
 
+void HookedModule::allow_writes() {
+  for (Guarded& guarded : units_)
+    guarded.versions.clear();
+}
+
 void HookedModule::end_forward() {
-  in_forward_ = unit_->shard()._version();
+  for (Guarded& guarded : units_)
+    guarded.in_forward = guarded.unit->shard()._version();
 }
 
 void HookedModule::check_unchanged() const {
-  const uint32_t version = unit_->shard()._version();
-  if (in_forward_.value_or(version) == version && is_current(*unit_)) return;
-  throw std::logic_error("backward: unit " + unit_->unit() +
-                         " was changed since its forward, by an optimizer's step or by "
-                         "hand; run backward before the change, or run forward again");
+  for (const Guarded& guarded : units_) {
+    const uint32_t version = guarded.unit->shard()._version();
+    if (guarded.in_forward.value_or(version) == version && is_current(*guarded.unit)) continue;
+    throw std::logic_error("backward: unit " + guarded.unit->unit() +
+                           " was changed since its forward, by an optimizer's step or by "
+                           "hand; run backward before the change, or run forward again");
+  }
 }
 
 at::Tensor own_part(const FlatParameter& unit) {

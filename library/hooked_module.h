@@ -13,61 +13,68 @@
 
 namespace fsdp {
 
-// A module of a sharded model that has hooks of ShardedModelImpl: the root, or the module of a
-// unit. Turns reading the unit's parameters while they are sharded, and writes that would be lost,
-// into errors.
+// A module of a sharded model that has hooks of ShardedModelImpl: the root, or the module of a unit
+// or of two (separate_frozen()). Turns reading the units' parameters while they are sharded, and
+// writes that would be lost, into errors.
 class HookedModule {
  public:
-  // The situation in which the program reads a parameter of the unit while the unit is sharded.
+  // The situation in which the program reads a parameter of a unit while the unit is sharded.
   enum class Situation { not_called, called, in_backward };
 
   explicit HookedModule(Module& module) : module_(module) {}
 
-  // Sets the unit of this module. From now on, reading one of the unit's parameters while the unit
-  // is sharded throws an error that says why. The caller does not call guard() for a root without
-  // parameters of its own.
+  // Adds a unit of this module. From now on, reading one of the unit's parameters while the unit is
+  // sharded throws an error that says why. guard() is not called for a root without parameters of
+  // its own, which has no unit.
   void guard(std::shared_ptr<FlatParameter> unit);
 
   Module& module() const { return module_; }
-  const std::shared_ptr<FlatParameter>& unit() const { return unit_; }  // null: has no unit
+  bool has_unit() const { return !units_.empty(); }
+  const std::string& name_of_unit() const { return units_.back().unit->unit(); }
+  void reshard() const;
 
-  // Selects the text of the error that reading a sharded parameter throws. Does nothing if the unit
-  // has no elements.
+  // Selects the text of the error that reading a sharded parameter throws. Does nothing for a unit
+  // without elements.
   void say_what_to_do(Situation situation) const;
 
-  // Throws std::logic_error if a parameter of the unit is no longer a view of the unit's flat
-  // tensor. The error names the first such parameter.
+  // Throws std::logic_error if a parameter of a unit is no longer a view of the unit's flat tensor.
+  // The error names the first such parameter.
   void check_views() const;
 
-  // Throws std::logic_error if a parameter of the unit was written to since the last call of this
+  // Throws std::logic_error if a parameter of a unit was written to since the last call of this
   // function, because a write to a gathered parameter is lost when its unit is resharded. The error
   // names the first such parameter.
   void check_unwritten();
   // Makes the next check_unwritten() accept earlier writes: forgets the parameters' versions.
-  void allow_writes() { versions_.clear(); }
+  void allow_writes();
 
-  // end_forward() notes the shard's version at the end of a forward. check_unchanged() throws
-  // std::logic_error if the shard was changed after that, or if the unit is unsharded and has other
+  // end_forward() notes the shards' versions at the end of a forward. check_unchanged() throws
+  // std::logic_error if a shard was changed after that, or if a unit is unsharded and has other
   // values than the shard.
   void end_forward();
   void check_unchanged() const;
 
   UnrecordedCalls unrecorded{};
-  int64_t calls{};  // of the module, under way
+  int64_t calls{};  // number of calls of the module that are under way
 
  private:
+  struct Guarded {
+    std::shared_ptr<FlatParameter> unit;
+    c10::Storage storage{};                // of the unit's flat tensor
+    std::optional<uint32_t> in_forward{};  // the shard's version at the end of its last forward
+    // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
+    // the next check_unwritten() reads them.
+    std::vector<uint32_t> versions{};
+    std::array<std::string, 3> messages{};  // by Situation; empty if the unit has no elements
+  };
+  static void check_unwritten(Guarded& guarded);
+
   Module& module_;
-  std::shared_ptr<FlatParameter> unit_{};
-  c10::Storage storage_{};                // of the unit's flat tensor
-  std::optional<uint32_t> in_forward_{};  // the shard's version at the end of its last forward
-  // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
-  // the next check_unwritten() reads them.
-  std::vector<uint32_t> versions_{};
-  std::array<std::string, 3> messages_{};  // by Situation; empty if the unit has no elements
+  std::vector<Guarded> units_{};  // in the order of the plan
 };
 
 // Returns the part of an unsharded unit's flat tensor that came from this rank's shard:
-// [padded_numel / W], in param_dtype, so with the values that the other ranks have.
+// [padded_numel / W], in param_dtype. So it has the values that the other ranks have gathered.
 at::Tensor own_part(const FlatParameter& unit);
 
 }  // namespace fsdp

@@ -21,7 +21,7 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
 // difference is found in
 // - names, shapes or dtypes of parameters and buffers, or which parameters are trainable;
 // - the units, or `options`: names and values;
-// - without `from_rank_0`, the values of parameters and buffers that have values.
+// - without `from_rank_0`, the values of those parameters and buffers that have values.
 void verify_model_across_ranks(Communicator& comm, const Module& net,
                                const std::vector<UnitPlan>& plan,
                                const std::vector<std::pair<std::string, std::string>>& options,

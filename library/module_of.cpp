@@ -11,8 +11,14 @@ torch::Tensor NonTensorModule::forward(torch::Tensor input) {
 
 void NonTensorModule::set_forward(Forward forward) {
   throw std::logic_error(name() + " does not take one tensor and return one, so its forward() " +
-                         "can't be replaced, as by checkpoint_activations(); " +
-                         "checkpoint modules of one tensor inside it");
+                         "can't be replaced; pass it to checkpoint_activations() by its own type");
+}
+
+void checkpoint_activations(NonTensorModule& module) {
+  const std::string reason = module.reason_not_to_repeat();
+  if (!reason.empty())
+    throw std::logic_error("checkpoint_activations: " + module.name() + ": " + reason);
+  module.is_checkpointed_ = true;
 }
 
 }  // namespace fsdp

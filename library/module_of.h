@@ -1,23 +1,68 @@
 #pragma once
 
 #include <nn/module.h>
+#include <recomputed_call.h>
 #include <visit_tensors.h>
 
+#include <algorithm>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 namespace fsdp {
 
-// The base class of a Module that is not called with one tensor. Its two functions throw
-// std::logic_error, because they are for a Module that takes one tensor and returns one.
+class NonTensorModule;
+
+// Does the same as checkpoint_activations(Module&), for a module with inputs and outputs of any
+// types. In addition:
+// - A call copies its arguments for the second run. The tensors among them are not copied, and
+//   forward() must not change what else they refer to.
+// - Gradients reach the tensors that visit_tensors() finds among the inputs.
+// - If one of these modules is called inside of another one, its call is a part of the outer call.
+// Throws std::logic_error, which names the input, if an input is taken by reference without const,
+// can't be copied, or can hide a tensor from visit_tensors().
+void checkpoint_activations(NonTensorModule& module);
+
+// The base class of a Module that does not take one tensor and return one. These two functions
+// throw std::logic_error, because they are for a Module that does.
 class NonTensorModule : public Module {
  public:
   using Module::Module;
+  NonTensorModule() = default;
+  NonTensorModule(const NonTensorModule& other) : Module(other) {}  // a copy is not checkpointed
   torch::Tensor forward(torch::Tensor input) final;
   void set_forward(Forward forward) final;
+
+ protected:
+  bool is_checkpointed() const { return is_checkpointed_; }
+
+ private:
+  friend void checkpoint_activations(NonTensorModule& module);
+  // Returns why a call can't run forward() again; "" if it can.
+  virtual std::string reason_not_to_repeat() const = 0;
+  bool is_checkpointed_{};
 };
+
+// Returns why an argument of this type can't be passed to a second forward(); "" if it can.
+template <class Input>
+constexpr std::string_view reason_not_to_repeat() {
+  using Value = std::remove_cvref_t<Input>;
+  if constexpr (std::is_lvalue_reference_v<Input> &&
+                !std::is_const_v<std::remove_reference_t<Input>>) {
+    return "it is taken by reference, so forward() may change it; take a value or const &";
+  } else if constexpr (!std::is_copy_constructible_v<Value>) {
+    return "it can't be copied";
+  } else if constexpr (TensorsInside<Value>::kHidden) {
+    return "tensors could hide in it; a class lists its tensors in a member: "
+           "auto tensors() { return std::tie(keys, values); }";
+  } else {
+    return "";
+  }
+}
 
 // The type in which a call holds an input until it runs forward(). Hooks can replace the tensors of
 // an input, so an input that forward() takes by const reference is copied if visit_tensors() can
@@ -72,15 +117,85 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
     (add_places<HookedArgument<Inputs>>(inputs, places), ...);
     std::optional<Output> output;
     run_between_hooks(places, [&] {
+      if constexpr (kRepeatable)
+        if (is_checkpointed() && needs_recomputation(*this))
+          return run_checkpointed(places, output, inputs...);
       output.emplace(forward(std::forward<Inputs>(inputs)...));
-      TensorPlaces outputs;
-      add_places<Output>(*output, outputs);
-      return outputs;
+      return places_in(*output);
     });
     return std::move(*output);
   }
 
  private:
+  using Tensors = torch::autograd::variable_list;
+  static constexpr bool kRepeatable = (fsdp::reason_not_to_repeat<Inputs>().empty() && ...);
+
+  std::string reason_not_to_repeat() const override {
+    std::string reason;
+    int number = 0;
+    const auto look_at = [&](std::string_view of_input) {
+      ++number;
+      if (reason.empty() && !of_input.empty())
+        reason = "input " + std::to_string(number) + ": " + std::string(of_input);
+    };
+    (look_at(fsdp::reason_not_to_repeat<Inputs>()), ...);
+    return reason;
+  }
+
+  // Runs forward() for the first time, as recomputed_call() does. Returns the places of the tensors
+  // in `output`.
+  TensorPlaces run_checkpointed(const TensorPlaces& places, std::optional<Output>& output,
+                                HookedArgument<Inputs>&... inputs) {
+    // The copies for the second run. The graph keeps the tensors until backward has used them, so
+    // the copies lose theirs.
+    std::tuple<std::remove_cvref_t<Inputs>...> copies(inputs...);
+    require_copied_tensors(places, copies);
+    put({}, copies);
+    const auto first = [&] {
+      output.emplace(forward(std::forward<Inputs>(inputs)...));
+      return tensors_at(places_in(*output));
+    };
+    const auto again = [this, copies = std::move(copies)](const Tensors& tensors) {
+      auto own = copies;
+      put(tensors, own);
+      Output second =
+          std::apply([&](auto&... values) { return forward(static_cast<Inputs>(values)...); }, own);
+      return tensors_at(places_in(second));
+    };
+    const Tensors made = recomputed_call(*this, tensors_at(places), first, again);
+    put(made, *output);
+    return places_in(*output);
+  }
+
+  // Throws std::logic_error if a copy has the same tensors, not equal ones, as by a pointer.
+  template <class Copies>
+  void require_copied_tensors(const TensorPlaces& places, Copies& copies) const {
+    visit_tensors(copies, [&](const at::Tensor& tensor) {
+      if (std::find(places.begin(), places.end(), &tensor) != places.end())
+        throw std::logic_error("checkpoint_activations: " + this->name() +
+                               ": copies of an input share its tensors, which its tensors() lists "
+                               "through a pointer");
+    });
+  }
+  // Puts the tensors into the places that `value` has for them; undefined ones if there are none.
+  template <class Value>
+  static void put(const Tensors& tensors, Value& value) {
+    size_t next = 0;
+    visit_tensors(value, [&](at::Tensor& tensor) {
+      tensor = tensors.empty() ? at::Tensor() : tensors.at(next++);
+    });
+  }
+  static Tensors tensors_at(const TensorPlaces& places) {
+    Tensors tensors;
+    for (const at::Tensor* place : places)
+      tensors.push_back(*place);
+    return tensors;
+  }
+  static TensorPlaces places_in(Output& output) {
+    TensorPlaces places;
+    add_places<Output>(output, places);
+    return places;
+  }
   // Adds the tensors in `value` to `places`. Adds none of a reference, because what it refers to
   // belongs to the caller.
   template <class Value>

@@ -17,11 +17,11 @@ struct NamedPart {
 // Returns the gradients of these parameters, under the names of the parameters.
 std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters);
 
-// Collective. Returns the p-norm of each tensor that exists on some rank, of which each rank has a
-// part. Throws what check_norm_type() throws.
+// Collective. Returns the p-norm of each whole tensor that exists on at least one rank. Each rank
+// passes its parts, all ranks in the same order. Throws what check_norm_type() throws.
 Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type);
 
-// Returns the p-norm of each tensor, of which this rank has the whole. Throws what
+// Returns the p-norm of each tensor that exists. The tensors are whole. Throws what
 // check_norm_type() throws.
 Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type);
 

@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// Returns a storage for traps, with room for all parameters of the unit. Reading it throws an error
-// that says "the gradients of unit UNIT" and then `message`.
+// Returns a storage for traps. It has no memory, but reports the size of all parameters of the
+// unit. Reading it throws an error that says "the gradients of unit UNIT" and then `message`.
 c10::Storage trap_storage(const FlatParameter& unit, const std::string& message);
 
 // The traps in .grad of the parameters of a sharded module: tensors that throw when their values
@@ -32,14 +32,14 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   // gradient, of a pass or of the user.
   void set();
 
-  // From now on traps can be taken out, and `gone` is not called.
+  // After this call, traps can be taken out of .grad, and `gone` is not called. set() ends this.
   void stop_watching();
   // Stops watching the trap of one parameter, and removes it: autograd is about to add a gradient
   // to .grad.
   void make_room(size_t parameter);
 
-  // Calls `gone` if the user has dropped or replaced .grad but keeps a watched trap, so that it was
-  // not destroyed.
+  // Calls `gone` if the user has dropped or replaced .grad, but still holds the watched trap, so
+  // that the trap was not destroyed.
   void check_in_place(size_t parameter);
 
   bool is_trap(size_t parameter) const;  // whether .grad is a trap

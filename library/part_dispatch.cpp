@@ -14,8 +14,7 @@
 namespace fsdp {
 namespace {
 
-// The operator that the user has called, while the operators of which it is composed run; else
-// null.
+// While a composed operator runs: the operator that the user has called. Otherwise null.
 thread_local const c10::OperatorHandle* composed = nullptr;
 
 struct Composed {

@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-// Returns whether two parts have the same elements of whole tensors with the same sizes.
+// Returns whether two parts have elements at the same places of whole tensors with the same sizes.
 bool same_places(const PartOf& a, const PartOf& b) {
   if (&a == &b) return true;
   if (!a.placement && !b.placement) return a.pieces == b.pieces;
@@ -59,9 +59,11 @@ class Operands {
     if (has_part() && learns_) refuse_gradient(op, *of());
   }
 
-  // Returns the operand itself, or, if it has the sizes of the whole tensor or can be broadcast to
-  // them, the elements of it that are at the places of the part. Throws std::logic_error if neither
-  // is possible.
+  // Returns what the operator gets in the place of `tensor`, an operand:
+  // - `tensor` itself if it is a part, has one element, or has the sizes of the part;
+  // - the elements of `tensor` at the places of the part if `tensor` has the sizes of the whole
+  //   tensor or can be broadcast to them.
+  // Throws std::logic_error if no item applies, or if both apply and give different elements.
   const at::Tensor& fit(const char* op, const at::Tensor& tensor) {
     if (!has_part() || std::ranges::find(others_, &tensor) == others_.end()) return tensor;
     const PartDescription of = description_of(*part_);
@@ -74,7 +76,8 @@ class Operands {
     return cut_.emplace_back(std::move(*own));
   }
   const at::Tensor& fit(const char* op, at::Tensor&& tensor) = delete;
-  // An operand that the operator writes to: it must have as many elements as the part.
+  // Returns an operand that the operator writes to. Throws std::logic_error if it is a plain tensor
+  // with several elements, but with another number of elements than the part.
   at::Tensor& fit(const char* op, at::Tensor& tensor) {
     const bool is_plain = std::ranges::find(others_, &tensor) != others_.end();
     if (has_part() && is_plain && tensor.numel() != part_->numel())
@@ -97,7 +100,7 @@ class Operands {
   }
 
  private:
-  // Returns whether the sizes are equal up to leading ones.
+  // Returns whether the tensor has these sizes, apart from leading dimensions of size 1.
   static bool same_sizes(const at::Tensor& tensor, at::IntArrayRef sizes) {
     const auto skipped = [](at::IntArrayRef of) {
       const auto* begin = std::ranges::find_if(of, [](int64_t size) { return size != 1; });
@@ -110,7 +113,7 @@ class Operands {
   c10::SmallVector<const at::Tensor*, 4> others_;  // plain tensors with several elements
   bool differs_{};                                 // another part has other elements
   bool learns_{};                                  // a plain tensor requires a gradient
-  c10::SmallVector<at::Tensor, 4> cut_;            // of `others_`: the elements of this rank
+  c10::SmallVector<at::Tensor, 4> cut_;            // this rank's elements of some of `others_`
 };
 
 // The kernel for marked tensors of an operator that computes element by element. The fallback

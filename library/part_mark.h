@@ -13,18 +13,18 @@ namespace fsdp {
 
 // A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
 // of an operator with a marked operand, also in a list, to part_dispatch.cpp:
-// - operators that compute element by element run, and their results have the mark
+// - operators that compute element by element run, and their results are marked
 //   (part_elementwise.h);
 // - operators that only rearrange the elements run if the elements keep their order (part_views.h);
 // - reductions, such as norm(), are collective: they gather the whole tensor and reduce it, so the
 //   result is a plain tensor, and the same on every rank (part_reductions.h);
-// - all other operators throw std::logic_error, which names the operator, the parameter and what to
-//   call instead.
-// part_rules.h says which operator is which. Views, data() and detach() keep the mark, and tensors
-// that are written to in place get it.
+// - most other operators throw std::logic_error, which names the operator, the parameter and what
+//   to call instead.
+// part_rules.h has all rules. Views, data() and detach() keep the mark. A tensor gets the mark if
+// an operator writes elements of a part to it in place.
 
-// Describes a marked tensor. A result of an operator has the `of_result` of the operator's first
-// marked operand.
+// Describes a marked tensor. A result of an operator that computes element by element has the
+// `of_result` of the operator's first marked operand.
 struct PartOf : c10::BackendMeta {
   std::string parameter;                   // name of the parameter
   bool is_gradient{};                      // part of the gradient, or computed from such a part
@@ -45,10 +45,12 @@ PartDescription part_of(const std::string& parameter, bool is_gradient,
 // Returns the description of a result of an operator on a part with this description.
 PartDescription of_result(const PartDescription& operand);
 
-// Returns the description of elements of such a part whose places are not known.
+// Returns the description of elements of the part `of` whose places in the whole tensor are not
+// known.
 PartDescription without_places(const PartOf& of);
 
-// Marks `tensor` itself. Does nothing if `of` is null or if the tensor has a mark.
+// Marks `tensor`. Does nothing if `of` is null, or if `tensor` is undefined or is described
+// already.
 void mark_part(const at::Tensor& tensor, const PartDescription& of);
 
 // Returns whether the tensor has the mark.
@@ -57,8 +59,8 @@ bool is_part(const at::Tensor& tensor);
 // Returns the description of a marked tensor.
 PartDescription description_of(const at::TensorBase& part);
 
-// The key of the mark: one that no backend uses, and that the dispatcher looks at before all
-// others.
+// The key of the mark. No backend uses it, and the dispatcher looks at it before the tensor's other
+// keys.
 inline constexpr auto kPart = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 // While this object lives, operators of this thread ignore marks, and their results have no mark;

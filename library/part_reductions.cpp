@@ -12,7 +12,7 @@
 namespace fsdp {
 namespace {
 
-// Collective. Returns the whole tensor of which `part` is described by `of`.
+// Collective. Returns the whole tensor of which `part` is this rank's part. `of` describes `part`.
 at::Tensor gather(const at::Tensor& part, const PartOf& of) {
   if (of.placement && part.numel() == of.placement->numel())
     return gather_parts(part, *of.placement, of.parameter);
@@ -26,11 +26,12 @@ at::Tensor gather(const at::Tensor& part, const PartOf& of) {
   return at::cat(wholes);
 }
 
-// Collective. Returns the whole tensor of a marked tensor.
+// Collective. Returns the whole tensor of which `part`, a marked tensor, is this rank's part.
 at::Tensor whole_of(const at::Tensor& part) {
   const PartDescription of = description_of(part);
   const at::Tensor plain = this_ranks_part(part);
-  // The gradient that comes back is a part too, so a sum over it is that of the whole gradient.
+  // Marks the gradient, which is a part too, so that a sum over it is a sum over the whole
+  // gradient.
   if (plain.requires_grad())
     plain.register_hook([of](const at::Tensor& gradient) {
       const at::Tensor copy = gradient.clone();
@@ -41,8 +42,8 @@ at::Tensor whole_of(const at::Tensor& part) {
   return gather(plain, *of);
 }
 
-// Returns whether the operator, called with one part and without autograd, gives the same if it is
-// called with its results for the parts of all ranks.
+// Returns whether reduce_pieces() can run the operator: it must be all(), any(), max() or min() of
+// all elements of one part, and autograd must not record it.
 bool reduces_pieces(const c10::OperatorHandle& op, const at::Tensor& part) {
   constexpr std::array<std::string_view, 4> kNames{"aten::all", "aten::any", "aten::max",
                                                    "aten::min"};
@@ -54,7 +55,8 @@ bool reduces_pieces(const c10::OperatorHandle& op, const at::Tensor& part) {
   return of->placement && of->placement->numel() == part.numel() && !differentiates;
 }
 
-// Collective, without autograd. Reduces each rank's part, and then the results.
+// Collective, without autograd. Each rank reduces its part. Then every rank reduces the results of
+// all ranks.
 void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
                    torch::jit::Stack* stack) {
   const PartDescription of = description_of(part);
@@ -66,8 +68,8 @@ void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
   op.callBoxed(stack);
 }
 
-// Throws std::logic_error if a plain operand has as many elements as the part: it may be meant to
-// be cut as the part is.
+// Throws std::logic_error if a plain operand has as many elements as the part, and more than one,
+// but not the sizes of the whole tensor: it may be meant to be cut as the part is.
 void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operand,
                          const at::Tensor& part) {
   const PartDescription of = description_of(part);
@@ -81,7 +83,7 @@ void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operan
 void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const CallerScope caller(op.schema().name().c_str());
   const Values arguments = last_values(*stack, op.schema().arguments().size());
-  at::Tensor part;  // the last operand that is one
+  at::Tensor part;  // the last operand that is a part
   for (const at::Tensor& tensor : tensors_in(arguments))
     if (is_part(tensor)) part = tensor;
   if (reduces_pieces(op, part)) return reduce_pieces(op, part, stack);
@@ -90,7 +92,7 @@ void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       check_plain_operand(op, tensor, part);
       return tensor;
     }
-    // The result would be written into the gathered copy.
+    // The operator would write to the gathered copy, and not to the part.
     if (written) refuse_operator(op, *description_of(tensor));
     return whole_of(tensor);
   };

@@ -26,7 +26,8 @@ constexpr Names<17> kReordered{"view",      "view_as",      "reshape",        "r
                                "squeeze",   "unsqueeze",    "transpose",      "permute",
                                "t",         "alias",        "detach",         "lift",
                                "lift_fresh"};
-// Operators after which the whole tensor would have other dimensions than the part shows.
+// Operators that change the dimensions. The sizes of their result on a part do not show the sizes
+// that the whole tensor would have.
 constexpr Names<6> kTurned{"transpose", "permute", "t", "squeeze", "unsqueeze", "expand"};
 constexpr Names<2> kCut{"slice", "split_with_sizes"};
 constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",
@@ -35,8 +36,9 @@ constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_ty
                            "new_full",          "new_empty",
                            "new_empty_strided", "record_stream"};
 constexpr Names<4> kFused{"_fused_sgd", "_fused_adam", "_fused_adamw", "_fused_adagrad"};
-// Operators whose tag "pointwise" belongs to a variant such as max.other, which takes two tensors,
-// or is wrong.
+// For an operator with one of these names, the tag "pointwise" counts only for the variant that has
+// it, and never for a variant for lists. For example, max.other, which takes two tensors, is
+// elementwise, but max() is a reduction.
 constexpr Names<5> kNotElementwise{"max", "min", "norm", "powsum", "equal"};
 constexpr Names<40> kReductions{"norm",
                                 "linalg_vector_norm",
@@ -109,7 +111,8 @@ bool any_overload_is_pointwise(const std::string& base) {
   return false;
 }
 
-// Returns whether all results are tensors or, of an operator on lists, lists of tensors.
+// Returns whether all results are tensors. If the operator works on lists, a result may also be a
+// list.
 bool returns_tensors(const c10::FunctionSchema& schema, bool of_lists) {
   return std::ranges::all_of(schema.returns(), [&](const c10::Argument& result) {
     const auto kind = result.type()->kind();

@@ -12,7 +12,7 @@ enum class PartRule {
   elementwise,  // runs; its results are parts
   reordered,    // runs; its results are parts; throws unless the elements keep their order
   joined,       // at::cat(), runs; its result is a part of several tensors
-  cut,          // runs; throws unless each result begins and ends where a joined part does
+  cut,          // runs on results of at::cat(); throws unless each result has only whole pieces
   reduction,    // runs on the whole tensors, which it gathers; its results are plain tensors
   plain,        // runs as on plain tensors; its results do not have the elements' values
   composed,     // runs; it calls other operators, which have rules
@@ -25,8 +25,8 @@ enum class PartRule {
 // - An operator is elementwise if it returns only tensors and torch has tagged it "pointwise" but
 //   not "nondeterministic_seeded" (or has tagged so the operator of which it is a variant in place,
 //   with `out`, or for lists).
-// - Of the other operators, those that torch implements by calls of operators
-//   (CompositeImplicitAutograd) are composed, and all others are refused.
+// - Of the operators to which none of this applies, those that torch implements by calls of other
+//   operators (CompositeImplicitAutograd) are composed, and all others are refused.
 PartRule part_rule(const c10::OperatorHandle& op);
 
 // Returns whether the operator changes which dimensions a tensor has, or their order, as squeeze()

@@ -28,11 +28,13 @@ bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& resul
   return is_an_end(begin) && is_an_end(begin + result.numel()) && result.is_contiguous();
 }
 
-// Returns the description of a view of a tensor that was joined from pieces: of those pieces that
-// the view has. If the view is empty, it can be any of several empty pieces.
+// Returns the description of a view of a tensor that was joined from pieces. The view begins at
+// element `begin` and consists of whole pieces. An empty view can be any of several empty pieces,
+// so its places are not known.
 PartDescription of_pieces(const PartDescription& of, int64_t begin, int64_t numel) {
   if (numel == 0) return without_places(*of);
-  // The last piece that begins there, because pieces before it may be empty.
+  // Starts with the last piece that begins at `begin`, because earlier pieces that begin there are
+  // empty.
   const auto after = std::ranges::upper_bound(of->pieces, begin) - of->pieces.begin();
   auto joined = c10::make_intrusive<PartOf>();
   joined->parameter = of->parameter;
@@ -68,8 +70,8 @@ bool has_sizes_of_part(const at::Tensor& tensor, const Placement& placement) {
 }
 
 // Returns the description of a view with all elements of a part. The sizes of the whole tensor that
-// the view stands for are known if the view is flat, or has the sizes of the part. `arguments`:
-// those of the operator.
+// the view stands for are known if the view is flat, has the sizes of the part or those from before
+// flatten(), or takes its sizes from another part. `arguments`: those of the operator.
 PartDescription of_same_elements(const c10::OperatorHandle& op, const at::Tensor& part,
                                  const at::Tensor& view,
                                  const std::vector<c10::IValue>& arguments) {
@@ -98,7 +100,7 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
-  if (!is_part(part)) return;  // part of view_as() is only the tensor whose sizes are taken
+  if (!is_part(part)) return;  // only the operand whose sizes view_as() takes is a part
   const PartDescription of = description_of(part);
   for (const at::Tensor& result : tensors_in(stack->back())) {
     if (!fits(part, result)) refuse_operator(op, *of);

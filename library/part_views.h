@@ -10,11 +10,11 @@ namespace fsdp {
 void run_reordered(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Runs an operator that takes some elements of a part that at::cat() has made. The results are
-// parts. Throws std::logic_error unless each result begins and ends where one of the pieces does.
+// parts. Throws std::logic_error unless each result consists of whole pieces.
 void run_cut(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs at::cat(). The result is a part that consists of pieces. Throws std::logic_error for parts
-// with several dimensions.
+// Runs at::cat(). The result is a part that consists of pieces. Throws std::logic_error unless
+// every part has one dimension.
 void run_joined(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace fsdp

@@ -20,7 +20,8 @@ struct Placement {
   // [elements] W + 1 numbers: rank r has the elements from begins[r] up to begins[r + 1].
   std::vector<int64_t> begins;
 
-  std::shared_ptr<const Placement> unflattened{};  // of the tensor of which this one is flatten()
+  // If the tensor is a result of flatten(): the placement of the tensor before it, otherwise null.
+  std::shared_ptr<const Placement> unflattened{};
 
   int64_t begin() const { return begins[rank]; }
   int64_t numel() const { return begins[rank + 1] - begins[rank]; }  // of this rank's part

@@ -2,6 +2,7 @@
 #include <plan_step.h>
 #include <planning/plan.h>
 #include <planning/trace_on_meta.h>
+#include <separate_frozen.h>
 #include <strategies/model_device.h>
 #include <unit_plan.h>
 
@@ -37,7 +38,9 @@ PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
   const TrainConfig config = config_of(options);
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = build(); });
-  const ShardLayout layout = plan_layout(*model, plan_units(*model, options.wrap), config.shards());
+  std::vector<UnitPlan> units = plan_units(*model, options.wrap);
+  separate_frozen(units);
+  const ShardLayout layout = plan_layout(*model, units, config.shards());
   const Workload workload{build, [&](Module& called, int, int, int64_t) {
                             std::vector<at::Tensor> of_part;
                             for (const at::Tensor& input : inputs)

@@ -37,10 +37,10 @@ struct PlannedStep {
 };
 
 // Plans the training of the model that `build` makes, with one forward and backward pass on the
-// meta device: needs no ranks and none of the model's memory. `loss` calls the model on `inputs`,
-// the inputs of one rank's microbatch; a tensor that `loss` makes itself must be on their device.
-// Throws std::runtime_error, which names the operator, if the model calls an operator that has no
-// meta kernel.
+// meta device. It needs no ranks, and no memory for the model. `inputs` are those of one rank's
+// microbatch. `loss` gets them on the meta device, and calls the model on them; a tensor that
+// `loss` makes itself must be on their device. Throws std::runtime_error, which names the operator,
+// if the model calls an operator that has no meta kernel.
 PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
                       const std::function<at::Tensor(Module&, std::vector<at::Tensor>)>& loss,
                       const std::vector<at::Tensor>& inputs, const PlanOptions& options = {});

@@ -17,7 +17,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kCompared = 256;  // values of a parameter that a pass compares at least
+constexpr int64_t kCompared = 256;  // a pass compares this many values of a parameter, or more
 
 // The parameters that a Reducer of any thread reduces.
 struct ReplicatedParameters {
@@ -127,7 +127,7 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    if (!waits) {  // gradients that waited were dropped or replaced by the user
+    if (!waits) {  // no gradient waited for a reduction, or the user has dropped or replaced it
       entry.local.reset();
       entry.reduced.reset();
       entry.broken = false;
@@ -248,7 +248,7 @@ void Reducer::break_off() {
     for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})
       part->reset();
     entry.broken =
-        entry.tensor.grad().is_same(entry.placeholder);  // false: the user has dropped it
+        entry.tensor.grad().is_same(entry.placeholder);  // false: the user has dropped .grad
   }
 }
 

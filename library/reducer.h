@@ -19,19 +19,21 @@ namespace fsdp {
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
-    // A trap: reading its values throws. It is in .grad during a backward pass, and after passes in
-    // no_sync() until a pass outside no_sync() ends.
+    // A trap: reading its values throws. It is in .grad during a backward pass, after passes in
+    // no_sync() until a pass outside no_sync() ends, and after a pass that threw until the user
+    // drops it.
     at::Tensor placeholder;
     // While `placeholder` is in .grad: this rank's sum of gradients that are not reduced, and the
     // .grad that `placeholder` has replaced.
     at::Tensor local{}, reduced{};
     bool broken{};  // some of these gradients were lost in a pass that threw
-    // These describe the pass that has not ended. `trains`: its gradient has a place in a bucket of
-    // the pass.
-    // `arriving`: autograd has a gradient and adds it to .grad next. `arrived`: it has added one.
+    // These describe the pass that has not ended.
+    // `trains`: the gradient has a place in a bucket of the pass.
+    // `arriving`: autograd has a gradient and adds it to .grad next.
+    // `arrived`: autograd has added a gradient to .grad.
     bool trains{}, arriving{}, arrived{};
     at::Tensor unsynced{};  // the gradient that arrived in a pass in no_sync()
-    size_t gradient{};      // its number in the buckets of the pass, if it `trains`
+    size_t gradient{};      // if `trains`: the gradient's number in the buckets of the pass
     std::function<void()> remove_hook{[] {}};
   };
 
@@ -42,7 +44,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   // Returns the parameters with their gradients, in the order of distinct_parameters().
   const std::vector<Entry>& entries() const { return entries_; }
-  void begin_forward();  // of the module, outside a backward pass
+  void begin_forward();  // call it when a forward of the module begins, outside a backward pass
   // Throws std::logic_error if a parameter was registered with the module after this object was
   // made. The error names the parameter.
   void check_parameters() const;

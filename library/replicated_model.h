@@ -32,20 +32,21 @@ struct DistributedDataParallelOptions {
 // ranks call the function together, between steps.
 //
 // Outside no_sync(), a backward pass that reaches the module's output or a parameter
-// - first compares a sample of each parameter's values between ranks, another sample in each pass,
-//   and throws std::invalid_argument, which names the parameter, if replicas have diverged;
+// - first compares a sample of each parameter's values between ranks, in each pass a different
+//   sample, and throws std::invalid_argument, which names the parameter, if replicas have diverged;
 // - counts a parameter without a gradient on a rank as zero there;
-// - leaves the mean over ranks in .grad of every trainable parameter, or adds it to the .grad that
-//   is there, with the bits of FullyShardedDataParallel;
+// - puts the mean over ranks into .grad of every trainable parameter, or adds it to the gradient
+//   that is already there, and gives the bits of FullyShardedDataParallel;
 // - throws std::logic_error if create_graph is on or if a gradient is sparse.
 //
-// torch::autograd::grad() reduces nothing, so a gradient penalty is right.
+// torch::autograd::grad() reduces nothing, so a gradient penalty that is computed with it is right.
 class ReplicatedModel {
  public:
   // Collective. Registers the hooks that reduce gradients. `net` must outlive this object; if a
   // shared_ptr owns `net`, this object keeps it alive. The hooks stay on `net` as long as it lives.
   // Throws std::invalid_argument, and leaves the model unchanged, if a parameter is not fp32, has
-  // no values, or is sharded or replicated already, or if models or options differ between ranks.
+  // no values, or is sharded or replicated already, if .bucket_cap_mb is negative, or if models or
+  // options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
   ReplicatedModel(const ReplicatedModel&) = delete;  // `net` has one set of hooks

@@ -151,7 +151,7 @@ void ShardedGradients::on_backward_begin() {
     see_users_changes(i);
   disarm_traps();
   begin_pass();
-  on_backward_end([] {},  // the units call end_pass()
+  on_backward_end([] {},  // ShardedModelImpl calls end_pass()
                   [weak = weak_from_this()] {
                     const auto alive = weak.lock();
                     if (alive && alive->under_way_) alive->break_off();

@@ -40,8 +40,8 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   void end_pass();  // call it when the gradients of the units have been reduced
 
   // Between disarm_traps() and arm_traps(), a trap that is taken out of .grad of a module's
-  // parameter does not count as dropped by the user, because there the units take it out: they drop
-  // what a pass that threw has left in .grad.
+  // parameter does not count as dropped by the user. In between, the units take traps out: they
+  // drop what a pass that threw has left in .grad.
   void disarm_traps() { traps_->stop_watching(); }
   void arm_traps() { traps_->set(); }
 

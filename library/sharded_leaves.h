@@ -23,7 +23,8 @@ struct ShardedParameter {
   at::Tensor leaf;
   std::vector<int64_t> sizes;  // of `leaf`
   bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
-  // The marks of `leaf` and of its gradient; null if there is only one rank, which has all.
+  // The marks of `leaf` and of its gradient; null if there is only one rank, which has all
+  // elements.
   c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };

@@ -27,8 +27,8 @@ struct FullyShardedDataParallelOptions {
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
   MixedPrecisionPolicy mixed_precision{};  // of every unit
-  // Cast the root's input to param_dtype if it is floating-point. Of a ModuleOf, cast the one
-  // tensor that its hooks see.
+  // Cast the root's input to param_dtype if it is floating-point. If the root is a ModuleOf, cast
+  // only the one input that its hooks see.
   bool cast_forward_inputs{true};
   bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
   bool broadcast_buffers{};  // copy rank 0's buffers to every rank before each forward, as DDP does
@@ -44,15 +44,15 @@ struct SummonOptions {
 class ShardedModelImpl;
 
 // The part of FullyShardedDataParallel that does not depend on the module's type.
-// - "Collective": all ranks call the function together, between steps: not inside a module's call
-//   or a backward pass.
+// - "Collective": all ranks call the function together, between steps, so not inside a module's
+//   call or a backward pass.
 // - Outside module calls and backward passes, no rank reads the shards of another rank. So torch's
 //   optimizers may change the shards, and so may you.
 class ShardedModel {
  public:
   // Collective. Shards `net` in place. `net` must outlive this object; if a shared_ptr owns `net`,
   // this object keeps it alive. The hooks stay on `net` as long as it lives. Warns with TORCH_WARN
-  // if `wrap` selects no module.
+  // on rank 0 if `wrap` selects no module, unless it is wrap_none() or wrap_by_hand().
   //
   // Throws std::invalid_argument, and leaves the model unsharded and without hooks (with
   // sync_module_states it may have rank 0's values already), if
@@ -91,8 +91,7 @@ class ShardedModel {
   // - reductions, such as norm(), sum() or isfinite().all(), are collective: they gather the whole
   //   tensor, and give the bits of one process on every rank;
   // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor,
-  // and
-  //   this_ranks_part(tensor) is the part as a plain tensor.
+  //   and this_ranks_part(tensor) is the part as a plain tensor.
   std::vector<at::Tensor> parameters();
   torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
   void zero_grad();  // drops the gradients of all sharded parameters, also those not yet reduced
@@ -110,9 +109,10 @@ class ShardedModel {
   // too. A parameter without a gradient, such as a frozen one, counts as finite.
   bool gradients_are_finite();
 
-  // Collective: an all-gather of 8 bytes and, unless norm_type is infinite, an all-reduce of 160
-  // bytes, for each of parameters(). They return the p-norm of each whole parameter or gradient
-  // under the parameter's first name. Use them for LARS, LAMB, max-norm, or a log.
+  // Collective: one all-gather, of 8 bytes for each parameter, and, unless norm_type is infinite,
+  // one all-reduce, of 160 bytes for each parameter. These functions return the p-norm of each
+  // whole parameter or gradient under the parameter's first name. Use them for LARS, LAMB,
+  // max-norm, or a log.
   // - A norm is the same on every rank, and has the same bits for every number of ranks and with
   //   DistributedDataParallel: nothing is rounded before the end (optim/p_norm.h). So the last bits
   //   can differ from those of torch's norm().
@@ -138,8 +138,9 @@ class ShardedModel {
   // net.named_buffers() have. Sharded parameters are whole and fp32. With rank0_only, only rank 0
   // of each replica gets them; the other ranks get an empty StateDict. Gathers one unit at a time.
   // Throws std::invalid_argument if buffers, parameters of ignored modules, or parameters of
-  // replicas differ between ranks. For buffers, see average_buffers(); with broadcast_buffers on,
-  // rank 0's are used.
+  // replicas differ between ranks, and std::logic_error if another object has sharded a parameter
+  // of an ignored module. For buffers, see average_buffers(); with broadcast_buffers on, rank 0's
+  // are used.
   StateDict state_dict(bool rank0_only = false);
   // Collective; every rank passes the same state. Loads parameters and buffers.
   // Throws on every rank, before anything changes: std::runtime_error if a name is missing or
@@ -147,9 +148,10 @@ class ShardedModel {
   // tied parameter has two values; std::invalid_argument if `state` differs between ranks.
   void load_state_dict(const StateDict& state);
 
-  // Collective. They save and load the whole state of a torch optimizer over parameters(), by name:
-  // "NAME/KEY" for each parameter, and "param_groups", a text that describes the groups. A process
-  // without sharding, or another number of ranks, can load it, with the groups in any order.
+  // Collective. These functions save and load the whole state of a torch optimizer over
+  // parameters(), by name: "NAME/KEY" for each parameter, and "param_groups", a text that describes
+  // the groups. A process without sharding, or another number of ranks, can load it, with the
+  // groups in any order.
   // Throw on every rank, before anything changes:
   // - std::runtime_error if the optimizer is LBFGS or holds tensors that are not in parameters();
   // - std::invalid_argument if the optimizers differ between ranks, as check_optimizer() does; on
@@ -162,8 +164,8 @@ class ShardedModel {
   // Collective. Returns what save_checkpoint() and load_checkpoint() take (docs/checkpoints.md):
   // the parameters and the state of a ShardedOptimizer over units(), buffers, and parameters of
   // ignored modules, as views.
-  // Throws std::invalid_argument if buffers or parameters of ignored modules differ between ranks,
-  // as state_dict() does, or if one of them is not contiguous.
+  // Throws what state_dict() throws for buffers and parameters of ignored modules, and
+  // std::invalid_argument if one of them is not contiguous.
   ModelState checkpoint_state(ShardedOptimizer& optimizer);
 
   // Collective: a few small all-gathers. Call it for example once an epoch, after a scheduler's

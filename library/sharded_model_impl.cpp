@@ -3,6 +3,7 @@
 #include <check_hookable.h>
 #include <ignored.h>
 #include <model_checks.h>
+#include <separate_frozen.h>
 #include <sharded_model_impl.h>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
   const std::vector<Module*> chosen = policy(net);
   if (comm->global_rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
   check_hookable(net, chosen);
-  const auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
+  auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
+  separate_frozen(plan);
   verify_model_across_ranks(
       *comm, net, plan,
       {{".limit", std::to_string(options.limit)},
@@ -57,9 +59,8 @@ void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
   for (const at::Tensor& parameter : net_.parameters())
     parameters_.insert(parameter.unsafeGetTensorImpl());
   for (const UnitPlan& unit : plan)
-    hooked_.push_back(std::make_shared<HookedModule>(*unit.module));
-  if (std::ranges::none_of(hooked_, [&](auto& one) { return &one->module() == &net_; }))
-    hooked_.push_back(std::make_shared<HookedModule>(net_));
+    hook(*unit.module);
+  hook(net_);
   register_first_hooks();
   try {
     sharded_ = fully_shard(net_, comm_,
@@ -67,7 +68,8 @@ void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
                             .reshard_after_forward = options_.reshard_after_forward,
                             .limit = options_.limit,
                             .materialize = options_.materialize,
-                            .ignored = options_.ignored});
+                            .ignored = options_.ignored,
+                            .change_plan = separate_frozen});
   } catch (...) {
     for (auto& hook : first_hooks_)
       hook.remove();
@@ -77,13 +79,19 @@ void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
     const auto& unit = sharded_->units()[i];
     if (options_.mixed_precision != MixedPrecisionPolicy())
       unit->set_mixed_precision(options_.mixed_precision);
-    hooked_[i]->guard(unit);
+    hook(*plan[i].module).guard(unit);
   }
   leaves_ = std::make_shared<ShardedLeaves>(*sharded_, comm_);
   gradients_ = ShardedGradients::create(*sharded_, leaves_);
   agreed_ = leaves_->requires_grad();
   register_last_hooks();
   reshard_root_early();
+}
+
+HookedModule& ShardedModelImpl::hook(Module& module) {
+  for (const auto& hooked : hooked_)
+    if (&hooked->module() == &module) return *hooked;
+  return *hooked_.emplace_back(std::make_shared<HookedModule>(module));
 }
 
 void ShardedModelImpl::check_parameters() const {
@@ -97,7 +105,7 @@ void ShardedModelImpl::check_parameters() const {
 
 void ShardedModelImpl::check_views() const {
   for (const auto& hooked : hooked_)
-    if (hooked->unit()) hooked->check_views();
+    hooked->check_views();
 }
 
 void ShardedModelImpl::begin(const std::string& function) {

@@ -58,6 +58,7 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
   void shard(const std::vector<UnitPlan>& plan);
+  HookedModule& hook(Module& module);  // adds the module to hooked_, unless it is there
 
   void register_first_hooks();
   void register_last_hooks();

@@ -13,8 +13,9 @@
 namespace fsdp {
 namespace {
 
-// Collective. Throws if buffers or parameters of ignored modules, which each rank has as a whole,
-// differ between ranks. With broadcast_buffers, copies rank 0's buffers first.
+// Collective. Throws std::invalid_argument if buffers or parameters of ignored modules, which each
+// rank has as a whole, differ between ranks, and std::logic_error if another object has sharded
+// such a parameter. With broadcast_buffers, copies rank 0's buffers first.
 void check_unsharded(ShardedModelImpl& sharding, const std::string& where) {
   if (sharding.options().broadcast_buffers) sharding.broadcast_buffers();
   const auto ignored = ignored_parameters(sharding.net(), sharding.sharded());

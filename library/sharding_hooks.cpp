@@ -15,8 +15,8 @@
 namespace fsdp {
 namespace {
 
-// Warns of a trainable parameter in `ignored`, unless another object shards or replicates it, and
-// so reduces its gradient.
+// Warns if a parameter in `ignored` is trainable, unless another FullyShardedDataParallel shards it
+// or a DistributedDataParallel replicates it: these reduce its gradient.
 void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
   const auto trains = [](const NamedParameter& one) {
     return one.tensor.requires_grad() && !is_replicated(one.tensor) && !is_freed(one.tensor);
@@ -72,20 +72,15 @@ void ShardedModelImpl::register_last_hooks() {
       });
 }
 
-// Lets backward reshard the root's units early, as soon as nothing reads them any more, if the
-// model is a ReadsInCalls and so promises that this can be known. root_readers.h lists the other
-// conditions, and the passes that reshard the root only at their end. A read after the reshard
-// breaks the promise, and throws.
+// If the model derives from ReadsInCalls, lets backward reshard the root's units as soon as nothing
+// reads them any more: such a model promises that this moment can be known. root_readers.h lists
+// the other conditions, and the passes that reshard the root only at their end. A read after the
+// reshard breaks the promise, and throws.
 void ShardedModelImpl::reshard_root_early() {
-  const auto& units = sharded_->layout().units;
-  std::vector<std::shared_ptr<HookedModule>> of_root;
-  for (size_t i = 0; i < units.size(); ++i)
-    if (units[i].root) of_root.push_back(hooked_[i]);
-  when_root_is_unread(net_, sharded_->layout(), [of_root] {
-    for (const auto& hooked : of_root) {
-      hooked->unit()->reshard();
-      hooked->say_what_to_do(HookedModule::Situation::in_backward);
-    }
+  const auto is_root = [&](const auto& one) { return &one->module() == &net_; };
+  when_root_is_unread(net_, sharded_->layout(), [root = *std::ranges::find_if(hooked_, is_root)] {
+    root->reshard();
+    root->say_what_to_do(HookedModule::Situation::in_backward);
   });
 }
 
@@ -96,7 +91,7 @@ void ShardedModelImpl::before_forward(HookedModule& hooked) {
                            ": called inside summon_full_params(); call the module outside of it");
   }
   if (calls_.size() == 1 && !gradients_->pass_is_under_way()) begin_forward();
-  if (!hooked.unit()) return;
+  if (!hooked.has_unit()) return;
   ++hooked.calls;
   hooked.say_what_to_do(HookedModule::Situation::called);
   hooked.check_views();
@@ -136,16 +131,16 @@ void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
     --hooked.calls;
     if (hooked.calls == 0) hooked.say_what_to_do(HookedModule::Situation::not_called);
   }
-  if (hooked.unit() && at::GradMode::is_enabled()) hooked.end_forward();
+  if (at::GradMode::is_enabled()) hooked.end_forward();
   if (returned && hooked.unrecorded.run_again()) gradients_->on_backward_begin();
   if (calls_.empty() && !gradients_->pass_is_under_way()) end_forward(returned);
-  if (returned && hooked.unit()) hooked.check_unwritten();
+  if (returned) hooked.check_unwritten();
 }
 
 // Runs when the outermost call of a hooked module has ended. `returned` is false if the call threw,
-// which it may have done on this rank only. The other ranks have made the collectives that this
-// rank made before, so all-gathers under way can be waited for. But other ranks may not come to the
-// end of this forward, so this rank does not wait for them as readers.
+// which it may have done on this rank only. The other ranks issue all collectives that this rank
+// has issued before, so all-gathers under way can be waited for. But other ranks may not come to
+// the end of this forward, so this rank does not wait for them as readers.
 void ShardedModelImpl::end_forward(bool returned) {
   for (const auto& unit : sharded_->units())
     if (unit->state() == UnitState::gathering) unit->reshard();
@@ -166,9 +161,9 @@ void ShardedModelImpl::drop_old_casts() {
 }
 
 void ShardedModelImpl::before_backward(const HookedModule& hooked) {
-  if (!hooked.unit()) return;
+  if (!hooked.has_unit()) return;
   if (at::GradMode::is_enabled()) {
-    throw std::logic_error("backward: unit " + hooked.unit()->unit() +
+    throw std::logic_error("backward: unit " + hooked.name_of_unit() +
                            " is sharded, so backward cannot be differentiated: create_graph "
                            "has to be off");
   }

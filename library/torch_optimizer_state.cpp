@@ -33,7 +33,7 @@ using torch::optim::OptimizerParamState;
 using OptionValues = std::map<std::string, c10::IValue>;
 using Entries = std::vector<ShardedParameter>;
 
-const char* const kManifest = "param_groups";  // its name in a StateDict
+const char* const kManifest = "param_groups";  // name of the manifest in a StateDict
 const std::string kLoadTheSame = "load the same on every rank", kNoGroup = "no group";
 
 template <class State>
@@ -159,8 +159,8 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
   return invariants;
 }
 
-// Returns what must be the same on all ranks in the state of a parameter: "exp_avg step=3", the
-// keys and the numbers without the elements of tensors.
+// Returns, as a text, what must be the same on all ranks in the state of a parameter: all keys, and
+// the values that are numbers. Example: "exp_avg step=3".
 std::string shape_of(const OptionValues& values, const ShardedParameter& entry) {
   std::string text;
   for (const auto& [key, value] : values) {

@@ -29,15 +29,15 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 using GatherStates = std::function<NamedTensors(const std::map<size_t, NamedTensors>& own)>;
 
 // Collective. Returns the state of all ranks: "NAME/KEY", and "param_groups". `gather` is
-// collective too. If `replicated` is set, each replica has the whole state, and this function
-// throws if a value differs between replicas. Throws what check_optimizer_on_all_ranks() throws.
+// collective too. If `replicated` is set, several ranks return each value from `gather`, and this
+// function throws if they differ. Throws what check_optimizer_on_all_ranks() throws.
 StateDict optimizer_state(const torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, bool replicated,
                           const GatherStates& gather);
 
 // Collective. Loads a state of optimizer_state() into the optimizer. Throws on every rank, before
-// anything changes, if an entry is missing, unexpected or of another optimizer, or if the groups
-// have other parameters.
+// anything changes, if an entry is missing, unexpected or of another optimizer, if the groups have
+// other parameters, or if the ranks load different states.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, const StateDict& state);
 

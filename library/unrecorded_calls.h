@@ -4,22 +4,23 @@
 
 namespace fsdp {
 
-// Detects whether a call of a module is one that a backward pass runs for the second time. A user's
-// own checkpoint makes such calls: in forward it calls the module without gradients; in backward it
-// calls the module again, with gradients, and then runs a pass inside the pass under way. The outer
-// pass may have reached nothing else of the model by then, so this call must count as its start.
+// Detects whether a call of a module is the second run of an earlier call, in a backward pass. A
+// user's own checkpoint makes such calls: in forward it calls the module without gradients; in
+// backward it calls the module again, with gradients, and then runs a pass inside the pass under
+// way. The outer pass may have reached nothing else of the model by then, so this call must count
+// as the start of the outer pass.
 class UnrecordedCalls {
  public:
   // Call it when a forward that records gradients begins: earlier calls, such as those of an
   // evaluation, will not run again.
   void forget() { calls_ = 0; }
 
-  // Call it when a call of the module has returned. Returns whether a backward pass has run that
-  // call for the second time.
+  // Call it when a call of the module has returned. Returns whether that call was the second run of
+  // an earlier call.
   bool run_again();
 
  private:
-  int64_t calls_{};  // without gradients and outside of backward passes
+  int64_t calls_{};  // calls without gradients, outside of backward passes, that have not run again
 };
 
 }  // namespace fsdp

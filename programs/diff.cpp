@@ -112,10 +112,8 @@ void train(Run& run, const std::string& folder, const std::string& capture = "")
   std::filesystem::remove_all(run.path);  // hashes of an earlier run
   const std::string log = folder + "/output";
   const ChildProgram::End end = run_child(command_of(run, capture), log);
-  run.failure = end.ok() ? "" : "it " + end.text();
-  std::istringstream lines(content_of(log));
-  for (std::string line; !end.ok() && std::getline(lines, line);)
-    if (line.starts_with("fsdp train: ")) run.failure = one_line(line.substr(12));
+  run.failure = end.ok() ? "" : error_in(log, "fsdp train");
+  if (!end.ok() && run.failure.empty()) run.failure = "it " + end.text();
   if (end.code == 2) throw UsageError("--" + run.name + ": " + run.failure);
   try {
     run.hashes = read_hashes(run.path);

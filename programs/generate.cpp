@@ -1,6 +1,7 @@
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <exchange/hugging_face_folder.h>
+#include <exchange/saved_adapters.h>
 #include <nn/generate.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
@@ -9,18 +10,23 @@
 #include <state/saved_tensors.h>
 #include <strategies/build_model.h>
 #include <strategies/vocabulary.h>
+#include <tokenizer/tokenizer.h>
+#include <tokenizer/tokenizer_file.h>
+#include <tokenizer/utf8_stream.h>
 
 #include <cstdio>
+#include <filesystem>
 
-// Continues a text with a model that was trained on text. A token is a byte.
+// Continues a text with a model. A token is a byte, or a token of a Hugging Face tokenizer.
 
 namespace fsdp {
 namespace {
 
-constexpr int64_t kBytes = 256;  // token ids below this are bytes of text
+constexpr int64_t kBytes = 256;  // without a tokenizer, token ids below this are bytes of text
+const std::string kBytesAreTokens = "bytes";  // of --tokenizer
 
 struct Settings {
-  std::string checkpoint, init, prompt, logits;
+  std::string checkpoint, init, prompt, tokenizer, logits;
   int64_t tokens{200};
   int64_t threads{1};
   std::optional<double> temperature;
@@ -29,14 +35,18 @@ struct Settings {
 
 Settings parse(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Continues a text with a model that was trained on text.", "fsdp generate");
+  CLI::App app("Continues a text with a model.", "fsdp generate");
   app.get_formatter()->column_width(34);
   app.add_option("--checkpoint", settings.checkpoint,
                  "a checkpoint, or a folder of checkpoints, of which the latest is used");
   add_init_option(app, settings.init);
   app.add_option("--prompt", settings.prompt, "the text to continue")->required();
+  app.add_option(
+      "--tokenizer", settings.tokenizer,
+      "a tokenizer.json, or a folder that has one; bytes: each token is a byte (default: "
+      "the tokenizer.json in the folder of the model, if there is one, otherwise bytes)");
   add_number(app, "--tokens", settings.tokens, NumberRange<int64_t>{0, kMany},
-             "tokens to add, each a byte (default 200)");
+             "tokens to add (default 200)");
   add_number(
       app, "--temperature", settings.temperature, positive_up_to(1e6),
       "draw each token at random: near 0 almost always a likely one, at 1 with the probabilities "
@@ -63,27 +73,62 @@ Settings parse(int argc, char** argv) {
 struct Loaded {
   std::shared_ptr<Module> model;
   int64_t context, vocabulary;
+  std::string tokenizer;  // path of the tokenizer.json that belongs to the model; "": bytes
 };
 
-Loaded checkpoint_at(const std::string& path) {
-  const SavedParameters saved = open_parameters(path);
-  const std::string recipe = saved.checkpoint.text_in_run("recipe");
-  if (recipe != "text")
-    throw std::runtime_error(saved.checkpoint.folder + ": was trained on " + recipe +
+// Returns the path of the tokenizer.json in the first of the folders that has one, or "".
+std::string tokenizer_in(const std::vector<std::filesystem::path>& folders) {
+  std::error_code unknown;
+  for (const auto& folder : folders)
+    if (std::filesystem::exists(folder / kTokenizerFile, unknown)) return folder / kTokenizerFile;
+  return "";
+}
+
+// Returns the tokenizer of a checkpoint. A model that was trained on text has bytes as tokens.
+std::string tokenizer_of(const Checkpoint& checkpoint, const Settings& settings) {
+  const std::string recipe = checkpoint.text_in_run("recipe");
+  const bool given = !settings.tokenizer.empty() && settings.tokenizer != kBytesAreTokens;
+  if (recipe == to_string(DataKind::text)) {
+    if (given)
+      throw std::runtime_error(checkpoint.folder +
+                               ": was trained on text, so its tokens are bytes; "
+                               "leave out --tokenizer");
+    return "";
+  }
+  if (recipe != to_string(DataKind::tokens))
+    throw std::runtime_error(checkpoint.folder + ": was trained on " + recipe +
                              " data, not on text");
+  const std::filesystem::path folder = std::filesystem::absolute(checkpoint.folder);
+  const std::string own = tokenizer_in({folder, folder.parent_path()});
+  if (own.empty() && settings.tokenizer.empty())
+    throw std::runtime_error(checkpoint.folder +
+                             ": was trained on token ids; give --tokenizer, the "
+                             "one that made them");
+  return own;
+}
+
+Loaded checkpoint_at(const Settings& settings) {
+  const SavedParameters saved = open_parameters(settings.checkpoint);
+  const std::string tokenizer = tokenizer_of(saved.checkpoint, settings);
   TrainConfig config;
   config.model.name = saved.checkpoint.text_in_run("model");
+  config.model.vocabulary = saved.checkpoint.number_in_run("/vocabulary").value_or(0);
   ModelShape shape = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
   // This check comes before the model is built, because the file may name a model that does not fit
   // into memory.
-  if (saved.parameters != parameters_of(hugging_face_tensors(shape)))
+  if (without_adapters(saved.parameters) != parameters_of(hugging_face_tensors(shape)))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
                              config.model.name);
-  Loaded loaded{build_model(config), model_info(config.model.name).context, vocabulary_of(config)};
+  Loaded loaded{build_model(config), model_info(config.model.name).context, vocabulary_of(config),
+                tokenizer};
+  const SavedAdapters adapters(saved);
+  const auto own = without_adapters(saved.parameters);
   const auto parameters = distinct_parameters(*loaded.model);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    saved.read(saved.parameters[i], parameters[i].tensor.detach());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    saved.read(own[i], parameters[i].tensor.detach());
+    adapters.merge_into(own[i], parameters[i].tensor.detach());
+  }
   return loaded;
 }
 
@@ -92,22 +137,49 @@ Loaded hugging_face_at(const std::string& path) {
   folder.check_head(0, 1);
   const std::string name = model_name(folder.shape());
   const ModelInfo info = model_info(name);
-  Loaded loaded{make_model(name), info.context, info.vocabulary};
+  Loaded loaded{make_model(name), info.context, info.vocabulary, tokenizer_in({path})};
   for (const auto& [name, tensor] : distinct_parameters(*loaded.model))
     folder.read({name, 0, tensor.numel(), tensor.detach().view({-1}), {}, {}, {}});
   return loaded;
 }
 
-std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) {
-  std::vector<int64_t> tokens;
-  for (const char byte : prompt) {
-    tokens.push_back(static_cast<unsigned char>(byte));
-    if (tokens.back() >= vocabulary)
-      throw UsageError("--prompt: has the byte " + std::to_string(tokens.back()) +
-                       ", and the model knows those below " + std::to_string(vocabulary));
+// Makes tokens of the prompt, and text of the tokens that follow.
+class Text {
+ public:
+  // `tokenizer`: path of a tokenizer.json or its folder; "": each token is a byte
+  explicit Text(const std::string& tokenizer) {
+    if (!tokenizer.empty()) tokenizer_.emplace(tokenizer);
   }
-  return tokens;
-}
+
+  // Throws UsageError if the model has no such token.
+  std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) const {
+    std::vector<int64_t> tokens;
+    if (tokenizer_) tokens = tokenizer_->encode(prompt);
+    if (!tokenizer_)
+      for (const char byte : prompt)
+        tokens.push_back(static_cast<unsigned char>(byte));
+    for (const int64_t token : tokens)
+      if (token >= vocabulary)
+        throw UsageError("--prompt: has the " + std::string(tokenizer_ ? "token " : "byte ") +
+                         std::to_string(token) + ", and the model knows those below " +
+                         std::to_string(vocabulary) +
+                         (tokenizer_ ? "; give --tokenizer, that of the model" : ""));
+    return tokens;
+  }
+
+  int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }  // no token is larger
+
+  // Returns the text that becomes complete with this token, and at the end what is left.
+  std::string text_of(int64_t token) {
+    if (!tokenizer_) return {static_cast<char>(token)};
+    return complete_.add(tokenizer_->bytes_of(token));
+  }
+  std::string end() { return complete_.end(); }
+
+ private:
+  std::optional<Tokenizer> tokenizer_;
+  Utf8Stream complete_;
+};
 
 void write_logits(const std::string& path, const at::Tensor& logits) {
   SafetensorsWriter writer(path, {{"logits", at::kFloat, logits.sizes().vec()}});
@@ -117,21 +189,30 @@ void write_logits(const std::string& path, const at::Tensor& logits) {
 
 int generate_text(const Settings& settings) {
   at::set_num_threads(static_cast<int>(settings.threads));
-  const auto [model, context, vocabulary] = settings.checkpoint.empty()
-                                                ? hugging_face_at(settings.init)
-                                                : checkpoint_at(settings.checkpoint);
-  model->eval();
-  const auto tokens = tokens_of(settings.prompt, vocabulary);
-  if (!settings.logits.empty()) write_logits(settings.logits, logits_of(*model, tokens, context));
-  const auto print = [](const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+  const Loaded loaded =
+      settings.checkpoint.empty() ? hugging_face_at(settings.init) : checkpoint_at(settings);
+  if (!settings.init.empty() && settings.tokenizer.empty() && loaded.tokenizer.empty() &&
+      loaded.vocabulary != kBytes)
+    std::fprintf(stderr,
+                 "fsdp generate: %s has no tokenizer.json, so each token is taken for a byte; copy "
+                 "that of the model into the folder, or give --tokenizer\n",
+                 settings.init.c_str());
+  Text text(settings.tokenizer.empty()              ? loaded.tokenizer
+            : settings.tokenizer == kBytesAreTokens ? ""
+                                                    : settings.tokenizer);
+  loaded.model->eval();
+  const auto tokens = text.tokens_of(settings.prompt, loaded.vocabulary);
+  if (!settings.logits.empty())
+    write_logits(settings.logits, logits_of(*loaded.model, tokens, loaded.context));
+  const auto print = [](const std::string& part) {
+    std::fwrite(part.data(), 1, part.size(), stdout);
     std::fflush(stdout);
   };
   print(settings.prompt);
-  const GenerateOptions options{context, kBytes, settings.temperature, settings.seed};
-  generate(*model, tokens, settings.tokens, options,
-           [&](int64_t token) { print(std::string(1, static_cast<char>(token))); });
-  print("\n");
+  const GenerateOptions options{loaded.context, text.ids(), settings.temperature, settings.seed};
+  generate(*loaded.model, tokens, settings.tokens, options,
+           [&](int64_t token) { print(text.text_of(token)); });
+  print(text.end() + "\n");
   return 0;
 }
 

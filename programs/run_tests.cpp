@@ -1,5 +1,6 @@
-// run_tests PROGRAM [OPTION...]: runs a test program and prints a line per suite, then the output
-// of every test that did not pass. Ends with 1 if any test failed.
+// run_tests PROGRAM [OPTION...]: runs a test program and prints a line for each suite, then the
+// output of every test that failed. Ends with status 1 if a test failed, or if the program has no
+// tests or ends in a wrong way.
 #include <base/plain_error.h>
 #include <check/test_run.h>
 

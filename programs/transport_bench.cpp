@@ -45,7 +45,7 @@ Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
   whole.fill_(1);
   shard.fill_(1);
   Timings timings;
-  for (int round = -2; round < rounds; ++round) {  // two rounds before to touch all memory
+  for (int round = -2; round < rounds; ++round) {  // two more rounds touch all memory first
     const double copy =
         seconds(comm, [&] { std::memcpy(whole.data_ptr(), other.data_ptr(), whole.nbytes()); });
     const double gather =

@@ -1,6 +1,6 @@
 // why --choose DIR: prints the folder, the rank and the run of the recording that why explains.
-// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of a recording; the
-// environment is that of ./fsdp replay, which starts it.
+// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of a recording. ./fsdp
+// replay starts this program, and sets its environment.
 #include <why/answer.h>
 #include <why/investigation.h>
 

@@ -15,8 +15,8 @@ export FSDP_ROOT=$root
 verbs() {
   local verb
   for verb in setup doctor build install test lint hello check hint reset appendix train \
-    diff plan generate export plot replay why inspect leaderboard submit update handout site \
-    grade quiz gradescope reproduce bench help; do
+    diff audit plan tokenize generate export plot replay why inspect leaderboard submit update \
+    handout site grade quiz gradescope reproduce bench help; do
     if [[ -f $root/scripts/verbs/$verb.sh ]]; then echo "$verb"; fi
   done
 }

@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// Returns what each rank passes as `text`, in the order of ranks. Collective: two all-gathers.
+// Returns what each rank passes as `text`, in the order of ranks. Collective: two all-gathers, or
+// one if all texts are empty.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& text);
 
 // Returns what each rank of all replicas passes as `text`, in the order of global ranks.

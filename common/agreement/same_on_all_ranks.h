@@ -14,15 +14,16 @@ namespace fsdp {
 struct RankInvariant {
   std::string what;
   std::string value;
-  std::string advice;   // what to do if it differs
-  at::Tensor values{};  // the values whose hash is `value`; undefined if `value` is not a hash, or
-                        // if they are not kept
+  std::string advice;  // what to do if it differs
+  // The values whose hash is `value`; undefined if `value` is not a hash, or if the values are not
+  // kept.
+  at::Tensor values{};
 };
 
 // The first difference between ranks.
 struct Difference {
   std::string what;  // RankInvariant::what of the first invariant that differs, or "what they have"
-  std::vector<std::string> of_ranks;  // by global rank: its value, or its `what` if these differ
+  std::vector<std::string> of_ranks;  // by global rank: the value, or `what` if ranks differ in it
   // "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE"
   std::string text;
 };

@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// Another program, and the pipe that it writes to. The program leads a process group, which this
-// object's destructor kills. The program is also killed if the thread that made this object ends,
-// for whatever reason.
+// Runs another program, which writes to a pipe. The program leads a process group, which end() or
+// the destructor of this object kills. The program is also killed if the thread that made this
+// object ends, for whatever reason.
 class ChildProgram {
  public:
   using Clock = std::chrono::steady_clock;
@@ -20,7 +20,7 @@ class ChildProgram {
   // `prepare` runs in the new process. It gets the end of the pipe to write to, arranges
   // descriptors and environment, and returns the command and its arguments. If the command cannot
   // be run, the new process prints the reason to its standard error and exits with 127.
-  // Throws: std::system_error if no process can be made.
+  // Throws: std::system_error if the pipe or the process cannot be made.
   explicit ChildProgram(const std::function<std::vector<std::string>(int pipe)>& prepare);
   ~ChildProgram();
   ChildProgram(const ChildProgram&) = delete;
@@ -42,8 +42,8 @@ class ChildProgram {
 
   bool has_ended(std::chrono::milliseconds moment) const;  // waits for the end for at most `moment`
 
-  // Waits for the end of the program for at most `moment`. Then kills the whole process group: the
-  // program, if it still runs, and what it has forked.
+  // Waits at most `moment` for the end of the program. Then kills the process group, which is the
+  // program, if it still runs, and what it has forked. Returns how the program ended.
   End end(std::chrono::milliseconds moment);
 
  private:

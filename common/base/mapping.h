@@ -8,8 +8,8 @@
 namespace fsdp {
 
 // Memory that this process shares with the processes that it forks and, if the memory is mapped
-// from a file, with all processes that map the file. It is zeroed. The system provides each page
-// when it is first touched.
+// from a file, with all processes that map the file. Memory without a file begins as zeros. The
+// system provides each page when it is first touched.
 class Mapping {
  public:
   // Throws: std::runtime_error, whose text begins with `purpose`, if the system cannot map so much.

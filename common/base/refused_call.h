@@ -10,14 +10,14 @@ extern "C" {
 [[noreturn]] void fsdp_refused_call(const char* function);
 
 // Replaces syscall(). Allows SYS_futex, with which std::latch and similar classes wait; for any
-// other number it ends as fsdp_refused_call("syscall") does.
+// other number, ends as fsdp_refused_call("syscall") does.
 long fsdp_futex_alone(long number, long a, long b, long c, long d, long e, long f);
 }
 
 namespace fsdp {
 
-// Sets the function that is called, in this process and in those that it forks later, with the name
-// of a function that a student's code called but must not call.
+// Sets the handler that the functions above call, with the name of the function that a student's
+// code must not call. It applies to this process and to those that it forks later.
 void on_refused_call(void (*handler)(const char* function));
 
 }  // namespace fsdp

@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-int first_error = 0;  // errno of the first failed write; stdout itself keeps only a flag
+int first_error = 0;  // errno of the first failed flush_output(); stdout itself keeps only a flag
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 namespace fsdp {
 
 // Writes what this process has printed and stdout has buffered. If nothing reads standard output
-// any more (a closed pipe), ends the process by SIGPIPE, even if that signal is ignored because of
-// other files.
+// any more (a closed pipe), ends the process by SIGPIPE, even if the process ignores SIGPIPE
+// (gloo_group.cpp ignores it for its connections).
 void flush_output();
 
 // Calls flush_output(). Then returns why some of what this process has printed since its start

@@ -14,8 +14,10 @@ struct NotStarted : std::logic_error {
 // exception, and throws NotStarted.
 [[noreturn]] void todo(const char* symbol, const char* problem);
 
-// Returns the first todo() reached, since the last call of take_todo(), by this process or by one
-// that it forked: "FlatParameter::unshard (problem 2.3)". Returns "" if none was reached.
+// Returns the first todo() that was reached since the last take_todo(), in this process or in a
+// process that it forked: "FlatParameter::unshard (problem 2.3)". Returns "" if none was reached.
+// Must be called once before the first fork, because that call maps the memory that the processes
+// share.
 std::string take_todo();
 
 }  // namespace fsdp

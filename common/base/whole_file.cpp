@@ -93,15 +93,15 @@ class NewFile {
     return error_ != 0 ? error_ : write_all(file_, block);
   }
 
-  // Writes the content and moves the file to the place, with the mode and the owner of the file
-  // that it replaces. Returns 0 or errno.
+  // Writes the content and moves the file to the place. If it replaces a file, it takes over the
+  // mode and, if the system permits it, the owner of that file. Returns 0 or errno.
   int become(const Content& content) {
     if (place_.file) {
       if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // needs root
       fchmod(file_, place_.file->st_mode & 07777);
     }
     if (const int error = write_pieces(file_, content)) return error;
-    // Without this a power failure could leave an empty file where the former one was whole.
+    // Without fsync() a power failure could leave an empty file where the former one was whole.
     if (fsync(file_) != 0) return errno;
     if (rename(path_.c_str(), place_.path.c_str()) != 0) return errno;
     path_.clear();

@@ -13,14 +13,14 @@ namespace fsdp {
 // Throws: std::runtime_error "PATH: can't be written: No space left on device".
 void write_whole_file(const std::string& path, const std::string& content);
 
-// Writes a file in pieces, and otherwise as write_whole_file() with a string does. `content` is
-// called once, with a function to which it passes each piece.
+// Writes a file in pieces, and otherwise as write_whole_file() with a string does. Calls `content`
+// once, unless the file cannot be opened, with a function to which `content` passes each piece.
 using WritePiece = std::function<void(const std::string& piece)>;
 void write_whole_file(const std::string& path,
                       const std::function<void(const WritePiece&)>& content);
 
 // Returns why write_whole_file() would fail now: "Permission denied"; "" if it would work. If
-// `path` is not a regular file, only its permissions are checked, because it is not opened.
+// `path` is not a regular file, does not open it, and checks only its permissions.
 std::string reason_not_to_write(const std::string& path);
 
 // Returns why the file can't be read: "No such file or directory"; "" if it can be.

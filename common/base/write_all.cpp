@@ -1,38 +1,53 @@
 #include <base/write_all.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
+#include <ctime>
 
 namespace fsdp {
 namespace {
 
-class IgnoredSignal {
+// While this object lives, the signal of a failed write stays pending, only for this thread. Other
+// threads may write at the same time, so the action of the signal, which belongs to the process,
+// must not change.
+class HeldSignals {
  public:
-  explicit IgnoredSignal(int signal) : signal_(signal) {
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(signal, &ignore, &before_);
+  HeldSignals() {
+    sigemptyset(&held_);
+    sigset_t pending;
+    sigpending(&pending);
+    for (const int signal : {SIGPIPE, SIGXFSZ})
+      if (sigismember(&pending, signal) == 0) sigaddset(&held_, signal);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
-  ~IgnoredSignal() { sigaction(signal_, &before_, nullptr); }
-  IgnoredSignal(const IgnoredSignal&) = delete;
-  IgnoredSignal& operator=(const IgnoredSignal&) = delete;
+  ~HeldSignals() {
+    const timespec now{};
+    while (sigtimedwait(&held_, nullptr, &now) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:
-  int signal_;
-  struct sigaction before_ {};
+  sigset_t held_{}, before_{};
 };
 
-}  // namespace
-
-int write_all(int file, std::string_view text) {
-  const IgnoredSignal pipe(SIGPIPE), size(SIGXFSZ);
+int write_bytes(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written >= 0) text.remove_prefix(static_cast<size_t>(written));
     if (written < 0 && errno != EINTR) return errno;
   }
   return 0;
+}
+
+}  // namespace
+
+int write_all(int file, std::string_view text) {
+  const HeldSignals held;
+  return write_bytes(file, text);
 }
 
 }  // namespace fsdp

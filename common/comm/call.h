@@ -71,8 +71,11 @@ struct Call {
   UnitName unit;
   UnitName caller;  // the calling function; empty: none was given
 
-  std::string name() const;         // "all_gather layers.3"; "broadcast state_dict()" for <state>
-  std::string caller_text() const;  // " in state_dict()"; empty if no caller was given
+  // Returns "all_gather layers.3"; if `unit` is a label and a caller was given, "broadcast
+  // state_dict()".
+  std::string name() const;
+  // Returns " in state_dict()"; empty if no caller was given, or if `unit` is a label.
+  std::string caller_text() const;
   std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
 };
 

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// Observes every collective of this process: issued(), then waits(), then waited(). Observers are
-// called in the order of their construction.
+// Observes every collective of this process. For each, issued() is called first, then waits(), then
+// waited(). Observers are called in the order of their construction.
 class CallObserver {
  public:
   using Moved = std::optional<std::pair<int64_t, int64_t>>;

@@ -32,7 +32,7 @@ struct alignas(128) CallRings::Entry {
 struct alignas(128) CallRings::RankHead {
   SharedCondition condition;   // notified when a stage or the status of this rank changes
   uint64_t counted;            // calls, see count_call()
-  uint64_t taken, given_back;  // numbers of sets
+  uint64_t taken, given_back;  // how many sets this rank has acquired and released
   std::atomic<RankStatus> status;
   std::atomic<pid_t> watched;  // the process to check, see register_process(); 0: none
   Lost lost;                   // valid if is_lost
@@ -142,7 +142,7 @@ bool CallRings::wait_for(int rank, uint64_t sequence, Stage stage,
 #endif
   }
   const auto done = [&] {
-    const bool gone = status(rank).gone();  // read first: a rank is gone after its last call
+    const bool gone = status(rank).gone();  // read first: a rank that is gone advances no more
     return reached(rank, sequence, stage) || gone;
   };
   sleep_until(done, head(rank), limit);
@@ -179,7 +179,7 @@ void CallRings::look_for_process(RankHead& rank) {
   const pid_t process = rank.watched.load(std::memory_order_acquire);
   RankStatus seen = rank.status.load();
   if (process == 0 || !seen.runs() || process_runs(process)) return;
-  // The launcher may write at this moment how the process ended: its status stays.
+  // If the launcher writes at this moment how the process ended, the launcher's status stays.
   rank.status.compare_exchange_strong(seen, {RankStatus::Kind::vanished, 0});
 }
 
@@ -187,8 +187,9 @@ void CallRings::register_process(int rank, pid_t process) {
   head(rank).watched.store(process, std::memory_order_release);
 }
 
-// Returns the set of `communicator`. If it has no set yet, chooses a free one if `chooses` is on.
-// Returns nothing if no set is free, or if the lowest rank of this host has not chosen one yet.
+// Returns the set of `communicator`. If the Communicator has no set yet and `chooses` is true,
+// chooses a free one. Returns nothing if no set is free, or if the lowest rank of this host has not
+// chosen one yet.
 std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   if (communicator < kSets) return static_cast<int>(communicator);
   for (int i = 0; i < kSets; ++i) {

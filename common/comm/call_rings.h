@@ -92,11 +92,12 @@ class CallRings {
   std::string last_call(int rank) const;
   std::vector<CallHistory> histories() const;  // the last kLength calls and the status, by rank
 
-  // The place at which a rank failed because another rank was missing.
+  // The call in which a rank failed because another rank was missing, or because a library failed
+  // and the missing rank is not known.
   struct Lost {
     Group group;
     int set;
-    std::optional<uint64_t> sequence;  // of the call; nothing: the rank was still connecting
+    std::optional<uint64_t> sequence;  // of that call; nothing: the rank was connecting
   };
   void note_lost(int rank, std::optional<uint64_t> sequence);  // stores Lost, with this group
   std::optional<Lost> lost(int rank) const;

@@ -15,9 +15,9 @@
 namespace fsdp {
 namespace {
 
-// Runs `body`, which issues or waits, unless a call has failed before: then throws its error again,
-// because after the first failure the ranks' calls no longer match, and another wait would only
-// delay the report. Throws std::logic_error if another thread is in attempt().
+// Runs `body`, which issues or waits. If a call has failed before, throws the error of that call
+// again instead, because after the first failure the ranks' calls no longer match, and another wait
+// would only delay the report. Throws std::logic_error if another thread is in attempt().
 template <class Body>
 void attempt(CommunicatorState& comm, const Body& body) {
   if (comm.busy.exchange(true)) {
@@ -193,8 +193,8 @@ at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
 
 void Communicator::end_first_iteration() {
   if (!state_->in_first_iteration) return;
-  // Later calls are published without a wait, and overwrite the records of these. So wait until all
-  // ranks have waited for, and thereby compared, the calls of the first iteration.
+  // Later calls overwrite the records of the first iteration's calls. So this rank first waits
+  // until every rank has completed those calls, and so has compared them.
   for (const Connection* connection : state_->connections()) {
     if (connection->compare != Compare::first_iteration || connection->sequence == 0) continue;
     attempt(*state_,

@@ -31,8 +31,9 @@ class Communicator {
   // create and destroy theirs in the same order. Defined in transports/create_communicator.cpp.
   // Throws
   // - std::logic_error for a ninth Communicator;
-  // - std::invalid_argument if the backend is unknown or unavailable, or if some calls over shm or
-  //   a simulated link are not to be compared: both read data that the comparison exchanges;
+  // - std::invalid_argument if the backend is unknown or unavailable, or if `options` leave out
+  //   comparisons of forked ranks over shm, or of any ranks over a simulated link: shm and the link
+  //   read data that the comparison exchanges;
   // - CollectiveError if the other ranks cannot be connected within the time limit.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options);
@@ -51,15 +52,16 @@ class Communicator {
   int rank() const;                            // in this group
   int world_size() const;                      // W: the ranks of this group
   int global_rank() const;                     // among the ranks of all replicas
-  int data_parallel_size()
-      const;  // ranks summed by reduce_scatter_into(): W, or all ranks with replicas
+  // Returns over how many ranks reduce_scatter_into() sums: W, or all ranks if there are replicas.
+  int data_parallel_size() const;
   const std::string& backend() const;  // of this group; never "auto"
   c10::DeviceType device() const;      // of all tensors
 
   // output [W n] <- the inputs [n] of the W ranks, in the order of ranks. The input may be a part
-  // of the output. The other ranks read an input made by empty() in place: it may be freed at once,
-  // but changed only after wait_for_readers(), or after a later collective which shows that all
-  // ranks have waited for this one, such as the unit's reduce-scatter.
+  // of the output. If the input was made by empty(), the other ranks read it in place. The caller
+  // may free it at once, but may change it only after wait_for_readers(), or after a later
+  // collective that shows that all ranks have waited for this one, such as the unit's
+  // reduce-scatter.
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 
@@ -67,17 +69,17 @@ class Communicator {
   // place, until that rank has waited for every all-gather that reads them. Not a collective.
   // Throws CollectiveError, which names a rank that does not arrive.
   void wait_for_readers();
-  // Returns this communicator for a caller that knows that no rank reads what it changes: its
-  // wait_for_readers() does nothing.
+  // Returns this communicator with a wait_for_readers() that does nothing, for a caller that knows
+  // that no rank reads the tensors which it is about to change.
   std::shared_ptr<Communicator> assuming_no_readers() const;
 
   // Returns the communicator between the ranks that hold the same shard, where rank() is the number
-  // of the replica; null if there is one replica. All ranks make their calls on it and on this
-  // communicator in the same order.
+  // of the replica; null if there is one replica. All ranks must make their calls on the two
+  // communicators in the same order.
   std::shared_ptr<Communicator> replicas() const;
 
-  // output [n] <- the sum over ranks of part `rank` of their inputs [W n]: over the ranks of a
-  // replica, then over replicas. The input may be bf16 or fp16 and the output fp32: then the narrow
+  // output [n] <- the sum of part `rank` of all inputs [W n], first over the ranks of a replica,
+  // then over the replicas. The input may be bf16 or fp16 and the output fp32: then the narrow
   // dtype is sent, and everything is added in fp32. (NCCL adds the ranks of a replica in the
   // input's dtype.)
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,

@@ -77,9 +77,9 @@ std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const 
   return std::nullopt;
 }
 
-// Predicts call `sequence` from the earlier calls of `rank`: searches them for the place whose
-// preceding calls match the calls before `sequence` for the longest run, and returns the call at
-// this place. Returns null if no run has two calls.
+// Predicts call `sequence` of `rank` from its earlier calls. Compares the calls before `sequence`
+// with the calls before each earlier call, backwards until two differ. Returns the earlier call
+// with the most equal calls before it, or null if none has at least two.
 const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   const auto& calls = rank.calls;
   const Call* here = rank.find(sequence);
@@ -97,8 +97,8 @@ const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   return found;
 }
 
-// Returns the cause if exactly one side calls what the earlier calls predict: it blames the other
-// side. Otherwise returns an empty text.
+// Returns the cause if exactly one side calls what the earlier calls predict; the text blames the
+// other side. Otherwise returns an empty text.
 std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other,
                            const CallHistory& rank) {
   const Call* next = usual_next(sequence, rank);
@@ -111,8 +111,9 @@ std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other
          who + " only?";
 }
 
-// Returns the cause if the two sides call for different functions (CallerScope) that all ranks must
-// call together; empty if they call for the same function, or for none.
+// Returns the cause if the calls of the two sides come from different functions (CallerScope),
+// which all ranks must call together. Returns an empty text if both come from the same function, or
+// from none.
 std::string cause_of_callers(const Side& one, const Side& other) {
   const std::string caller = one.call->caller.str(), another = other.call->caller.str();
   if (caller == another) return "";

@@ -18,14 +18,14 @@ struct CallHistory {
 };
 
 // Explains call `sequence`, in which the ranks of `group` differ: what each side called, the likely
-// cause, and the last five calls of every rank side by side. Returns several lines of at most 100
-// columns.
+// cause, and the last five calls of every rank side by side. Returns several lines; those of the
+// cause and of the last calls have at most 100 columns.
 std::string describe_mismatch(uint64_t sequence, const Group& group,
                               const std::vector<CallHistory>& ranks);
 
-// Explains why rank `missing` of the group may not have arrived at call `sequence`: the likely
-// cause, and the last five calls of every rank side by side. The text continues a message whose
-// first line names the rank.
+// Explains why rank `missing` of the group may not have called, or not have completed, call
+// `sequence`: the likely cause, and the last five calls of every rank side by side. The text
+// continues a message whose first line names the rank.
 std::string describe_missing_rank(uint64_t sequence, int missing, const Group& group,
                                   const std::vector<CallHistory>& ranks);
 

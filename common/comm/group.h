@@ -26,9 +26,9 @@ struct Group {
   uint64_t communicator{};  // the Communicator of the group: 0, 1, 2, ... in the order of creation
 
   static Group world(int world_size);
-  // Both functions return a group of `rank` if every `shard_size` neighbouring ranks hold one
-  // replica of the model (rank = replica * shard_size + shard): shards() the ranks of its replica,
-  // replicas() the ranks that hold its shard.
+  // Every `shard_size` neighbouring ranks hold one replica of the model: rank = replica *
+  // shard_size + shard. shards() returns the ranks of the replica to which `rank` belongs.
+  // replicas() returns the ranks that hold the same shard as `rank`.
   static Group shards(int rank, int world_size, int shard_size);
   static Group replicas(int rank, int world_size, int shard_size);
 

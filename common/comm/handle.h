@@ -13,11 +13,11 @@ class [[nodiscard]] Handle {
   Handle() = default;  // has no call: wait() returns at once
   explicit Handle(std::shared_ptr<IssuedCall> call) : call_(std::move(call)) {}
 
-  // Returns when the output is complete; over nccl, when all that is queued on the current stream
-  // from now on will find it complete. A second wait() returns at once. Throws CollectiveError if
-  // the ranks called different collectives, if a rank has ended, or if a rank has not arrived
-  // within the timeout. Once a call of a communicator has failed, waiting for any of its calls
-  // throws the same error at once.
+  // Returns when the output is complete. Over nccl it can return earlier: work that is queued on
+  // the current stream from now on runs after the output is complete. A second wait() returns at
+  // once. Throws CollectiveError if the ranks called different collectives, if a rank has ended or
+  // has not arrived within the timeout, or if the library that moves the bytes has failed. Once a
+  // call of a communicator has failed, waiting for any of its calls throws the same error at once.
   void wait();
 
   bool pending() const;  // issued, and no wait() has returned yet

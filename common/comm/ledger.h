@@ -7,9 +7,9 @@ namespace fsdp {
 
 // One rank's view of the calls of its group: it publishes this rank's calls, compares them with
 // those of the other ranks, and waits for the other ranks. A collective is compared before its
-// result is used, because a rank that skips a call would otherwise exchange its next call with the
-// skipped call of the other ranks. This class is for ranks of one host, which share memory;
-// RemoteLedger (remote_ledger.h) is for ranks of several hosts.
+// result is used. Otherwise, if a rank skipped a call, the data of its next call would be mixed
+// with the data of the call that it skipped. This class is for ranks of one host, which share
+// memory; RemoteLedger (remote_ledger.h) is for ranks of several hosts.
 class Ledger {
  public:
   static constexpr uint64_t kRing = CallRings::kLength;  // the most calls that may be pending
@@ -60,8 +60,9 @@ class Ledger {
   virtual CollectiveError library_error(const char* library, uint64_t sequence,
                                         const std::exception& error);
 
-  // Returns ": rank 2 was killed by signal 9 (Killed)" for a rank of the group that is not running;
-  // empty if all run. For the error of a rank that can't connect to the other ranks.
+  // Call it when this rank cannot connect to the other ranks. Stores that this rank was still
+  // connecting (CallRings::lost()). Returns ": rank 2 was killed by signal 9 (Killed)" for a rank
+  // of the group that is not running; empty if all run.
   std::string absent();
 
   // Returns what `rank` published as call `sequence`. Valid from the return of check(sequence)

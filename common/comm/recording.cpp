@@ -172,7 +172,8 @@ class Replayed {
   const Collective* receiving_{};  // whose output is being written; null: none
 };
 
-// The recording that this process writes or replays as a rank. Neither is set otherwise.
+// The recording that this process writes, and the one that it replays. At most one of the two is
+// set, and only in the process of a rank.
 std::optional<Written> written;
 std::optional<Replayed> replayed;
 
@@ -233,8 +234,8 @@ class ReplayLedger final : public Ledger {
   }
 };
 
-// Returns whether an environment variable can change what a rank computes. ./fsdp replay sets only
-// these variables.
+// Returns whether the file `command` records an environment variable: its prefix is one of those
+// whose variables change what a rank computes. ./fsdp replay sets only the recorded variables.
 bool is_recorded(std::string_view variable) {
   const auto begins = [&](const char* name) { return variable.starts_with(name); };
   return std::ranges::any_of(

@@ -12,31 +12,33 @@ namespace fsdp {
 // Records what each rank of a run receives from the other ranks, so that one rank can run again
 // alone, for example under a debugger. The outputs of its collectives are all that a rank gets from
 // the other ranks.
-// - Recording: if FSDP_RECORD names a folder, launch() and start() without a launcher create it,
-//   with a file `command` for ./fsdp replay, and for each of their runs a folder 0, 1, ... with a
-//   file rank-R of each rank. The file has each call and each output, written as they come: it is
-//   usable up to the last output, however the rank ends.
-// - Replay: if FSDP_REPLAY names such a file, the launch() or start() that has the number of its
-//   folder runs this rank in the calling process, without the other ranks, and ends the process.
-//   The rank throws CollectiveError if it issues another call than the recorded one, or waits for
-//   an output that was not recorded.
+// - Recording: if FSDP_RECORD names a folder, launch() and start() without a launcher create it.
+//   They write a file `command` for ./fsdp replay into it and, for each run, a folder 0, 1, ..., in
+//   which each rank R writes a file rank-R. This file has each call and each output, written as
+//   they come, so it is usable up to the last output, however the rank ends.
+// - Replay: if FSDP_REPLAY names the file rank-R of folder N, call N of launch() or start(),
+//   counted from 0, runs rank R in the calling process, without the other ranks, and ends the
+//   process. The rank throws CollectiveError if it issues another call than the recorded one, or
+//   waits for an output that was not recorded.
 
-// If FSDP_RECORD names a folder, creates it with the file `command`, unless an earlier run of this
-// process has done so, and the folder of the run in it. Must be called before the ranks of the run
-// are forked. Throws std::invalid_argument if the folder exists already and was not created by this
-// process.
+// Does nothing if FSDP_RECORD is not set. Creates the folder that it names, with the file
+// `command`, unless an earlier run of this process has created it; then creates the folder of this
+// run inside. Must be called before the ranks of the run are forked. Throws std::invalid_argument
+// if the folder that FSDP_RECORD names exists already and was not created by this process.
 void begin_recording();
-// Both functions must be called in the rank's process: record_rank() at its start, the other one at
-// its end. `failure` is empty if the rank succeeded.
+// Both functions must be called in the rank's process: record_rank() when the rank starts,
+// end_recording() when it ends. `failure` is empty if the rank succeeded.
 void record_rank(int rank);
 void end_recording(const std::string& failure) noexcept;
 // Returns "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; empty if nothing is recorded.
 std::string recorded_text();
-// Returns the number of the run that was recorded last, from 0; -1 if it was not recorded.
+// Returns the number of the latest run of this process, counted from 0; -1 if that run was not
+// recorded.
 int recorded_run_number();
 
-// Returns the rank to run alone if this run is to be replayed, and opens its file. Throws
-// std::runtime_error, which names the file, if it is not a recording of this build.
+// If FSDP_REPLAY names a file of this run, opens the file and returns the rank to run alone;
+// otherwise returns nothing. Throws std::runtime_error, which names the file, if it is not a
+// recording of this build.
 std::optional<int> take_replay();
 bool replays();  // whether this process replays a rank
 // Returns the collective whose recorded output a replayed rank is writing now; null: none.

@@ -14,7 +14,7 @@ at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(const_cast<void*>(data), {numel}, dtype);
 }
 
-// Sums one chunk as a tree: the same range of elements of every part.
+// Sums one chunk, which is the same range of elements of every part, as a tree.
 struct ChunkSum {
   std::vector<at::Tensor> parts;
   std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree

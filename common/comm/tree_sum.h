@@ -14,8 +14,8 @@ namespace fsdp {
 // add them first: the bits of the whole sum stay the same.
 
 // output[0, numel) <- the sum of the parts, which are of `dtype`. The sum is computed in `dtype`,
-// or in fp32 if `dtype` is narrower, and is then rounded once to `output_dtype`. The output may be
-// one of the parts if it has their dtype.
+// or in fp32 if `dtype` is a narrower floating-point type, and is then rounded once to
+// `output_dtype`. The output may be one of the parts if it has their dtype.
 void sum_as_tree(void* output, at::ScalarType output_dtype, const std::vector<const void*>& parts,
                  int64_t numel, at::ScalarType dtype);
 

@@ -25,13 +25,17 @@ void Sha256::update(std::span<const std::byte> bytes) {
   check_openssl(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1);
 }
 
-std::string Sha256::hex() const {
+std::string Sha256::bytes() const {
   const Context last(EVP_MD_CTX_new());
   std::array<unsigned char, 32> digest{};
   check_openssl(last && EVP_MD_CTX_copy_ex(last.get(), context_.get()) == 1 &&
                 EVP_DigestFinal_ex(last.get(), digest.data(), nullptr) == 1);
+  return {digest.begin(), digest.end()};
+}
+
+std::string Sha256::hex() const {
   std::string digits;
-  for (const unsigned byte : digest) {
+  for (const unsigned char byte : bytes()) {
     digits += "0123456789abcdef"[byte >> 4];
     digits += "0123456789abcdef"[byte & 15];
   }

@@ -16,9 +16,9 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
 
-  // Returns the digest of all bytes so far, as 64 lower-case hexadecimal digits. More update()
-  // calls may follow.
-  std::string hex() const;
+  // These functions return the digest of all bytes so far. More update() calls may follow.
+  std::string bytes() const;  // 32 bytes
+  std::string hex() const;    // 64 lower-case hexadecimal digits
 
  private:
   struct Free {

@@ -22,8 +22,8 @@ namespace fsdp {
 class ExitProtocol {
  public:
   // Starts to listen for failures on other hosts. Returns null if all ranks are on one host, where
-  // shared memory reports everything, unless spare ranks listen. With `goes_on`, surviving ranks
-  // may continue after a failure.
+  // shared memory reports everything, and the launcher has started no spare ranks, which would
+  // listen to the store. With `goes_on`, surviving ranks may continue after a failure.
   static std::unique_ptr<ExitProtocol> listen(const JoinedRun& joined, bool goes_on = false);
 
   // Returns whether this process must end its rank because a rank of another process has failed, or
@@ -38,14 +38,14 @@ class ExitProtocol {
   static constexpr std::chrono::milliseconds kLook{500};
 
   // Reports how this process's rank has ended. Returns the error text if this process must print
-  // it, else an empty text: one process of all hosts that reach the store prints it, and one
-  // process of each host that does not. Takes at most 3 s.
+  // it, else an empty text: one process of all hosts that reach the store prints the error, and one
+  // process of each host that does not reach the store. Takes at most 3 s.
   std::string report_exit(const RankExit& exit);
 
   // With `goes_on`: reports how this process's rank has ended, and the numbers of steps after which
   // it has saved its states. Returns the decision on the run, which is Kind::fail also if the store
   // is gone, or if a signal arrives that ends this process. If the run continues, or is done in
-  // spite of a failure, the process of rank 0 reports through `tell` which host was lost.
+  // spite of a failure, the process of rank 0 reports through `log` which host was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
                             const AfterLoss& after_loss, BlockedSignals& signals,
                             const StoreClientProcess::Log& log);
@@ -57,8 +57,9 @@ class ExitProtocol {
 
   // For a spare rank: waits until all ranks have ended or one has failed. Returns whether none has
   // failed. Throws std::runtime_error if the store is gone. If survivors may continue after a loss,
-  // `self` must be of_spares() of the first world: then the wait ends when the process of rank 0
-  // calls end_spares(), which returns when `spares` spare ranks have read it, or after 2 s.
+  // `self` must be what of_spares() returns for the first world. The wait then ends when the
+  // process of rank 0 calls end_spares(). end_spares() waits until `spares` spare ranks have
+  // returned from all_succeed(), for at most 2 s.
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
   static void end_spares(const LaunchedRank& self, int spares, bool succeeded);

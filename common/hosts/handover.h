@@ -11,16 +11,16 @@
 
 namespace fsdp {
 
-// The state that a failed rank leaves in memory after a host was lost. The process that has forked
+// The state that a failed rank saves in memory after a host was lost. The process that has forked
 // this rank passes the state to the new rank that it forks in its place. A rank that has all inputs
-// of an update, but can't know whether other ranks have made it, leaves two states: before and
-// after the update. The processes agree on one of them (survivor_decision.h).
+// of an update, but can't know whether other ranks have made it, saves two states, one from before
+// and one from after the update. The processes agree on one of them (survivor_decision.h).
 class Handover {
  public:
   Handover();
 
   // For the rank that has failed: `write` writes the state after `steps` steps to the file. Call it
-  // at most twice. Throws what `write` throws; then this state is not left.
+  // at most twice. Throws what `write` throws; then this state is not saved.
   void save(int64_t steps, const std::function<void(int file)>& write) const;
 
   // For the process that has forked the rank: returns the numbers of steps after which the states
@@ -39,8 +39,8 @@ class Handover {
   std::array<OpenFile, 2> files_;  // memory files: steps + 1, then what `write` wrote
 };
 
-// Returns whether this rank has failed because it waited for a rank that was lost: only then may it
-// leave its state.
+// Returns whether this rank has failed because it waited for a rank that was lost, or because a
+// library failed and the cause is not known. Only then may it save its state.
 bool has_lost_a_rank(const RankContext& context);
 
 }  // namespace fsdp

@@ -13,12 +13,12 @@ namespace fsdp {
 struct JoinedRun {
   std::unique_ptr<StoreServer> store;  // of rank 0; null if the launcher hosts the store
   std::shared_ptr<const Hosts> hosts;
-  // Shared with the ranks of this host; has a place for every rank of the world.
+  // This memory is shared with the ranks of this host. It has room for every rank of the world.
   std::shared_ptr<SharedRegion> shared;
 };
 
 // Waits until all ranks have joined. If that takes longer than `self.announce_after`, reports once
-// through `tell` which ranks are missing. Calls torch only in child processes, so that the caller
+// through `log` which ranks are missing. Calls torch only in child processes, so that the caller
 // can still fork. Throws std::runtime_error, which names this rank, the store and the missing rank.
 JoinedRun join(const LaunchedRank& self, const StoreClientProcess::Log& log = {});
 

@@ -34,9 +34,9 @@ std::function<void()> if_interrupted(const AtEnd& at_end) {
 }
 
 // Returns the error text if this process must print it, else an empty text. One failure makes other
-// ranks fail, so only the process of the first failure prints its error; it does so while signals
-// are blocked, before one can end it. A process whose rank was killed always prints, because
-// another rank may have failed before the death was noticed.
+// ranks fail, so only the process whose rank failed first prints the error. It prints while signals
+// are blocked, so that no signal ends it before. A process whose rank was killed always prints,
+// because another rank may have failed before the death was noticed.
 std::string story_of(const RankExit& failed, SharedRegion& shared) {
   const bool first = shared.first_to_fail();
   // Shows the failure to ranks that other processes have forked.

@@ -60,7 +60,8 @@ class ConnectedStore final : public StoreRequests {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
-  // Checks once a second which keys are missing.
+  // Waits for the first missing key, and checks again which keys are missing when it is set, or
+  // after one second.
   std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                    const Missing& missing) override {
     const auto deadline = std::chrono::steady_clock::now() + limit_;

@@ -25,8 +25,8 @@ class StoreRequests {
   // error that names what is missing: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
   // Waits for several keys, with one time limit for all, and returns their values. `missing`
-  // receives the positions in `keys` of those that are not set yet, and returns this part of the
-  // error.
+  // receives the positions in `keys` of the keys that are not set yet, and returns the part of the
+  // error that names what is missing.
   using Missing = std::function<std::string(const std::vector<int>& places)>;
   virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                            const Missing& missing) = 0;
@@ -50,13 +50,13 @@ class StoreClientProcess {
   StoreClientProcess& operator=(const StoreClientProcess&) = delete;
 
   // Waits until `request` returns, and returns its text. A wait of `request` that takes longer than
-  // `self.announce_after` is announced once through `tell`. Throws std::runtime_error, which names
+  // `self.announce_after` is announced once through `log`. Throws std::runtime_error, which names
   // the rank, the store and what is missing.
   std::string answer(const Log& log = {});
 
   // Returns the text of `request`, or throws as answer() does, if `request` has ended; returns
-  // nothing if it still runs. Also throws if the store has not answered for too long (the time
-  // limit and a half). Must be called at least once a second.
+  // nothing if it still runs. Also throws if the store has not answered for a little more than one
+  // and a half time limits. Must be called at least once a second.
   std::optional<std::string> answer_so_far();
 
  private:

@@ -61,7 +61,7 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit,
                                  const AfterLoss& after_loss) {
   const auto words = words_in(said, hosts.of_rank.size());
-  // A rank is done only after it has seen that all other ranks are.
+  // A rank is done only after it has seen that all other ranks are done.
   for (const Word& word : words)
     if (word.word == "done") return Decision{.kind = Decision::Kind::done};
   std::vector<int> survivors;

@@ -23,8 +23,8 @@ struct Decision {
   static Decision of(const std::string& text);
 };
 
-// A function that returns with how many of `ranks` surviving ranks the run continues, which are
-// then the lowest ones; 0 if it can't continue.
+// A function that returns how many of `ranks` surviving ranks continue the run; these are the
+// lowest ones. Returns 0 if the run cannot continue.
 using AfterLoss = std::function<int(int ranks)>;
 
 // The time limit for the first answer of a process ("here").
@@ -37,16 +37,21 @@ inline std::chrono::milliseconds time_to_end(std::chrono::milliseconds limit) {
 }
 
 // Returns the decision; nothing while more answers are awaited.
-// - `said` has a line of each rank, written by its process: "3 here", the rank will end soon; later
-//   "3 left 7 8", it has left its states after 7 and after 8 steps ("3 left 7 7": one state), "3
-//   out", it has failed, or "3 done".
+// - If one rank is done, the decision is Kind::done, because a rank is done only after it has seen
+//   that all other ranks are done.
+// - `said` has the lines that the process of each rank has written. The first line, "3 here", means
+//   that rank 3 will end soon. The next one tells how it ended: "3 left 7 8", it has saved its
+//   states after 7 and after 8 steps ("3 left 7 7": it has saved one state); "3 out", it has
+//   failed; "3 done", it has finished the run.
 // - `since` is the time since the process of rank 0 began to decide, `limit` the time limit of each
 //   wait for another rank.
-// - A host survives if all its ranks have left a state. It is lost if one of its ranks has failed,
+// - A host survives if all its ranks have saved a state. It is lost if one of its ranks has failed,
 //   or if its processes do not answer in time.
 // - The run continues after the most steps that a surviving rank has made for certain, the first
 //   number in its line. If a rank makes an update only when all ranks have all inputs of theirs,
-//   every surviving rank has left that state.
+//   every surviving rank has saved that state.
+// - The decision is Kind::fail if no host is lost, if the host of rank 0 is lost, if a surviving
+//   rank has not saved that state, or if `after_loss` returns 0.
 std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit,
                                  const AfterLoss& after_loss);

@@ -10,10 +10,11 @@
 namespace fsdp {
 
 // Allocates the storage of tensors in one fixed stretch of memory.
-// - Sharded tensors, which stay for long (MemoryClass::shards, sharded_gradients, optimizer_state),
-//   lie from the beginning of the memory, all other tensors from its end, each in the first gap
-//   that is long enough. So a small tensor that stays does not split the gap of a large one that is
-//   freed and allocated again, and a step touches few pages more than its live bytes need.
+// - Sharded tensors stay for long (MemoryClass::shards, sharded_gradients, optimizer_state). A
+//   sharded tensor gets the beginning of the first gap that is long enough. Any other tensor gets
+//   the end of the last gap that is long enough. So a small tensor that stays does not split the
+//   gap of a large one that is freed and allocated again, and a step touches few pages more than
+//   its live bytes need.
 // - Data begin at multiples of 64 bytes.
 // - Counts the requested bytes as live, for blocks that were allocated before stop_counting().
 class Arena final : public c10::Allocator {

@@ -25,7 +25,7 @@ ForkedRanks::ForkedRanks(std::shared_ptr<SharedRegion> shared)
     : shared_(std::move(shared)), ranks_(shared_->world_size()) {}
 
 void ForkedRanks::add(int rank, pid_t pid) {
-  setpgid(pid, pid);  // so does the rank: the group exists whichever process runs first
+  setpgid(pid, pid);  // the rank calls it too, because either process may run first
   ranks_[rank].pid = pid;
 }
 

@@ -26,7 +26,8 @@ class ForkedRanks {
   bool any() const;
 
   // Returns the ranks that have ended since the last call. The other ranks see at once that a rank
-  // has succeeded; the caller must set the status of a rank that has failed.
+  // has succeeded. They see that a rank has failed only if the caller sets the status of that rank,
+  // as start() does.
   std::vector<RankExit> reap();
 
   // Kills all remaining ranks. Returns how they ended.
@@ -36,9 +37,10 @@ class ForkedRanks {
   void send(int signal);
   void pass_on(int signal) const;  // sends a signal to the ranks only
 
-  // Returns when the rank that has been stopped for longest reaches SharedRegion's longest_wait(),
-  // or at once for a rank that reads from the terminal; nothing if no rank is stopped. If all ranks
-  // are ended then, end_all() returns each stopped rank with its `stopped_by`.
+  // Returns the time from which a stopped rank counts as failed: SharedRegion's longest_wait()
+  // after it was stopped, or the time at which it was stopped if it reads from the terminal. If
+  // several ranks are stopped, returns the earliest of these times; if none is, nothing. After that
+  // time the caller must call end_all(), which returns each stopped rank with its `stopped_by`.
   std::optional<Time> limit_of_stopped() const;
 
  private:

@@ -16,7 +16,9 @@ struct Hosts {
   LaunchedRank self;               // of this process; names the store
   std::string address;             // of this host, from which it reaches the store
 
-  // Returns the hosts of `ranks` (ascending), renumbered 0, 1, 2, ...; `self` must be one of them.
+  // Returns the hosts of a run that has only `ranks` (ascending). The ranks are numbered anew from
+  // 0 in their old order, and the hosts are numbered anew in the order of their lowest ranks.
+  // `self` is this process, with its new rank.
   Hosts subset(const std::vector<int>& ranks, const LaunchedRank& self) const;
 
   bool several() const { return names.size() > 1; }

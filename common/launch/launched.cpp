@@ -127,4 +127,10 @@ std::optional<LaunchedRank> launched_rank() {
   return self;
 }
 
+void forget_launcher() {
+  for (const Launcher& launcher : kLaunchers)
+    for (const char* name : {launcher.rank, launcher.world_size})
+      unsetenv(name);
+}
+
 }  // namespace fsdp

@@ -12,14 +12,13 @@ namespace fsdp {
 // The name of the launcher in messages if RANK and WORLD_SIZE are set, but not by torchrun.
 inline const std::string kPlainLauncher = "the environment (RANK and WORLD_SIZE)";
 
-// The values in the environment of a process that a launcher has started as one rank of several.
+// The values in the environment of a process that a launcher has started as a rank.
 struct LaunchedRank {
   int rank{};
   int world_size{1};
   std::string host;             // MASTER_ADDR of the store through which the ranks find one another
   uint16_t port{};              // MASTER_PORT of this store
-  bool launcher_hosts_store{};  // whether the launcher hosts the store; else the process of rank 0
-                                // does
+  bool launcher_hosts_store{};  // false: the process of rank 0 hosts the store
   std::string group;  // prefix of these ranks' keys; no other ranks use it in the store, ever
   std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
   std::chrono::milliseconds announce_after{5'000};     // a longer wait is announced
@@ -37,5 +36,9 @@ struct LaunchedRank {
 // - Throws std::invalid_argument, which names the variable, if one is missing or invalid, or if two
 //   launchers contradict each other.
 std::optional<LaunchedRank> launched_rank();
+
+// Removes the variables that say which rank this process is, so that a program that it starts is no
+// rank. For a child process before exec().
+void forget_launcher();
 
 }  // namespace fsdp

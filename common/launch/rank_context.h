@@ -21,7 +21,7 @@ struct RankContext {
   // Returns whether all ranks of `group` are on one host.
   bool on_one_host(const Group& group) const { return !hosts || hosts->within_one(group); }
   std::vector<int> local_ranks() const;  // the ranks of this host, ascending
-  int local_rank() const;                // this rank's place among local_ranks(): 0, 1, 2, ...
+  int local_rank() const;                // this rank's position in local_ranks(): 0, 1, 2, ...
 };
 
 }  // namespace fsdp

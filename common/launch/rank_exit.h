@@ -25,7 +25,9 @@ struct RankExit {
 
 struct LaunchResult {
   std::vector<RankExit> ranks;  // by rank
-  int first_failure{-1};        // the rank whose failure ended the others, -1 if all succeeded
+  // The rank whose failure ended the others; -1 if all succeeded. If a rank of another process has
+  // failed, it is the rank that this process has ended.
+  int first_failure{-1};
 
   bool ok() const { return first_failure < 0; }
 };

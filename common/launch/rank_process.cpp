@@ -69,12 +69,13 @@ struct BeforeInheritedObjects {
   }
 };
 
-// Must be called before the rank makes an object: then exit() runs the handler that is registered
-// here after destroying all objects of the rank, and the handler ends the process.
+// Must be called before the rank makes an object: then exit() first destroys all objects of the
+// rank, and afterwards runs the handler that is registered here, which ends the process.
 void end_by_exit(const RankContext& context) {
   this_rank = context;
   std::atexit([] { end_rank(returned); });
-  // Handles a rank that calls exit() itself. __cxa_finalize() skips this kind of handler.
+  // This handler ends a rank that calls exit() itself. leave() ends a rank through
+  // __cxa_finalize(), which does not run handlers of on_exit().
   on_exit([](int status, void*) { end_rank(status); }, nullptr);
   [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
 }
@@ -103,8 +104,8 @@ void run_rank(const RankContext& context, pid_t parent,
   end_by_exit(context);
   setpgid(0, 0);
   end_with(parent);
-  // This rank has a process group of its own, which would be stopped when it writes to a terminal
-  // (stty tostop).
+  // This rank has a process group of its own. If SIGTTOU were not ignored, the group would be
+  // stopped when it writes to a terminal (stty tostop).
   signal(SIGTTOU, SIG_IGN);
   use_one_thread();
   leave(run_body(context, body));

@@ -56,7 +56,8 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   }
 }
 
-// Does what the signal asks for; nothing for 0, which means that the deadline has passed.
+// Does what the signal asks for. Does nothing for SIGCHLD, and nothing for 0, which means that the
+// deadline has passed.
 void answer(int signal, ForkedRanks& ranks, BlockedSignals& signals,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;

@@ -29,8 +29,8 @@ struct FailuresElsewhere {
 // Forks the ranks of `share`, each to run `body`, and waits until all have ended.
 // - The first failure, in this process or elsewhere, ends the other ranks, and so does a rank that
 //   stays stopped for longer than the time limit.
-// - A signal that `held` returns is passed on to the ranks, stops or continues them, or ends them
-//   and this process; then `on_interrupt`, if given, runs before this process ends.
+// - A signal that `signals` returns is passed on to the ranks, stops or continues them, or ends
+//   them and this process; then `on_interrupt`, if given, runs before this process ends.
 // Throws std::system_error if a rank can't be forked.
 LaunchResult run_ranks(const Share& share, BlockedSignals& signals,
                        const std::function<int(const RankContext&)>& body,

@@ -55,8 +55,8 @@ class SharedRegion {
   // gaps is in the rank's own memory.
   c10::Allocator* allocator(int rank);
 
-  // From now on, what `rank` allocates in its arena does not count as live. For ranks on a GPU,
-  // where only the GPU's bytes count.
+  // From now on, what `rank` allocates in its arena does not count as live. Call it for a rank on a
+  // GPU, where only the GPU's bytes count.
   void stop_counting(int rank);
 
   // Returns the address with which all ranks find `data` through data_at(); 0 if `data` does not
@@ -77,7 +77,7 @@ class SharedRegion {
   int world_size_;
   OpenFile memory_file_, rendezvous_;  // memory files
   OpenFile arenas_file_{-1};  // a memory file; -1: ranks are forked, or there are no arenas
-  Mapping memory_;            // of memory_file_: a page with a Head, the messages, the call rings
+  Mapping memory_;  // of memory_file_: first a page with a Head, then the messages and call rings
   std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
   bool arenas_are_cut_{};  // whether they have fewer bytes than wanted

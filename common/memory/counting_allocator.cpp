@@ -20,7 +20,7 @@ size_t up_to(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// Private memory for large blocks. The pages of a freed block stay with the process for later
+// Private memory for large blocks. The pages of a freed block stay with the process for later large
 // blocks of any size. Neighbouring free blocks form one gap. Only one thread at a time may call it.
 class LargeBlocks {
  public:

@@ -7,10 +7,10 @@
 
 // The CPU allocator that counts every block into live_bytes, in the class of the thread that
 // allocates it. The memory of freed blocks of 128 KiB and more stays with the process for later
-// blocks of any size: if the system got it back, it would write zeros to its pages again at every
-// use. Whenever the allocator gets or gives up a block, it releases memory until kept and live
-// bytes together are at most 5/4 of the peak of live bytes, and at most this peak plus
-// keep_at_most().
+// blocks of at least 128 KiB. If the process returned this memory, the system would write zeros to
+// its pages again at the next use. Whenever a block is allocated, or a block of 128 KiB and more is
+// freed, the allocator returns memory to the system until kept and live bytes together are at most
+// 5/4 of the peak of live bytes, and at most this peak plus keep_at_most().
 namespace fsdp::counting_allocator {
 
 // Replaces the process's CPU allocator. Call it once, before the first tensor: it does not count

@@ -9,8 +9,8 @@
 
 // The exact bytes of tensor storage that are alive in this process, by class. They are counted
 // where storage is allocated and freed, so the count includes memory that only a view keeps alive,
-// and it needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a GPU,
-// only the GPU's memory is counted, not the host's.
+// and counting needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a
+// GPU, only the GPU's memory is counted, not the host's.
 namespace fsdp {
 
 enum class Phase : uint8_t { init, forward, backward, optimizer };
@@ -31,7 +31,7 @@ LiveBytes peak();             // [bytes] maximum since enter(), for each class a
 LiveBytes peak(Phase phase);  // [bytes] maximum over all times in `phase` since reset(phase)
 int64_t peak_total();         // [bytes] maximum of the total since the process began
 int64_t take_peak();          // [bytes] maximum of the total since the last take_peak()
-void enter(Phase phase);      // begins `phase`; its peak() starts at what is alive now
+void enter(Phase phase);      // begins `phase`; peak() starts again at what is alive now
 void reset(Phase phase);      // forgets the peaks of `phase`
 
 // Excludes work from the run's peaks: the destructor restores the peaks and the phase. Bytes that

@@ -1,5 +1,5 @@
 // Defines to_string(Phase) of live_bytes.h. It is not in live_bytes.cpp because the web page of a
-// step needs only this function: it has no allocator to count.
+// step has no allocator to count, and needs only this function.
 #include <memory/live_bytes.h>
 
 namespace fsdp {

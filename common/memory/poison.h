@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// Fills memory that no code may read with NaN: memory that was allocated and not yet written, freed
-// memory, and the padding of flat parameters. A program that reads it computes NaN, and not a
+// Writes NaN into memory that no code may read: memory that was allocated and not yet written,
+// freed memory, and the padding of flat parameters. A program that reads it computes NaN, and not a
 // number that happens to be right. For debugging; off by default.
 namespace fsdp::poison {
 

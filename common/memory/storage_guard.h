@@ -25,7 +25,8 @@ bool is_guarded(const c10::Storage& storage);
 // throws.
 void refuse_access(const c10::Storage& storage, bool refused);
 
-// Returns whether the memory of a tensor that has elements is freed, guarded or not.
+// Returns whether the memory of `tensor`, which must have elements, is freed. The storage may be
+// guarded or unguarded.
 bool is_freed(const at::Tensor& tensor);
 
 }  // namespace fsdp

@@ -15,7 +15,7 @@ void call_constructor(const std::function<void()>& construct);
 void refuse_other_devices(const OperatorHandle& op, const Values& arguments);
 
 // While this object lives, the generator continues from `state`; the destructor restores the
-// generator's earlier state. An undefined generator is left alone.
+// generator's earlier state. Does nothing if the generator is undefined.
 class GeneratorStateScope {
  public:
   GeneratorStateScope(at::Generator generator, const at::Tensor& state);

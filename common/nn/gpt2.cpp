@@ -124,7 +124,9 @@ GPT2::GPT2(const GPT2Options& options) : context_(options.context), dropout_(opt
     list->push_back(layers_.back());
   }
   ln_f_ = register_module("ln_f", std::make_shared<LayerNorm>(options.d_model));
-  lm_head_ = register_module("lm_head", std::make_shared<Linear>(wte->weight()));
+  lm_head_ = register_module(
+      "lm_head",
+      std::make_shared<Linear>(options.tied_head ? wte->weight() : draw(options.vocabulary)));
 }
 
 torch::Tensor GPT2::forward(torch::Tensor tokens) {

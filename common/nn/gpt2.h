@@ -10,21 +10,23 @@ namespace fsdp {
 
 struct GPT2Options {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
-  double dropout{};  // below 1; 0: none
+  bool tied_head{true};  // lm_head.weight is wte.weight
+  double dropout{};      // below 1; 0: none
   bool operator==(const GPT2Options&) const = default;
 };
 
 // GPT-2: learned positions, LayerNorm before each sublayer, GELU (tanh), biases everywhere except
 // in the head. Modules: wte; wpe; h.N.{ln_1, attn.{c_attn, c_proj}, ln_2, mlp.{c_fc, c_proj}};
-// ln_f; lm_head. wte.weight and lm_head.weight are two names of one tensor. Weights are normal with
-// std 0.02, divided by sqrt(2 layers) in both c_proj. While the model trains (is_training()),
-// dropout is applied to the sum of the embeddings, to the weights of the attention, and to the two
-// outputs that a block adds to the residual stream, as in the published model.
+// ln_f; lm_head. By default, wte.weight and lm_head.weight are two names of one tensor. Weights are
+// normal with std 0.02, divided by sqrt(2 layers) in both c_proj. While the model trains
+// (is_training()), dropout is applied to the sum of the embeddings, to the weights of the
+// attention, and to the two outputs that a block adds to the residual stream, as in the published
+// model.
 class GPT2 : public Module, public ReadsInCalls {
  public:
   explicit GPT2(const GPT2Options& options);
-  torch::Tensor forward(
-      torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
+  // [B, T] int64 -> logits [B, T, vocabulary]
+  torch::Tensor forward(torch::Tensor tokens) override;
 
  private:
   int64_t context_;

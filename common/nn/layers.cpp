@@ -40,7 +40,8 @@ Linear::Linear(const at::Tensor& weight, const at::Tensor& bias)
 torch::Tensor Linear::forward(torch::Tensor x) {
   const auto dtype = weight_.scalar_type();
   x = x.to(dtype);
-  return bias_.defined() ? at::linear(x, weight_, bias_.to(dtype)) : Product::apply(x, weight_);
+  return with_lora(
+      x, bias_.defined() ? at::linear(x, weight_, bias_.to(dtype)) : Product::apply(x, weight_));
 }
 
 Embedding::Embedding(const at::Tensor& weight) : weight_(register_parameter("weight", weight)) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nn/lora.h>
 #include <nn/module.h>
 
 namespace fsdp {
@@ -8,12 +9,15 @@ namespace fsdp {
 // layer takes its initial weight, so all random draws are made by the model.
 
 // x W^T + b: [..., in] -> [..., out], computed in the dtype of W.
-class Linear : public Module {
+class Linear : public Module, public Adaptable {
  public:
   explicit Linear(const at::Tensor& weight, const at::Tensor& bias = {});
   torch::Tensor forward(torch::Tensor x) override;
 
  private:
+  torch::nn::Module& layer() override { return *this; }
+  torch::Tensor& weight_to_adapt() override { return weight_; }
+
   torch::Tensor weight_;  // [out, in], may be tied
   torch::Tensor bias_;    // [out], or undefined
 };

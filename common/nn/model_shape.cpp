@@ -11,6 +11,11 @@ namespace fsdp {
 namespace {
 
 const char* const kDropout = "dropout";
+const char* const kTiedHead = "tied_head";
+const char* const kHeadDim = "head_dim";
+const char* const kQkNorm = "qk_norm";
+const char* const kRopeFactor = "rope_factor";
+const char* const kRopeContext = "rope_context";
 
 // Calls visit(name, member, limit). A whole number is at most its limit, and a real number is below
 // its limit if that is not 0. The limits keep products of sizes small.
@@ -23,13 +28,20 @@ void visit_fields(Options& options, const Visit& visit) {
   visit("heads", options.heads, 1'000'000);
   visit("d_ff", options.d_ff, 10'000'000);
   if constexpr (std::is_same_v<std::remove_const_t<Options>, GPT2Options>) {
+    visit(kTiedHead, options.tied_head, 0);
     visit(kDropout, options.dropout, 1);
   } else {
     visit("kv_heads", options.kv_heads, 1'000'000);
     visit("rope_theta", options.rope_theta, 0);
     visit("norm_eps", options.norm_eps, 0);
     visit("qkv_bias", options.qkv_bias, 0);
-    visit("tied_head", options.tied_head, 0);
+    visit(kTiedHead, options.tied_head, 0);
+    visit(kHeadDim, options.head_dim, 1'000'000);
+    visit(kQkNorm, options.qk_norm, 0);
+    visit(kRopeFactor, options.rope_factor, 0);
+    visit("rope_low", options.rope_low, 0);
+    visit("rope_high", options.rope_high, 0);
+    visit(kRopeContext, options.rope_context, 100'000'000);
   }
 }
 
@@ -79,6 +91,21 @@ std::string name_in(const Texts& names, const std::string& name) {
   return other == names.end() ? name : other->second;
 }
 
+// Throws std::invalid_argument if no Llama can have these options.
+void check_llama(const TransformerLMOptions& options, const Texts& names) {
+  const auto named = [&](const char* field) { return name_in(names, field); };
+  if (options.width_of_head() % 2 != 0)
+    throw std::invalid_argument(
+        (options.head_dim > 0 ? named(kHeadDim) : named("d_model") + " / " + named("heads")) +
+        " is odd, but rotary positions need an even number");
+  if (options.qkv_bias && options.qk_norm)
+    throw std::invalid_argument("qkv_bias and qk_norm: no known model has both");
+  if (options.rope_factor == 1) return;
+  if (options.rope_context == 0) throw std::invalid_argument(named(kRopeContext) + " is missing");
+  if (options.rope_high <= options.rope_low)
+    throw std::invalid_argument(named("rope_high") + " is not above " + named("rope_low"));
+}
+
 template <typename Options>
 Options options_of(const Texts& values, const Texts& names) {
   Options options{};
@@ -93,7 +120,8 @@ Options options_of(const Texts& values, const Texts& names) {
     if (name == "kv_heads") value = static_cast<Value>(options.heads);
     const auto text = values.find(name);
     if (text == values.end()) {
-      if (value == Value{} && std::is_same_v<Value, int64_t>)
+      const bool optional = name == kHeadDim || name == kRopeContext;
+      if (value == Value{} && std::is_same_v<Value, int64_t> && !optional)
         throw std::invalid_argument(name_in(names, name) + " is missing");
       return;
     }
@@ -102,14 +130,24 @@ Options options_of(const Texts& values, const Texts& names) {
       throw std::invalid_argument(name_in(names, name) + " is " + text->second + ", not " + other);
   });
   if (!unknown.empty()) throw std::invalid_argument("has no " + unknown.begin()->first);
-  require_divides("heads", options.heads, "d_model", options.d_model);
   if constexpr (std::is_same_v<Options, TransformerLMOptions>) {
+    if (options.head_dim == 0) require_divides("heads", options.heads, "d_model", options.d_model);
     require_divides("kv_heads", options.kv_heads, "heads", options.heads);
-    if (options.d_model / options.heads % 2 != 0)
-      throw std::invalid_argument(name_in(names, "d_model") + " / " + name_in(names, "heads") +
-                                  " is odd, but rotary positions need an even number");
+    check_llama(options, names);
+  } else {
+    require_divides("heads", options.heads, "d_model", options.d_model);
   }
   return options;
+}
+
+// Returns whether the model has a field only if its value is another than the one given here, as
+// models had before the field was added. So the texts of their shapes stay.
+bool is_off(const GPT2Options& options, const std::string& name) {
+  return (name == kDropout && options.dropout == 0) || (name == kTiedHead && options.tied_head);
+}
+bool is_off(const TransformerLMOptions& options, const std::string& name) {
+  return (name == kHeadDim && options.head_dim == 0) || (name == kQkNorm && !options.qk_norm) ||
+         (name.starts_with("rope_") && name != "rope_theta" && options.rope_factor == 1);
 }
 
 }  // namespace
@@ -123,8 +161,7 @@ std::vector<std::pair<std::string, std::string>> fields_of(const ModelShape& sha
   std::visit(
       [&](const auto& options) {
         visit_fields(options, [&](const char* name, const auto& value, int64_t) {
-          const bool is_off = name == kDropout && value == 0;
-          if (!is_off) fields.emplace_back(name, text_of(value));
+          if (!is_off(options, name)) fields.emplace_back(name, text_of(value));
         });
       },
       shape);

@@ -17,8 +17,9 @@ using ModelShape = std::variant<TransformerLMOptions, GPT2Options>;
 // Returns "llama" or "gpt2".
 const char* family_of(const ModelShape& shape);
 
-// Returns the names and values of the options, in a fixed order, without a dropout of 0. The values
-// are written as in JSON: 64, 1e-06, true.
+// Returns the names and values of the options, in a fixed order, without those of the last options
+// that have their default: dropout, head_dim and others. The values are written as in JSON: 64,
+// 1e-06, true.
 std::vector<std::pair<std::string, std::string>> fields_of(const ModelShape& shape);
 
 // Returns a text such as "gpt2:vocabulary=61,context=19,d_model=35,layers=3,heads=5,d_ff=121".

@@ -40,6 +40,7 @@ const std::vector<Entry>& registry() {
       {"gpt2-774m", gpt2(1280, 36, 20)},
       {"gpt2-1558m", gpt2(1600, 48, 25)},
       // Models for `./fsdp plan` only, then the models of the published Duke report.
+      {"llama-7b", TransformerLMOptions{32000, 4096, 4096, 32, 32, 11008}},
       {"llama-13b", TransformerLMOptions{32000, 4096, 5120, 40, 40, 13824}},
       {"gpt3-175b", GPT2Options{50257, 2048, 12288, 96, 96, 49152}},
       {"1t", GPT2Options{50257, 2048, 25600, 128, 160, 102400}},
@@ -123,9 +124,12 @@ std::string model_name(const ModelShape& shape) {
 }
 
 std::map<std::string, std::string> tied_names(const std::string& name) {
+  using Names = std::map<std::string, std::string>;
   const ModelShape shape = model_shape(name);
   const auto* llama = std::get_if<TransformerLMOptions>(&shape);
-  if (llama == nullptr) return {{"lm_head.weight", "wte.weight"}};
+  if (llama == nullptr)
+    return std::get<GPT2Options>(shape).tied_head ? Names{{"lm_head.weight", "wte.weight"}}
+                                                  : Names{};
   if (llama->tied_head) return {{"lm_head.weight", "token_embeddings.weight"}};
   return {};
 }

@@ -27,7 +27,7 @@ struct ModelInfo {
 // - small, medium, gpt2xl: TransformerLM, as published;
 // - gpt2-tiny, gpt2-36m, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m: GPT2, with a tied head;
 // - gpt2, gpt2-medium, gpt2-large, gpt2-xl: Hugging Face's names for four of these;
-// - llama-13b, gpt3-175b, 1t, duke-s, duke-m, duke-l;
+// - llama-7b, llama-13b, gpt3-175b, 1t, duke-s, duke-m, duke-l;
 // - the name of a GPT-2 and its dropout, as in gpt2-124m:dropout=0.1;
 // - a shape, as parse_shape() reads it.
 // Throws: std::invalid_argument, which lists the names, or what parse_shape() throws.

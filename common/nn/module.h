@@ -33,8 +33,8 @@ class Module : public torch::nn::Module {
   // Calls the module.
   // - Runs, in order: the forward pre-hooks, forward(), the forward hooks.
   // - In grad mode, it also prepares the backward hooks of both kinds.
-  // - If forward() or a hook throws, the forward hooks with always_call that have not begun run
-  //   with an undefined output. Then the exception continues.
+  // - If forward() or a hook throws, calls the forward hooks with always_call that were not called
+  //   yet, with an undefined output. Then the exception continues.
   torch::Tensor operator()(torch::Tensor input);
 
   // The names of the hooks are PyTorch's. Hooks of one kind run in the order of their registration.
@@ -55,7 +55,7 @@ class Module : public torch::nn::Module {
   };
 
   // Returns an identifier of the innermost call of this module that is running now; null if none is
-  // running. It differs between calls that run at the same time.
+  // running. Calls that run at the same time have different identifiers.
   const void* current_call() const;
 
   // Sets the function that a call runs instead of forward(); it may call forward(). A later call of

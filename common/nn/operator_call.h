@@ -56,8 +56,8 @@ Values map_tensors(const OperatorHandle& op, const Values& arguments,
 const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null if it has none (sparse)
 
 // These functions return a tensor with the sizes, strides and dtype of `tensor`: empty_like_on()
-// with undefined values on `device`, copy_of() with a copy of its values, on_storage() as a view of
-// `storage` at the same offset.
+// with undefined values on `device`, copy_of() with a copy of its values (if it is not dense, with
+// the strides of clone()), on_storage() as a view of `storage` at the same offset.
 at::Tensor empty_like_on(c10::Device device, const at::Tensor& tensor);
 at::Tensor copy_of(const at::Tensor& tensor);
 at::Tensor on_storage(const c10::Storage& storage, const at::Tensor& tensor);

@@ -8,8 +8,9 @@ namespace fsdp {
 // does.
 //
 // For a model of this class, FSDP knows from the calls when the backward pass has read the root's
-// parameters for the last time. It reshards them then, if the modules that have them are children
-// of the model. For every other model, the root's parameters stay unsharded to the end of the
+// parameters for the last time. At that moment FSDP reshards these parameters, if each of them is
+// registered by the model itself or by a direct child of the model. (root_readers.h lists the other
+// conditions.) For every other model, the root's parameters stay unsharded to the end of the
 // backward pass. If a model of this class reads a parameter outside such a call, the backward pass
 // may find it freed.
 class ReadsInCalls {

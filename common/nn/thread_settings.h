@@ -15,7 +15,7 @@ namespace fsdp {
 class ThreadSettings {
  public:
   ThreadSettings();                            // saves the current settings of this thread
-  void restore() const;                        // sets them in this thread
+  void restore() const;                        // sets the saved settings in the current thread
   bool autocast() const { return autocast_; }  // whether autocast is on for any device
 
  private:

@@ -35,10 +35,22 @@ class RMSNorm : public Module {
   double eps_;
 };
 
-// Returns cos and sin of position * theta^(-2i / d_head): [2, context, d_head / 2].
-at::Tensor make_rotary_cache(int64_t context, int64_t d_head, double theta) {
-  const auto frequency = torch::pow(theta, -torch::arange(0, d_head, 2, torch::kFloat) / d_head);
-  const auto angle = torch::outer(torch::arange(context, torch::kFloat), frequency);
+// Returns the frequencies as Llama 3.1 scales them.
+at::Tensor scaled(const at::Tensor& frequency, const TransformerLMOptions& options) {
+  if (options.rope_factor == 1) return frequency;
+  const auto waves = frequency * (static_cast<double>(options.rope_context) / (2 * M_PI));
+  const auto share =
+      ((waves - options.rope_low) / (options.rope_high - options.rope_low)).clamp(0, 1);
+  return frequency * (share + (1 - share) / options.rope_factor);
+}
+
+// Returns cos and sin of position * frequency, where frequency i is theta^(-2i / d_head), scaled:
+// [2, context, d_head / 2].
+at::Tensor make_rotary_cache(const TransformerLMOptions& options) {
+  const int64_t d_head = options.width_of_head();
+  const auto exponents = -torch::arange(0, d_head, 2, torch::kFloat) / d_head;
+  const auto frequency = scaled(torch::pow(options.rope_theta, exponents), options);
+  const auto angle = torch::outer(torch::arange(options.context, torch::kFloat), frequency);
   return torch::stack({angle.cos(), angle.sin()});
 }
 
@@ -86,19 +98,26 @@ class CausalAttention : public Module {
  public:
   CausalAttention(const TransformerLMOptions& options, const at::Tensor& rotary)
       : heads_(options.heads), kv_heads_(options.kv_heads), rotary_(rotary) {
-    const int64_t d = options.d_model, kv = d / heads_ * kv_heads_;
-    q_proj_ = register_module("q_proj", make_truncated_linear(d, d, options.qkv_bias));
+    const int64_t d = options.d_model, width = options.width_of_head();
+    const int64_t inner = width * heads_, kv = width * kv_heads_;
+    q_proj_ = register_module("q_proj", make_truncated_linear(d, inner, options.qkv_bias));
     k_proj_ = register_module("k_proj", make_truncated_linear(d, kv, options.qkv_bias));
     v_proj_ = register_module("v_proj", make_truncated_linear(d, kv, options.qkv_bias));
-    output_proj_ = register_module("output_proj", make_truncated_linear(d, d));
+    output_proj_ = register_module("output_proj", make_truncated_linear(inner, d));
+    if (!options.qk_norm) return;
+    q_norm_ = register_module("q_norm", std::make_shared<RMSNorm>(width, options.norm_eps));
+    k_norm_ = register_module("k_norm", std::make_shared<RMSNorm>(width, options.norm_eps));
   }
 
   torch::Tensor forward(torch::Tensor x) override {
     const auto split = [](const at::Tensor& y, int64_t heads) {
       return y.unflatten(-1, {heads, -1});
     };
-    const auto q = Rotate::apply(split((*q_proj_)(x), heads_), rotary_).transpose(1, 2);
-    const auto k = Rotate::apply(split((*k_proj_)(x), kv_heads_), rotary_).transpose(1, 2);
+    const auto normalized = [](const std::shared_ptr<Module>& norm, const at::Tensor& y) {
+      return norm ? (*norm)(y) : y;
+    };
+    const auto q = rotated(normalized(q_norm_, split((*q_proj_)(x), heads_)));
+    const auto k = rotated(normalized(k_norm_, split((*k_proj_)(x), kv_heads_)));
     const auto v = split((*v_proj_)(x), kv_heads_).transpose(1, 2);
     const auto mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true,
                                                         /*scale=*/{}, kv_heads_ < heads_);
@@ -106,9 +125,15 @@ class CausalAttention : public Module {
   }
 
  private:
+  // [B, T, heads, d_head] -> [B, heads, T, d_head]
+  at::Tensor rotated(const at::Tensor& x) const {
+    return Rotate::apply(x, rotary_).transpose(1, 2);
+  }
+
   int64_t heads_, kv_heads_;
   torch::Tensor rotary_;  // [2, context, d_head / 2], shared with the model
   std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, output_proj_;
+  std::shared_ptr<Module> q_norm_, k_norm_;  // null without options.qk_norm
 };
 
 class SwiGLU : public Module {
@@ -155,8 +180,7 @@ TransformerLM::TransformerLM(const TransformerLMOptions& options) : context_(opt
       options.tied_head ? draw_weight(d, vocabulary)
                         : truncated_normal({vocabulary, d}, /*std=*/1.0));
   token_embeddings_ = register_module("token_embeddings", embedding);
-  const auto rotary = register_buffer(
-      "rotary", make_rotary_cache(options.context, d / options.heads, options.rope_theta));
+  const auto rotary = register_buffer("rotary", make_rotary_cache(options));
   auto list = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
   for (int64_t i = 0; i < options.layers; ++i) {
     layers_.push_back(std::make_shared<TransformerBlock>(options, rotary));

@@ -13,8 +13,17 @@ struct TransformerLMOptions {
   double rope_theta{10000.0};
   int64_t kv_heads{heads};  // of keys and values; each serves heads / kv_heads heads in a row
   double norm_eps{1e-5};
-  bool qkv_bias{};   // q_proj, k_proj and v_proj have biases, as in Qwen2
-  bool tied_head{};  // lm_head.weight is token_embeddings.weight
+  bool qkv_bias{};     // q_proj, k_proj and v_proj have biases, as in Qwen2
+  bool tied_head{};    // lm_head.weight is token_embeddings.weight
+  int64_t head_dim{};  // width of a head; 0: d_model / heads
+  bool qk_norm{};      // an RMSNorm of each head of q and of k, as in Qwen3
+  // The frequencies of Llama 3.1: those whose wave is longer than rope_context / rope_low positions
+  // are divided by rope_factor, those whose wave is shorter than rope_context / rope_high stay, and
+  // the others lie between. A factor of 1: all stay.
+  double rope_factor{1}, rope_low{1}, rope_high{4};
+  int64_t rope_context{};
+
+  int64_t width_of_head() const { return head_dim > 0 ? head_dim : d_model / heads; }
   bool operator==(const TransformerLMOptions&) const = default;
 };
 
@@ -26,8 +35,8 @@ struct TransformerLMOptions {
 class TransformerLM : public Module, public ReadsInCalls {
  public:
   explicit TransformerLM(const TransformerLMOptions& options);
-  torch::Tensor forward(
-      torch::Tensor tokens) override;  // [B, T] int64 -> logits [B, T, vocabulary]
+  // [B, T] int64 -> logits [B, T, vocabulary]
+  torch::Tensor forward(torch::Tensor tokens) override;
 
  private:
   int64_t context_;

@@ -25,7 +25,8 @@ at::Tensor exact_sum_of(UInt128 whole, int exponent);
 // the result.
 double value_of_sum(const at::Tensor& exact_sum);
 
-// sum_of_squares() calls it if the elements are on a GPU. It works on the CPU too, but slowly.
+// Returns the same as sum_of_squares(), which calls this function if the tensor is on a GPU. For a
+// tensor on the CPU it works too, but slowly.
 at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor);
 
 }  // namespace fsdp

@@ -6,7 +6,8 @@
 
 namespace fsdp {
 
-// Sizes of buckets. The gradients of one bucket are reduced together. [bytes] of fp32
+// The most [bytes] of fp32 gradients in the first bucket and in each of the others. The gradients
+// of one bucket are reduced together.
 struct BucketSizes {
   int64_t first;
   int64_t others;

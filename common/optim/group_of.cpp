@@ -1,5 +1,5 @@
 // Defines group_of() of update_rule.h. It is not in update_rule.cpp because the web page of a step
-// needs only this function: it has no tensors to update.
+// has no tensors to update, and needs only this function.
 #include <optim/update_rule.h>
 
 #include <regex>

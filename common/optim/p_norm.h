@@ -22,7 +22,7 @@ at::Tensor largest_magnitude(const at::Tensor& tensor);
 // computed on the CPU.
 // - `largest` must be at least every |x|. So no term is above 1, and none overflows.
 // - Each term is rounded down to a multiple of 2^-62; the addition rounds nothing.
-// - The sum is zero if p_norm() does not use it: if norm_type or `largest` is not finite, or if
+// - The sum is zero if p_norm() needs no terms: if norm_type or `largest` is not finite, or if
 //   `largest` is 0.
 at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double largest);
 

@@ -1,5 +1,6 @@
 #include <optim/shard_layout.h>
 
+#include <map>
 #include <stdexcept>
 #include <unordered_set>
 
@@ -67,6 +68,11 @@ void check_fp32(const std::string& unit, const std::vector<NamedParameter>& para
   }
 }
 
+std::string ShardLayout::Unit::module() const {
+  const bool frozen = name.ends_with(kFrozenUnit);
+  return frozen ? name.substr(0, name.size() - kFrozenUnit.size()) : name;
+}
+
 int64_t ShardLayout::padded_numel() const {
   int64_t sum = 0;
   for (const auto& unit : units)
@@ -87,7 +93,7 @@ void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string& name = expected[i].name;
     if (i >= parameters.size()) fail("parameter", name, "is missing");
-    const auto& [found, unit, offset, numel, trainable] = parameters[i];
+    const auto& [found, unit, offset, numel, trainable, sizes] = parameters[i];
     if (found != name) fail("parameter", found, "stands where '" + name + "' belongs");
     if (unit >= units.size())
       fail("parameter", name,
@@ -111,6 +117,14 @@ void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
     fail("parameter", parameters[expected.size()].name, "is not the model's, or is listed twice");
   }
   check_trainable(*this);
+}
+
+void ShardLayout::add_sizes(const torch::nn::Module& module) {
+  std::map<std::string, std::vector<int64_t>> sizes;
+  for (const auto& [name, tensor] : distinct_parameters(module))
+    sizes[name] = tensor.sizes().vec();
+  for (Parameter& parameter : parameters)
+    parameter.sizes = sizes[parameter.name];
 }
 
 }  // namespace fsdp

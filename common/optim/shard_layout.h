@@ -11,7 +11,7 @@
 namespace fsdp {
 
 // Parameters start at multiples of 64 bytes, so that a kernel sees the same alignment as in a
-// tensor that torch allocates. They are also updated in whole multiples of it (update_rule.h
+// tensor that torch allocates. The optimizer also updates multiples of 16 elements (update_rule.h
 // explains why).
 inline constexpr int64_t kAlignment = 16;  // elements of fp32
 
@@ -32,20 +32,26 @@ using ParameterVisitor = std::function<void(const std::string& name, const at::T
 // own parameters() lists a tied tensor once per name.)
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
-std::vector<int64_t> numel_of_each(
-    const std::vector<NamedParameter>& parameters);  // [elements] of each
+// Returns the [elements] of each parameter.
+std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters);
 
 // Throws std::invalid_argument, which names the unit and the parameter, if a parameter is not fp32.
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
 
-// Describes where FSDP stores every element, as plain data. Used by code that computes the same
-// numbers without sharding (the global norm is a sum over these shards), and for predictions.
+// Ends the name of a unit with the frozen parameters of a module that also has trainable ones.
+inline const std::string kFrozenUnit = ":frozen";
+
+// Describes where FSDP stores every element, as plain data. Predictions use it, and so does code
+// that computes the same numbers without sharding (the global norm is a sum over these shards).
 struct ShardLayout {
   struct Unit {
     std::string name;
     int64_t padded_numel;  // a multiple of 16 W
     bool root;             // stays unsharded from forward to backward
     bool trainable;        // holds a parameter that requires a gradient
+
+    // The path of its module: the name, without kFrozenUnit.
+    std::string module() const;
   };
   struct Parameter {
     std::string name;
@@ -53,6 +59,7 @@ struct ShardLayout {
     int64_t offset;  // in the unit's flat parameter, a multiple of 16
     int64_t numel;
     bool trainable;
+    std::vector<int64_t> sizes{};  // only for predictions; empty: not known
   };
   int world_size{1};
   std::vector<Unit> units;                    // in the order of their forward
@@ -63,8 +70,11 @@ struct ShardLayout {
   int64_t numel() const;         // of all parameters, without padding
 
   // Throws std::logic_error, which names the parameter or unit, unless the layout covers every
-  // element of `parameters` exactly once, in order, aligned and inside its unit.
+  // element of `parameters` exactly once, in order, aligned and inside its unit, and each unit is
+  // trainable exactly if one of its parameters is.
   void check(const std::vector<NamedParameter>& parameters) const;
+  // Fills in the sizes of the parameters, by their names in `module`.
+  void add_sizes(const torch::nn::Module& module);
 };
 
 }  // namespace fsdp

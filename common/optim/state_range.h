@@ -11,11 +11,12 @@ namespace fsdp {
 // changes the training state. Elements are indices into the parameter, in row-major order. So a
 // range does not depend on units, shards, pieces or ranks, and padding is in no range.
 struct StateRange {
-  std::string parameter;           // its first name
-  int64_t begin{}, end{};          // [elements] begin < end
-  at::Tensor value;                // [end - begin]
-  at::Tensor exp_avg, exp_avg_sq;  // [end - begin], or undefined: SGD and frozen parameters
-  at::Tensor step;                 // [] step count of the piece, or undefined; ranges may share it
+  std::string parameter;   // its first name
+  int64_t begin{}, end{};  // [elements] begin < end
+  at::Tensor value;        // [end - begin]
+  // [end - begin], or undefined: both for SGD and frozen parameters, exp_avg_sq for Muon
+  at::Tensor exp_avg, exp_avg_sq;
+  at::Tensor step;  // [] step count of the piece, or undefined; ranges may share it
 };
 
 }  // namespace fsdp

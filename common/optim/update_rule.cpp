@@ -1,3 +1,4 @@
+#include <base/todo.h>
 #include <memory/live_bytes.h>
 #include <optim/shard_layout.h>
 #include <optim/update_rule.h>
@@ -25,7 +26,7 @@ void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& piec
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 
-// Returns the pieces cut into parts of at most kPart elements, a multiple of kAlignment.
+// Returns the pieces, cut into parts of at most kPart elements. kPart is a multiple of kAlignment.
 std::vector<Piece> in_parts(const std::vector<Piece>& pieces) {
   std::vector<Piece> parts;
   for (const auto& [parameter, gradient, exp_avg, exp_avg_sq, step] : pieces) {
@@ -70,10 +71,13 @@ void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces)
   const MemoryScope scope(MemoryClass::optimizer_state);
   for (Piece& piece : pieces) {
     if (piece.step.defined()) continue;
-    for (at::Tensor* moment : {&piece.exp_avg, &piece.exp_avg_sq}) {
-      *moment = options.moments ? options.moments->zeros(piece.parameter.numel())
-                                : at::zeros_like(piece.parameter);
-    }
+    const bool adamw = options.kind == OptimizerOptions::Kind::adamw;
+    const auto zeros = [&] {
+      return adamw && options.moments ? options.moments->zeros(piece.parameter.numel())
+                                      : at::zeros_like(piece.parameter);
+    };
+    piece.exp_avg = zeros();
+    if (adamw) piece.exp_avg_sq = zeros();
     piece.step = at::zeros({}, piece.parameter.options().dtype(at::kFloat));
   }
 }
@@ -89,12 +93,14 @@ void update(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   }
   if (pieces.empty()) return;
   OptimizerOptions now = options;
-  if (options.lr_factor) now.lr *= *options.lr_factor;
+  now.lr = options.current_lr();
   switch (options.kind) {
     case OptimizerOptions::Kind::adamw:
       return update_adamw(now, pieces);
     case OptimizerOptions::Kind::sgd:
       return update_sgd(now, pieces);
+    case OptimizerOptions::Kind::muon:
+      todo("ShardedOptimizer::step() with Muon", "5.7");
   }
 }
 

@@ -13,21 +13,26 @@ class MomentStore {
  public:
   virtual ~MomentStore() = default;
   virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store lives
-  // update() calls used() after each use of a part of a tensor that zeros() has returned, in the
-  // same order in each step.
+  // update() calls this function after it has used `part`, which is a part of a tensor from
+  // zeros(). The parts come in the same order in each step.
   virtual void used(const at::Tensor& part) = 0;
 };
 
 struct OptimizerOptions {
-  enum class Kind { adamw, sgd };
+  enum class Kind { adamw, sgd, muon };
   Kind kind{Kind::adamw};
   double lr{1e-4};
   double beta1{0.9};
   double beta2{0.999};
   double eps{1e-8};
-  double weight_decay{0.01};               // decoupled for AdamW, added to the gradient for SGD
+  double weight_decay{0.01};               // added to the gradient for SGD, otherwise decoupled
+  double momentum{0.95};                   // of Muon
   std::shared_ptr<MomentStore> moments{};  // null: in memory
   std::shared_ptr<double> lr_factor{};     // read at each update, for a schedule; null: 1
+
+  // The number of moments that the state has for each element.
+  int moments_of_element() const { return kind == Kind::adamw ? 2 : kind == Kind::muon ? 1 : 0; }
+  double current_lr() const { return lr_factor ? lr * *lr_factor : lr; }
 };
 
 // Parameters that share options. A parameter belongs to the first group whose pattern matches some
@@ -36,6 +41,9 @@ struct ParameterGroup {
   std::string pattern;  // ECMAScript regular expression
   OptimizerOptions options;
 };
+inline bool is_muon(const ParameterGroup& group) {
+  return group.options.kind == OptimizerOptions::Kind::muon;
+}
 // Returns the index of the parameter's group. Throws std::invalid_argument if no group matches, or
 // if a pattern is not a regular expression.
 size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups);
@@ -48,18 +56,19 @@ struct Piece {
   at::Tensor gradient;   // [numel], view
   // The state of AdamW, owned; undefined until the first update, and always for SGD.
   at::Tensor exp_avg;     // [numel]
-  at::Tensor exp_avg_sq;  // [numel]
+  at::Tensor exp_avg_sq;  // [numel]; undefined for Muon
   at::Tensor step;        // []
 };
 
 // Allocates the state of the pieces that have none yet, as zeros in the memory class
 // optimizer_state. If options.moments is set, the moments are in that store instead. SGD has no
-// state.
+// state, Muon no exp_avg_sq, and its exp_avg is always in memory.
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Updates every piece by one step of the optimizer. AdamW needs one kernel call, or one for each
-// part of a piece if options.moments is set. Allocates state as allocate_state() does. Throws
-// std::invalid_argument for a piece whose numel is not a multiple of 16.
+// Updates every piece by one step of the optimizer. AdamW updates all pieces in one kernel call, or
+// each part of a piece in one if options.moments is set. Allocates state as allocate_state() does.
+// Throws std::invalid_argument for a piece whose numel is not a multiple of 16. Calls todo() for
+// Muon, which needs whole matrices (muon.h).
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
 }  // namespace fsdp

@@ -59,8 +59,9 @@ void compare(const RankRun& run, const std::string& name,
 }
 
 // Returns the first element that is not the mean over ranks (in a parameter) or not zero (in
-// padding), and its description; "" if there is none. The element is -1 if their number is wrong.
-// `places` comes from the test, because places that a rank reports could leave out elements.
+// padding), and its description; "" if there is none. The element is -1 if the number of elements
+// is wrong. `places` comes from the test, because places that a rank reports could leave out
+// elements.
 std::pair<int64_t, std::string> wrong_mean(const ObservedTensor& actual, const Places& places,
                                            int world_size) {
   if (actual.numel() != places.shard_numel) {

@@ -18,7 +18,7 @@ void expect_on_rank(const RankRun& run, int rank, const std::string& name,
 void expect_on_all_ranks(const RankRun& run, const std::string& name,
                          const nlohmann::json& expected, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE());
-// Compares, on every rank, each observation that `expected` names with its value there.
+// Compares, on every rank, each observation that `expected` names with its value in `expected`.
 using Expected = std::vector<std::pair<std::string, nlohmann::json>>;
 void expect_on_all_ranks(const RankRun& run, const Expected& expected,
                          const char* file = __builtin_FILE(), int line = __builtin_LINE());

@@ -6,13 +6,13 @@ namespace fsdp {
 
 class EventLog;
 
-// For ./fsdp check --trace: writes timelines of tests to the file that FSDP_TRACE names. A test's
-// timeline replaces the timeline of the test before it, until a test fails. So the file keeps the
-// timeline of the first test that failed or, if none failed, of the last test. Does nothing without
-// FSDP_TRACE.
+// For ./fsdp check --trace: writes timelines of tests to the file that FSDP_TRACE names. A test
+// whose ranks issue no collective has no timeline. The timeline of each other test replaces the one
+// in the file, until a test fails. So the file keeps the timeline of the first of these tests that
+// failed or, if none failed, of the last one. Does nothing without FSDP_TRACE.
 namespace kept_timeline {
 
-// Keeps the events of the run that has just ended, unless it issued no collective.
+// Keeps the events of the run that has just ended, unless its rank 0 issued no collective.
 void keep(const std::shared_ptr<EventLog>& log);
 
 // The name of a property of GoogleTest's result. A test gets it when its timeline is written to the

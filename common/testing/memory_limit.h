@@ -9,8 +9,8 @@ namespace fsdp {
 extern const bool kSanitized;
 
 // Limits the memory that this process, and each process that it forks, may allocate, so that
-// runaway allocation fails in the test instead of taking the machine down. Returns whether
-// the limit is set; under a sanitizer it is not.
+// runaway allocation fails in the test instead of taking the machine down. Returns whether the
+// limit is set; under a sanitizer it is not.
 bool limit_memory(int64_t bytes);
 
 }  // namespace fsdp

@@ -52,7 +52,8 @@ struct WrongElement {
   std::string is, expected;  // "0.5"; if both have the same digits, followed by their bits
   int64_t right{-1};         // the index of an equal element nearby; -1: there is none
 };
-// Returns nothing if the observations are no such tensors, or equal.
+// Returns nothing if the observations are not tensors of one dtype and equal sizes, or if they are
+// equal.
 std::optional<WrongElement> first_wrong_element(const nlohmann::json& actual,
                                                 const nlohmann::json& expected);
 

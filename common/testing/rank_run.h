@@ -29,10 +29,10 @@ class RankRun {
   ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE()) const;
 
-  // Describes what went wrong: first the cause, then where the other ranks were. Empty if nothing
-  // went wrong.
+  // Describes what went wrong: first the steps of the ranks, then the cause, then where the other
+  // ranks were. Empty if nothing went wrong.
   const std::string& failure() const { return failure_; }
-  int failed_rank() const { return failed_rank_; }  // the cause of failure(); -1: not a rank
+  int failed_rank() const { return failed_rank_; }  // the cause of failure(); -1: no rank is
 
   int recorded_as() const { return recorded_as_; }
   // Returns where the collectives of rank `rank` begin to differ from the expected ones, if it

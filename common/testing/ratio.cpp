@@ -13,8 +13,8 @@ struct Fraction {
   double above, below;
 };
 
-// Returns the fraction of small numbers, the whole number n or the fraction 1/n that equals
-// `factor` up to rounding; 0/0 if there is none.
+// Returns a whole number n, a fraction of two small numbers or a fraction 1/n that equals `factor`
+// up to rounding; 0/0 if there is none.
 Fraction fraction(double factor) {
   constexpr int kMostBelow = 16;  // twice the largest number of ranks
   const auto is = [&](double above, double below) {

@@ -13,8 +13,8 @@ namespace fsdp::results {
 //    "text":"test_x.cpp:12: Failure\n...","milliseconds":12,"timeline":false,"timed_out":false,
 //    "printed":345}
 //
-// outcome: "passed"; "failed", with the text of every failure; "not started", with the function
-// that is still to be written, if the test reached a todo(); "skipped", with the reason.
+// outcome: "passed"; "failed", with the texts of the first four failures; "not started", with the
+// function that is still to be written, if the test reached a todo(); "skipped", with the reason.
 // timeline: whether the file that FSDP_TRACE names now has the timeline of this test.
 // timed_out: whether a rank was still running at its time limit.
 // printed: the position in standard output, if that is a file: how much was printed so far.

@@ -25,7 +25,7 @@ class RetainedMemory {
  private:
   struct Bytes {
     int64_t tensors;  // alive
-    int64_t on_heap;  // the part of them from the CPU allocator; the others are in shared memory
+    int64_t on_heap;  // the part of `tensors` from the CPU allocator; the rest is in shared memory
     int64_t written;  // in memory that is not shared
   };
   static Bytes now();

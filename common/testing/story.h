@@ -24,7 +24,7 @@ struct StoryPlace {
 // `actual`: the list of collectives that it observed after these steps; `expected`: the list that
 // it should have observed. Returns the step that issued the first collective that differs from the
 // expected one; if `actual` only ends too early, the step that issued its last collective; nothing
-// if `steps` does not contain the collectives of `actual`.
+// if the lists are equal or empty, or if `steps` does not contain the collectives of `actual`.
 std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
                                         const nlohmann::json& actual,
                                         const nlohmann::json& expected);

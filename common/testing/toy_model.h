@@ -9,8 +9,9 @@
 
 namespace fsdp {
 
-// Computes tanh(x weight' + bias), with sizes that no number of ranks divides. The output is
-// multiplied by the sum of `spare` unless use_spare is off; then it does not depend on `spare`.
+// Computes tanh(x weight' + bias). With the usual width, 7, neither the weight nor the bias can be
+// divided by 2, 3 or 4 ranks. If use_spare is true, the output is multiplied by the sum of `spare`;
+// otherwise it does not depend on `spare`.
 class ToyBlock : public Module {
  public:
   ToyBlock(int64_t width, int64_t seed);

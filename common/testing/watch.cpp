@@ -34,7 +34,7 @@ WatchPage* page = nullptr;
 uint64_t throw_address = 0;
 int rank_here = 0;
 
-// A strided tensor, as plain data: the handler of the watchpoint must not call torch.
+// A strided tensor, as plain data, because the handler of the watchpoint must not call torch.
 struct Operand {
   uint64_t data;
   uint64_t width;  // [bytes] of an element

@@ -9,16 +9,17 @@ class Tensor;
 
 namespace fsdp {
 
-// The part of ./fsdp why that runs in a replayed rank. If FSDP_WATCH names a WatchPage, it writes
-// down what the rank does, each time with the functions that were running: writes to the watched
-// address, allocations, collectives, exceptions. In all other processes these functions do nothing.
+// The part of ./fsdp why that runs in a replayed rank. If FSDP_WATCH names a WatchPage, these
+// functions make the process write down there what the rank does: writes to the watched address,
+// numbers read from tensors, allocations and frees, collectives, observations and exceptions, each
+// with the functions that were running. In all other processes these functions do nothing.
 namespace watch {
 
 // Call it once, when the replayed rank begins.
 void begin(int rank);
 
-// TestRank calls one of these functions for each observation. If it is the one in question, the
-// process ends.
+// TestRank calls these functions for each observation. If the WatchPage asks for this observation,
+// they write the answer and end the process.
 void observed(const std::string& name, const nlohmann::json& value);
 void observed(const std::string& name, const at::Tensor& tensor);
 

@@ -20,9 +20,9 @@ struct WatchPage {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
     uint32_t depth;  // number of frames
-    uint64_t time;   // number of this action, from 1
-    std::array<uint64_t, kFrames>
-        frames;               // return addresses, from the program's start; innermost first
+    uint64_t time;   // number of this action; actions and calls of operators are counted, from 1
+    // Return addresses, counted from the program's start; innermost first.
+    std::array<uint64_t, kFrames> frames;
     uint64_t address, bytes;  // the memory that was written or spoilt
     uint64_t value;           // the first bytes of the watched element, of a `write`
     uint64_t since;  // of a `write`: the time at which the operator or the collective began
@@ -48,7 +48,7 @@ struct WatchPage {
   uint64_t observed_width{};
   uint64_t program_start{};             // address of the program's first byte
   uint64_t throw_address{};             // of the function that throws exceptions
-  uint64_t actions{};                   // number of actions, also of those that are not kept
+  uint64_t actions{};                   // number of actions and calls of operators so far
   std::array<Action, kActions> action;  // the last ones; action `time` is at [time % kActions]
 };
 

@@ -34,7 +34,7 @@ struct Event {
   int64_t begin{};   // [ns]
   int64_t end{};     // [ns]; begin for an instant; 0: it did not end
   LiveBytes live{};  // [bytes] at the end; zeros for a flight
-  int64_t peak{};    // [bytes] highest total since the previous event ended
+  int64_t peak{};    // [bytes] highest total since the last `live` was read; 0 for a flight
 
   std::string name() const { return call.unit.str(); }  // name of the unit or module
   bool ended() const { return end != 0; }

@@ -44,8 +44,8 @@ void record_backward(Module& module, const std::string& name) {
   module.register_full_backward_hook([spans](Module&) { spans->end(); });
 }
 
-// Ends the root's span from a callback that is queued at the end of the backward pass. It runs
-// after all callbacks that were queued during the pass.
+// Ends the root's span from a callback that is queued at the end of the backward pass. So the
+// callback runs after all callbacks that were queued during the pass.
 void record_root_backward(Module& root) {
   auto spans = std::make_shared<OpenSpans>(EventKind::backward, "root");
   root.register_full_backward_pre_hook([spans](Module&) {

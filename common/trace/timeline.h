@@ -17,19 +17,18 @@ struct Timeline {
 // Makes a timeline of the events that `log` keeps.
 Timeline timeline_of(const EventLog& log, std::string title, std::string failure);
 
-// Writes one line of at most 100 columns for each event of all ranks, in the order in which they
-// began.
+// Returns a text with one line for each event of all ranks, in the order in which the events began.
 std::string text_timeline(const Timeline& timeline);
 
-// Writes Chrome's trace event format, which Perfetto opens: a process for each rank, with threads
-// for computation and communication and counters of live bytes by class.
+// Returns the timeline in Chrome's trace event format, which Perfetto opens. Each rank is a process
+// in it, with threads for computation and communication and with counters of live bytes by class.
 std::string chrome_timeline(const Timeline& timeline);
 
-// Writes an HTML page that needs no other file and no network.
+// Returns an HTML page that needs no other file and no network.
 std::string html_timeline(const Timeline& timeline);
 
-// Returns the function that writes the format of the extension of `path`: .txt, .json or .html.
-// Throws std::invalid_argument for another extension.
+// Returns the one of these functions whose format belongs to the extension of `path`, which is
+// .txt, .json or .html. Throws std::invalid_argument for another extension.
 using TimelineWriter = std::string (*)(const Timeline&);
 TimelineWriter timeline_writer(const std::string& path);
 
@@ -41,7 +40,7 @@ int64_t origin(const Timeline& timeline);
 // Returns the events for which live bytes were sampled, in the order of the samples.
 std::vector<Event> samples(const std::vector<Event>& events);
 
-// Returns for each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane don't
+// Returns for each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane do not
 // overlap; 0 for all events that are not flights.
 std::vector<size_t> flight_lanes(const std::vector<Event>& events);
 

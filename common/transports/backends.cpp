@@ -60,7 +60,7 @@ Compare comparison_over(const std::string& backend, const RankContext& context,
   const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
   const Compare wanted = options.compare.value_or(usual);
   if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
-  // For launched ranks, CommunicatorOptions::compare applies only to calls between hosts.
+  // Calls of launched ranks over shm are always compared, whatever the options say.
   if (!options.link && context.hosts) return Compare::always;
   throw std::invalid_argument("calls over " +
                               std::string(options.link ? "a simulated link" : "backend shm") +

@@ -26,10 +26,10 @@ inline CudaBackend cuda_backend;  // without GPUs until it is set
 std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
                            const Group& group);
 
-// Returns which calls over `backend` are compared. For launched ranks, CommunicatorOptions::compare
-// applies only to calls between hosts. Throws std::invalid_argument if the options leave out
-// comparisons of forked ranks over shm, or over a simulated link: both read data that the
-// comparison exchanges.
+// Returns which calls over `backend` are compared. For launched ranks over shm, returns
+// Compare::always whatever the options say. Throws std::invalid_argument if the options leave out
+// comparisons of forked ranks over shm, or of any ranks over a simulated link: shm and the link
+// read data that the comparison exchanges.
 Compare comparison_over(const std::string& backend, const RankContext& context,
                         const CommunicatorOptions& options);
 
@@ -47,8 +47,8 @@ std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,
                                                std::shared_ptr<Ledger> ledger,
                                                std::chrono::milliseconds timeout);
 
-// Makes a transport that passes the calls for tensors of `device` to `inner`, which works on CPU
-// tensors: through copies in memory of `staging`. The CPU waits for each copy.
+// Makes a transport for tensors of `device` that passes the calls to `inner`, which works on CPU
+// tensors. It copies the tensors to and from memory of `staging`, and the CPU waits for each copy.
 std::shared_ptr<Transport> make_staged_transport(std::shared_ptr<Transport> inner,
                                                  c10::DeviceType device, c10::Allocator* staging);
 

@@ -66,8 +66,12 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& conte
     options->threads = 2;
     const int rank = replays() ? 0 : ledger.rank();  // a replayed rank sends only to itself
     const int size = replays() ? 1 : group.size;
-    return c10::make_intrusive<c10d::ProcessGroupGloo>(
+    auto connected = c10::make_intrusive<c10d::ProcessGroupGloo>(
         rendezvous_of(context, group, purpose, timeout), rank, size, options);
+    // Gloo connects each pair of ranks in turn. Without the barrier, a rank that has connected
+    // could end and close its connections while another rank still connects, which would fail.
+    connected->barrier()->wait();
+    return connected;
   } catch (const std::exception& error) {
     throw CollectiveError("rank " + std::to_string(context.rank) +
                           ": can't connect to the other ranks" + group.text() + " over gloo" +

@@ -17,8 +17,8 @@ namespace fsdp {
 //   GLOO_SOCKET_IFNAME, or, if it is not set, on the address from which this host reaches the
 //   store.
 // - `timeout` limits every wait for another rank.
-// - Throws CollectiveError, which names a rank that has ended, if the ranks can't be connected;
-//   std::runtime_error if this process may not open enough files.
+// - Throws CollectiveError, which names a rank that has ended if there is one, if the ranks cannot
+//   be connected; std::runtime_error if this process may not open enough files.
 c10::intrusive_ptr<c10d::ProcessGroupGloo> connect_gloo(const RankContext& context, Ledger& ledger,
                                                         const std::string& purpose,
                                                         std::chrono::milliseconds timeout);

@@ -11,8 +11,8 @@ namespace fsdp {
 
 // The ledger of ranks on several hosts, which share no memory. Before the bytes of a compared call
 // move, each rank sends the call to all ranks of its group and receives theirs. That costs the time
-// of one message between hosts, and (W-1) sizeof(PublishedCall) bytes for each rank. Without it, a
-// skipped call would end in an abort of the process or in wrong sums.
+// of one message between hosts, and (W-1) sizeof(PublishedCall) bytes for each rank. Without this
+// comparison, a skipped call would end in an abort of the process or in wrong sums.
 class RemoteLedger final : public Ledger {
  public:
   // Connects to the other ranks. Throws CollectiveError, which names a rank that can't be reached.
@@ -33,7 +33,8 @@ class RemoteLedger final : public Ledger {
   std::vector<CallHistory> histories_;  // by rank: their latest calls
 };
 
-// Makes the ledger of this rank in the group of the rings: a RemoteLedger if the group spans hosts.
+// Makes the ledger of this rank in the group of the rings. It is that of make_replayed_ledger() if
+// this process replays a rank; otherwise a RemoteLedger if the group spans hosts, else a Ledger.
 std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
                                     std::chrono::milliseconds timeout);
 

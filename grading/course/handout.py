@@ -30,19 +30,20 @@ GIVEN = tuple(
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
     CMakeLists.txt CMakePresets.json Dockerfile LICENSE appendix/ cmake/ common/ course.toml
     docs/checkpoints.md docs/debugging.md docs/hugging_face.md docs/leaderboard.md docs/memory-
-    docs/step.html docs/telemetry.md fsdp grading/course/skeletons.py grading/grader/course.py
+    docs/receipts.md docs/step.html docs/telemetry.md fsdp grading/course/skeletons.py
+    grading/grader/course.py
     grading/grader/leaderboard.py grading/grader/submission.py grading/leaderboard.py
-    grading/plot.py grading/submit.py programs/check
-    programs/diff.cpp programs/export_model.cpp programs/generate.cpp programs/hello.cpp
-    programs/inspect.cpp programs/train.cpp programs/why scripts/build.sh scripts/build_errors.sh
-    scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh scripts/stacks.sh
-    scripts/verb.sh tasks/ tests/task trainer/
+    grading/plot.py grading/submit.py programs/audit.cpp programs/check programs/diff.cpp
+    programs/export_model.cpp programs/generate.cpp programs/hello.cpp programs/inspect.cpp
+    programs/tokenize.cpp programs/train.cpp programs/why scripts/build.sh
+    scripts/build_errors.sh scripts/changed_files.sh scripts/look.sh scripts/look_at_task.sh
+    scripts/stacks.sh scripts/verb.sh tasks/ tests/task trainer/
 """.split()
 ) + tuple(
     f"scripts/verbs/{verb}.sh"
     for verb in """
-    appendix build check diff doctor export generate hello help hint inspect leaderboard plot
-    replay reset setup submit train why
+    appendix audit build check diff doctor export generate hello help hint inspect leaderboard
+    plot replay reset setup submit tokenize train why
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"

@@ -58,11 +58,13 @@ def files_of(sample):
     kind, page = sample["kind"], sample["page"]
     if kind == "program":
         return {page, f"appendix/{sample['name'].split()[-1]}.cpp"}
-    folders = (
-        ["programs/check"]
-        if kind in ("mistake", "nothing", "solutions")
-        else ["trainer/prediction", "trainer/report"]
-    )
+    folders = ["trainer/prediction", "trainer/report"]
+    if kind in ("mistake", "nothing", "solutions"):
+        folders = ["programs/check"]
+    if kind == "plan":
+        folders = ["programs/plan", "trainer/planning", "trainer/prediction"]
+    if kind == "audit":
+        folders = ["trainer/diff", "trainer/receipt"]
     folders += [
         f"tests/task{task.number}_{task.name}"
         for task in tasks()
@@ -72,10 +74,11 @@ def files_of(sample):
     return {page, *(str(path.relative_to(ROOT)) for path in paths)}
 
 
-def run(words):
-    """Runs a program of the build, as ./fsdp does."""
+def run(words, folder=None):
+    """Runs a program of the build, as ./fsdp does, in this folder or another one."""
     return subprocess.run(
         words,
+        cwd=folder,
         env={**os.environ, "FSDP_ROOT": str(ROOT)},
         capture_output=True,
         text=True,
@@ -95,7 +98,7 @@ def block_span(text, sample):
     at = text.find(f"    {sample['name']}\n") if "from" not in sample else text.find(sample["from"])
     if at < 0:
         raise Refused(f"{sample['page']} does not show the command {sample['name']}")
-    if sample["kind"] == "indented":
+    if sample["kind"] in ("indented", "plan", "audit"):
         found = re.compile(r"(?:    .*\n|\n(?=    ))+").search(text, text.index("\n\n", at) + 2)
         return found.start(), found.end()
     begin = text.find("```\n", at) + 4
@@ -130,6 +133,23 @@ def failing_training(sample):
     """Returns the error that the training prints, indented."""
     error = run([BIN / "reference_train", *sample["name"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
+
+
+def answer_of_plan(sample):
+    """Returns what the command of plan prints, indented."""
+    printed = run([BIN / "plan", *sample["name"].split()[2:]]).stdout
+    return "".join(f"    {line}\n" for line in printed.splitlines())
+
+
+def answer_of_audit(sample):
+    """Trains as the sample says, and returns what the audit of this run prints, indented. The
+    seconds are those of the page, because they differ between runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        run([BIN / "reference_train", *sample["train"].split()[2:]], folder)
+        program = ["--binary", BIN / "reference_train"]
+        printed = run([BIN / "audit", *sample["name"].split()[2:], *program], folder).stdout
+    printed = re.sub(r"computed again in [0-9.]+ s", "computed again in 6.1 s", printed)
+    return "".join(f"    {line}\n" for line in printed.splitlines())
 
 
 def program_of_appendix(sample):
@@ -175,6 +195,8 @@ KINDS = {
     "nothing": check_of_nothing,
     "solutions": check_of_solutions,
     "indented": failing_training,
+    "plan": answer_of_plan,
+    "audit": answer_of_audit,
     "levers": levers_of_memory,
     "peaks": table_of_peaks,
     "program": program_of_appendix,
@@ -239,7 +261,7 @@ def main():
     if arguments.check:
         sys.exit("\n".join(wrong_forms()) or 0)
     samples = lists.chosen(load(), arguments, files_of, fixed=2, most=6)
-    changed.prepare("appendix_programs", "check", "reference_train",
+    changed.prepare("appendix_programs", "check", "plan", "reference_train",
                     *(f"reference_task{task.number}_tests" for task in tasks()))
     lists.play(
         arguments, samples, lambda sample: "\n    ".join(play(sample, arguments.write)), files_of

@@ -60,7 +60,9 @@ class Setup(course_copy.CourseCopy):
             python = self.root / name / "bin/python3"
             python.parent.mkdir(parents=True, exist_ok=True)
             # This python finds no torch (-c). As pip (-m), it writes down what it must install.
-            python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "{name}: $*" >>"{asked}"\n')
+            # It prints what pip prints when it downloads.
+            python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "{name}: $*" >>"{asked}" &&'
+                              f' printf "%s\n" "$PIP_PRINTS"\n')
             python.chmod(0o755)
         environment = {
             name: value
@@ -104,6 +106,14 @@ class Setup(course_copy.CourseCopy):
             self.assertEqual((done.returncode, asked), (0, expected), done.stderr)
         done, asked = self.what_setup_installs("--site", **named)
         self.assertEqual((done.returncode, len(asked), "clang" in str(asked)), (0, 2, False), asked)
+        named["PIP_PRINTS"] = (
+            "  Downloading small-1-py3.whl (9 kB)\n  Downloading large-2-py3.whl (3.9 MB)\n"
+            "Installing collected packages: small, large"
+        )
+        done, _ = self.what_setup_installs("--plots", **named)
+        told = "installing matplotlib 3.10 (170 MB) into .venv", "  downloading large (3.9 MB)"
+        self.assertEqual(done.stderr.splitlines()[:3],
+                         [f"fsdp: {line}" for line in (*told, "  unpacking 2 packages")])
         (self.root / "scripts/verbs/lint.sh").unlink()  # a handout has nothing that uses the tools
         done, asked = self.what_setup_installs(**named)
         self.assertEqual((done.returncode, asked), (0, []), done.stderr)

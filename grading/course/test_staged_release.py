@@ -77,7 +77,7 @@ class StagedRelease(unittest.TestCase):
             for of in ("solutions", "tasks")
         ]
 
-    def test_a_task_is_tested_over_the_nearest_solutions_and_own_tasks_after_them(self):
+    def test_a_task_is_tested_over_the_released_solutions_before_it_and_then_over_own_tasks(self):
         for number in (1, 2, 5, 8):
             self.release(number)
             configure = [

@@ -28,8 +28,12 @@ class Progress:
         show_line(f"{bar:.<30} {self.done} of {self.total}{left}  {one_line(doing)}"[:99])
 
     def show(self, name, text):
+        self.show_lines([f"{one_line(name):28.28} {one_line(text)}"])
+
+    def show_lines(self, lines):
+        """Shows the result of a submission, as printable lines."""
         self.done += 1
         show_line("")
-        print(f"{one_line(name):28.28} {one_line(text)}", flush=True)
+        print(*lines, sep="\n", flush=True)
         if self.done < self.total:
             self.draw()

@@ -68,18 +68,30 @@ class Limits:
     devices: bool = True
 
 
-def limits_of_runs():
-    limits = rubric()["limits"]
+def limits_of(file_bytes, memory_bytes):
+    """Returns limits for programs. `file_bytes`: the most bytes of a file, and of the scratch
+    folders."""
     return Limits(
         (
-            f"--nproc={limits['processes']}",
-            f"--fsize={limits['file_bytes']}",
-            f"--data={limits['memory_bytes']}",
+            f"--nproc={rubric()['limits']['processes']}",
+            f"--fsize={file_bytes}",
+            f"--data={memory_bytes}",
             "--core=0",
             "--nofile=1024",
         ),
-        limits["file_bytes"],
+        file_bytes,
     )
+
+
+def limits_of_runs():
+    limits = rubric()["limits"]
+    return limits_of(limits["file_bytes"], limits["memory_bytes"])
+
+
+def limits_of_audits():
+    """Returns limits for the programs of the course that read a receipt of a student."""
+    limits = rubric()["receipts"]
+    return limits_of(limits["scratch_bytes"], limits["memory_bytes"])
 
 
 def limits_of_linkers():
@@ -237,10 +249,11 @@ def best_mode():
 
 
 @functools.cache
-def libraries():
-    """Returns the folders of the libraries that the test programs load, without the system's. There
-    may be several, because programs may have been linked with LibTorch in different places."""
-    programs = list((BUILD / "bin").glob("mine_task*_tests"))
+def libraries(names="mine_task*_tests"):
+    """Returns the folders of the libraries that these programs of the build load, without the
+    system's: the test programs or, for example, `audit`. There may be several, because programs may
+    have been linked with LibTorch in different places."""
+    programs = list((BUILD / "bin").glob(names))
     if not programs:
         return ()
     printed = subprocess.run(["ldd", *programs], capture_output=True, text=True).stdout

@@ -227,15 +227,20 @@ def parts_in_zip(name):
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
-def read_member(archive, member, most=MOST_BYTES):
-    """Returns the content of a member. Raises Refused if it has more than `most` bytes, or if it is
-    compressed with anything but deflate: zipfile can't limit what it unpacks from other formats, so
-    a small member could fill the memory."""
+def require_deflate(member):
+    """Raises Refused if a member is compressed with anything but deflate: zipfile can't limit what
+    it unpacks from other formats, so a small member could fill the memory."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Refused(
             f"{member.filename} is compressed in an unusual way: make the zip with deflate, as "
             f"most tools do"
         )
+
+
+def read_member(archive, member, most=MOST_BYTES):
+    """Returns the content of a member. Raises Refused if it has more than `most` bytes, or what
+    require_deflate() refuses."""
+    require_deflate(member)
     with archive.open(member) as file:
         content = file.read(most + 1)
     if len(content) > most:

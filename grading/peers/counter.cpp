@@ -1,4 +1,4 @@
-// The live-bytes counter of the train program as C functions, which a Python process calls by
+// The live-bytes counter of the train program as C functions, which a Python process calls through
 // ctypes.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>

@@ -5,8 +5,9 @@
 namespace fsdp {
 
 // Runs the tests that `settings` asks for and prints the points, one failure and the next step.
-// Returns 0 if every wanted test passed, else 1. Throws std::runtime_error if a test program cannot
-// be run.
+// Returns 0 if all selected problems are complete, else 1. Extensions decide this only if nothing
+// else is selected. Throws std::runtime_error if a test program cannot be run, or if no test has
+// the name in settings.test.
 int check_course(const Settings& settings);
 
 }  // namespace fsdp

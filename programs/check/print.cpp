@@ -27,8 +27,8 @@ std::string sentence(const TestResult& result) {
   return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
 }
 
-// Returns the option with which ./fsdp why tests the same code, with a space before it; "" if it is
-// what ./fsdp why tests without an option.
+// Returns the option with which ./fsdp why tests the same code, with a space before it; "" if
+// ./fsdp why tests this code without an option.
 std::string base_option(const Settings& settings, const Task& task) {
   const std::string& stack = settings.stack(task);
   if (stack == "reference") return " --solutions";
@@ -77,8 +77,8 @@ std::string tasks_text(int first, int last) {
          std::to_string(last);
 }
 
-// Returns the task's first problem that is not complete, or null. It skips extensions, unless the
-// command line selected only extensions.
+// Returns the task's first problem that is not complete, or null. Skips extensions, unless all
+// selected problems of this task are extensions.
 const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
   for (const auto& problem : task.problems) {
     const bool optional = problem.first->extension && task.sum.possible > 0;
@@ -186,7 +186,7 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 
 void print_failures(const Settings& settings, const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(settings, *failure);
-  std::vector<std::pair<std::string, std::string>> failed;  // test, its ranks: " W12" is 1 and 2
+  std::vector<std::pair<std::string, std::string>> failed;  // test; " W12": it failed on 1 and 2
   for (const TestResult& result : tests) {
     if (!has_failed(result) || result.not_run) continue;
     if (failed.empty() || failed.back().first != result.test())

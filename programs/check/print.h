@@ -32,7 +32,8 @@ void print_tally(const std::string& label, const Tally& tally, const std::string
 // - one for the whole task, without its extensions, unless the command line selects a problem.
 void print_task(const Settings& settings, const TaskResult& task);
 
-// Prints over which code of the earlier tasks each task was tested.
+// Prints over which code of the earlier tasks each task was tested. If the tested code is not that
+// of tasks/, prints only which code it is.
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
 // Prints the whole text of one failure, which telling_failure() (score.h) chooses. Then prints the

@@ -9,8 +9,9 @@
 
 namespace fsdp {
 
-// The functions of this header turn results into points. check_course.h withholds the points of a
-// task whose sentinel fails. The grader has a program of its own.
+// The functions of this header turn results into points. check_course() withholds the points of a
+// task whose sentinel fails. The grader reads to_json(), and computes grades with a program of its
+// own.
 
 // The results of one problem, or the sum over several problems.
 struct Tally {

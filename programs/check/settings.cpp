@@ -47,8 +47,8 @@ void add_options(CLI::App& app, Settings& settings) {
       "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
-// Adds the options that callers set: ./fsdp check describes the state of tasks/ with them, and the
-// grader sets its limits.
+// Adds the options that callers of this program set. With them, ./fsdp check describes the state of
+// tasks/, and the grader sets its limits.
 void add_options_of_callers(CLI::App& app, Settings& settings) {
   const std::string group =
       "Options that ./fsdp check sets itself, for other callers of this program";
@@ -75,7 +75,8 @@ void add_options_of_callers(CLI::App& app, Settings& settings) {
 }
 
 // Makes the path absolute and removes an older file, because the test programs do not overwrite it.
-// The test programs find the path in FSDP_TRACE. Throws std::invalid_argument for another ending.
+// The test programs find the path in FSDP_TRACE. Throws std::invalid_argument if the path does not
+// end in .txt, .json or .html.
 void prepare_trace(std::string& trace) {
   const std::string ending = std::filesystem::path(trace).extension();
   if (ending != ".txt" && ending != ".json" && ending != ".html") {

@@ -17,7 +17,7 @@ struct Settings {
   std::string output{};               // a file for the output of the tests; empty: none
   std::string record{};               // a folder for recordings of failed tests; empty: none
   std::string json{};                 // a file for the results; empty: none
-  std::string page{};                 // a file for the map; empty: none
+  std::string page{};                 // a file for the HTML map of the course; empty: none
   std::vector<std::string> stacks{};  // [tasks] the stack whose code a task's tests run
   int seconds{86'400};                // time limit of all tests of a task
   bool stop_hanging{};                // no test of a problem runs after one that hangs

@@ -134,7 +134,8 @@ class Attempt {
            seconds(options_.whole_limit);
   }
 
-  // Returns whether the last test hung, and so this process must run no other test of its problem.
+  // Returns whether the last test hung, so that the test program must run no other test of its
+  // problem.
   bool is_stopped() const {
     return options_.problem_of && !running_ && !results_.empty() && results_.back().hangs();
   }
@@ -209,8 +210,8 @@ TestResult not_run(const std::string& test, const std::string& why) {
   return result;
 }
 
-// If the last test of `results` hangs, moves the tests of its problem from `left` to `results` as
-// failed, because each of them might take as long.
+// If the last test of `results` hung, moves the other tests of its problem from `left` to
+// `results`, as failed, because each of them might hang too.
 void stop_problem(std::vector<TestResult>& results, std::vector<std::string>& left,
                   const TestRunOptions& options) {
   if (!options.problem_of || results.empty() || !results.back().hangs()) return;

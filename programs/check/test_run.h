@@ -20,7 +20,8 @@ struct TestResult {
   int64_t milliseconds{};
   bool timeline{};   // the file of --trace has the timeline of this test
   bool timed_out{};  // a time limit ended the test or one of its ranks
-  bool not_run{};    // the test failed because a limit was reached before it began
+  bool not_run{};    // the test counts as failed without a run: whole_limit was over before it, or
+                     // another test of its problem hung
 
   bool hangs() const { return timed_out && outcome == Outcome::failed; }
   std::string full_name() const;  // "T2_3_unshard.autograd_sees_no_change/W3"

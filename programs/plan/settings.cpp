@@ -1,9 +1,11 @@
+#include <base/text.h>
 #include <base/whole_file.h>
 #include <command_line/command_line.h>
 #include <command_line/config_file.h>
 #include <command_line/usage.h>
 #include <options/groups.h>
 #include <options/options.h>
+#include <plan/machines.h>
 #include <plan/settings.h>
 #include <strategies/fsdp/wrap_option.h>
 
@@ -11,6 +13,7 @@
 #include <cmath>
 #include <map>
 #include <regex>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -60,31 +63,72 @@ std::optional<std::string> in_file(const std::vector<ConfigLine>& file, const st
   return std::nullopt;
 }
 
-// Returns the options of a run on `world` ranks: `options`, which are those of the command line,
-// and the plan's own defaults for options that neither the command line nor the file sets.
-std::vector<std::string> options_on(int64_t world, std::vector<std::string> options,
-                                    const std::vector<ConfigLine>& file,
-                                    std::optional<int64_t> rows) {
-  const auto add = [&](const std::string& name, const std::string& value) {
-    if (!given(options, name) && !in_file(file, name.substr(2)))
-      options.insert(options.end(), {name, value});
-  };
-  add("--mode", "fsdp");
-  const auto says = [&](const std::string& name) {
-    return given(options, "--" + name) || in_file(file, name);
-  };
-  if (!says("recipe") && !says("text") && !says("tokens")) add("--data", "pattern");
-  add("--steps", "3");
-  options.insert(options.end(), {"--world", std::to_string(world)});
-  if (rows) options.insert(options.end(), {"--batch", std::to_string(*rows * world)});
-  // The file may describe a run on another number of ranks. If `world` does not divide the file's
-  // number of microbatches, each rank computes one microbatch.
-  const auto microbatches = in_file(file, "microbatches");
-  if (microbatches && !given(options, "--microbatches") &&
-      parse_number<int64_t>("--microbatches", *microbatches, {1, kMaxMicrobatches}) % world != 0)
-    options.insert(options.end(), {"--microbatches", std::to_string(world)});
-  return options;
-}
+// The options of train that a command line of plan and its file of --config give.
+class GivenOptions {
+ public:
+  GivenOptions(std::vector<std::string> options, std::optional<int64_t> rows)
+      : options_(std::move(options)), file_(config_among(options_)), rows_(rows) {
+    if (rows_ && given(options_, "--batch"))
+      throw UsageError("--rows and --batch: give only one of them");
+  }
+
+  const std::vector<ConfigLine>& file() const { return file_; }
+  bool say(const std::string& name) const {
+    return given(options_, "--" + name) || in_file(file_, name);
+  }
+  bool say_one_of(const std::vector<std::string>& names) const {
+    return std::ranges::any_of(names, [&](const std::string& name) { return say(name); });
+  }
+  // Returns whether the rows may fill the model's context, because nothing sets their length. With
+  // --config, the plan is that of the run of the file, and its rows are as long as in train.
+  bool leave_seq_open() const { return file_.empty() && !say("seq") && !say("recipe"); }
+
+  bool leave_data_open() const { return !say_one_of({"data", "recipe", "text", "tokens"}); }
+
+  // Returns the options of train for the run on `world` ranks, but not --world.
+  std::vector<std::string> of_train(int64_t world) const {
+    std::vector<std::string> options = options_;
+    if (!say("mode")) options.insert(options.end(), {"--mode", "fsdp"});
+    if (rows_) options.insert(options.end(), {"--batch", std::to_string(*rows_ * world)});
+    // The file may describe a run on another number of ranks. If `world` does not divide the
+    // file's number of microbatches, each rank computes one microbatch.
+    const auto microbatches = in_file(file_, "microbatches");
+    if (microbatches && !given(options_, "--microbatches") &&
+        parse_number<int64_t>("--microbatches", *microbatches, {1, kMaxMicrobatches}) % world != 0)
+      options.insert(options.end(), {"--microbatches", std::to_string(world)});
+    return options;
+  }
+
+  // Returns the options from which the run on `world` ranks is planned: with the plan's defaults.
+  std::vector<std::string> of_plan(int64_t world) const {
+    std::vector<std::string> options = of_train(world);
+    if (leave_data_open()) options.insert(options.end(), {"--data", "pattern"});
+    if (!say("steps")) options.insert(options.end(), {"--steps", "3"});
+    options.insert(options.end(), {"--world", std::to_string(world)});
+    return options;
+  }
+
+  // Returns what a search may try: what no option decides, and what train does on this device.
+  Searched searched(const TrainConfig& config, bool on_gpus) const {
+    const bool rows = !rows_ && !(say("batch") && say("microbatches"));
+    const bool in_files = !on_gpus && config.optimizer.kind != OptimizerOptions::Kind::sgd;
+    return {
+        .strategy = !say_one_of({"strategy", "shard-size", "reshard-after-forward"}),
+        .limit = !say_one_of({"limit", "forward-limit", "backward-limit", "prefetch"}),
+        .recomputation = !say("checkpoint-activations"),
+        .dtype = !say_one_of({"param-dtype", "reduce-dtype", "keep-fp32", "loss-scale"}),
+        .step_in_backward = !say("step-in-backward") && !config.optimizer.clip,
+        .offload = !say_one_of({"offload", "offload-dir"}) && in_files,
+        .rows = rows && config.ranks.mode != Mode::single,
+        .batch = !say("batch"),
+    };
+  }
+
+ private:
+  std::vector<std::string> options_;
+  std::vector<ConfigLine> file_;
+  std::optional<int64_t> rows_;  // of each rank, in place of the batch
+};
 
 // Returns the names of the options of plan.
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -94,57 +138,107 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
+// The options that describe the machine, before they replace those of --machine.
+struct MachineOptions {
+  std::string name, memory, within, between, flops;
+  std::optional<int> ranks_per_host;
+};
+
+void add_machine_options(CLI::App& app, PlanSettings& settings, MachineOptions& given) {
+  app.add_option("--machine", given.name,
+                 "hosts of known GPUs, such as 8xA100-80GB: sets the next five options, which "
+                 "replace its values. Known are " +
+                     in_a_row(gpu_names(), "and"))
+      ->type_name("NxGPU");
+  app.add_option("--memory", given.memory, "memory of a rank: 80GB");
+  add_number(app, "--gpus-per-host", given.ranks_per_host, NumberRange<int64_t>{1, kMaxWorld},
+             "ranks of a host (default 8)");
+  app.add_option("--intra", given.within,
+                 "links within a host: latency and bandwidth, 5us,300GB/s");
+  app.add_option("--inter", given.between, "links between hosts: 20us,25GB/s");
+  app.add_option("--flops", given.flops, "operations that a rank computes per second: 312T");
+  add_choice(app, "--backend", settings.machine.backend, {"shm", "gloo", "nccl"},
+             "the backend whose buffers are counted: shm, gloo, or nccl for ranks on GPUs "
+             "(default nccl)");
+}
+
+void resolve_machine(const CLI::App& app, PlanSettings& settings, const MachineOptions& given) {
+  Machine& machine = settings.machine;
+  if (!given.name.empty()) {
+    if (app.count("--backend") > 0 && machine.backend != "nccl")
+      throw UsageError("--machine: its ranks are on GPUs; leave out --backend " + machine.backend);
+    const KnownMachine known = parse_machine(given.name);
+    machine = known.machine;
+    settings.machine_name = known.name;
+    settings.memory = known.memory;
+  }
+  if (!given.memory.empty())
+    settings.memory = std::llround(parse_amount("--memory", given.memory, "B"));
+  if (given.ranks_per_host) machine.ranks_per_host = *given.ranks_per_host;
+  if (!given.within.empty()) machine.within = parse_link_of("--intra", given.within);
+  if (!given.between.empty()) {
+    machine.between = parse_link_of("--inter", given.between);
+    machine.links_of_ring = 1;
+  }
+  if (given.flops.empty()) return;
+  machine.flops = parse_amount("--flops", given.flops, "");
+  machine.flops_in_16_bits = 0;
+}
+
 }  // namespace
 
 PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
   PlanSettings settings;
-  std::string worlds{"1"}, within, between, flops, memory;
+  MachineOptions given;
+  std::string worlds{"1"};
   std::optional<int64_t> rows;
-  bool search{};
   CLI::App app(
       "Predicts what a step of ./fsdp train costs on each of W ranks, without starting ranks and "
-      "without the model's memory. Takes the options of train too, also from --config, the "
-      "run.toml of a run. Unless they are given, --mode is fsdp, --data pattern and --steps 3.",
+      "without the model's memory, or finds settings that fit (--search). Takes the options of "
+      "train too, also from --config, the run.toml of a run. Unless they are given, --mode is "
+      "fsdp, --seq the model's context, --data pattern and --steps 3.",
       "fsdp plan");
   app.allow_extras();
-  app.add_option("--world", worlds, "ranks: W, or A..B for A, 2A, 4A, ... (default 1)");
+  app.add_option("--world", worlds,
+                 "ranks: W, or A..B for A, 2A, 4A, ... (default 1, or the GPUs of --machine)");
   add_number(app, "--rows", rows, NumberRange<int64_t>{1, kMany},
              "batch rows of each rank, in place of --batch");
-  add_number(app, "--gpus-per-host", settings.machine.ranks_per_host,
-             NumberRange<int64_t>{1, kMaxWorld}, "ranks of a host (default 8)");
-  app.add_option("--intra", within, "links within a host: latency and bandwidth, 5us,300GB/s");
-  app.add_option("--inter", between, "links between hosts: 20us,25GB/s");
-  app.add_option("--flops", flops, "operations that a rank computes per second: 312T");
-  add_choice(app, "--backend", settings.machine.backend, {"shm", "gloo", "nccl"},
-             "the backend whose buffers are counted: shm, gloo or nccl (default nccl)");
-  app.add_flag("--search", search,
-               "find which strategy, recomputation and --limit fit into --memory");
-  app.add_option("--memory", memory, "memory of a rank, with --search: 80GB");
-  app.add_option("--svg", settings.svg, "write a chart of the peaks by number of ranks");
+  add_machine_options(app, settings, given);
+  app.add_flag("--search", settings.search,
+               "find the settings that fit: plan every strategy, recomputation, dtype, number of "
+               "rows and so on that no option decides");
+  app.add_option("--svg", settings.svg,
+                 "write a chart of the peaks, by number of ranks or by line of --search");
   app.add_flag("--json", settings.json, "print one line of JSON for each plan");
   parse_command_line(app, arguments, [&] {
-    if (!within.empty()) settings.machine.within = parse_link_of("--intra", within);
-    if (!between.empty()) settings.machine.between = parse_link_of("--inter", between);
-    if (!flops.empty()) settings.machine.flops = parse_amount("--flops", flops, "");
-    if (!search && !memory.empty()) throw UsageError("--memory: needs --search");
-    if (search && memory.empty()) throw UsageError("--search: needs --memory");
-    if (search) settings.memory = std::llround(parse_amount("--memory", memory, "B"));
+    resolve_machine(app, settings, given);
+    if (settings.search && !settings.memory)
+      throw UsageError("--search: needs --memory or --machine");
     if (!settings.svg.empty())
       check_output("--svg", settings.svg, reason_not_to_write(settings.svg));
-    const std::vector<std::string> others = app.remaining();
-    if (rows && given(others, "--batch"))
-      throw UsageError("--rows and --batch: give only one of them");
-    const std::vector<ConfigLine> file = config_among(others);
-    if (app.count("--world") == 0) worlds = in_file(file, "world").value_or(worlds);
+    const GivenOptions options(app.remaining(), rows);
+    if (app.count("--world") == 0 && settings.machine_name.empty())
+      worlds = in_file(options.file(), "world").value_or(worlds);
+    else if (app.count("--world") == 0)
+      worlds = std::to_string(settings.machine.ranks_per_host);
     const std::vector<int64_t> all = parse_worlds(worlds);
-    if (search && all.size() > 1)
+    if (settings.search && all.size() > 1)
       throw UsageError("--search: needs a single number of ranks in --world");
-    for (const int64_t world : all) {
-      settings.configs.push_back(parse_train_options(
-          options_on(world, others, file, rows),
-          [](const std::string& wrap) { wrap_policy_of(wrap); },
-          {.max_world = kMaxWorld, .only_plans = true, .other_options = names_of(app)}));
-    }
+    const TrainParsing parsing{.max_world = kMaxWorld,
+                               .only_plans = true,
+                               .rows_fill_context = options.leave_seq_open(),
+                               .other_options = names_of(app)};
+    settings.on = [options, parsing](int64_t world) {
+      return parse_train_options(
+          options.of_plan(world), [](const std::string& wrap) { wrap_policy_of(wrap); }, parsing);
+    };
+    settings.train_options = [options](int64_t world) { return options.of_train(world); };
+    for (const int64_t world : all)
+      settings.configs.push_back(settings.on(world));
+    const TrainConfig& first = settings.configs.front();
+    settings.searched = options.searched(first, settings.machine.backend == "nccl");
+    settings.plans_pattern = options.leave_data_open();
+    settings.rows_fill_context = options.leave_seq_open() && first.data.kind != DataKind::modular;
   });
   return settings;
 }

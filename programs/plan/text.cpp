@@ -1,5 +1,8 @@
 #include <base/text.h>
+#include <plan/machines.h>
+#include <plan/memory_bar.h>
 #include <plan/text.h>
+#include <plan/train_command.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +22,12 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-const char* name_of(MemoryClass cls) {
-  return cls == MemoryClass::other ? "activations" : to_string(cls);
+// Returns "6.738 billion", "36.1 million" or, below a million, the number.
+std::string count_text(int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (count >= 1'000'000'000) return formatted("%.4g billion", number * 1e-9);
+  if (count >= 1'000'000) return formatted("%.4g million", number * 1e-6);
+  return std::to_string(count);
 }
 
 std::string memory_table(const Plan& plan) {
@@ -75,56 +82,96 @@ std::string phase_table(const Plan& plan) {
   return text;
 }
 
-std::string time_text(const Plan& plan, const Machine& machine) {
+std::string time_text(const Plan& plan, const TrainConfig& config, const Machine& machine) {
   const std::string work =
       formatted("computes %.4g flops in a step", static_cast<double>(plan.flops));
   if (!plan.time) {
-    const char* missing =
-        machine.flops > 0 ? "--intra and --inter" : "--flops, --intra and --inter";
+    const bool linked = machine.within && (machine.between || plan.host.between == 0);
+    const char* missing = machine.flops == 0 ? "--machine, or --flops, --intra and --inter"
+                          : linked           ? "--flops"
+                          : machine.within   ? "--inter"
+                                             : "--intra and --inter";
     return work + "; for its time give " + missing + "\n";
   }
   const double computing = static_cast<double>(plan.time->computing) * 1e-9;
   const double waiting = static_cast<double>(plan.time->waiting) * 1e-9;
-  return work + formatted(
-                    "\na step takes %.4g s: computing %.4g, waiting for links %.4g (%.0f %% of "
-                    "--flops); bound by %s\n",
-                    computing + waiting, computing, waiting,
-                    100 * computing / (computing + waiting),
-                    waiting > computing ? "the links" : "computing");
+  const double seconds = computing + waiting;
+  const std::string step = formatted(
+      "a step takes %.4g s: computing %.4g, waiting for links %.4g (%.0f %% of --flops); bound by "
+      "%s\n",
+      seconds, computing, waiting, 100 * computing / seconds,
+      waiting > computing ? "the links" : "computing");
+  return work + '\n' + wrap(step, 100, 2) +
+         (config.memory.offload_dir.empty()
+              ? ""
+              : "not predicted: the time of the files of --offload\n");
+}
+
+std::string fit_text(const Plan& plan, const PlanSettings& settings) {
+  if (!settings.memory) return "";
+  const int64_t free = *settings.memory - plan.peak.bytes.total;
+  if (free >= 0)
+    return "it fits into " + bytes_text(*settings.memory) + ": " + bytes_text(free) + " are free\n";
+  return "it does not fit into " + bytes_text(*settings.memory) + ": " + bytes_text(-free) +
+         " are missing; --search finds settings that fit\n";
+}
+
+// Returns what a rank receives and, if several ranks share a host, what their host does.
+std::string traffic_text(const Plan& plan, const TrainConfig& config, const Machine& machine) {
+  if (plan.within + plan.between == 0) return "";
+  const int ranks = std::min(config.ranks.world, machine.ranks_per_host);
+  return formatted("received in a step: %s by a rank\n",
+                   bytes_text(plan.within + plan.between).c_str()) +
+         formatted("  by a host of %s: %s from its own ranks, %s from other hosts\n",
+                   counted(ranks, "rank").c_str(), bytes_text(plan.host.within).c_str(),
+                   bytes_text(plan.host.between).c_str());
 }
 
 }  // namespace
 
-std::string bytes_text(int64_t bytes) {
-  const bool giga = bytes >= 1'000'000'000;
-  return formatted("%.3f %s", static_cast<double>(bytes) / (giga ? 1e9 : 1e6), giga ? "GB" : "MB");
-}
+const char* const kNotCounted =
+    "not counted: the CUDA context, buffers of NCCL, what allocators keep, and scratch of GPU "
+    "kernels\n";
 
-std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine) {
-  const char* phase =
-      plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
+std::string first_lines(const Plan& plan, const TrainConfig& config, const PlanSettings& settings) {
   const BatchPartition partition = config.batch_partition();
   const bool replicas = config.ranks.mode == Mode::fsdp && partition.replicas > 1;
   const int microbatches = partition.microbatches();
-  return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " on " +
-         counted(config.ranks.world, "rank") +
-         (replicas ? " in " + counted(partition.replicas, "replica") : "") + ", " +
-         std::to_string(microbatches) +
-         (microbatches == 1 ? " microbatch of " : " microbatches of ") +
-         std::to_string(config.training.batch / microbatches) + " x " +
-         std::to_string(config.training.seq) + " tokens\n" + memory_table(plan) +
+  std::string text = to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " (" +
+                     count_text(plan.parameters) + " parameters) on " +
+                     counted(config.ranks.world, "rank") +
+                     (replicas ? " in " + counted(partition.replicas, "replica") : "") + ", ";
+  if (settings.memory) text += bytes_text(*settings.memory) + " each, ";
+  text += settings.search ? "rows of " + std::to_string(config.training.seq) + " tokens\n"
+                          : std::to_string(microbatches) +
+                                (microbatches == 1 ? " microbatch of " : " microbatches of ") +
+                                std::to_string(config.training.batch / microbatches) + " x " +
+                                std::to_string(config.training.seq) + " tokens\n";
+  text = wrap(text, 100, 2);
+  if (settings.rows_fill_context)
+    text += "a row has the model's context, " + std::to_string(config.training.seq) +
+            " tokens; --seq gives another number\n";
+  if (!settings.machine_name.empty())
+    text += wrap(settings.machine_name + ": " + speeds_text(settings.machine) + " (docs/plan.md)\n",
+                 100, 2);
+  return text;
+}
+
+std::string text_of(const Plan& plan, const TrainConfig& config, const PlanSettings& settings) {
+  const char* phase =
+      plan.peak.phase == Phase::init ? "before the step" : to_string(plan.peak.phase);
+  return first_lines(plan, config, settings) + memory_table(plan) +
          formatted("the peak: %s, in %s of %s\n", bytes_text(plan.peak.bytes.total).c_str(), phase,
                    plan.unit.c_str()) +
-         formatted("received in a step: %s within a host, %s between hosts of %d ranks\n",
-                   bytes_text(plan.within).c_str(), bytes_text(plan.between).c_str(),
-                   machine.ranks_per_host) +
-         phase_table(plan) + time_text(plan, machine) +
-         "not counted: the CUDA context, buffers of NCCL, what allocators keep, and scratch of GPU "
-         "kernels\n";
+         fit_text(plan, settings) + memory_bar(plan.peak.bytes, settings.memory) +
+         traffic_text(plan, config, settings.machine) + phase_table(plan) +
+         time_text(plan, config, settings.machine) + kNotCounted + "to run it:\n" +
+         train_command(settings, config) + notes_on_command(settings, config);
 }
 
 Json json_of(const Plan& plan, const TrainConfig& config) {
   Json line{{"model", config.model.name},
+            {"parameters", plan.parameters},
             {"world", config.ranks.world},
             {"shard_size", config.shards()},
             {"mode", to_string(config.ranks.mode)},
@@ -153,60 +200,16 @@ Json json_of(const Plan& plan, const TrainConfig& config) {
   }
   line["bytes_within_host"] = plan.within;
   line["bytes_between_hosts"] = plan.between;
+  line["host_received"] = {{"from_own_ranks", plan.host.within},
+                           {"from_other_hosts", plan.host.between}};
+  line["batch"] = config.training.batch;
+  line["microbatches"] = config.training.microbatches;
+  line["seq"] = config.training.seq;
   line["flops"] = plan.flops;
   if (plan.time)
     line["seconds"] = {{"computing", static_cast<double>(plan.time->computing) * 1e-9},
                        {"waiting", static_cast<double>(plan.time->waiting) * 1e-9}};
   return line;
-}
-
-std::string chart_of(const std::vector<Plan>& plans, const std::vector<TrainConfig>& configs) {
-  constexpr double kHeight = 260, kLeft = 90, kTop = 20, kStep = 64;
-  constexpr std::array<const char*, kMemoryClasses> kColours{
-      "#5f6e80", "#2e7fc2", "#d9822b", "#e8b36a", "#7b5ea7", "#8a8f98", "#3f9c6b"};
-  int64_t most = 1;
-  for (const Plan& plan : plans)
-    most = std::max(most, plan.peak.bytes.total);
-  const auto height = [&](int64_t bytes) {
-    return kHeight * static_cast<double>(bytes) / static_cast<double>(most);
-  };
-  const double width = kLeft + kStep * static_cast<double>(plans.size()) + 150;
-  std::string svg = formatted(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", width,
-      kTop + kHeight + 50);
-  svg +=
-      "<style>text{font:12px sans-serif;fill:#222}line{stroke:#888}"
-      "@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>\n";
-  for (const double part : {0.0, 0.5, 1.0}) {
-    const double y = kTop + kHeight * (1 - part);
-    svg += formatted("<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" opacity=\".4\"/>",
-                     kLeft, width - 150, y, y);
-    svg += formatted("<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", kLeft - 6,
-                     y + 4, bytes_text(std::llround(part * static_cast<double>(most))).c_str());
-  }
-  for (size_t i = 0; i < plans.size(); ++i) {
-    const double x = kLeft + kStep * static_cast<double>(i) + 10;
-    double y = kTop + kHeight;
-    for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
-      const int64_t bytes = plans[i].peak.bytes.by_class[cls];
-      y -= height(bytes);
-      svg += formatted("<rect x=\"%.0f\" y=\"%.2f\" width=\"44\" height=\"%.2f\" fill=\"%s\"/>", x,
-                       y, height(bytes), kColours[cls]);
-    }
-    svg += formatted("<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">%d</text>\n", x + 22,
-                     kTop + kHeight + 18, configs[i].ranks.world);
-  }
-  for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
-    const double y = kTop + 20 * static_cast<double>(kMemoryClasses - 1 - cls);
-    svg += formatted("<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>",
-                     width - 140, y, kColours[cls]);
-    svg += formatted("<text x=\"%.0f\" y=\"%.0f\">%s</text>\n", width - 122, y + 11,
-                     name_of(static_cast<MemoryClass>(cls)));
-  }
-  return svg +
-         formatted(
-             "<text x=\"%.0f\" y=\"%.0f\">ranks; bytes of rank 0 at the peak</text>\n</svg>\n",
-             kLeft, kTop + kHeight + 40);
 }
 
 }  // namespace fsdp

@@ -6,17 +6,17 @@
 
 namespace fsdp {
 
-// Returns the plan as text, in 100 columns.
-std::string text_of(const Plan& plan, const TrainConfig& config, const Machine& machine);
+// Returns the plan as text, in 100 columns, and the command that trains it.
+std::string text_of(const Plan& plan, const TrainConfig& config, const PlanSettings& settings);
 
 // Returns the plan as one JSON object, with bytes and seconds.
 nlohmann::ordered_json json_of(const Plan& plan, const TrainConfig& config);
 
-// Returns "80.000 GB" or, below 1 GB, "61.900 MB".
-std::string bytes_text(int64_t bytes);
+// Returns the first lines of an answer: the model, the ranks and their memory, the rows and their
+// tokens.
+std::string first_lines(const Plan& plan, const TrainConfig& config, const PlanSettings& settings);
 
-// Returns an SVG chart with a bar for each plan: rank 0's peak by memory class. Its colours follow
-// the reader's colour scheme.
-std::string chart_of(const std::vector<Plan>& plans, const std::vector<TrainConfig>& configs);
+// The line of an answer that names the bytes that no plan counts.
+extern const char* const kNotCounted;
 
 }  // namespace fsdp

@@ -29,8 +29,11 @@ std::string head_of(const std::string& student, const std::string& term) {
   return commented(
              "Bytes and other counts are exact, and those of rank 0 from the second step on. "
              "Milliseconds and seconds may be 1 % off. Flops are those of matrix products and of "
-             "attention: forward has for each token 2 for each element of a matrix and, in each "
-             "block, 4 x seq x d_model; backward has 4 and 10. Units are padded to a multiple of "
+             "attention: forward has for each token 2 for each element of the matrices of the "
+             "blocks and of the head (not of embeddings that are looked up) and, in each block, "
+             "4 x seq x d_model; backward has 4 and 10, and for a checkpointed block its forward "
+             "again. A collective takes the time of the alpha-beta model (GLOSSARY, 'link'), an "
+             "all-reduce with twice the latency. Units are padded to a multiple of "
              "16 W parameters. The sizes of the models are in common/nn/models.cpp. After "
              "'because' write one sentence that explains the answer.") +
          "student: " + student + "\nterm: " + term + '\n';

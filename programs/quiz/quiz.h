@@ -44,8 +44,8 @@ std::string template_of(const std::string& student, const std::string& term);
 // is a file that read_answers() reads.
 std::string answer_sheet_of(const std::string& student, const std::string& term);
 
-// By question: "right", "wrong", "missing" or "without a sentence" -> names of the fields with this
-// mark.
+// For each question: "right", "wrong", "missing" or "without a sentence" -> names of the fields
+// with this mark.
 using Marks = std::vector<std::map<std::string, std::vector<std::string>>>;
 Marks marks_of(const Answers& answers);
 

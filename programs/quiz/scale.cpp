@@ -11,8 +11,9 @@ namespace {
 constexpr int64_t kManyRows = 1 << 9;
 constexpr int64_t kManyRanks = 1 << 16;
 
-// Returns the smallest number of 1, 2, ... `most` for which `holds`. It must hold for all larger
-// numbers too.
+// Returns the smallest number from 1 to `most` for which `holds` returns true. If it returns true
+// for a number, it must do so for all larger numbers. Throws std::logic_error if there is no such
+// number.
 int64_t smallest(int64_t most, const std::function<bool(int64_t)>& holds) {
   int64_t below = 0, from = 1;
   while (!holds(from)) {

@@ -12,17 +12,18 @@ namespace fsdp {
 // The answers to the questions of scale. Each one is found by plans of the question's run, which
 // plan_of() makes, as ./fsdp plan does.
 
-// Return the settings and the plan of the question's run, with more options.
+// Return the settings and the plan of the question's run with the options `more` in addition.
 PlanSettings settings_with(const Question& question, const std::vector<std::string>& more = {});
 Plan plan_with(const Question& question, const std::vector<std::string>& more = {});
 const PhaseCost& cost_of(const Plan& plan, Phase phase);
 
-// {"ranks": W}: the largest W at which the links need at most the time of computing in backward.
-// The question has no --world. Throws std::logic_error if there is no such W.
+// Returns {"ranks": W}. W is the largest number of ranks on which the links need at most as long
+// for the collectives of backward as a rank computes in backward. The question's options have no
+// --world. Throws std::logic_error if this is so even on 65536 ranks.
 nlohmann::json most_ranks(const Question& question);
 
-// {"rows": R}: the smallest number of rows of a rank from which on more rows do not shorten the
-// waiting in forward. The question has no --rows. Throws std::logic_error if there is no such R.
+// Returns {"rows": R}. R is the smallest number of rows of a rank with which the rank waits in
+// forward for as long as with 512 rows. The question's options have no --rows.
 nlohmann::json fewest_rows(const Question& question);
 
 // The cost of the last block in forward. It decides how many rows a rank needs.
@@ -33,7 +34,8 @@ struct BlockCost {
 };
 BlockCost block_cost(const Question& question);
 
-// One of the strategies full, grad_op and hybrid (a replica on each host).
+// The plan of the question's run with one strategy: full, grad_op, or hybrid with a replica on each
+// host.
 struct Contender {
   std::string name;
   Plan plan;
@@ -41,13 +43,14 @@ struct Contender {
   bool fits{};            // its peak is below question.amount gigabytes
 };
 std::vector<Contender> contenders(const Question& question);
-// {"fastest": name, "milliseconds": t}: of the contenders that fit. Throws std::logic_error if none
-// fits.
+// Returns {"fastest": name, "milliseconds": t} for the fastest contender that fits. Throws
+// std::logic_error if none fits.
 nlohmann::json fastest_strategy(const Question& question);
 
-// [bytes] that a rank writes into a checkpoint: its shards of the parameters and of the moments.
+// Returns how many bytes a rank writes into a checkpoint: its shards of the parameters and of the
+// moments.
 int64_t checkpoint_bytes(const Plan& plan);
-// {"seconds": t}: the time to write a checkpoint, of which each host writes question.amount
+// Returns {"seconds": t}, the time to write a checkpoint if each host writes question.amount
 // gigabytes per second.
 nlohmann::json checkpoint_time(const Question& question);
 

@@ -11,8 +11,9 @@ std::vector<Row> scale_rows() {
       {"What is the largest number of ranks on which the links are fast enough for backward? They "
        "are fast enough if they need at most as long for the collectives that units issue in "
        "backward as a rank needs to compute its backward. (A rank waits a little even then, "
-       "because not every collective overlaps with computing.) Every rank has a host of its own, "
-       "and it has the rows of --rows on any number of ranks. Add --world to the options.",
+       "because not every collective overlaps with computing.) The root counts too. Every rank has "
+       "a host of its own, and computes the rows of --rows, however many ranks there are. The "
+       "options are those of ./fsdp plan, without --world, which you must find.",
        "--model {gpt2-355m,gpt2-774m,gpt2-1558m} --rows {8,10,12} --seq 1024" + alone +
            " --flops {100T,125T,150T}" + links,
        {{"ranks", "/ranks"}},
@@ -21,16 +22,17 @@ std::vector<Row> scale_rows() {
       {"What is the smallest number of rows of a rank at which prefetch hides the links in "
        "forward? From this number on, a rank waits in forward only for the all-gathers of the root "
        "and of the first block, and more rows do not shorten this waiting. Every rank has a host "
-       "of its own. Add --rows to the options.",
+       "of its own. The options are those of ./fsdp plan, without --rows, which you must find.",
        "--model {gpt2-355m,gpt2-774m,gpt2-1558m} --seq {128,256} --world {8,16,32,64,128}" + alone +
-           " --flops {100T,150T,200T}" + links,
+           " --flops {90T,140T,210T}" + links,
        {{"rows", "/rows"}},
        fewest_rows,
        explain_fewest_rows},
       {"A rank has a memory of @ GB. Compare the strategies full, grad_op and hybrid; with "
        "hybrid, each of the two hosts has a replica. Which of the strategies whose peak is below "
-       "this memory has the fastest step, and how long does this step take? Add --strategy to the "
-       "options, and for hybrid also --shard-size.",
+       "this memory has the fastest step, and how long does this step take? The optimizer is "
+       "AdamW. Sums between replicas are sent in fp32, and a rank continues only when such a sum has "
+       "ended. The options are those of ./fsdp plan, without --strategy and --shard-size.",
        "--model gpt2-1558m --wrap block --param-dtype bf16 --checkpoint-activations all --rows "
        "{1,2} --seq {256,384,512} --flops {150T,200T} {--world 8 --gpus-per-host 4 @5.2,--world 8 "
        "--gpus-per-host 4 @10,--world 4 --gpus-per-host 2 @11,--world 16 --gpus-per-host 8 @8} "

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// Returns the names of the conditions on the cells of a line that a table can set with the key
-// `check` in tables.toml:
+// Returns the names of the checks. A check is a condition on the cells of a line; a table in
+// tables.toml selects it with the key `check`:
 // - "solved": `solved at` is a step;
 // - "within bound": `off / on` is at most 5 % above `bound`;
 // - "below DDP if it saves more": `peak` is below `DDP` exactly if `saves` is larger than `needs`.

@@ -1,6 +1,6 @@
+#include <base/file_field.h>
 #include <command_line/commit.h>
 #include <reproduce/circumstances.h>
-#include <reproduce/file_field.h>
 
 #include <sys/utsname.h>
 #include <torch/version.h>

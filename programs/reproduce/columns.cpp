@@ -65,7 +65,8 @@ UnitSizes unit_sizes(const TrainResult& run) {
   return sizes;
 }
 
-// [s] Returns how long the collectives of the second step take on the link, one after another.
+// [s] Returns how long the all-gathers and reduce-scatters of the second step take on the link, one
+// after another.
 double seconds_on_link(const RunOfLine& run) {
   const Link link = parse_link(value_of(run.options, "--link"));
   const double hops = std::stod(value_of(run.options, "--world")) - 1;
@@ -84,7 +85,7 @@ double computing(const TrainResult& run) {
   return run.seconds_of("step") - run.seconds_of("waiting");
 }
 
-// Returns the result of a run whose options are those of `run`, except that `option` is `value`.
+// Runs train with the options of `run`, except that `option` is `value`. Returns the result.
 const TrainResult& run_with(const RunOfLine& run, const std::string& option,
                             const std::string& value) {
   TrainOptions options = run.options;
@@ -109,7 +110,8 @@ std::string bound_of_prefetch(const RunOfLine& run) {
   return fixed((c + n) / std::max(c, n), 2);
 }
 
-// Returns the number of steps after which all held-out data is predicted right; "never" if none.
+// Returns the smallest number of steps after which all held-out data is predicted right; "never" if
+// the run has no such step.
 std::string solved_at(const RunOfLine& run) {
   for (const Fields& step : run.result.steps)
     if (step.contains("held_out") && step.at("held_out").at("accuracy") == 1)

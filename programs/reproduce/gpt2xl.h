@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// The settings for the long part of the report, GPT-2 XL with the published recipe: once with FSDP,
-// and once as one process.
+// The settings of the two long runs. They train GPT-2 XL with the published recipe, once with FSDP
+// and once in one process.
 struct FullSettings {
   std::string train;          // path of the train program
   std::string folder;         // for state, checkpoints and results

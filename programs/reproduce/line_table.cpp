@@ -69,7 +69,8 @@ class LineRunner {
   }
 
  private:
-  // Returns a line of the made table: the labels of `line`, `columns`, its published values.
+  // Returns a line of the made table. Its cells are the labels of `line`, then `columns`, then the
+  // published values of `line`.
   static Line line_of(const LineOfTable& line, const Texts& columns, std::optional<bool> ok) {
     Line made{line.labels, ok};
     append(made.cells, columns);

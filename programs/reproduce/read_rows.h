@@ -6,13 +6,13 @@
 
 namespace fsdp {
 
-// Reads the rows from `text`, the content of `file`. Throws TomlError, one line with the file and
-// the line number, for a mistake:
+// Reads the rows from `text`, the content of `file`. Throws TomlError, whose text is one line with
+// the file and the line number, for mistakes such as these:
 // - the text is not TOML; a key is unknown or missing, or has a value of another type;
-// - two rows have one name, or a row has neither tables nor a command;
+// - two rows have the same name, or a row has neither tables nor a command;
 // - a table of train has a column that no run of train has; a table of another program has a column
 //   without `read`; or `read` names a column that the table lacks;
-// - a line has more or fewer texts than its table has columns.
+// - a line has not as many labels or published values as its table, or more cells than columns.
 Rows read_rows(const std::string& text, const std::string& file);
 
 // Returns the rows that tables.toml had when this program was built.

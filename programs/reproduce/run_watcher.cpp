@@ -1,5 +1,5 @@
+#include <base/file_field.h>
 #include <base/whole_file.h>
-#include <reproduce/file_field.h>
 #include <reproduce/run_watcher.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 // [bytes] Returns the value of `key`, which the file of /proc has in KiB; 0 if the file lacks it.
 int64_t bytes_of(const std::filesystem::path& file, const std::string& key) {
-  return std::atoll(field_of_file(file, key).c_str()) * 1024;
+  return std::strtoll(field_of_file(file, key).c_str(), nullptr, 10) * 1024;
 }
 
 int64_t shared_memory_of_machine() {

@@ -12,8 +12,7 @@ namespace fsdp {
 // The command line of `reproduce`.
 struct ReproduceSettings {
   std::vector<std::string> only;
-  std::string
-      out;  // folder of the results: that of --out, writeup/ with --write, or build/reproduce
+  std::string out;  // folder of the results: --out, writeup/ with --write, or build/reproduce
   bool list{}, all{}, by_hand{}, full{}, write{};
   FullSettings run;
 

@@ -32,8 +32,8 @@ struct TrainResult {
   std::string hash() const { return last.at("param_sha256"); }
   // Returns the median over all steps except the first one.
   double tokens_per_s() const;
-  // Returns a field of `seconds` of the fastest step, without the first step. The fastest step
-  // counts because other programs on the machine can only make a step longer.
+  // Returns the field `what` of "seconds" in the fastest of the steps after the first one. The
+  // fastest step counts because other programs on the machine can only make a step longer.
   double seconds_of(const std::string& what) const;
 };
 

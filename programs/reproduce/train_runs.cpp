@@ -57,12 +57,18 @@ TrainRuns::Run& TrainRuns::run_once(const TrainOptions& options, void (TrainRuns
   return known;
 }
 
+std::string TrainRuns::path_of(const std::string& argument) const {
+  return argument.starts_with("%/") ? (folder() / argument.substr(2)).string() : argument;
+}
+
 // Runs the program and returns whether it succeeded. If it failed, run.error has its last line.
 bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
   const auto log = folder() / "output";
   const auto start = std::chrono::steady_clock::now();
+  for (std::string& argument : arguments)
+    argument = path_of(argument);
   arguments.insert(arguments.begin(), program.string());
   const bool succeeded = run_child(arguments, log).ok();
   run.result.seconds =
@@ -81,8 +87,6 @@ void TrainRuns::command(Run& run) {
 void TrainRuns::train(Run& run) {
   const std::string file = (folder() / std::to_string(runs_.size())).string();
   TrainOptions arguments = run.options;
-  for (std::string& argument : arguments)
-    if (argument.starts_with("%/")) argument = (folder() / argument.substr(2)).string();
   arguments.insert(arguments.end(), {"--log", file + ".log", "--json", file + ".json"});
   if (!child(run, train_, arguments)) return;
   try {
@@ -90,7 +94,7 @@ void TrainRuns::train(Run& run) {
     run.result = result_in(file);
     run.result.seconds = seconds;
     const std::string checkpoints = value_of(arguments, "--checkpoint-dir");
-    if (!checkpoints.empty()) add_checkpoint(run.result.last, checkpoints);
+    if (!checkpoints.empty()) add_checkpoint(run.result.last, path_of(checkpoints));
   } catch (const std::exception& error) {
     run.error = error.what();
   }

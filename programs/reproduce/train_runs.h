@@ -26,8 +26,9 @@ class TrainRuns {
  public:
   explicit TrainRuns(std::filesystem::path train) : train_(std::move(train)) {}
 
+  // Both calls: an argument "%/NAME" is a file in folder().
+
   // Returns the result of a run of train.
-  // - An option "%/NAME" is a file in folder().
   // - With --checkpoint-dir, `last` of the result also has checkpoint_bytes and checkpoint_files.
   // Throws: std::runtime_error with the last line of output if the program fails, and what
   // run_child() throws.
@@ -50,6 +51,8 @@ class TrainRuns {
   Run& run_once(const TrainOptions& options, void (TrainRuns::*run)(Run&));
   void train(Run& run);
   void command(Run& run);
+  // Returns the path of the file that an argument "%/NAME" names; other arguments unchanged.
+  std::string path_of(const std::string& argument) const;
   bool child(Run& run, const std::filesystem::path& program, TrainOptions arguments);
 
   std::filesystem::path train_;

@@ -15,7 +15,8 @@ namespace {
 using Action = WatchPage::Action;
 
 constexpr int kMostReplays = 7;  // to follow one element
-// The lines of one task of the student's; `task` 0: of any task.
+// Returns whether the file is one of the task's files in `folder`, "tasks" or "solutions". `task` 0
+// stands for any task.
 bool is_in(const std::string& file, const std::string& folder, int task) {
   for (const std::string part : {"/", "/extensions/"}) {
     const std::string wanted = "/" + folder + part + "task" + (task ? std::to_string(task) : "");
@@ -83,7 +84,8 @@ std::optional<Finding> Investigation::last_write(uint64_t address, uint64_t widt
   replay(address, width);
   const auto all = actions();
   if (before == UINT64_MAX && question_.element < 0) {
-    // A number was read from its tensor before the test passed it on.
+    // The observation is a number, which the rank has read from a tensor. Later writes do not
+    // count.
     const auto read = std::ranges::find_if(all, [&](const Action* action) {
       return action->kind == Action::Kind::read && action->address == address;
     });
@@ -101,13 +103,14 @@ std::optional<Finding> Investigation::pending_call(uint64_t time) {
     if (action->kind == Action::Kind::wait) awaited.insert(action->collective);
     if (action->kind != Action::Kind::issue || awaited.contains(action->collective)) continue;
     Finding found = finding(*action);
-    std::ranges::reverse(found.own);  // the caller decides whether to wait
+    std::ranges::reverse(found.own);  // outermost first: the caller decides whether to wait
     if (found.line() != nullptr) return found;
   }
   return {};
 }
 
-// Returns the time at which the collective of a write was issued; the write's time if it is none.
+// Returns the time at which the collective that made this write was issued; write.since if no
+// collective made it.
 uint64_t Investigation::time_of_issue(const Action& write) const {
   for (const Action* action : actions())
     if (action->kind == Action::Kind::issue && action->time < write.time &&
@@ -129,7 +132,8 @@ std::vector<Finding> Investigation::find_writes(uint64_t address, uint64_t width
     const Action& action = write->action;
     if (write->in("spoil")) break;
     before = action.collective[0] != 0 ? time_of_issue(action) : action.since;
-    // An operator that adds to its target reads two elements. The other one is newer.
+    // An operator that adds to its target reads the target's old element and another element.
+    // Follows the other one, which is newer.
     size_t source = 0;
     if (action.sources[0] == address && action.sources[1] != 0) source = 1;
     address = action.sources[source];
@@ -191,7 +195,8 @@ std::optional<Finding> Investigation::in_named_function(const std::vector<Findin
   return last;
 }
 
-// A block that was allocated and not freed, of as many bytes as there are too many.
+// Returns the allocation of a block that was not freed, and that has as many bytes as the
+// observation has too many.
 std::optional<Finding> Investigation::memory_still_alive(const std::vector<Finding>& past) const {
   if (question_.name.find("bytes") == std::string::npos) return {};
   const double more =
@@ -211,8 +216,9 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
   return {};
 }
 
-// Returns how many words of the names of the function and of its file the text contains: of
-// clip_grad_norm in p_norm.cpp, "p_norm.clipping" contains 3.
+// Returns how many words of the names of the function and of its file the text contains. For the
+// function clip_grad_norm in p_norm.cpp and the text "p_norm.clipping", these are 3: clip, norm,
+// norm.
 int words_in(const SourceLine& line, const std::string& text) {
   const std::string function = line.function.substr(0, line.function.find(','));
   std::istringstream words(function.substr(function.rfind(':') + 1) + '_' +
@@ -230,8 +236,9 @@ bool is_telling(const Finding& finding) {
          !line->file.ends_with(".h");
 }
 
-// Returns the last line of the student's code that ran. Leaves out destructors, factories, headers,
-// functions that only return a value, and callers that only ended.
+// Returns the last line of the student's code that ran, without destructors, factories and headers.
+// Prefers the last function of which three lines ran, because other functions only return a value
+// or only end.
 std::optional<Finding> last_line(const std::vector<Finding>& past) {
   std::optional<Finding> any, of_function;
   std::set<int> lines;
@@ -273,8 +280,8 @@ std::vector<uint64_t> Investigation::addresses() {
   return all;
 }
 
-// Returns what the rank did before the test looked, the latest first, with each line of the
-// student's code.
+// Returns what the rank did until the observation in question, or until it ended, the latest first,
+// with each line of the student's code that ran.
 std::vector<Finding> Investigation::trace() {
   replay(0, 0, addresses());
   std::vector<Finding> past;
@@ -305,8 +312,9 @@ std::vector<Finding> Investigation::find_last() {
   return found;
 }
 
-// Returns the line that passed over code that never ran. A condition of a single statement is often
-// false in right runs, too. The last replay must have traced the lines.
+// Returns the line that passed over code that never ran. The condition of a single statement does
+// not count, because it is often false in right runs too. The last replay must have traced the
+// lines.
 std::optional<Finding> Investigation::skipped() {
   std::vector<CodeLine> tested;
   for (const CodeLine& line : code_)
@@ -370,8 +378,8 @@ void prefer_named(std::vector<Finding>& found, const std::string& test) {
   std::rotate(found.begin(), write, write + 1);
 }
 
-// Returns the last line that ran in a file of which the suite has the name: of T5_5_state, in
-// state.cpp.
+// Returns the last line that ran, without destructors and make_...(), in the file after which the
+// suite is named: state.cpp for T5_5_state.
 std::optional<Finding> last_line_in_file_of(const std::vector<Finding>& past,
                                             const std::string& suite) {
   for (const Finding& finding : past) {
@@ -386,7 +394,8 @@ std::vector<Finding> Investigation::find_own_writes(int64_t element) {
   page_->element = element;
   replay(0, 0);
   auto found = find_writes(page_->observed_address, page_->observed_width);
-  // What the test itself has copied does not show which code should have written a wrong element.
+  // If the test itself has written the right element, its writes do not show which line of the
+  // student's code should have written the wrong one.
   const bool by_test = !found.empty() && found.front().line() == nullptr;
   if (element == question_.right && by_test) return {};
   std::erase_if(found, [](const Finding& one) { return one.line() == nullptr; });
@@ -405,7 +414,7 @@ std::vector<Finding> Investigation::find_element() {
   } else if (const auto difference = first_difference(found, right)) {
     first = difference;
   } else if (nan && !found.empty()) {
-    std::ranges::reverse(found);  // all that was computed from it is nan, too
+    std::ranges::reverse(found);  // what is computed from NaN is NaN: the earliest write first
   } else if (std::ranges::none_of(found, writes)) {
     const auto last = last_line(trace(), question_);
     first = skipped();

@@ -35,12 +35,13 @@ class Investigation {
 
   // Returns what decided the observation, the most telling finding first. For an element of a
   // tensor, these are the last write, the last write to where its value came from, and so on.
-  // Before them comes
+  // The first of these conditions that holds decides what comes before them:
   // - if a collective is pending, the last line that ran;
-  // - else the first difference from how a right element of the same tensor came to be;
+  // - if a right element of the same tensor came to be in another way, the first difference;
   // - if the value is NaN, the write that is the earliest in time;
   // - if no line wrote the value, the line that passed over code which never ran.
-  // Empty if no line of the student's code was involved. Throws CannotWatch, std::runtime_error.
+  // The result is empty if no line of the student's code was involved. Throws CannotWatch or
+  // std::runtime_error if the rank cannot be replayed.
   std::vector<Finding> find();
 
   bool observed() const { return page_->observed; }  // in the last replay
@@ -66,8 +67,8 @@ class Investigation {
   std::vector<Finding> find_call();
   std::vector<Finding> trace();
   std::vector<Finding> find_last();
-  // Each returns the finding of one rule, or nothing if the rule does not apply; `past` has the
-  // findings of the last replay in the student's code, the latest first.
+  // Each of these two returns the finding of one rule, or nothing if the rule does not apply.
+  // `past`: the result of trace(), the latest finding first.
   std::optional<Finding> in_named_function(const std::vector<Finding>& past) const;
   std::optional<Finding> memory_still_alive(const std::vector<Finding>& past) const;
 

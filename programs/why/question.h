@@ -12,7 +12,7 @@ struct Question {
   int run{}, rank{};         // which of its rank recordings
   std::string name;          // of the observation; "" if the rank failed
   std::string text;          // how it differs
-  int64_t element{-1};       // of a tensor; -1: it is none
+  int64_t element{-1};       // index of the wrong element; -1: the observation is not a tensor
   int64_t right{-1};         // an element nearby that is not wrong; -1: none is known
   std::string place;         // "[3, 2] (p0[3, 2], which rank 1 owns)"
   std::string is, expected;  // of the element, or of a number

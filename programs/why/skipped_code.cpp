@@ -77,7 +77,7 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
   for (const auto& [file, runs] : files) {
     const std::vector<std::string> text = text_of(file);
     const LineRun* before = nullptr;
-    int until = 0;  // the end of the last code that was found
+    int until = 0;  // last line of the latest code that was found
     for (const auto& [line, run] : runs) {
       const LineRun* const decides = before;
       before = &run;

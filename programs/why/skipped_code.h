@@ -22,8 +22,8 @@ struct SkippedCode {
 
 // Returns the skipped code in these lines: jumps, then loops, then conditions, and of each kind
 // what was decided last first. `reached` has the addresses that were reached, and when each was
-// reached last. Code that throws, and one half of an if and else, are no skipped code: they are
-// missing in right runs, too.
+// reached last. Up to three lines that throw, and one branch of an if and else, do not count as
+// skipped code: in right runs they do not run either.
 std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
                                       const std::map<uint64_t, uint64_t>& reached);
 

@@ -63,7 +63,7 @@ void set_watchpoints(pid_t, const WatchPage&) {
 }
 #endif
 
-// Breakpoints at lines of the program: the first byte of each instruction is replaced by int3.
+// Breakpoints at lines of the program: int3 replaces the first byte of a line's first instruction.
 class Breakpoints {
  public:
   Breakpoints(pid_t process, WatchPage& page) : process_(process), page_(page) {}

@@ -48,7 +48,7 @@ install_tools() {
   "$setup" && "$setup" --plots && { "$setup" --python-only --site || true; }
 }
 
-# The checks below run these tools and programs.
+# Installs the tools and builds the programs that the checks below run.
 if ! install_tools || ! (build default everything); then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1

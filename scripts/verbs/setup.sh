@@ -167,36 +167,47 @@ install_peers() {
     fail "could not install grading/peers/requirements.txt"
 }
 
+# pip_with_dependencies NAME...: installs wheels and their dependencies into .venv, and prints a
+# line for each large file that pip downloads. All that pip prints goes into .cache/pip.log, because
+# it also complains about dependencies of torch that are not installed here.
+pip_with_dependencies() {
+  "$venv/bin/python3" -m pip install --disable-pip-version-check --progress-bar=off "$@" 2>&1 |
+    tee "$root/.cache/pip.log" | while IFS= read -r line; do
+      case $line in
+        *Downloading\ *MB\))
+          line=${line#*Downloading }
+          say "  downloading ${line%%-*} (${line##*(}"
+          ;;
+        Installing\ *) say "  unpacking $(wc -w <<<"${line#*: }") packages" ;;
+      esac
+    done ||
+    fail "could not install $* (for Python 3.11 or newer); pip's log: $root/.cache/pip.log"
+}
+
 # Installs matplotlib and its dependencies. pip selects the dependencies' versions, because they
 # differ between versions of Python.
 install_plots() {
   ! has_wheel "matplotlib-$matplotlib_version*" || return 0
   say "installing matplotlib $matplotlib_version (170 MB) into .venv"
   make_venv "$venv"
-  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check \
-    "matplotlib==$matplotlib_version.*" >&2 ||
-    fail "could not install matplotlib $matplotlib_version"
+  pip_with_dependencies "matplotlib==$matplotlib_version.*"
 }
 
 # Installs the tools of ./fsdp site, with those for figures. If this copy has the sources of
-# docs/step.html, also installs zig and wasmtime, which make and test that page. pip's output goes
-# into a file, because it also complains about dependencies of torch that are not installed here.
+# docs/step.html, also installs zig and wasmtime, which make and test that page.
 install_site() {
   local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
-  local log=$root/.cache/site.log
   install_plots
   if [[ -d $root/grading/site/step ]]; then
     needed+=(ziglang=="$ziglang_version" wasmtime=="$wasmtime_version")
   fi
   find_missing "${needed[@]}" || return 0
   say "installing into .venv: ${missing[*]}"
-  "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "${missing[@]}" >"$log" \
-    2>&1 ||
-    fail "could not install ${missing[*]} (for Python 3.11 or newer); pip's log: $log"
-  # The first build compiles zig's C++ library, which takes a minute.
+  pip_with_dependencies "${missing[@]}"
   if [[ -d $root/grading/site/step ]]; then
-    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" >>"$log" 2>&1 ||
-      true
+    say "compiling zig's C++ library, once: a minute or two"
+    "$venv/bin/python3" "$root/grading/site/step/build.py" "$root/.cache/step.html" \
+      >>"$root/.cache/pip.log" 2>&1 || true
   fi
 }
 

@@ -108,7 +108,7 @@ class BucketReducerImpl final : public BucketReducer {
   std::vector<std::vector<int64_t>> shapes_;  // of each gradient
   std::shared_ptr<Communicator> comm_;
   GradientBuckets layout_;
-  // These describe the pass that has not ended.
+  // The members below describe the pass that has not ended.
   std::vector<Bucket> buckets_;
   std::vector<bool> ready_;  // by gradient
   bool fresh_{};             // this object allocates the buckets

@@ -60,8 +60,8 @@ namespace {
 
 thread_local Tape* recording = nullptr;
 
-// The fallback of every operator while a construction is recorded. It excludes its own key first:
-// else the calls below, and the operators that these are made of, would come back here without end.
+// The fallback of every operator while a construction is recorded. It excludes its own key first.
+// Otherwise the calls below, and the operators that they call, would come back here without end.
 void record(const OperatorHandle& op, c10::DispatchKeySet, Values* stack) {
   c10::impl::ExcludeDispatchKeyGuard not_inside(c10::DispatchKey::DeferredInit);
   const Values arguments = torch::jit::pop(*stack, op.schema().arguments().size());
@@ -179,8 +179,8 @@ Values Tape::perform_now(const OperatorHandle& op, const Values& arguments) cons
 }
 
 // Moves the generator as eager construction would, on scratch memory that is freed at once. The
-// scratch memory has the strides too: normal_() draws in another order into a strided tensor. What
-// the call only reads needs its values, as the probabilities of bernoulli_() do.
+// scratch memory has the strides too: normal_() draws in another order into a strided tensor. An
+// argument that the call only reads, such as the probabilities of bernoulli_(), needs its values.
 void Tape::draw(const RecordedCall& call) const {
   call_on(at::kCPU, call.op,
           map_tensors(call.op, call.arguments, [&](const at::Tensor& tensor, bool written) {

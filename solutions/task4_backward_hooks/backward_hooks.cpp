@@ -86,8 +86,8 @@ void BackwardHooksImpl::run_again(Unit& unit) {
 }
 
 // The engine numbers its passes, and drops the callbacks of a pass that throws. So a pass has
-// broken off when its callback is gone, and one that begins while another one is under way is
-// inside it.
+// broken off when its callback is gone. A pass that begins while another pass is under way is
+// inside the other pass.
 BackwardHooksImpl::Pass& BackwardHooksImpl::begin_backward() {
   drop_broken_passes();
   const int number = torch::autograd::get_current_graph_task_id();
@@ -124,9 +124,10 @@ void BackwardHooksImpl::come_back(Unit& unit) {
   if (backward_calls == unit.forward_calls && !more_may_come(unit)) post_backward(unit);
 }
 
-// Returns whether the unit may get more gradients although all its calls have come back: a
-// checkpoint may run another call again. In an inner pass that keeps its graph, the outer pass may
-// go over the graph too; and autograd::grad() leaves it to the outer pass to add what it has found.
+// Returns whether the unit may get more gradients although all its calls have come back. A
+// checkpoint may run another call again. If an inner pass keeps its graph, the outer pass may go
+// over this graph too. And autograd::grad() in an inner pass adds nothing to .grad: the outer pass
+// adds what it has found.
 bool BackwardHooksImpl::more_may_come(const Unit& unit) const {
   if (passes_.size() == 1) return unit.inside > 0;
   return unit.unrecorded > 0 || torch::autograd::get_current_graph_task_keep_graph() ||

@@ -28,6 +28,7 @@ ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParam
       pieces.push_back({run.unit->shard().narrow(0, run.begin, run.numel), {}, {}, {}, {}});
     }
   }
+  rounds_ = plan_rounds();
 }
 
 void ShardedOptimizerImpl::add_runs(const std::shared_ptr<FlatParameter>& unit) {
@@ -61,7 +62,8 @@ void ShardedOptimizerImpl::step() {
   }
   stop_reading();
   for (size_t group = 0; group < groups_.size(); ++group)
-    step_group(group);
+    if (!is_muon(groups_[group])) step_group(group);
+  step_matrices();
 }
 
 void ShardedOptimizerImpl::step_group(size_t group) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optim/matrix_owners.h>
 #include <sharded_optimizer.h>
 
 namespace fsdp {
@@ -27,11 +28,24 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   double clip(double max_norm, double norm) const;
   void add_moments(StateRange& range, const FlatParameter& unit, int64_t begin) const;
 
+  // Muon, an extension.
+  struct Exchange;
+  std::vector<MatrixRound> plan_rounds() const;
+  void step_matrices();
+  Exchange gather_updates(const UnitMatrices& matrices);
+  void return_updates(Exchange& exchange, const UnitMatrices& matrices) const;
+  void apply_updates(Exchange& exchange);
+  // Calls `visit` with the options of each piece in the unit's shard that Muon updates, the piece,
+  // and its elements of `shard`, a tensor like the unit's shard.
+  template <class Visit>
+  void visit_muon_pieces(const FlatParameter& unit, const at::Tensor& shard, const Visit& visit);
+
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones
   std::vector<ParameterGroup> groups_;
   std::shared_ptr<Communicator> comm_;
   std::vector<std::vector<Run>> runs_;      // per group
   std::vector<std::vector<Piece>> pieces_;  // per group, one per run: the state
+  std::vector<MatrixRound> rounds_;         // the matrices that Muon updates
 };
 
 }  // namespace fsdp

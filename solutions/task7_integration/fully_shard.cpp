@@ -11,6 +11,7 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   sharded->prefetcher_ = make_prefetcher(options.limit);
   auto plan = plan_units(root, options.wrap, options.ignored);
   if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
+  if (options.change_plan) options.change_plan(plan);
   for (const UnitPlan& unit : plan)
     check_fp32(unit.name, unit.parameters);
 

@@ -18,20 +18,21 @@ namespace fsdp {
 // with the same parameters.
 // - For each parameter that requires a gradient, in the order of the vector: one all-reduce of
 //   numel() elements of fp32, under the parameter's name.
-// - A parameter without a .grad on this rank counts as zero. It takes part in its all-reduce,
-//   because another rank may have a gradient for it.
+// - A parameter without a .grad on this rank counts as zero. Its all-reduce is called too, because
+//   another rank may have a gradient for it.
 // - Afterwards the .grad of each of these parameters is the mean over ranks: the sum, divided once
 //   by W. (1 / W is not exact for every W.)
-// - A parameter that requires no gradient is left as it is, and takes part in no collective.
+// - A parameter that requires no gradient stays as it is, and no collective is called for it.
 void all_reduce_gradients(const std::vector<NamedParameter>& parameters, Communicator& comm);
 
-// Problem 0.2. Adds up gradients over the ranks in buckets. A bucket is one flat tensor of several
-// gradients, without gaps, and takes one all-reduce. gradient_buckets(), which is given, says which
-// gradient lies where.
+// Problem 0.2. Adds up gradients over the ranks in buckets. A bucket is one flat tensor that holds
+// gradients one after another, without gaps. One all-reduce adds up a whole bucket. The course's
+// function gradient_buckets() says which gradient lies where.
 //
-// "Pass" means backward pass. Of one pass:
-// - begin(), then for each gradient that the pass computes its place() and ready(), then finish().
-//   The caller keeps to this order, and destroys the object only between passes.
+// "Pass" means backward pass.
+// - In each pass, the caller first calls begin(). Then it calls place() and ready() for each
+//   gradient that the pass computes. At the end it calls finish().
+// - The caller destroys this object only between passes.
 // - All ranks call begin() and finish() equally often. The gradients may become ready in another
 //   order on each rank, and some of them on no rank or on some ranks only.
 class BucketReducer {
@@ -39,33 +40,34 @@ class BucketReducer {
   virtual ~BucketReducer() = default;
   BucketReducer(const BucketReducer&) = delete;  // it owns the buckets of a pass
 
-  // Begins a pass: no gradient is ready. If the pass before was not finished, because backward
-  // threw, first waits for the all-reduces that it had issued.
-  // - `buckets`: the caller's buckets, as many and as large as gradient_buckets() says, in the
-  // order
-  //   of their index. They may already hold sums of earlier passes: this object changes none of
-  //   their values before the all-reduce. A bucket may be a part of a larger tensor.
-  // - If `buckets` is empty, each bucket is allocated when place() is first asked for one of its
-  //   gradients, or in finish(): with Communicator::empty(), so that the all-reduce needs no copy,
-  //   and in MemoryClass::gradients. In such a bucket, a gradient that does not become ready counts
-  //   as zero, even if its place was written.
+  // Begins a pass: no gradient is ready. If finish() did not end the pass before, because backward
+  // threw, first waits for the all-reduces that were issued in that pass.
+  // - `buckets`: the caller's buckets in the order of their index. Their number and their sizes are
+  //   those of gradient_buckets(). They may already hold sums of earlier passes: this object
+  //   changes none of their values before the all-reduce. A bucket may be a part of a larger
+  //   tensor.
+  // - If `buckets` is empty, this object allocates each bucket when place() is first called for one
+  //   of its gradients, or in finish(). It uses Communicator::empty(), so that the all-reduce needs
+  //   no copy, and counts the bytes as MemoryClass::gradients. In such a bucket, a gradient that
+  //   does not become ready counts as zero, even if its place was written.
   virtual void begin(std::vector<at::Tensor> buckets = {}) = 0;
 
   // Returns the place of gradient `index` in its bucket: a tensor of its shape that shares the
   // bucket's storage and is no view to autograd (view_of_storage() in memory/storage.h).
   virtual at::Tensor place(size_t index) = 0;
 
-  // Says that gradient `index` has been written to its place. If all gradients of a bucket are
-  // ready, its all-reduce can be issued, under the name "bucket.INDEX" (problem 0.3):
-  // - as soon as it and all buckets before it are complete, and not earlier, so that every rank
-  //   issues the buckets in the order of their index;
-  // - without waiting for it.
+  // Says that gradient `index` has been written to its place. The name of a bucket's all-reduce is
+  // "bucket.INDEX". In problem 0.2 only finish() issues this all-reduce. In problem 0.3 this
+  // function issues it too:
+  // - as soon as all gradients of this bucket and of all buckets before it are ready, and not
+  //   earlier, so that every rank issues the buckets in the order of their index;
+  // - without waiting for the all-reduce.
   // Throws std::logic_error, which names the index, if the gradient is ready already.
   virtual void ready(size_t index) = 0;
 
-  // Ends the pass. Issues the all-reduces that are left, in the order of the buckets, then waits
-  // for all. Returns the buckets, which now hold the sums over ranks; this object keeps none of
-  // them.
+  // Ends the pass. Issues the all-reduces that were not issued yet, in the order of the buckets,
+  // then waits for all. Returns the buckets, which now hold the sums over ranks; this object keeps
+  // none of them.
   virtual std::vector<at::Tensor> finish() = 0;
 
  protected:
@@ -94,17 +96,18 @@ class DataParallel {
   DataParallel() = default;
 };
 
-// Registers a hook on each distinct parameter of `model` that requires a gradient now; no other
-// parameter takes part. Issues no collective.
+// Registers a hook on each distinct parameter of `model` that requires a gradient now. The
+// gradients of other parameters are not averaged. Issues no collective.
 //
 // During a backward pass, when all uses of a parameter have been added up in its .grad (once for
 // each pass, also if the parameter is tied), the hook moves the gradient into its bucket. The
-// parameter then has no .grad, so its memory is free, and a bucket that is complete is on its way
-// while backward computes the next gradients.
+// parameter then has no .grad, so the memory of its gradient is free. While backward computes the
+// next gradients, the ranks already reduce the buckets whose all-reduce ready() has issued.
 //
 // - Before a pass, the parameters have no .grad (zero_grad() drops it).
 // - A second backward pass before finish() throws std::logic_error, which names the parameter,
-//   because its first gradient may be on its way already. What the first pass has moved stays.
+//   because the all-reduce of its first gradient may have been issued already. The gradients that
+//   the first pass has moved stay in their buckets.
 // - `model` must outlive the object, which is destroyed only between passes.
 std::unique_ptr<DataParallel> make_data_parallel(Module& model, std::shared_ptr<Communicator> comm,
                                                  BucketSizes sizes = kDdpBuckets);

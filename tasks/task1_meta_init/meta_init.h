@@ -11,12 +11,13 @@ namespace fsdp {
 
 struct Tape;  // the recorded operations
 
-// Deferred initialization: records a construction, for models larger than the memory of one rank.
+// Deferred initialization: records how a model is constructed. So a rank can construct a model that
+// is larger than the memory of this rank.
 //   std::shared_ptr<Net> net;
 //   DeferredInit init([&] { net = std::make_shared<Net>(); });     // parameters of 0 bytes
 //   at::Tensor weight = init.materialize_tensor(net->fc->weight);  // this one, with its values
-// Materialized values are, to the bit, those of eager construction (as usual, with memory), in
-// whatever order the caller materializes tensors.
+// In whatever order the caller materializes the tensors, their values are equal, to the bit, to
+// those of eager construction (the usual construction, in which every tensor has memory).
 class DeferredInit {
  public:
   // Runs `construct` once and records its operations, but not those of other threads. A tensor

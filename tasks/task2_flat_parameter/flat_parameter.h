@@ -22,9 +22,10 @@ enum class UnitState { sharded, gathering, unsharded };
 // - The parameters are contiguous views of the flat tensor in every state. So the tensors that
 //   autograd saved in forward have their values again in backward, as soon as the unit is
 //   unsharded.
-// - In each collective a rank receives (W-1)/W of padded_numel x 4 bytes.
-// - The other ranks read the shard, the flat gradient and, with replicas, the sum in place, so all
-//   three come from Communicator::empty().
+// - In each collective over W ranks, a rank receives (W-1)/W of padded_numel elements. An element
+//   has 4 bytes, if set_mixed_precision() has not chosen a 16-bit dtype.
+// - The other ranks read the shard and the flat gradient in place. If the model has replicas, they
+//   also read the sum in place. So all three come from Communicator::empty().
 // - The destructor waits for an all-gather and for a reduction under way, and drops their errors.
 //   But if an exception destroys the unit, the destructor waits for neither, because the other
 //   ranks may never issue these collectives.
@@ -68,14 +69,16 @@ class FlatParameter {
   // - Padding and parameters without a gradient count as zero.
   // - If a .grad requires a gradient (after a backward pass with create_graph), its values are
   //   moved and its graph is dropped.
-  // - At its peak it needs one flat gradient and either the sum or a copy of one gradient.
+  // - At its peak it needs one flat gradient, and besides it either the sum, or the collected
+  //   gradients and a copy of one of them.
   virtual void reduce_gradient() = 0;
   // Waits for a reduction under way. Then:
   // - divides the sum in place by gradient_divide_factor() and adds the quotient to
   //   sharded_gradient(), which requires no gradient;
   // - frees the flat gradient and the sum.
   virtual void wait_for_reduction() = 0;
-  // Waits for a reduction under way. Drops its result and every .grad.
+  // Waits for a reduction under way. Drops the result of this reduction and every .grad of the
+  // unit.
   virtual void discard_unreduced_gradients() = 0;
 
   const at::Tensor& shard() const { return shard_; }  // values between steps; has no gradient

@@ -56,8 +56,7 @@ namespace fsdp {
 //   reads stay unsharded.
 // - What only the inner pass has unsharded may stay unsharded until the outer pass ends.
 // - If an inner pass throws and its caller catches the exception, the outer pass continues. What
-//   the inner pass had added to .grad stays there and is reduced with the rest, as it would stay in
-//   one process.
+//   the inner pass had added to .grad stays there, as in one process, and is reduced with the rest.
 // - A pass is an inner pass only if a pass over these units surrounds it. Otherwise, as in a hook
 //   of another model, it ends on its own.
 // - If a pass runs calls again that ran without gradients in forward, it counts as a pass over
@@ -92,8 +91,8 @@ class BackwardHooks {
   virtual void set_requires_gradient_sync(bool /*sync*/) {
     todo("BackwardHooks::set_requires_gradient_sync", "4.5");
   }
-  // Reduces every unit with a trainable parameter, in reverse order of add(), waits, and calls the
-  // function of on_end(). Call it between passes, on all ranks.
+  // Reduces every unit with a trainable parameter, in reverse order of add(). Waits for the
+  // reductions, and then calls the function of on_end(). Call it between passes, on all ranks.
   virtual void sync_gradients() { todo("BackwardHooks::sync_gradients", "4.5"); }
 
  protected:

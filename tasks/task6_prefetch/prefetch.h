@@ -13,14 +13,15 @@ namespace fsdp {
 // issues up to `limit` - 1 units ahead. To issue a unit means to issue its all-gather.
 //
 // In forward:
-// - When the root has been unsharded for its forward, it issues the units that came first in the
-//   last forward.
-// - When a unit has been unsharded, it issues the units that came next in the last forward.
+// - When the root has been unsharded for its forward, the prefetcher issues the units that came
+//   first in the last forward.
+// - When a unit has been unsharded, the prefetcher issues the units that came next in the last
+//   forward.
 //
 // In backward:
-// - When a unit has been unsharded, it issues the units that finished just before it in forward,
-//   the most recent first. It issues them before this unit computes. So they are ahead of the
-//   unit's reduce-scatter, which would delay them.
+// - When a unit has been unsharded, the prefetcher issues the units that finished just before this
+//   unit in forward, the most recent first. It issues them before this unit computes. So they are
+//   ahead of this unit's reduce-scatter, which would delay them.
 // - If the output of a call requires no gradient, backward does not run through this call, so no
 //   unit is issued for it.
 // - If reads_parameters_in_backward() of a module is false, backward does not unshard its unit, so
@@ -45,8 +46,8 @@ class Prefetcher {
   virtual ~Prefetcher() = default;
   Prefetcher(const Prefetcher&) = delete;  // the hooks hold this object
 
-  // Sets the limit. It holds from the next unit that is unsharded, in forward and in backward.
-  // Throws std::invalid_argument if the limit is below 1; then the limit stays as it was.
+  // Sets the limit. The new limit applies from the next unit that is unsharded, in forward and in
+  // backward. Throws std::invalid_argument if the limit is below 1; then the limit stays as it was.
   virtual void set_limit(int limit) = 0;
 
   // Registers hooks on `root`. They run after the hooks of tasks 3 and 4, which must be registered
@@ -56,8 +57,8 @@ class Prefetcher {
   // registered before.
   virtual void add(Module& module, std::shared_ptr<FlatParameter> unit) = 0;
 
-  // Drops the units that backward expects, of all forwards. Call it when a backward pass has ended
-  // or has broken off.
+  // Forgets the units of all forwards that backward still expects. Call this function when a
+  // backward pass has ended or has failed.
   virtual void end_backward() = 0;
 
   // Returns the units in the order of use. A unit that was used twice is there twice. During a

@@ -8,6 +8,7 @@
 #include <unit_plan.h>
 #include <wrap_policy.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct FullyShardOptions {
   // Extensions: see plan_units() in ignored.h, and keep_in_fp32(). Empty or null: none.
   std::vector<torch::nn::Module*> ignored{};
   ParameterFilter keep_fp32{};
+  // Given, not a problem: called with the whole plan before anything else is changed, so that it
+  // may give parameters to other units. Null: the plan stays. See separate_frozen().
+  std::function<void(std::vector<UnitPlan>& plan)> change_plan{};
 };
 
 // A model whose parameters, gradients and optimizer state are sharded over the ranks. You call its
@@ -41,9 +45,9 @@ class FullySharded {
   // `visit` gets the whole parameter as unshard() gives it, detached and on the CPU. All ranks call
   // this function.
   // - On each rank, one unit at a time is unsharded. Whenever the next parameter lies in another
-  //   unit than the last one, each rank issues one all-gather.
-  // - If a unit was unsharded before the call, or its all-gather was under way, no other all-gather
-  //   is needed.
+  //   unit than the parameter before it, each rank issues one all-gather.
+  // - If a unit was unsharded before the call, or its all-gather was under way, the first use of
+  //   this unit needs no other all-gather.
   // - Afterwards all units are sharded.
   void full_parameters(const ParameterVisitor& visit) const;
 

@@ -12,7 +12,7 @@ namespace fsdp {
 // process id; wait for it with status_of(). After a minute an alarm ends the process, so that it
 // does not outlive a test that has failed; `body` may set another time with alarm().
 inline pid_t fork_process(const std::function<int()>& body) {
-  std::fflush(nullptr);  // or the new process would write what the buffers hold once more
+  std::fflush(nullptr);  // so that the new process does not write the buffered text again
   const pid_t process = fork();
   EXPECT_NE(process, -1) << "fork failed";
   if (process == 0) {

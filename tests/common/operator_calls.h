@@ -40,7 +40,7 @@ class OperatorCalls {
     return depth;
   }
 
-  // Returns the name of an operator that counts; empty for a transparent operator and for a
+  // Returns the name of the operator without "aten::"; empty for a transparent operator and for a
   // function that is not an operator of ATen.
   static std::string name_of(const at::RecordFunction& function) {
     static const std::string kSpace = "aten::";

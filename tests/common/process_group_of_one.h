@@ -10,11 +10,14 @@
 
 namespace fsdp {
 
-// Stands in for NCCL in tests: a process group of one rank on the CPU, which notes its calls:
-// - "gather 640", "reduce 640", "all-reduce 640": a collective, with the elements of its input;
+// Stands in for NCCL in tests: a process group of one rank on the CPU, which appends a note for
+// each call:
+// - "gather 640", "reduce 640", "all-reduce 640": a collective was issued, and its input has 640
+//   elements;
 // - "wait gather 640": the current stream waits for that collective;
-// - "stop": a call that would make the CPU wait;
-// - "shutdown".
+// - "stop": isCompleted() or synchronize() of a collective was called, by which the CPU could wait
+//   for it;
+// - "shutdown": the process group was shut down.
 class ProcessGroupOfOne : public c10d::Backend {
  public:
   using Notes = std::vector<std::string>;

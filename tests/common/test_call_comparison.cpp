@@ -47,7 +47,7 @@ TEST(CallComparison, compare_first_iteration_compares_only_calls_of_the_first_it
 }
 
 TEST(CallComparison,
-     with_compare_never_no_call_is_compared_even_if_more_calls_differ_than_the_ledger_holds) {
+     compare_never_compares_no_all_gather_even_if_more_calls_differ_than_the_ledger_holds) {
   const auto body = [](Communicator& comm) {
     for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
       call_for_different_units(comm);

@@ -11,8 +11,8 @@
 #include "expect_text.h"
 #include "rank_failure.h"
 
-// A collective that gets one of these arguments throws std::invalid_argument, which names the
-// cause, before it issues a call. So the Communicator can still be used.
+// A call with an invalid argument. It must throw std::invalid_argument, which names the cause,
+// before it issues a collective. So the Communicator can still be used.
 namespace fsdp {
 namespace {
 
@@ -89,7 +89,7 @@ TEST_P(CollectiveArgument, a_collective_accepts_a_view_that_ends_with_its_storag
   }
 }
 
-TEST_P(CollectiveArgument, a_collective_names_the_cause_of_each_other_invalid_argument) {
+TEST_P(CollectiveArgument, a_collective_with_an_invalid_argument_throws_and_names_the_cause) {
   expect_refused(
       {{"all_reduce unit needs defined tensors",
         [](Communicator& comm) { comm.all_reduce(at::Tensor(), "unit").wait(); }},

@@ -24,8 +24,7 @@ at::Tensor sum_of(Communicator& comm, int64_t numel) {
   return sum_by_hand(parts(comm.world_size(), numel));
 }
 
-// Returns this rank's slice, [numel], of the sum over ranks of each rank's part(), [world_size
-// numel].
+// Returns this rank's slice, [numel], of the sum of part(rank, world_size * numel) over all ranks.
 at::Tensor reduced_of(Communicator& comm, int64_t numel) {
   return sum_of(comm, comm.world_size() * numel).narrow(0, comm.rank() * numel, numel);
 }
@@ -60,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, CollectiveCall,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last one is more than a sum's chunk
+constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last one exceeds kChunk
 
 TEST_P(CollectiveCall, all_gather_into_concatenates_inputs_in_rank_order_even_in_place) {
   on_ranks([](Communicator& comm) {
@@ -108,7 +107,7 @@ TEST_P(CollectiveCall, broadcast_delivers_the_tensor_of_the_root) {
 TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
   on_ranks([](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
-    at::Tensor sum = at::zeros({5});  // exact: the numbers have few bits
+    at::Tensor sum = at::zeros({5});  // exact, because the numbers have few bits
     for (int rank = 0; rank < comm.world_size(); ++rank)
       sum += input(rank).to(at::kFloat);
     const at::Tensor expected = sum.to(at::kBFloat16);

@@ -68,7 +68,7 @@ TEST_P(CollectiveFailure,
 }
 
 // The time limit of a wait is 600 s, but alarm(20) ends a rank after 20 s of waiting. So the test
-// passes only if the ranks notice at once that rank 2 has ended.
+// passes only if the ranks notice within 20 s that rank 2 has ended.
 TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
   for (const bool exits : {false, true}) {
     const auto leave = [&](Communicator& comm) {
@@ -95,8 +95,8 @@ TEST_P(CollectiveFailure, an_error_names_a_call_that_is_never_waited_for) {
   EXPECT_CONTAINS(text, "barrier layers.0 (collective #0) was never waited for: its Handle was");
 }
 
-// A clock whose now() makes a second thread call `comm`. A communicator reads the clock during a
-// call, so the call of the second thread falls into a call of the first one.
+// A clock whose now() issues a barrier on `comm` in a second thread. A communicator reads the clock
+// during a call, so the call of the second thread begins during a call of the first thread.
 struct SecondThread final : Clock {
   int64_t now() override {
     std::async(std::launch::async, [this] { comm->barrier("b").wait(); }).get();

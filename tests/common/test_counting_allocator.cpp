@@ -110,7 +110,7 @@ TEST_IN_A_PROCESS(CountingAllocator, each_memory_class_has_a_peak_in_each_phase)
   EXPECT_EQ(live_bytes::peak_total(), 440) << "a rehearsal is not a part of the run";
 }
 
-// Returns the [bytes] of memory that this process has touched and not returned to the kernel.
+// Returns how many bytes of memory this process has touched and not returned to the kernel.
 int64_t resident() {
   std::ifstream statm("/proc/self/statm");
   int64_t addresses = 0, pages = 0;
@@ -164,10 +164,10 @@ TEST_IN_A_PROCESS(CountingAllocator, allocating_the_same_tensors_again_touches_n
   EXPECT_LE(faults() - before, 300) << "pages";
 }
 
-TEST_IN_A_PROCESS(CountingAllocator, a_large_tensor_needs_no_reserved_address_space) {
+TEST_IN_A_PROCESS(CountingAllocator, a_large_tensor_can_be_allocated_in_a_limited_address_space) {
   counting_allocator::install();
   std::ifstream statm("/proc/self/statm");
-  rlim_t addresses = 0;  // [pages] of this process
+  rlim_t addresses = 0;  // [pages] address space of this process
   statm >> addresses;
   const rlim_t most = addresses * getpagesize() + (rlim_t{200} << 20);
   const rlimit limit{most, most};

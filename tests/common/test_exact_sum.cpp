@@ -16,12 +16,12 @@ constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// A sum of squares as a binary integer in units of 2^-298. It adds bit by bit and rounds to the
-// nearest number, a half to even, in the way that textbooks show.
+// A sum of squares as a binary integer in units of 2^-298. add() adds bit by bit, in the way that
+// textbooks show. value() rounds once, to the nearest double, and a tie to the even one.
 class Oracle {
  public:
   explicit Oracle(const at::Tensor& elements) {
-    const at::Tensor squares = elements.flatten().to(at::kDouble).square();  // fp64 holds a square
+    const at::Tensor squares = elements.flatten().to(at::kDouble).square();  // exact in fp64
     for (int64_t i = 0; i < squares.numel(); ++i)
       add(squares.data_ptr<double>()[i]);
   }
@@ -99,10 +99,10 @@ at::Tensor power_of_two(int exponent) {
   return exact_sum_of(1, exponent);
 }
 
-// The highest bit of the sum is 2^top, and a double keeps the 52 bits below it. The bits below
-// those decide the rounding. Here they are exactly half of the last bit that is kept, or this half
-// and one lower bit, or a little less than half. The test tries highest bits at many places in a
-// digit, and every place of the lower bit.
+// The highest bit of the sum is 2^top, and a double keeps the 52 bits below it. The lower bits
+// decide the rounding. Here they are exactly half of the last bit that is kept, or this half and
+// one lower bit, or a little less than half. The test tries a highest bit at many positions within
+// a digit of 32 bits, and the one lower bit at every position.
 TEST_IN_A_PROCESS(ExactSum, every_bit_of_an_exact_sum_counts_when_it_is_rounded_to_a_double) {
   constexpr int kLowest = -298, kFractionBits = 52;
   for (const int top : {-120, -30, -1, 0, 1, 2, 31, 32, 33, 40, 52, 63, 64, 100, 200}) {

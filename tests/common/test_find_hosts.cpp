@@ -20,7 +20,7 @@ TEST(FindHosts, ranks_with_equal_identities_are_on_one_host) {
   EXPECT_EQ(hosts.names, (std::vector<std::string>{"a", "b"}));
 }
 
-TEST(FindHosts, hosts_that_have_one_name_are_numbered) {
+TEST(FindHosts, hosts_with_equal_names_are_told_apart_by_a_number) {
   const Hosts hosts = hosts_of({"a boot1", "a boot2", "b boot1", "a boot3"});
   EXPECT_EQ(hosts.of_rank, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(hosts.names, (std::vector<std::string>{"a", "a#2", "b", "a#3"}));

@@ -9,12 +9,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Runs 2 replicas of 2 ranks with a fault on one of the ranks.
+// Runs 2 replicas of 2 ranks, in which one rank has a fault.
 class HybridCommunicatorFailure : public testing::TestWithParam<std::string> {
  protected:
   // Returns the failure of a run in which each of three units is all-gathered and reduce-scattered,
-  // and its sum is all-reduced between the replicas. So call 3 u + 2 of a rank is the all-reduce of
-  // unit u. `before` runs before the calls of each unit.
+  // and its sum is all-reduced between the replicas. `before` runs before the calls of each unit.
+  // If it issues no call, call 3 u + 2 of a rank (counted from 0) is the all-reduce of unit u.
   static std::string failure(const Fault& fault,
                              const std::function<void(TestRank&)>& before = nullptr) {
     const auto body = [&](TestRank& rank) {
@@ -53,7 +53,8 @@ TEST_P(HybridCommunicatorFailure, a_killed_rank_is_reported_with_its_last_call_i
                   "last collective #1 all_reduce layers.1 of its replicas");
 }
 
-TEST_P(HybridCommunicatorFailure, a_fault_counts_the_calls_of_all_communicators_of_a_rank) {
+TEST_P(HybridCommunicatorFailure,
+       the_call_number_of_a_fault_counts_the_calls_of_all_communicators_of_a_rank) {
   const std::string text = failure({Fault::Kind::kill, 2, 5}, [](TestRank& rank) {
     rank.communicator()->barrier("world").wait();
   });

@@ -115,9 +115,9 @@ std::string refusal(const LaunchedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
 
-// Returns the error of a join() that has reached the store. A join() that does not reach it is
-// repeated: LibTorch looks up the name of the store's address when it connects, and a slow name
-// server can need longer than the timeout of join().
+// Returns the error of a join() that has reached the store. Repeats join() up to five times until
+// it reaches the store: LibTorch looks up the name of the store's address when it connects, and a
+// slow name server can need longer than the timeout of join().
 std::string refusal_of_the_store(const LaunchedRank& self) {
   std::string text = refusal(self);
   for (int i = 0; i < 5 && text.find("can't reach the store") != std::string::npos; ++i)
@@ -162,7 +162,7 @@ TEST(LaunchedRunFailure, a_long_wait_for_ranks_is_announced_once) {
 }
 
 // join() looks once a second for the ranks that it waits for, so it looks several times here.
-TEST(LaunchedRunFailure, a_wait_of_several_seconds_is_announced_once_too) {
+TEST(LaunchedRunFailure, a_wait_in_which_join_looks_several_times_is_announced_once) {
   HostedStore store;
   std::vector<std::string> told;
   const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};

@@ -73,7 +73,7 @@ TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
 // ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   const pid_t child = fork_process([&] {
-    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // by a process that a shell ran in background
+    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // a shell can have set them to be ignored
       signal(ignored, SIG_DFL);
     const rlimit no_core_files{};
     setrlimit(RLIMIT_CORE, &no_core_files);
@@ -120,7 +120,7 @@ TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
 }
 
 TEST(Launcher, a_killed_caller_leaves_no_rank_behind) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // the ranks of the killed caller become this one's children
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the ranks of the killed caller
   SharedWords pids;
   end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });
   for (int rank = 0; rank < 3; ++rank) {

@@ -62,7 +62,7 @@ MULTI_RANK_TEST(LinkedCollective, a_link_moves_values_while_the_ranks_compute) {
 MULTI_RANK_SUITE_ON(LinkedMismatch, 2, 3);
 
 MULTI_RANK_TEST(LinkedMismatch,
-                a_call_that_differs_between_ranks_is_reported_before_the_link_times_it) {
+                a_call_that_differs_between_ranks_is_reported_before_the_link_computes_its_time) {
   const auto body = [](TestRank& rank) {
     const char* const unit = rank.rank() == 0 ? "this" : "that";
     rank.communicator()

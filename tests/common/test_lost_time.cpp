@@ -21,7 +21,7 @@ TEST(LostTime, suites_of_one_problem_share_a_limit_of_lost_time_and_other_proble
   EXPECT_EQ(lost.refusal("T4_40_x"), "");
 }
 
-TEST(LostTime, no_test_of_a_task_runs_after_all_its_problems_lost_too_much_time_together) {
+TEST(LostTime, no_test_of_a_task_runs_after_its_problems_together_lost_too_much_time) {
   LostTime lost(seconds(20));
   EXPECT_EQ(lost.refusal("T1_1_redirect"), "");
   lost.add("T1_1_redirect", seconds(20));

@@ -148,7 +148,7 @@ TEST_IN_A_PROCESS(Model, gradients_are_the_slopes_of_the_loss) {
   expect_gradients_to_be_slopes(gpt2);
 }
 
-TEST_IN_A_PROCESS(Model, heads_share_keys_and_values_as_if_each_had_its_own_copy) {
+TEST_IN_A_PROCESS(Model, heads_that_share_keys_and_values_compute_what_heads_with_copies_compute) {
   const auto shared = make_model(kTinyLlama), copied = make_model(kSizes + kOthers);
   const auto named = shared->named_parameters();
   for (const auto& [name, parameter] : distinct_parameters(*copied)) {

@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Computes y = f(x w^T). Appends "forward" to `events` when forward() runs, and "weight" when the
-// gradient of w is computed.
+// Computes y = finish(x w^T). Appends "forward" to `events` when forward() runs, and "weight" when
+// the gradient of w is computed.
 class Probe : public Module {
  public:
   using Function = std::function<torch::Tensor(torch::Tensor)>;
@@ -146,7 +146,7 @@ TEST(Module, a_copy_of_a_module_has_none_of_its_hooks) {
   });
 }
 
-TEST_IN_A_PROCESS(Module, after_a_hook_throws_the_remaining_always_called_hooks_run) {
+TEST_IN_A_PROCESS(Module, after_a_hook_throws_the_remaining_hooks_with_always_call_run) {
   const auto events_of = [](bool before_forward) {
     Events events;
     Probe module(events);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(PlainText, the_plain_text_of_an_error_names_nothing_of_the_library_that_threw) {
+TEST(PlainText, the_plain_text_of_an_error_does_not_mention_the_library_that_threw_it) {
   const auto text = [](const std::function<void()>& action) {
     try {
       action();

@@ -5,15 +5,15 @@
 #include "expect_text.h"
 #include "failures_of.h"
 
-// A failure names the element of a flat tensor that is wrong, and the ranks whose gradients are in
-// it.
+// Tests failures that name the wrong element of a flat tensor, and the ranks whose gradients are
+// missing in it or are counted twice.
 
 using namespace fsdp;
 
 namespace {
 
-// A flat tensor of 48 elements with weight [3, 5], an empty parameter and bias [2]. Each of three
-// ranks owns 16 elements.
+// Returns the places of the elements that `rank` owns in a flat tensor of 48 elements, which has
+// weight [3, 5], an empty parameter and bias [2]. Each of three ranks owns 16 elements.
 Places places_of_rank(int rank) {
   return {{{"weight", {3, 5}, 0}, {"none", {0, 4}, 32}, {"bias", {2}, 32}}, 16, 16L * rank};
 }
@@ -69,7 +69,8 @@ TEST(Provenance, decode_names_the_ranks_that_are_missing_or_counted_twice) {
   EXPECT_EQ(provenance::decode(NAN, 3), "no sum of the ranks' gradients gives it");
 }
 
-TEST(Provenance, every_element_of_the_shard_is_checked_and_padding_must_be_zero) {
+TEST(Provenance,
+     expect_mean_over_ranks_checks_every_element_of_the_shard_and_that_padding_is_zero) {
   const auto mean = static_cast<double>(provenance::mean(3));
   const auto observe = [](TestRank& rank, const std::string& name, double weight, double padding) {
     const Places places = places_of_rank(rank.rank());

@@ -20,7 +20,7 @@ struct AtEnd {
   ~AtEnd() { act(); }
 };
 
-TEST(RankExit, a_rank_destroys_its_own_static_objects_only) {
+TEST(RankExit, a_rank_destroys_its_own_static_objects_but_not_inherited_ones) {
   for (const bool exits : {false, true}) {
     const TemporaryFolder folder;
     static SharedWords inherited;

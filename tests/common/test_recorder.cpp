@@ -79,7 +79,7 @@ TEST(Recorder, a_free_of_the_gathered_storage_of_a_unit_is_recorded_once) {
 }
 
 TEST(Recorder,
-     the_flight_of_a_collective_has_the_begin_and_end_that_the_transport_reports_if_it_does) {
+     the_flight_of_a_collective_has_the_begin_and_end_that_the_transport_reported_if_any) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");

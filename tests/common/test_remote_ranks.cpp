@@ -186,7 +186,7 @@ TEST(Judge, the_judge_gives_up_after_three_starts_without_a_report) {
   EXPECT_EQ(counted, "xxx");
 }
 
-TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_that_has_lost_its_time) {
+TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_whose_runs_lost_too_much_time) {
   setenv("FSDP_MOST_LOST_SECONDS", "4", 1);
   const nlohmann::json record = judged("five_runs_lose_time");
   unsetenv("FSDP_MOST_LOST_SECONDS");

@@ -9,8 +9,8 @@
 #include "expect_text.h"
 #include "parts.h"
 
-// A communicator for replicas of a model: each collective runs between the ranks of one group, and
-// a reduce-scatter sums over all ranks in two steps.
+// Tests a communicator for replicas of a model. Each of its collectives runs between the ranks of
+// one group, except reduce-scatter, which sums over all ranks in two steps.
 namespace fsdp {
 namespace {
 

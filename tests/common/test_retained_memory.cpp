@@ -113,7 +113,7 @@ TEST(RetainedMemory, the_rank_fails_if_fewer_bytes_of_tensors_are_counted_than_w
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(RetainedMemory, a_todo_ends_its_part_of_a_test_and_the_test_continues) {
+TEST(RetainedMemory, a_todo_inside_as_far_as_written_ends_only_that_part_of_the_test) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

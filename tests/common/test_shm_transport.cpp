@@ -58,7 +58,7 @@ TEST(ShmTransport, the_input_of_a_collective_can_be_changed_after_the_wait) {
   });
 }
 
-// Returns the [bytes] of shared memory that this process has touched.
+// Returns how many bytes of shared memory this process has touched.
 int64_t touched() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -17,7 +17,8 @@
 #include "rank_failure.h"
 #include "shared_words.h"
 
-// These tests stop ranks by SIGSTOP or Ctrl-Z and continue them by SIGCONT.
+// These tests stop ranks by SIGSTOP or by the signal of Ctrl-Z (SIGTSTP). Some of them continue the
+// ranks by SIGCONT.
 namespace fsdp {
 namespace {
 
@@ -81,7 +82,7 @@ TEST(StoppedRank, ranks_stop_and_continue_with_the_launcher) {
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRank, time_limits_do_not_run_while_ranks_are_stopped) {
+TEST(StoppedRank, time_limits_do_not_count_time_in_which_the_launcher_and_its_ranks_are_stopped) {
   SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when rank 1 may call barrier()
   const pid_t launcher = in_a_group([&] {
     const auto meet = [&](const RankContext& context) {

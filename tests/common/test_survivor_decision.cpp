@@ -35,7 +35,7 @@ TEST(SurvivorDecision, an_update_that_only_ranks_of_a_lost_host_made_is_repeated
   EXPECT_EQ(found->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, the_decision_waits_for_a_host_that_answered_and_not_for_a_silent_one) {
+TEST(SurvivorDecision, the_decision_waits_longer_for_a_host_that_answered_than_for_a_silent_one) {
   EXPECT_FALSE(given(kOfA + kOfB, 1s));
   EXPECT_FALSE(given(kOfA + "2 here\n3 left 7 7\n", 60s));
   EXPECT_EQ(given(kOfA + "2 here\n3 left 7 7\n", 100s)->ranks, (std::vector<int>{0, 1}));

@@ -23,7 +23,7 @@ TEST_IN_A_PROCESS(TensorBits, bytes_of_reads_all_elements_of_a_tensor_in_row_maj
   EXPECT_THROW(values_of<float>(at::arange(3)), std::logic_error);
 }
 
-TEST_IN_A_PROCESS(TensorBits, tensors_are_equal_if_dtype_sizes_and_all_bits_are) {
+TEST_IN_A_PROCESS(TensorBits, same_bits_is_true_only_if_dtype_sizes_and_all_bits_are_equal) {
   const at::Tensor zeros = at::zeros({2, 3});
   EXPECT_TRUE(same_bits(zeros, at::zeros({3, 2}).t()));
   EXPECT_FALSE(same_bits(zeros, -zeros));

@@ -2,8 +2,8 @@
 
 #include <trace/timeline.h>
 
-// Events of ranks for tests of timelines. `begin` and `end`: [ns] since kStart; end = 0: the event
-// has not ended.
+// Events of ranks for tests of timelines. An event has `begin` and `end` in [ns] since kStart. If
+// end is 0, the event has not ended.
 namespace fsdp {
 
 inline constexpr int64_t kStart = 5'000'000'000;  // [ns]

@@ -18,8 +18,8 @@
 namespace fsdp {
 namespace {
 
-// The second model has so large an embedding that the peak in backward is the embedding's gradient
-// and its bucket.
+// The embedding of the second model is so large that the peak in backward is the embedding's
+// gradient together with its bucket.
 const std::vector<std::string> kFamilies{
     "gpt2-tiny", "llama:vocabulary=2000,context=19,d_model=72,layers=2,heads=6,d_ff=50,kv_heads=2"};
 

@@ -5,7 +5,7 @@
 #include "language_models.h"
 #include "two_steps.h"
 
-// Training with and without checkpointed activations.
+// Tests of training with and without checkpointed activations.
 namespace fsdp {
 namespace {
 
@@ -85,8 +85,8 @@ MULTI_RANK_TEST(CheckpointedTraining, forward_throws_if_a_checkpointed_block_con
                {"std::logic_error", "TransformerBlock", "a unit inside it holds parameter attn."});
 }
 
-// Compares the peaks in forward of memory class "other", which is neither parameters nor gradients.
-// Most of these bytes are activations that are kept for backward.
+// Compares the peaks in forward of memory class "other", which counts neither parameters nor
+// gradients. Most of these bytes are activations that are kept for backward.
 MULTI_RANK_TEST(CheckpointedTraining, checkpointing_more_blocks_keeps_fewer_bytes_for_backward) {
   const auto kept = [&](const char* mode, int every) {
     const RankRun run =

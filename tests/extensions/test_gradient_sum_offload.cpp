@@ -31,8 +31,9 @@ int64_t most_gradients(const std::string& folder) {
 
 TEST(GradientSumOffload, with_offloaded_sums_only_one_sum_of_gradients_stays_in_memory) {
   const TemporaryFolder folder;
-  // In memory, the peak is in the backward pass of the seventh microbatch: the sum of the first
-  // four, the sum of the next two, and the gradients of the seventh.
+  // Without offloading, the peak is first reached in the backward pass of the seventh microbatch.
+  // Then memory has the sum of the first four microbatches, the sum of the next two, and the
+  // gradients of the seventh.
   const int64_t all = most_gradients("");
   EXPECT_EQ(most_gradients(folder.path()), all / 3);
 }

@@ -8,7 +8,7 @@
 #include "language_models.h"
 #include "two_steps.h"
 
-// Training with parameters or gradients in 16 bits.
+// Tests of training with parameters or gradients in 16 bits.
 namespace fsdp {
 namespace {
 
@@ -84,9 +84,10 @@ MULTI_RANK_TEST(MixedPrecisionTraining,
     EXPECT_EQ(gathered(in_16_bits, phase) * 2, gathered(in_fp32, phase));
 }
 
-// Trains three steps. In the second one, the loss of the last microbatch is so large that its
-// gradients overflow; with several ranks, this happens on one of them only. Writes to `steps`
-// whether each step was made. Returns the hash of the parameters.
+// Trains three steps of the workload with_an_overflow(). In the second step, the loss of the last
+// microbatch is so large that its gradients overflow. If there are several ranks, this happens on
+// only one of them. Writes to `steps` whether each step was made. Returns the hash of the
+// parameters.
 std::string hash_with_an_overflow(Strategy& strategy, std::vector<bool>& steps) {
   for (int64_t step = 0; step < 3; ++step) {
     strategy.set_loss_scale(step == 0 ? 4 : 8);

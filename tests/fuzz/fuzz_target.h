@@ -11,9 +11,9 @@
 
 namespace fsdp {
 
-// The targets: each passes an input of any bytes to a reader of files, options or variables. It
-// writes what the reader needs to `folder`, which is empty. It returns whether the reader accepted
-// the input, and throws std::logic_error if the reader did something wrong.
+// Each target passes an input of any bytes to a reader of files, options or variables. It writes
+// what the reader needs to `folder`, which is empty. It returns whether the reader accepted the
+// input, and throws std::logic_error if the reader did something wrong.
 using Read = bool(const std::string& input, const TemporaryFolder& folder);
 Read read_checkpoint, read_hugging_face, read_launcher, read_safetensors, read_token_files,
     read_train_options;
@@ -42,9 +42,10 @@ inline std::string sum_line(const std::string& text, const std::string& name) {
   return hash.hex() + "  " + name + '\n';
 }
 
-// Returns whether `read` returns (true) or throws an `Error` with a fit message (false): one line
-// that contains `name`, of fewer than 2000 bytes. If `name` is empty, the line may be longer,
-// because it may repeat what a user has typed. Throws std::logic_error if the message is unfit.
+// Returns true if `read` returns, and false if it throws an `Error` with a fit message. A fit
+// message is one line of fewer than 2000 bytes that contains `name`. If `name` is empty, the line
+// may be longer, because it may repeat what a user has typed. Throws std::logic_error if the
+// message is not fit.
 template <class Error, class Action>
 bool accepts(const std::string& name, Action read) {
   try {

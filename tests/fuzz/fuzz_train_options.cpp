@@ -3,8 +3,8 @@
 #include "fuzz_target.h"
 
 // The input has four files: the arguments, one in a line; o.toml; s/checkpoint.json; h/config.json.
-// In the first two files, @ stands for `folder` with a slash. All other slashes are replaced, so
-// that no other path leads outside of the folder.
+// In the first two files, @ stands for `folder` with a slash. All other slashes in them are
+// replaced, so that no path leads outside of the folder.
 bool fsdp::read_train_options(const std::string& input, const TemporaryFolder& folder) {
   auto files = files_in(input, 4);
   for (size_t i : {0, 1}) {

@@ -19,8 +19,8 @@ static const std::map<std::string, fsdp::Read*> kTargets{
 #include <cstdio>
 
 static bool counting;
-// [bytes]. live: what the current input has allocated and not freed yet. Over all inputs, largest:
-// the largest allocation, and peak: the most live bytes.
+// All three are in bytes. `live` is what the current input has allocated and not freed yet. Over
+// all inputs, `largest` is the largest allocation, and `peak` is the largest value of `live`.
 static size_t live, largest, peak;
 
 extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  // NOLINT

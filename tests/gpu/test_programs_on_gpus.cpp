@@ -17,7 +17,7 @@ void expect_right_or_refused(uint64_t first, uint64_t count) {
   }
 }
 
-TEST(RandomProgramOn1GPU, a_random_program_matches_one_process_or_throws) {
+TEST(RandomProgramOn1GPU, a_random_program_on_a_gpu_matches_one_process_or_throws) {
   SKIP_WITHOUT_GPUS(1);
   expect_right_or_refused(1, 40);
 }

@@ -36,7 +36,7 @@ TEST(TrainingOn1GPU, the_small_model_reaches_the_published_losses_in_every_mode)
 // the GPU. So all modes give the same bits if the GPU's kernels are deterministic, which CUDA does
 // not promise for all of them. Therefore the test only requires a tolerance, and records in its
 // properties whether the bits are equal.
-TEST(TrainingOn1GPU, ranks_that_share_a_gpu_train_as_one_process_does) {
+TEST(TrainingOn1GPU, ranks_that_share_a_gpu_reach_the_published_losses) {
   SKIP_WITHOUT_GPUS(1);
   for (const int world_size : {2, 4}) {
     const TrainResult single = train(small("single", world_size));

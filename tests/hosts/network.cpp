@@ -156,7 +156,7 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     }
     ppoll(ends.data(), ends.size(), on_their_way.empty() ? nullptr : &limit, nullptr);
     for (size_t host = 0; host < ends.size(); ++host) {
-      for (int i = 0; i < 64; ++i) {  // at most 64 packets, then the next host's
+      for (int i = 0; i < 64; ++i) {  // reads at most 64 packets of a host at a time
         std::vector<char> packet(kPacketBytes);
         const ssize_t bytes = read(ends[host].fd, packet.data(), packet.size());
         if (bytes < 0) break;

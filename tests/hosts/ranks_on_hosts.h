@@ -44,8 +44,8 @@ inline int count(const std::string& part, const std::string& text) {
   return found;
 }
 
-// Runs ranks on several emulated hosts. Each rank is started by itself, without a launcher. Every
-// host has the same number of ranks, and the ranks are numbered in the order of the hosts.
+// Runs ranks on several emulated hosts. Each rank is started by itself, without a launcher. The
+// ranks are numbered in the order of the hosts.
 class MultiHostRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,8 +54,8 @@ class MultiHostRun : public testing::Test {
   }
   void TearDown() override { alarm(0); }
 
-  // Starts rank `rank` of a program that needs `world_size` ranks. `started` is the number of ranks
-  // that are started in all.
+  // Starts rank `rank` of `started` ranks. The program needs `world_size` of them; the others are
+  // spare.
   void start_rank(Network& network, int host, int rank, int started, int world_size,
                   const Body& body, const std::string& master = Network::address(0),
                   std::chrono::milliseconds to_join = 20s,
@@ -69,6 +69,7 @@ class MultiHostRun : public testing::Test {
       return fsdp::start(world_size, body, "program", nullptr, to_join, after_loss);
     }));
   }
+  // Starts `world_size` ranks on two hosts, the first half of them on host 0.
   void start(Network& network, int world_size, const Body& body) {
     for (int rank = 0; rank < world_size; ++rank)
       start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);

@@ -19,9 +19,9 @@ void end_process(pid_t process) {
   EXPECT_EQ(kill(process, SIGKILL), 0);
 }
 
-// The second loss of a test, in addition to rank 5: host-b, or a rank on host-a or host-b. It
-// happens while the process of rank 0 decides which ranks continue, before these ranks connect, or
-// in their first step.
+// The second loss of a test, in addition to rank 5: host-b, a rank on host-a or host-b, or the
+// process of rank 0 (`caller`). A host or a rank is lost while the process of rank 0 decides which
+// ranks continue, before these ranks connect, or in their first step.
 struct Loss {
   // Runs in the process of the test, after each rank has reported the states that it saved and
   // before the process of rank 0 decides which ranks continue.
@@ -29,9 +29,9 @@ struct Loss {
   // Each of the four ranks that continue runs these functions: the first one before it connects,
   // the second one in its first step.
   std::function<void(int rank)> before_connecting{}, in_the_first_step{};
-  // When the process of rank 0, which decides, ends: together with rank 5, or when rank 0 has
-  // failed because of it. In these cases a process of its own hosts the store, as a launcher can
-  // do.
+  // Says whether and when the process of rank 0, which decides, ends: in the step in which rank 5
+  // is killed, or after rank 0 has failed because rank 5 is missing. In these two cases another
+  // process hosts the store, as a launcher can do.
   enum class Caller { stays, ends_with_rank_5, ends_after_rank_5 };
   Caller caller{};
 };

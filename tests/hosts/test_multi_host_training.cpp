@@ -1,4 +1,5 @@
 #include <common/set_variables.h>
+#include <common/temporary_folder.h>
 
 #include <filesystem>
 #include <sstream>
@@ -10,7 +11,7 @@ namespace {
 
 const std::string kShort = "--steps 3 --batch 8 --timeout 20 ";
 
-// Runs ./fsdp train on several hosts.
+// Runs reference_train, a program of ./fsdp train, on several emulated hosts.
 class MultiHostTraining : public MultiHostRun {
  protected:
   static std::vector<std::string> arguments(const std::string& more) {
@@ -95,6 +96,23 @@ TEST_F(MultiHostTraining, survivors_reach_the_bits_of_a_run_without_the_lost_hos
   EXPECT_EQ(count("fsdp train: ", said_.text()), 1) << said_.text();
   EXPECT_EQ(count(" with 2 ranks on 1 host\n", said_.text()), 1) << said_.text();
   EXPECT_CONTAINS(said_.text(), "24 of 24 peaks of rank 0 are as predicted");
+}
+
+// Each step is saved, so the loss can interrupt a save. Then the ranks that continue save again.
+TEST_F(MultiHostTraining, survivors_save_checkpoints_in_the_background_and_leave_none_unfinished) {
+  Network network(2);
+  const TemporaryFolder folder;
+  const std::string options = "--steps 6 --batch 8 --timeout 20 ";
+  const std::string undisturbed = parameters_of(network, options + "--world 4");
+  train(network, options + "--strategy hybrid --on-lost-host continue --fault rank=3,kill=60 " +
+                     "--save-async --checkpoint-dir " + folder.path());
+  const auto statuses = ended();
+  EXPECT_EQ(std::vector(statuses.begin(), statuses.begin() + 2), std::vector<int>(2, 0));
+  EXPECT_EQ(line_with("sha256 "), undisturbed) << said_.text();
+  EXPECT_EQ(count(" with 2 ranks on 1 host\n", said_.text()), 1) << said_.text();
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/step-000006")) << said_.text();
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_NE(entry.path().extension(), ".part") << entry.path();
 }
 
 // First host-c is lost. Then host-b is cut off: in one run while the other ranks divide the

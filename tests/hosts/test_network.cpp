@@ -23,7 +23,7 @@ class EmulatedHost : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = Network::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
-    alarm(60);  // a failed body can leave another one waiting for it; both end with this process
+    alarm(60);  // ends bodies that wait for a body that has failed
   }
   void TearDown() override { alarm(0); }
 };

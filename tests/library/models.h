@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// Small models. No number of ranks in the tests divides their sizes.
+// Small models. Most have the width 7, which no number of ranks above 1 in the tests divides.
 namespace fsdp {
 
 struct LayerBlock : Module {
@@ -17,9 +17,8 @@ struct LayerBlock : Module {
     if (throws) throw std::domain_error("no such row");
     return x + linear(x).tanh();
   }
-  at::Tensor forward_twice(const at::Tensor& x) {
-    return linear(linear(x));
-  }  // runs no hook of the block
+  // Runs no hook of the block.
+  at::Tensor forward_twice(const at::Tensor& x) { return linear(linear(x)); }
   torch::nn::Linear linear;
   bool throws{};
 };

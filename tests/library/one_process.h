@@ -34,8 +34,8 @@ inline std::unique_ptr<torch::optim::Optimizer> momentum(std::vector<at::Tensor>
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-// Returns microbatch number `microbatch` of the `microbatches` equal ones of a batch that depends
-// only on the step. `sizes` are those of the microbatch.
+// Draws a batch that depends on `step`, divides it into `microbatches` equal microbatches, each
+// with these `sizes`, and returns microbatch number `microbatch`.
 inline at::Tensor batch_part(int microbatch, int microbatches, int step, at::IntArrayRef sizes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(100 + step));
   std::vector<int64_t> all = sizes.vec();
@@ -122,8 +122,9 @@ struct ShardedNet {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
-// Computes in one process what ranks compute together: the gradient of each microbatch, starting
-// from zero, then the sum of the gradients as a tree, divided once by `microbatches`.
+// Computes in one process the gradients that ranks compute together. In .grad of each trainable
+// parameter that has elements, leaves the gradients of all microbatches, added as a tree and
+// divided once by `microbatches`.
 inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int microbatches,
                               const std::function<at::Tensor(int microbatch)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
@@ -177,15 +178,15 @@ void train_parallel(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 inline void train_sharded(TestRank& rank, const Training& training) {
   train_parallel<FullyShardedDataParallel>(rank, rank.communicator(), training, training.options);
 }
-// Trains with DistributedDataParallel. The buckets are so small that nearly every gradient has its
-// own.
+// Trains with DistributedDataParallel. The buckets are so small that most models need several.
 inline void train_replicated(TestRank& rank, const Training& training) {
   train_parallel<DistributedDataParallel>(rank, rank.communicator(), training,
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
-// Runs each training in one process and with each function of `classes`. Fails unless each
-// parameter ends with the same bits. Each training begins with the same random seed.
+// Runs each training in one process, and then on `world_size` ranks with each function of
+// `classes`. Fails unless each parameter ends with the bits that it has in one process. Each
+// training begins with the same random seed.
 inline void expect_equal_to_one_process(
     int world_size, const std::vector<Training>& trainings,
     const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,

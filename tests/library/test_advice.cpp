@@ -2,8 +2,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Each test provokes an error, follows the advice of its message, and expects no further error, in
-// every strategy.
+// Each test provokes an error or a warning in every strategy. After it has followed the advice of
+// the message, it expects neither.
 namespace fsdp {
 namespace {
 
@@ -178,7 +178,7 @@ MULTI_RANK_TEST(Advice, following_the_advice_for_differing_states_and_replicas_r
     loss_of(*net, rank).backward();
     optimizer->step();
     const StateDict state = model.state_dict(), moments = model.optim_state_dict(*optimizer);
-    const bool last = rank.rank() == rank.world_size() - 1;  // of one replica
+    const bool last = rank.rank() == rank.world_size() - 1;  // in one replica only
     const auto load = [&](const StateDict& from, const char* name, bool lacks) {
       StateDict own = from.copy();
       own.insert_or_assign(name, from.at(name) + (last ? 1 : 0));

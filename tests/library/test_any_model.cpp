@@ -13,8 +13,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Trains kinds of models, and models that are used in unusual ways, and compares each training bit
-// by bit with one process.
+// Tests kinds of models, and models that are used in unusual ways. Most tests compare a training
+// bit by bit with one process.
 namespace fsdp {
 namespace {
 
@@ -212,7 +212,7 @@ MULTI_RANK_TEST(AnyModel, recomputed_dropout_ends_with_the_bits_of_one_process) 
 }
 
 // The model has units inside units.
-MULTI_RANK_TEST(AnyModel, bottom_up_fully_shard_calls_choose_the_units) {
+MULTI_RANK_TEST(AnyModel, modules_marked_by_fully_shard_become_the_units) {
   const auto wrap = [](Module& model) {
     for (const auto& module : model.modules(/*include_self=*/false))
       if (auto* unit = dynamic_cast<Module*>(module.get())) fully_shard(*unit);

@@ -1,12 +1,9 @@
-#include <checkpoint_activations.h>
 #include <module_holder.h>
 #include <module_of.h>
 #include <sequential.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/rnn.h>
 
-#include <common/expect_text.h>
-#include <common/in_a_process.h>
 #include <library/one_process.h>
 
 #include <memory>
@@ -16,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-// Trains modules with inputs and outputs of any types, modules in holders, and modules of torch's,
-// and compares each training bit by bit with one process. No number of ranks divides the sizes.
+// Trains modules with inputs and outputs of any types, modules in holders, and modules of torch,
+// and compares each training bit by bit with one process.
 namespace fsdp {
 namespace {
 
@@ -129,7 +126,7 @@ struct TheirBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(TheirBlock);
 
-// A module of torch's that returns a tuple. It is a unit, and the loss uses all that it returns.
+// A module of torch that returns a tuple. It is a unit, and the loss uses all that it returns.
 using Lstm = ModuleOf<std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>(
     const at::Tensor&, std::optional<std::tuple<at::Tensor, at::Tensor>>)>;
 
@@ -228,15 +225,6 @@ MULTI_RANK_TEST(AnyShape, a_call_of_the_wrapper_returns_the_results_of_the_modul
     const std::pair<at::Tensor, at::Tensor> same = model(rows, true);
     EXPECT_TRUE(at::equal(same.first, y) && at::equal(same.second, aside));
     EXPECT_EQ(model.units().size(), 4U);
-  });
-}
-
-TEST(CheckpointActivations, a_module_that_does_not_map_one_tensor_to_one_throws_and_is_named) {
-  in_a_process([] {
-    CrossBlock block;
-    EXPECT_CONTAINS(error_of([&] { checkpoint_activations(block); }),
-                    "CrossBlock does not take one tensor and return one, so its forward() can't be "
-                    "replaced, as by checkpoint_activations(); checkpoint modules of one tensor");
   });
 }
 

@@ -7,7 +7,8 @@
 
 #include <thread>
 
-// Orders of calls other than a plain loop of steps, which tests/properties does not generate.
+// Tests orders of calls that differ from a plain loop of steps, and that tests/properties does not
+// generate.
 namespace fsdp {
 namespace {
 
@@ -28,8 +29,8 @@ void expect_as_plain(ShardedNet& other, const Step& step,
   EXPECT_TRUE(at::equal(plain.all_parameters(), other.all_parameters()));
 }
 
-// A communicator has at most 64 pending calls. The limits of units that are gathered ahead are
-// below, at and above this number.
+// A communicator has at most 64 pending calls. The values of .limit in this test are below, at and
+// above this number.
 MULTI_RANK_TEST(AnyTraining, two_hundred_units_can_be_gathered_ahead) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
@@ -143,7 +144,7 @@ MULTI_RANK_TEST(AnyTraining, gradients_of_a_backward_that_threw_are_dropped_by_t
 // The forward of the second backward ran before the first backward threw, so it is a hook of the
 // second backward that notices the failure.
 MULTI_RANK_TEST(AnyTraining,
-                a_step_after_a_backward_that_follows_one_that_threw_throws_until_zero_grad) {
+                a_step_throws_until_zero_grad_if_the_backward_before_the_last_one_threw) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const at::Tensor x = at::ones({2, 7}).requires_grad_();

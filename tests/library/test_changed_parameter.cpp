@@ -2,9 +2,9 @@
 
 #include <library/misuse.h>
 
-// Changes of parameters that would be lost, because at that time the model computes with another
-// copy of the values, or because it does not know the tensor. Each of these changes must cause an
-// error.
+// Tests changes of parameters that would be lost, because at that time the model computes with
+// another copy of the values, or because it does not know the tensor. Each of these changes must
+// cause an error.
 namespace fsdp {
 namespace {
 

@@ -7,7 +7,7 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Units with checkpointed activations, and units that backward does not unshard.
+// Tests units with checkpointed activations, and units that backward does not unshard.
 namespace fsdp {
 namespace {
 

@@ -9,8 +9,8 @@
 
 #include "replicated_net.h"
 
-// Behavior that only DistributedDataParallel has. Tests in other files that use
-// expect_equal_to_one_process() train each kind of model with both classes.
+// Tests behavior that only DistributedDataParallel has. Tests in other files that use
+// expect_equal_to_one_process() train most kinds of models with both classes.
 namespace fsdp {
 namespace {
 
@@ -36,7 +36,7 @@ MULTI_RANK_TEST(DdpReplica, ddp_loads_the_state_of_fsdp_and_fsdp_loads_the_state
   });
 }
 
-MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_may_use_no_parameter_in_a_step) {
+MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_need_not_use_any_parameter_in_a_step) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
@@ -82,12 +82,12 @@ at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) 
   return y + gradient[0].norm();
 }
 
-MULTI_RANK_TEST(DdpReplica, a_gradient_penalty_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(DdpReplica, a_training_with_a_gradient_penalty_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "penalized", .loss = penalized}},
                               {train_replicated});
 }
 
-MULTI_RANK_TEST(DdpReplica, lbfgs_lowers_the_mean_loss) {
+MULTI_RANK_TEST(DdpReplica, lbfgs_lowers_the_mean_loss_of_ddp_replicas) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     torch::optim::LBFGS optimizer(replicas.net->parameters(),

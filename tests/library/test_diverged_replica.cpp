@@ -8,7 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE_ON(DivergedReplica, 2, 3, 4);
 
-MULTI_RANK_TEST(DivergedReplica, diverged_replicas_throw_in_backward_and_in_state_dict) {
+MULTI_RANK_TEST(DivergedReplica,
+                replicas_of_ddp_whose_values_differ_throw_in_backward_and_in_state_dict) {
   const std::vector<void (*)(ReplicatedNet&)> changes{
       [](ReplicatedNet& one) {
         one.optimizer->param_groups()[0].options().set_lr(0.1 * (1 + one.rank.rank()));
@@ -41,7 +42,7 @@ MULTI_RANK_TEST(DivergedReplica, diverged_replicas_throw_in_backward_and_in_stat
   });
 }
 
-MULTI_RANK_TEST(DivergedReplica, backward_on_only_some_ranks_throws) {
+MULTI_RANK_TEST(DivergedReplica, a_backward_of_ddp_on_only_some_ranks_throws) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     if (rank.rank() > 0) replicas.backward();

@@ -2,8 +2,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Parameters without elements, in units that have no other parameters, in units that have other
-// ones, and in the root.
+// Tests parameters without elements: in units that have no other parameters, in units that have
+// other ones, and in the root.
 namespace fsdp {
 namespace {
 

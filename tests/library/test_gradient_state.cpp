@@ -214,7 +214,7 @@ TEST(GradientState, a_broken_gradient_gets_nothing_from_later_backward_passes_un
   });
 }
 
-TEST(GradientState, a_backward_pass_that_throws_drops_the_gradients_of_earlier_ones) {
+TEST(GradientState, a_backward_pass_that_throws_drops_the_gradients_of_earlier_passes) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     one.gradient.begin_pass(true, true);
@@ -246,7 +246,7 @@ TEST(GradientState, the_trap_of_a_misplaced_gradient_is_removed_before_a_backwar
   });
 }
 
-TEST(GradientState, a_local_sum_lies_in_the_modules_parameter_during_a_backward_pass) {
+TEST(GradientState, a_local_sum_is_in_grad_of_the_modules_parameter_during_a_backward_pass) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);

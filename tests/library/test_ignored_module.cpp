@@ -2,8 +2,8 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Models with an ignored module, which DistributedDataParallel replicates or another
-// FullyShardedDataParallel shards.
+// Tests models with an ignored module. DistributedDataParallel can replicate the ignored module, or
+// another FullyShardedDataParallel can shard it.
 namespace fsdp {
 namespace {
 

@@ -1,7 +1,7 @@
 #include <library/misuse.h>
 
-// Gradients that are not complete, because they have not been reduced or a backward threw. The
-// random programs of tests/properties show that no step uses them.
+// Tests misuses of gradients that are incomplete, because they have not been reduced or because a
+// backward threw. The random programs of tests/properties show that no step uses such gradients.
 namespace fsdp {
 namespace {
 
@@ -20,26 +20,27 @@ void pass_that_throws(ShardedNet& one) {
   EXPECT_THROW((*one.net)(x).sum().backward(), std::exception);
 }
 
-MISUSE_TEST(IncompleteGradient, an_optimizer_step_after_a_last_backward_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, an_optimizer_step_is_refused_if_the_last_backward_ran_in_no_sync,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.optimizer->step();
             })
 
-MISUSE_TEST(IncompleteGradient, zeroing_the_gradients_after_a_last_backward_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient,
+            zeroing_gradients_in_place_is_refused_if_the_last_backward_ran_in_no_sync,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.optimizer->zero_grad(false);
             })
 
-MISUSE_TEST(IncompleteGradient, clipping_after_a_last_backward_in_no_sync_is_refused,
+MISUSE_TEST(IncompleteGradient, clipping_is_refused_if_the_last_backward_ran_in_no_sync,
             "outside of no_sync()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.model.clip_grad_norm_(1);
             })
 
 MISUSE_TEST(IncompleteGradient,
-            zeroing_the_modules_gradients_after_a_last_backward_in_no_sync_is_refused,
+            zeroing_module_gradients_in_place_is_refused_if_the_last_backward_ran_in_no_sync,
             "model.parameters()", [](ShardedNet& one) {
               pass_in_no_sync(one);
               one.net->zero_grad(false);
@@ -51,7 +52,7 @@ MISUSE_TEST(IncompleteGradient, an_optimizer_step_after_a_backward_that_threw_is
               one.optimizer->step();
             })
 
-MISUSE_TEST(IncompleteGradient, zeroing_the_gradients_after_a_backward_that_threw_is_refused,
+MISUSE_TEST(IncompleteGradient, zeroing_gradients_in_place_after_a_backward_that_threw_is_refused,
             "call zero_grad()", [](ShardedNet& one) {
               pass_that_throws(one);
               one.optimizer->zero_grad(false);
@@ -64,7 +65,7 @@ MISUSE_TEST(IncompleteGradient, clipping_after_a_backward_that_threw_is_refused,
             })
 
 MISUSE_TEST(IncompleteGradient,
-            zeroing_the_modules_gradients_after_a_backward_that_threw_is_refused,
+            zeroing_module_gradients_in_place_after_a_backward_that_threw_is_refused,
             "model.parameters()", [](ShardedNet& one) {
               pass_that_throws(one);
               one.net->zero_grad(false);

@@ -5,7 +5,8 @@
 #include <library/one_process.h>
 #include <task4_backward_hooks/inner_passes.h>
 
-// Backward passes inside backward passes, with both classes. tests/properties generates more.
+// Tests backward passes inside backward passes, with both classes. tests/properties generates more
+// of them.
 namespace fsdp {
 namespace {
 
@@ -112,8 +113,8 @@ MULTI_RANK_TEST(InnerBackwardPass, a_backward_inside_autograd_grad_throws_and_na
   });
 }
 
-// The outer backward pass throws at its end. The gradients that the inner ones have added are
-// dropped too.
+// The outer backward pass throws at its end. It must also drop the gradients that the inner
+// backward passes have added.
 MULTI_RANK_TEST(InnerBackwardPass,
                 a_backward_pass_that_throws_drops_the_gradients_that_an_inner_pass_added) {
   run_ranks(world_size(), [](TestRank& rank) {

@@ -2,7 +2,7 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Calls that ask autograd for gradients of the tensors of model.parameters().
+// Tests calls that ask autograd for gradients of the tensors of model.parameters().
 namespace fsdp {
 namespace {
 

@@ -1,8 +1,10 @@
 #include <locate.h>
 #include <memory/live_bytes.h>
 #include <sharded_optimizer.h>
+#include <state/async_save.h>
 #include <state/checkpoint.h>
 
+#include <common/files_below.h>
 #include <common/temporary_folder.h>
 #include <library/models.h>
 #include <library/one_process.h>
@@ -54,6 +56,33 @@ MULTI_RANK_TEST(LibraryCheckpoint,
       EXPECT_TRUE(at::equal(second.at("rest.linear.weight"), begun->rest->linear->weight));
       const auto moved = (second.at("linear.weight") - begun->linear->weight).abs().max();
       EXPECT_TRUE(moved.item<float>() > 0 && moved.item<float>() < 2.1e-3);  // two steps of AdamW
+    }
+  });
+}
+
+// Saves one state twice, and makes a step before the second save is complete.
+MULTI_RANK_TEST(LibraryCheckpoint, a_step_during_an_async_save_does_not_change_the_checkpoint) {
+  const TemporaryFolder folder;
+  in_each_strategy(world_size(), [&](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
+    const auto net = buffered_block();
+    FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});
+    const auto optimizer = make_sharded_optimizer(model.units(), {{"", {.lr = 1e-3}}}, comm);
+    const auto step = [&](int number) {
+      loss_of(*net, rank, number).backward();
+      optimizer->step();
+      optimizer->zero_grad();
+      net->mean.add_(3.5);
+    };
+    step(0);
+    for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
+      const std::string run = folder.path() + "/" + std::to_string(comm->world_size()) +
+                              (format == CheckpointFormat::full ? "full" : "");
+      save_checkpoint(run + "plain", format, 1, {}, model.checkpoint_state(*optimizer), *comm);
+      const auto save =
+          async_save(run + "async", format, 1, {}, model.checkpoint_state(*optimizer), *comm);
+      step(1);
+      save->wait();
+      EXPECT_EQ(files_below(run + "async"), files_below(run + "plain"));
     }
   });
 }

@@ -12,7 +12,7 @@ namespace fsdp {
 namespace {
 
 // In 2,000 steps the memory may grow by less than 20,000 bytes. The ranks are launched without the
-// test harness, which keeps records for its stories.
+// test harness, because its communicators keep a log of all their calls.
 TEST(LibraryMemory, the_memory_of_a_training_does_not_grow_with_the_steps) {
   const auto result = launch(2, [](const RankContext& context) {
     const auto allocated = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };

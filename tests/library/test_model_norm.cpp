@@ -7,7 +7,8 @@
 
 #include <utility>
 
-// Norms by parameter, guards against NaN, and programs that use them.
+// Tests norms of each parameter and gradient, checks for NaN and infinity, and programs that use
+// both.
 namespace fsdp {
 namespace {
 
@@ -49,7 +50,7 @@ ModelNumbers numbers_in_one_process(const NamedTensors& named) {
 struct NormProgram {
   std::string name;
   std::function<void(const ModelNumbers& numbers, const NamedTensors& parameters)> before_step;
-  bool guards{};  // runs the second step, whose gradients are not finite, up to its update
+  bool guards{};  // true: also runs the second step, whose gradients are not finite
 };
 
 void lars(const ModelNumbers& numbers, const NamedTensors& parameters) {
@@ -276,7 +277,7 @@ MULTI_RANK_TEST(ModelNorm, a_nonfinite_gradient_is_found_on_any_rank) {
   });
 }
 
-MULTI_RANK_TEST(ModelNorm, gradients_of_ignored_modules_count_in_gradients_are_finite_only) {
+MULTI_RANK_TEST(ModelNorm, gradients_of_ignored_modules_count_only_in_gradients_are_finite) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = buffered_block();
     WarningsOf warnings;

@@ -112,7 +112,7 @@ MULTI_RANK_TEST(ModelStateDict,
 }
 
 MULTI_RANK_TEST(ModelStateDict,
-                buffers_are_loaded_and_two_values_of_a_shared_parameter_are_refused) {
+                load_state_dict_loads_buffers_and_refuses_two_values_of_a_shared_parameter) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(3);
     TinyNet net;
@@ -176,7 +176,7 @@ void train_with_buffers(TestRank& rank, const std::string& name) {
   model.load_state_dict(state);
 }
 
-MULTI_RANK_TEST(ModelStateDict, broadcast_buffers_saves_the_buffers_of_rank_0) {
+MULTI_RANK_TEST(ModelStateDict, with_broadcast_buffers_the_state_dict_has_the_buffers_of_rank_0) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     train_with_buffers<FullyShardedDataParallel<Module>>(rank, "FSDP");
     train_with_buffers<DistributedDataParallel<Module>>(rank, "DDP");

@@ -20,7 +20,7 @@ struct ScaledImpl : ModuleOf<std::pair<at::Tensor, double>(const at::Tensor& x, 
 };
 FSDP_MODULE(Scaled);
 
-TEST(ModuleHolder, a_call_of_a_holder_runs_the_hooks_of_a_module_of_any_shape) {
+TEST(ModuleHolder, a_call_of_a_holder_runs_the_hooks_of_a_module_with_any_inputs_and_outputs) {
   in_a_process([] {
     Events events;
     Scaled scaled;

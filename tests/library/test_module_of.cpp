@@ -89,7 +89,7 @@ int shown_among(const std::vector<at::Tensor>& tensors) {
   return shown;
 }
 
-TEST(ModuleOf, hooks_get_the_first_tensor_that_requires_a_gradient_or_else_is_defined) {
+TEST(ModuleOf, hooks_get_the_first_tensor_that_requires_a_gradient_or_else_the_first_defined_one) {
   in_a_process([] {
     const auto ids = at::tensor({1, 2});
     EXPECT_EQ(shown_among({ids, ones(false), ones()}), 2);
@@ -229,7 +229,7 @@ TEST(ModuleOf, hooks_with_always_call_run_even_if_forward_throws) {
   });
 }
 
-TEST(ModuleOf, a_call_with_one_tensor_throws_and_names_the_module) {
+TEST(ModuleOf, calling_a_module_of_several_inputs_with_one_tensor_throws_and_names_the_module) {
   in_a_process([] {
     Noted noted;
     Module& base = noted.module;

@@ -7,7 +7,8 @@
 #include <map>
 #include <optional>
 
-// Gradient accumulation in no_sync() with mixed precision adds in the wider dtype.
+// In no_sync(), gradients are accumulated in fp32 if param_dtype and reduce_dtype differ, otherwise
+// in their common dtype.
 namespace fsdp {
 namespace {
 
@@ -136,8 +137,9 @@ void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 
 MULTI_RANK_SUITE(NoSyncInMixedPrecision);
 
-MULTI_RANK_TEST(NoSyncInMixedPrecision,
-                gradients_are_accumulated_in_the_wider_dtype_in_each_strategy) {
+MULTI_RANK_TEST(
+    NoSyncInMixedPrecision,
+    gradients_accumulate_in_fp32_if_param_dtype_and_reduce_dtype_differ_in_each_strategy) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const MixedPrecisionPolicy& policy : policies())
       for (const Arrangement& arrangement : kArrangements)
@@ -156,7 +158,8 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision, many_accumulated_backward_passes_lose_no
 }
 
 // zero_grad() and a backward that throws both drop the gradients that wait to be reduced.
-MULTI_RANK_TEST(NoSyncInMixedPrecision, a_dropped_backward_pass_leaves_no_gradient) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision,
+                gradients_dropped_before_their_reduction_do_not_count_in_later_passes) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool thrown : {false, true}) {
       const auto net = mixed_net();

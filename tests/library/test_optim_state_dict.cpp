@@ -13,7 +13,8 @@ namespace {
 
 MULTI_RANK_SUITE(OptimStateDict);
 
-MULTI_RANK_TEST(OptimStateDict, lbfgs_and_an_optimizer_over_the_modules_parameters_are_refused) {
+MULTI_RANK_TEST(OptimStateDict,
+                optim_state_dict_refuses_lbfgs_and_an_optimizer_over_the_modules_parameters) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());
@@ -26,8 +27,9 @@ MULTI_RANK_TEST(OptimStateDict, lbfgs_and_an_optimizer_over_the_modules_paramete
   });
 }
 
-// Returns a function that makes an optimizer with two groups, each of every other parameter. The
-// learning rate of the second group is twice that of the first.
+// Returns a function that makes an optimizer with two groups. One group has the parameters with an
+// even index, the other one has those with an odd index and twice the learning rate. If `reversed`,
+// the other group comes first. `factor` multiplies both learning rates.
 template <class Optimizer, class Options>
 auto grouped(Options options) {
   return [options](std::vector<at::Tensor> parameters, bool reversed, double factor) {

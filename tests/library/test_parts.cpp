@@ -177,8 +177,8 @@ const std::vector<Operator> kOfPositions{
     {"aten::randn_like", [](const auto& x, const auto&) { return at::randn_like(x); }},
     {"aten::dropout", [](const auto& x, const auto&) { return at::dropout(x, 0.5, true); }}};
 
-// Two parameters, their gradients, and tensors that were computed from them. With up to four ranks,
-// each rank has some elements of each.
+// Two parameters, their gradients, and tensors that were computed from them. With three or four
+// ranks, some ranks own no element of them.
 struct Parts {
   explicit Parts(TestRank& rank) : sharded(rank) {
     loss_of(*sharded.net, rank).backward();
@@ -226,7 +226,7 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
   for (const auto& [kind, x, y] : parts.pairs())
     for (const Operator& op : ops) {
       if (x.numel() < 2)
-        continue;  // the part can be its first element only, which select and slice return whole
+        continue;  // a part of one element can be returned whole by select and slice
       SCOPED_TRACE(op.name + " of " + kind);
       const std::string error = error_of([&, x = x, y = y] { op.call(x, y); });
       EXPECT_TRUE(error.starts_with(op.name + " of ")) << error;
@@ -303,8 +303,10 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   });
 }
 
-// What a view stands for must be known before the whole tensor is gathered.
-MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_of_turned_or_reshaped_parts_are_right_or_throw) {
+// These reductions first gather the whole tensor. They must throw if they are given a view of a
+// part and can't tell which elements of the parameter the view has.
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                reductions_of_transposed_or_reshaped_parts_are_right_or_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::NoGradGuard no_grad;
@@ -332,7 +334,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, reductions_of_turned_or_reshaped_parts_a
   });
 }
 
-MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_joined_parts_is_placed) {
+MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_concatenated_parts_reaches_each_parameter) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
@@ -351,8 +353,9 @@ MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_joined_parts_is_placed) {
   });
 }
 
-// Parameters that are cut at different places have other elements on each rank.
-MULTI_RANK_TEST(RankPartOnSeveralRanks, two_parts_with_other_places_are_not_computed_together) {
+// The weight and the bias of a unit have different places in its flat tensor, so their parts on a
+// rank have different elements.
+MULTI_RANK_TEST(RankPartOnSeveralRanks, an_operator_on_two_parts_of_different_elements_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     Parts parts(rank);
     const auto named = parts.sharded.model.named_parameters();
@@ -363,7 +366,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, two_parts_with_other_places_are_not_comp
 }
 
 // The penalty is the same number on every rank, so its gradient is not averaged.
-MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_is_this_ranks_part_of_its_gradient) {
+MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_a_parameter_is_not_averaged_over_ranks) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
@@ -395,7 +398,7 @@ MULTI_RANK_TEST(RankPart, a_hook_in_a_penalty_gets_a_part_of_the_gradient) {
 }
 
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
-                a_learned_factor_of_a_part_is_refused_and_one_of_the_whole_learns) {
+                a_trainable_factor_of_a_part_throws_and_one_of_the_whole_tensor_gets_a_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::Tensor& p = parts.parameters[0];
@@ -431,7 +434,7 @@ MULTI_RANK_TEST(RankPart, full_tensor_gathers_a_parameter_its_gradient_and_a_mom
 }
 
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
-                a_norm_on_one_rank_only_is_an_error_that_names_the_parameter) {
+                computing_a_norm_on_only_one_rank_is_an_error_that_names_the_parameter) {
   const RankRun run = try_ranks(world_size(), [](TestRank& rank) {
     Parts parts(rank);
     if (rank.rank() == 0) parts.parameters[0].norm();
@@ -459,8 +462,8 @@ MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_view_of_the_parts_memo
   });
 }
 
-// With one rank, the part is the whole parameter, so its norm can be computed.
-MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter) {
+// With one rank, the part is the whole parameter, so it has the same sizes and the same norm.
+MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter_and_at_least_1_on_several_ranks) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TinyNet net;

@@ -8,7 +8,8 @@
 #include <memory>
 #include <vector>
 
-// Models that promise (ReadsInCalls) to read a parameter only in calls of the module that has it.
+// Tests models that promise (ReadsInCalls) to read a parameter only in calls of the module that has
+// it.
 namespace fsdp {
 namespace {
 
@@ -43,7 +44,7 @@ struct TiedRows : Module {
 struct PromisingRows : TiedRows, ReadsInCalls {};
 
 // Reads the tied weight in a function, outside of calls of the embedding and the head. So backward
-// reads it after all calls have ended.
+// also reads it outside of the backward passes of these two modules.
 struct WithFunction : TiedRows {
   at::Tensor forward(at::Tensor rows) override {
     const at::Tensor x = (*embedding)(rows);

@@ -3,8 +3,8 @@
 
 #include <library/misuse.h>
 
-// Models that cannot be sharded. Some are refused when they are wrapped, and are not changed. For
-// others the first step throws, because only the step shows what they do.
+// Tests models that cannot be sharded. Some are refused when they are wrapped, and are not changed.
+// For others the first step throws, because only the step shows what they do.
 namespace fsdp {
 namespace {
 
@@ -101,7 +101,7 @@ void expect_no_step(Net& net, TestRank& rank, const at::Tensor& x, const char* s
   EXPECT_CONTAINS(error_of([&] { model(x).sum().backward(); }), says);
 }
 
-MULTI_RANK_TEST(RefusedModel, a_unit_held_by_torch_module_throws_in_the_first_step) {
+MULTI_RANK_TEST(RefusedModel, a_unit_in_a_holder_of_torch_module_throws_in_the_first_step) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     HoldingNet net;
@@ -137,7 +137,7 @@ MULTI_RANK_TEST(RefusedModel, sparse_gradients_throw_in_the_first_step) {
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, a_policy_that_selects_no_module_warns) {
+MULTI_RANK_TEST(RefusedModel, a_wrap_policy_that_selects_no_module_warns_on_rank_0) {
   run_ranks(world_size(), [](TestRank& rank) {
     WarningsOf warnings;
     torch::manual_seed(1);

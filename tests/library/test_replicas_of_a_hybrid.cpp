@@ -4,8 +4,9 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// DistributedDataParallel over a communicator of create_hybrid(). A collective of this communicator
-// reaches only one replica, so what all ranks must share is also sent between the replicas.
+// Tests DistributedDataParallel over a communicator of create_hybrid(). A collective of this
+// communicator reaches only one replica, so values that all ranks must share are also sent between
+// the replicas.
 namespace fsdp {
 namespace {
 

@@ -135,10 +135,10 @@ void give_way(int times) {
     sched_yield();
 }
 
-// Checks the gathered values in forward and backward. Other ranks read a rank's shard in place, so
-// a rank that runs ahead must not change the shard before they have read it. Ranks after rank 0
-// yield in forward without gradients, and before the output's gradient in backward, which then
-// arrives long after the all-gather was issued.
+// Checks the gathered values in forward and backward. Other ranks read the shard of a rank in
+// place, so a rank that runs ahead must not change its shard before they have read it. Ranks above
+// 0 fall behind: they yield the processor at the start of a forward without gradients, and in
+// backward when the gradient of the output arrives, which is long after the all-gather was issued.
 struct CheckingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     if (!at::GradMode::is_enabled()) give_way(yields);

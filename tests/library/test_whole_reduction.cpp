@@ -8,6 +8,7 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -24,7 +25,7 @@ using Update = void (*)(at::Tensor p, at::Tensor g, at::Tensor& state);
 // Changes all parameters.
 using UpdateAll = void (*)(const std::vector<at::Tensor>& parameters);
 
-// An optimizer as people write it for one process.
+// An optimizer whose step calls `rule`, which is written as for one process.
 template <class Rule>
 struct Own : torch::optim::SGD {
   Own(std::vector<at::Tensor> parameters, Rule rule)
@@ -194,9 +195,85 @@ MULTI_RANK_TEST(WholeReduction, rules_for_rows_and_columns_are_those_of_one_proc
                       }}});
 }
 
+MULTI_RANK_TEST(WholeReduction, rules_with_several_numbers_of_the_whole_are_those_of_one_process) {
+  expect_habits_equal_to_one_process(
+      world_size(), {{"a perturbed point (SAM)",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        const at::Tensor step = 0.05 * g / (g.norm() + 1e-12);
+                        p.add_(step);
+                        p.sub_(0.1 * (g + 0.1 * p));
+                        p.sub_(step);
+                      }},
+                     {"an estimated distance (D-adaptation)",
+                      [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+                        state.add_(g);
+                        const double along = at::dot(g.flatten(), state.flatten()).item<double>();
+                        const double distance = along / (state.abs().sum().item<double>() + 1e-9);
+                        p.sub_((0.01 + 0.1 * std::abs(distance)) * g.sign());
+                      }},
+                     {"a step relative to the root mean square",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        const at::Tensor size = p.square().mean().sqrt().clamp_min(1e-3);
+                        p.sub_(0.05 * size * g / (g.square().mean().sqrt() + 1e-6));
+                      }},
+                     {"weights of norm one",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        p.div_(at::linalg_vector_norm(p) + 1e-9);
+                      }},
+                     {"a step if gradients agree with their sum",
+                      [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+                        state.lerp_(g, 0.5);
+                        const at::Tensor agree = (g * state > 0).to(at::kFloat).mean();
+                        p.sub_(0.1 * agree * state.sign());
+                      }},
+                     {"noise of the gradient",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        const auto [variance, mean] = at::var_mean(g);
+                        p.sub_(0.1 * g / (1 + variance / (mean.square() + 1e-3)));
+                      }},
+                     {"adaptive clipping of rows",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        if (g.dim() != 2) return;
+                        const at::Tensor most = 0.1 * p.norm(2, {1}, true).clamp_min(1e-3);
+                        const at::Tensor norms = g.norm(2, {1}, true).clamp_min(1e-6);
+                        p.sub_(0.5 * g * (most / norms).clamp_max(1));
+                      }},
+                     {"the largest k elements",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        const int64_t numel = full_tensor(g).numel();
+                        const at::Tensor least =
+                            std::get<0>(full_tensor(g).abs().flatten().kthvalue(numel - numel / 3));
+                        p.sub_(0.1 * g * (g.abs() >= least));
+                      }},
+                     {"a soft threshold",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        p.sub_(0.1 * g);
+                        const at::Tensor least = 0.1 * at::quantile(p.abs(), 0.5);
+                        p.copy_(p.sign() * (p.abs() - least).clamp_min(0));
+                      }},
+                     {"distance from an average of weights",
+                      [](at::Tensor p, at::Tensor g, at::Tensor& state) {
+                        p.sub_(0.1 * g);
+                        const double distance = (p - state).norm().item<double>();
+                        state.lerp_(p, distance > 0.5 ? 0.5 : 0.1);
+                      }},
+                     {"decay by the number of dimensions",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        if (p.dim() > 1) p.mul_(1 - 0.1 * p.abs().amax() / (1 + p.abs().sum()));
+                        p.sub_(0.1 * g);
+                      }},
+                     {"a gradient without its part along the weights",
+                      [](at::Tensor p, at::Tensor g, at::Tensor&) {
+                        const at::Tensor along =
+                            at::dot(g.flatten(), p.flatten()) / (p.square().sum() + 1e-9);
+                        p.sub_(0.1 * (g - along * p));
+                      }}});
+}
+
 struct OneStepOfLbfgs : torch::optim::LBFGS {
   using LBFGS::LBFGS;
-  // The gradients are those of the loop, so the closure computes nothing.
+  // The training loop has computed the gradients, so the closure computes nothing.
   at::Tensor step(LossClosure /*closure*/) override {
     return LBFGS::step([] { return at::ones({}); });
   }

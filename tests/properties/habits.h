@@ -8,10 +8,10 @@
 namespace fsdp {
 
 // An operation of users' programs on one tensor of model.parameters(), or on its gradient. It
-// depends on all elements of the tensor. It is called without gradients.
+// depends on all elements of the tensor. It runs with gradients switched off (NoGradGuard).
 struct Habit {
   std::string name;
-  bool of_gradient;  // it changes .grad, which is defined; else the parameter
+  bool of_gradient;  // true: it changes .grad, which is defined; false: the parameter
   void (*change)(at::Tensor p);
 };
 

@@ -32,8 +32,8 @@ struct Net : RowOf<ThrowingBlock> {
   at::Tensor scale;
 };
 
-// One model of a random program, either as it exists on a rank, or in one process that computes the
-// batches of all ranks.
+// One model of a random program. The model is either on a rank, or in one process that computes the
+// microbatches of all ranks.
 class ModelUnderTest {
  public:
   ModelUnderTest(const RandomProgram& program, int seed) : adam_(program.adam) {

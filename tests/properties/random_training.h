@@ -37,9 +37,8 @@ struct RandomTraining {
   int width{1};
   TrainConfig config;  // mode single: one process computes the batches of all ranks
   int loss_scale{1};   // a power of two
-  int saved{};         // the state is saved after this many steps, and a new model loads it and
-                       // continues; 0: never
-  bool offloads{};     // AdamW's moments are in a file, except those that stay in memory (pinned)
+  int saved{};         // after this many steps a new model loads the saved state; 0: never
+  bool offloads{};     // AdamW's moments are in a file, except those that stay in memory
   // Says whether the run is compared with a run on one rank that computes all microbatches,
   // provided that the bits then depend only on the number of microbatches. Otherwise it is compared
   // with one process that computes the batches of all ranks.

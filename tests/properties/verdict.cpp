@@ -45,8 +45,9 @@ void compare(std::string& differences, const std::string& what, int64_t measured
                    std::to_string(*predicted);
 }
 
-// Observes the differences between this rank's traffic and live bytes in the last step and the
-// predicted bytes.
+// Compares this rank's traffic in the last step, and the peak of its live bytes in each phase since
+// the second step (of a training of one step: since the start), with the bytes that are predicted
+// for `step`. Observes the differences.
 void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule& step) {
   std::map<std::string, int64_t> received;
   for (const Call& call : log)

@@ -9,9 +9,9 @@
 
 namespace fsdp {
 
-// Returns what two steps of the model `small` of the handouts cost rank 0, in bytes. The model is
-// sharded over `world_size` ranks, and each step has one row of four tokens. `limit`: see
-// Prefetcher.
+// Returns the bytes that two steps of the model `small` of the handouts cost rank 0, the number of
+// its elements, and the number of calls of an export. The model is sharded over `world_size` ranks,
+// and each step has one row of four tokens. `limit`: see Prefetcher.
 inline Values costs_of_small(int world_size, bool reshard_after_forward, int limit) {
   return observed_on(world_size, [=](TestRank& rank) {
     const auto comm = rank.communicator();

@@ -78,7 +78,8 @@ TEST(CountedRun, a_run_without_prefetch_takes_longer_and_computes_as_long) {
   EXPECT_EQ(with.computing, without.computing);
 }
 
-// Trains with memory of 32 MB on rank 1 that is no tensor and that is written to in forward.
+// Returns an FSDP strategy whose loss function, on rank 1, keeps and writes 32 MB of memory that is
+// no tensor.
 std::unique_ptr<Strategy> strategy_with_hidden_memory(const TrainConfig& config, Workload workload,
                                                       std::shared_ptr<Communicator> comm) {
   workload.loss = [hides = comm->rank() == 1, loss = workload.loss](

@@ -1,8 +1,6 @@
-#include <train/checkpoints.h>
-
 #include <set>
 
-#include "trained.h"
+#include "same_bits.h"
 
 // Tests of runs with dropout, whose random numbers depend on the step and the microbatch, not on
 // the rank.
@@ -18,30 +16,16 @@ TrainConfig with_dropout(const Arranged& how, int64_t steps = 3) {
 }
 
 TEST(Dropout, a_run_ends_with_the_same_bits_in_every_arrangement) {
-  const TemporaryFolder folder;
-  const auto expected = train(with_dropout({"single", 1}), folder);
-  const auto expect_equal = [&](const TrainConfig& config, const std::string& what) {
-    SCOPED_TRACE(what);
-    const auto run = train(config, folder);
-    EXPECT_EQ(run["param_sha256"], expected["param_sha256"]);
-    EXPECT_EQ(run["live_bytes_mismatches"], 0);
-  };
+  const SameBits same_bits(with_dropout({"single", 1}));
   for (const Arranged& how : std::vector<Arranged>{
            {"ddp", 2}, {"ddp", 4}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
     TrainConfig config = with_dropout(how);
-    expect_equal(config, named(how));
+    same_bits.expect_of(config, named(how));
     if (how.mode != "fsdp") continue;  // only fsdp recomputes
     config.memory.activation_checkpoint_every = 1;
-    expect_equal(config, named(how) + ", recomputed");
+    same_bits.expect_of(config, named(how) + ", recomputed");
   }
-  TrainConfig resumed = with_dropout({"fsdp", 4}, 2);
-  resumed.checkpoint.dir = folder.path() + "/saved";
-  resumed.checkpoint.save_every = 2;
-  train(resumed, folder);
-  resumed = with_dropout({"fsdp", 2});
-  resumed.checkpoint.dir = folder.path() + "/saved";
-  go_on_from(find_checkpoint(resumed.checkpoint.dir), resumed);
-  expect_equal(resumed, "resumed on two ranks");
+  same_bits.expect_of_resumed(with_dropout({"fsdp", 4}, 2), with_dropout({"fsdp", 2}));
 }
 
 TEST(Dropout, a_run_depends_on_the_fraction) {

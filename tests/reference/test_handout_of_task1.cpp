@@ -49,7 +49,8 @@ TEST(HandoutOfTask1, prediction_2_of_the_handout_of_task_1_lists_the_operations_
   expect_said(1, recorded([] { return nn::Linear(4, 3).ptr(); }), "`{operations}`");
 }
 
-TEST(HandoutOfTask1, prediction_3_of_the_handout_of_task_1_counts_the_states_of_eight_layers) {
+TEST(HandoutOfTask1,
+     prediction_3_of_the_handout_of_task_1_counts_the_generator_states_of_eight_layers) {
   const Values run = recorded([] {
     auto layers = std::make_shared<nn::Module>();
     for (int i = 0; i < 8; ++i)

@@ -151,7 +151,7 @@ TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_adds_up_small_updates_
     EXPECT_EQ(bf16.item<double>(), 1);  // the handout: "would stay 1 for ever"
   });
   expect_said(2, run, "After 4 steps the parameter is {after 4}:");
-  expect_said(2, run, "After 5 steps it is {after 5}. After 12 steps it is {after 12},");
+  expect_said(2, run, "After 5 steps it is {after 5}. After 12 steps it is {after 12}:");
 }
 
 }  // namespace

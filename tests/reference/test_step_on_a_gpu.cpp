@@ -86,7 +86,7 @@ TEST_IN_A_PROCESS(StepOnAGpu,
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
     Counts expected{{"_foreach_copy_", kUnits},  // copies gradients into the flat one
-                    {"_foreach_zero_", kUnits},  // zeros its gaps (round sizes have none)
+                    {"_foreach_zero_", kUnits},  // zeros its gaps, which each unit has
                     {"_foreach_add_", 1},        // counts the step
                     {"_fused_adamw_", 1},
                     {"cat", 1},        // joins the losses of the microbatches

@@ -6,6 +6,8 @@
 #include <common/fork_process.h>
 #include <reference/trained.h>
 
+#include <filesystem>
+
 namespace fsdp {
 namespace {
 
@@ -41,6 +43,21 @@ TEST(TrainingReplay, a_replay_makes_the_recorded_calls_with_the_recorded_bits_in
       }
     }
   }
+}
+
+TEST(TrainingReplay, a_replay_leaves_the_hashes_of_the_recorded_run_as_they_are) {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of({"fsdp", 2}, /*parts=*/2, /*steps=*/2);
+  config.reports.hashes = folder.path() + "/hashes";
+  setenv("FSDP_RECORD", (folder.path() + "/new").c_str(), 1);
+  testing::internal::CaptureStderr();
+  train(config, folder);
+  testing::internal::GetCapturedStderr();
+  unsetenv("FSDP_RECORD");
+  const std::string hashes = config.reports.hashes + "/rank.1";
+  const auto before = std::filesystem::last_write_time(hashes);
+  EXPECT_CONTAINS(replay(config, folder.path() + "/new/0/rank-1"), "it ends well\n");
+  EXPECT_EQ(std::filesystem::last_write_time(hashes), before);
 }
 
 }  // namespace

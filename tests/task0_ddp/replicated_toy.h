@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-// The tests of task 0 use these: a ToyModel on every rank, losses, and the mean of the gradients as
-// one process computes them.
+// The tests of task 0 train a ToyModel on every rank. They use these losses, and compare the
+// gradients with the means that one process computes.
 namespace fsdp {
 
 using MakeToy = std::function<std::shared_ptr<ToyModel>()>;
@@ -46,8 +46,8 @@ inline void observe_gradients(TestRank& rank, const ToyModel& model) {
   }
 }
 
-// Leaves the mean over W ranks in .grad, as one process computes it: a backward pass for each rank,
-// the sum as a tree, and the division by W.
+// Computes the means over W ranks in one process, and writes them to .grad. Runs a backward pass
+// over the loss of each rank, adds the gradients as a tree, and divides the sum by W.
 inline void compute_means(ToyModel& model, int world_size, const Loss& loss) {
   const auto parameters = distinct_parameters(model);
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());  // [parameter][rank]

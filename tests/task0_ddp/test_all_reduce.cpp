@@ -42,7 +42,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, each_gradient_takes_one_all_reduce_in_the_order
   expect_on_all_ranks(run, "calls", expected);
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, a_rank_receives_the_bytes_of_each_gradient_once) {
+MULTI_RANK_TEST(T0_1_all_reduce, all_collectives_together_have_each_gradient_element_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     kPlainLoss(*model, rank.rank()).backward();
@@ -73,7 +73,8 @@ MULTI_RANK_TEST(T0_1_all_reduce, a_frozen_parameter_takes_part_in_no_collective)
   expect_on_all_ranks(run, "the frozen parameter has a .grad", false);
 }
 
-// A collective takes contiguous tensors. The gradient of a transposed product need not be one.
+// A collective takes contiguous tensors. But a gradient, such as that of a transposed product, need
+// not be contiguous.
 MULTI_RANK_TEST(T0_1_all_reduce, a_gradient_that_is_not_contiguous_is_averaged_too) {
   const auto gradient = [](int rank) {
     return (at::arange(6, at::kFloat).view({2, 3}) * (rank + 1)).t();

@@ -23,7 +23,8 @@ void observe_buckets(TestRank& rank, const std::vector<at::Tensor>& buckets) {
     rank.observe(bucket(i), buckets[i]);
 }
 
-// Compares with the sums over ranks of buckets in which every element has the same value on a rank.
+// Expects that the ranks observed these buckets. `expected[i]` has the elements of bucket i, which
+// are sums over ranks.
 void expect_buckets(const RankRun& run, const std::vector<std::vector<double>>& expected) {
   expect_on_all_ranks(run, "number of buckets", expected.size());
   const RankRun oracle = run_oracle([&](TestRank& rank) {
@@ -211,7 +212,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_ready_twice_is_refused) 
   expect_error(run, "what a second ready(1) throws", {"std::logic_error", "1"});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_one_that_was_not_finished_starts_anew) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_an_unfinished_one_keeps_nothing_of_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -226,7 +227,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_one_that_was_not_finished_star
   expect_buckets(run, {std::vector<double>(9, w), std::vector<double>(8, w)});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, without_gradients_a_pass_has_no_collective) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_of_a_reducer_without_gradients_calls_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer({}, kNineElements, rank.communicator());
     reducer->begin();

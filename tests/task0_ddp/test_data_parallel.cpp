@@ -8,8 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE(T0_3_data_parallel);
 
-// One backward pass and finish(). Observes the gradients, and the collectives of the pass and those
-// of finish().
+// Runs one backward pass and finish(). Observes the gradients, the collectives of the pass, and the
+// collectives of finish().
 RankRun run_step(int world_size, const Loss& loss, const MakeToy& make = kReplicatedToy) {
   return run_ranks(world_size, [&](TestRank& rank) {
     const auto model = make();
@@ -54,7 +54,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, buckets_have_one_order_even_if_gradients_arr
   expect_means(run, kReverseOrderOnOddRanks);
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, an_unused_block_on_one_rank_stops_no_rank) {
+MULTI_RANK_TEST(T0_3_data_parallel, ranks_average_gradients_even_if_one_rank_does_not_use_a_block) {
   const RankRun run = run_step(world_size(), kBlockUnusedOnRank0);
   expect_on_rank(run, 0, "calls during backward", "all_reduce bucket.0; ");
   expect_means(run, kBlockUnusedOnRank0);
@@ -88,7 +88,8 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_tied_weight_is_averaged_once_with_the_sum_
   expect_means(run_step(world_size(), kPlainLoss, kTiedBlocks), kPlainLoss, kTiedBlocks);
 }
 
-// Otherwise every gradient would be held twice during backward.
+// If .grad kept the gradient beside its bucket, every gradient would take its memory twice during
+// backward.
 MULTI_RANK_TEST(T0_3_data_parallel, a_gradient_leaves_grad_when_it_is_in_its_bucket) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
@@ -214,8 +215,8 @@ MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradi
   expect_as(run, oracle);
 }
 
-// Time is counted: a block's backward takes kCompute, and an all-reduce occupies the link for
-// kHop to each other rank, there and back. Nothing else takes time.
+// These tests count time and do not measure it. The backward of a block takes kCompute. An
+// all-reduce takes two hops of kHop for each other rank. Nothing else takes time.
 constexpr int64_t kHop = 1'000;
 constexpr int64_t kCompute = 40'000;
 
@@ -240,8 +241,8 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
       },
       over_counted_link(clock, std::chrono::nanoseconds(kHop)));
   expect_on_all_ranks(run, "ns that backward takes", 3 * kCompute);
-  // The buckets of blocks0 and the embedding are complete only at the end of backward; that of the
-  // head is complete early, but is issued after the bucket of blocks0.
+  // The buckets of blocks0 and of the embedding are complete only at the end of backward. The
+  // bucket of the head is complete early, but is issued after the bucket of blocks0.
   expect_on_all_ranks(run, "ns that finish() waits", 3 * 2 * (world_size() - 1) * kHop);
 }
 

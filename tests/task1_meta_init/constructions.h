@@ -15,11 +15,12 @@ struct Construction {
 };
 
 std::vector<Construction> modules_of_torch();  // torch::nn, unchanged
-std::vector<Construction> init_functions();    // a weight and a bias by each function of nn::init
+std::vector<Construction> init_functions();    // tensors filled by nn::init or by random operations
 Construction called_submodules();              // batch norm and dropout, called in a constructor
 
-// Makes an nn::TransformerEncoderLayer of this width; run_layer() calls it. Only constructions.cpp
-// includes all of torch::nn, because the tests are compiled again after every edit of meta_init.h.
+// Returns a construction of an nn::TransformerEncoderLayer of this width. run_layer() runs its
+// forward. Only constructions.cpp includes all of torch::nn, because the tests are compiled again
+// after every edit of meta_init.h.
 Construct transformer_layer(int64_t width);
 at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& input);
 
@@ -31,7 +32,8 @@ std::string device_name(const at::Tensor& tensor);
 std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors);
 nlohmann::json numbers_of(const at::Tensor& tensor);
 
-// A module that holds what its parts register, for constructions written as a function.
+// A module whose constructor calls `fill`, which registers parameters, buffers and modules. So a
+// test can write a construction as a function.
 struct Holder : torch::nn::Module {
   using Fill = std::function<void(Holder&)>;
   explicit Holder(const Fill& fill) { fill(*this); }
@@ -54,8 +56,8 @@ struct Reinitialized : torch::nn::Module {
 };
 
 // Makes each module twice after manual_seed(): once eagerly, and once on a rank by `deferred`,
-// which must return it materialized. Expects the same parameters and buffers bitwise, with the same
-// sizes, strides, requires_grad and sharing, and the same next random number.
+// which must return the module materialized. Expects the same parameters and buffers bitwise, with
+// the same sizes, strides, requires_grad and sharing, and the same next random number.
 using Deferred = std::function<std::shared_ptr<torch::nn::Module>(const Construct&)>;
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred);
 

@@ -315,7 +315,7 @@ TEST(T1_1_redirect, a_constructor_may_call_its_submodules_to_learn_sizes) {
   expect_on_all_ranks(run, "features", 8 * 15 * 4);
 }
 
-TEST(T1_1_redirect, tensors_made_after_recording_are_real) {
+TEST(T1_1_redirect, tensors_made_after_recording_are_on_the_cpu) {
   for (const Runner& runner : runners()) {
     const std::string zeros = "after " + runner.name + " torch::zeros() is on",
                       weight = "after " + runner.name + " the weight of a module is on";

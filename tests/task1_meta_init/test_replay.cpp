@@ -29,7 +29,7 @@ void expect_replayed(const std::string& calls, const std::vector<float>& expecte
 
 }  // namespace
 
-TEST(T1_2_replay, data_of_another_shape_or_dtype_is_refused) {
+TEST(T1_2_replay, assign_data_refuses_data_of_another_shape_or_dtype) {
   const std::string shape = "data of [3, 2] took the place of [2, 3], unless this is thrown",
                     dtype = "data of Double took the place of Float, unless this is thrown";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

@@ -9,18 +9,19 @@
 #include <string>
 #include <vector>
 
-// The unit of most tests: three parameters, of which the last is not contiguous; and the gradients
-// that the tests reduce.
+// Most tests of task 2 use the unit of this file. It has three parameters, and the last one is not
+// contiguous. The file also has the gradients that the tests reduce.
 namespace fsdp {
 
-// Sizes that no number of ranks divides. Padded, the parameters have 48, 16 and 32 elements.
+// Every choice of sizes needs padding after each parameter. With its padding, p0 has 48 elements,
+// p1 has 16 and p2 has 32.
 inline const std::vector<std::vector<int64_t>> kShapes{
     test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
     test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),
     test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {3, 9}, {2, 11}})};
 inline const std::vector<int64_t> kOffsets{0, 48, 64};
 
-// A unit with fewer elements than ranks, and with empty parameters between others.
+// A unit that has only three elements. Two of its four parameters are empty.
 inline const std::vector<std::vector<int64_t>> kTinyShapes{{0}, {1}, {2, 0}, {2}};
 
 // Returns the padded number of elements of a unit of kShapes on `world_size` ranks.
@@ -84,8 +85,8 @@ inline void observe_parameters(TestRank& rank, const FlatParameter& unit,
     rank.observe(name + when, tensor.detach());
 }
 
-// Returns a rank's gradient of a parameter: random values, in another order in memory than the
-// parameter's.
+// Returns a rank's gradient of a parameter. It has random values, and its first index runs fastest
+// in memory.
 inline at::Tensor random_gradient(int rank, size_t parameter) {
   const uint64_t seed = test_seed(100 * static_cast<uint64_t>(rank) + parameter);
   return permuted_randn(kShapes[parameter], at::make_generator<at::CPUGeneratorImpl>(seed));
@@ -147,7 +148,8 @@ inline void expect_mean_gradient(const RankRun& run, const std::string& name,
   expect_mean_over_ranks(run, name, places, __FILE__, line);
 }
 
-// A link whose time is counted, not measured: a collective takes one hop to each other rank.
+// A link whose time is counted, not measured. An all-gather and a reduce-scatter take one hop for
+// each other rank.
 inline constexpr int64_t kHop = 1'000;  // [ns]
 inline RunOptions counted_link(const std::shared_ptr<CountedClock>& clock) {
   RunOptions options;

@@ -17,7 +17,8 @@ struct Numels {
   std::vector<int64_t> offsets;
 };
 
-// Units of one or more parameters, aligned or not, some empty, one with more than 2^31 elements.
+// Returns the sizes of units that have one or more parameters, and the expected offsets. Some
+// parameters need padding, some are empty, and one has more than 2^31 elements.
 std::vector<Numels> units() {
   const auto large = test_choice<int64_t>("a large unit", {1000, 999, 4711});
   return {{{1}, {0}},
@@ -55,7 +56,7 @@ MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_a_multiple_of_64_bytes) {
   });
 }
 
-MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple) {
+MULTI_RANK_TEST(T2_1_layout, every_parameter_starts_at_the_next_multiple_of_64_bytes) {
   expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
     EXPECT_EQ(layout.offsets, unit.offsets)
         << "of parameters of " << at::IntArrayRef(unit.numels) << " elements";
@@ -98,8 +99,8 @@ MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "layers.0", "ids"});
 }
 
-// A unit of parameters on the meta device. It notes which parameters the constructor of the unit
-// materializes.
+// Makes a unit of parameters that are on the meta device. Notes which parameters
+// make_flat_parameter() materializes.
 class MetaUnit {
  public:
   explicit MetaUnit(TestRank& rank) : values_(values_of(make_parameters(kShapes))) {
@@ -111,7 +112,8 @@ class MetaUnit {
 
   std::shared_ptr<FlatParameter> unit;
   std::multiset<std::string> asked;  // names of parameters
-  int64_t others_alive{};            // most results that were still held at the next call
+  // The most results of materialize() that were still alive when it was called again.
+  int64_t others_alive{};
 
  private:
   at::Tensor materialize(const at::Tensor& parameter) {
@@ -122,7 +124,7 @@ class MetaUnit {
     for (size_t i = 0; i < 3; ++i) {
       if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
       asked.insert(parameters_[i].name);
-      at::Tensor result = values_[i].clone().set_requires_grad(true);  // a parameter may require it
+      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
       given_.push_back(result.storage().getWeakStorageImpl());
       return result;
     }
@@ -324,7 +326,7 @@ MULTI_RANK_TEST(T2_2_shard, a_unit_may_have_fewer_elements_than_ranks) {
   expect_shards(run, oracle, "shard");
 }
 
-MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_else_zero) {
+MULTI_RANK_TEST(T2_2_shard, padding_is_nan_with_poison_and_zero_without_poison) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool poisoned : {true, false}) {
       poison::enable(poisoned);

@@ -8,8 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE(T2_3_unshard);
 
-// Returns the expected values: a run in the process of the test, which observes each parameter
-// times `factor` under its name.
+// Returns a run in the process of the test, which has observed each parameter times `factor` under
+// its name. These are the expected values.
 RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& [name, tensor] : make_parameters(shapes))
@@ -17,7 +17,7 @@ RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double f
   });
 }
 
-MULTI_RANK_TEST(T2_3_unshard, issues_one_all_gather_however_often_it_is_called) {
+MULTI_RANK_TEST(T2_3_unshard, unshard_issues_one_all_gather_however_often_it_is_called) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     unit->unshard_async();
@@ -59,7 +59,7 @@ MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used)
   expect_on_all_ranks(run, "state after unshard_async() of an unsharded unit", "unsharded");
 }
 
-MULTI_RANK_TEST(T2_3_unshard, gathers_the_values_bit_by_bit) {
+MULTI_RANK_TEST(T2_3_unshard, unshard_gathers_the_values_bit_by_bit) {
   for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last one
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -159,7 +159,7 @@ MULTI_RANK_TEST(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
 
 MULTI_RANK_SUITE(T2_4_reshard);
 
-MULTI_RANK_TEST(T2_4_reshard, frees_the_storage_that_every_view_shares) {
+MULTI_RANK_TEST(T2_4_reshard, reshard_frees_the_storage_that_every_view_shares) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const LiveBytes before = live_bytes::now();
@@ -227,7 +227,7 @@ MULTI_RANK_TEST(T2_4_reshard, the_parameters_stay_views_of_one_storage_in_every_
   }
 }
 
-MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
+MULTI_RANK_TEST(T2_4_reshard, reshard_waits_for_a_pending_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -247,8 +247,9 @@ MULTI_RANK_TEST(T2_4_reshard, waits_for_a_pending_all_gather) {
   expect_same_on_all_ranks(run, "value");
 }
 
-// Returns gradients of a loss that uses the weight as it is, twice (mm), and through a view that
-// autograd saves (linear). The given function runs between forward and backward.
+// Returns the gradients of a loss that uses the weight three times: twice directly (mm), and once
+// through a view that autograd saves (linear). Calls the given function between forward and
+// backward.
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {
@@ -286,7 +287,7 @@ MULTI_RANK_TEST(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_
   }
 }
 
-MULTI_RANK_TEST(T2_4_reshard, gathers_what_a_step_has_written_to_the_shards) {
+MULTI_RANK_TEST(T2_4_reshard, unshard_gathers_what_a_step_has_written_to_the_shards) {
   const std::string when = " after a step that doubles the shards";
   const RankRun oracle = values_by_name(kShapes, 2);
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -12,7 +12,8 @@ namespace {
 
 MULTI_RANK_SUITE(T2_5_flat_gradient);
 
-MULTI_RANK_TEST(T2_5_flat_gradient, has_gradient_from_the_first_collected_to_the_reduction) {
+MULTI_RANK_TEST(T2_5_flat_gradient,
+                has_gradient_is_true_from_the_first_collected_gradient_to_the_reduction) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     set_gradient(unit->parameters()[0], rank);
@@ -62,8 +63,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks)
   expect_mean_gradient(run, "gradient");
 }
 
-// In one process, with which FSDP is compared, gradients are added in the order of the collectives,
-// and the sum is divided once.
+// FSDP must compute the bits of one process, which adds the gradients in the order in which the
+// collectives add them, and divides the sum once.
 MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
@@ -88,7 +89,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to
   expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
-// Returns for example "gradient of p0, p2", for the choice 101 in bits.
+// Returns, for example, "gradient of p0 p2" for the choice whose bits are 101.
 std::string name_of_choice(unsigned choice) {
   std::string name = "gradient of";
   for (unsigned i = 0; i < 3; ++i)
@@ -139,7 +140,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce
   expect_on_all_ranks(run, "ns that wait_for_reduction() waited", kHop * (world_size() - 1));
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, one_collective_is_issued_and_no_full_gradient_is_left) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_reduction_issues_one_collective_and_leaves_no_full_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -341,7 +342,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   expect_mean_gradient(run, "gradient of the pass after clear_sharded_gradient()");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way) {
+MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_waits_for_the_reduction_under_way) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -360,9 +361,9 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_waits_for_the_reduction_under_way
                       kHop * (world_size() - 1));
 }
 
-// A backward pass that throws leaves one collected gradient, one gradient that is only in .grad,
-// and one reduction under way.
-MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradient) {
+// The unit is in a state in which a backward pass that throws may leave it: one gradient is
+// collected, another one is in .grad and not collected, and a reduction is under way.
+MULTI_RANK_TEST(T2_5_flat_gradient, a_discarded_gradient_is_in_no_later_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -398,7 +399,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, an_abandoned_gradient_is_in_no_later_gradien
   expect_mean_gradient(run, "gradient");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_before) {
+MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_keeps_what_was_reduced_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -409,7 +410,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, abandoning_a_pass_keeps_what_was_reduced_bef
   expect_mean_gradient(run, "gradient");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_destroyed_unit_leaves_no_bytes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

@@ -42,7 +42,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, what_is_added_to_a_collected_gradient_is_
 }
 
 MULTI_RANK_TEST(T2_5_lasting_gradient,
-                a_gradient_that_requires_a_gradient_leaves_its_graph_behind) {
+                reduce_gradient_frees_the_graph_of_a_gradient_that_requires_a_gradient) {
   const std::string graph = "bytes of the gradients' graph after reduce_gradient()";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank);

@@ -11,7 +11,7 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_gradient);
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_are_of_these_dtypes) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_have_the_dtypes_of_the_policy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, policy);
@@ -90,7 +90,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
   }
 }
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_all_after_it_is_fp32) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_then_added_up_in_fp32) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       std::vector<at::Tensor> means;
@@ -151,7 +151,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_divi
   expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
 }
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_of_several_passes_add_up_in_fp32) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "256 + 1 + 1", equal_gradients(258), world_size());
     observe_expected_shards(rank, "256 + 1", equal_gradients(257), world_size());
@@ -172,7 +172,8 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, passes_add_up_in_fp32) {
   expect_shards(run, oracle, "256 + 1 + 1");
 }
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, a_collected_gradient_keeps_the_dtype_of_its_parameter) {
+MULTI_RANK_TEST(T2_6_mixed_gradient,
+                a_grad_has_the_dtype_of_its_parameter_as_long_as_it_is_not_widened) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, policy);
@@ -271,7 +272,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zer
   expect_shards(run, oracle, "gradient of p1 alone");
 }
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, a_unit_that_is_gone_leaves_no_bytes) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_destroyed_unit_with_mixed_precision_leaves_no_bytes) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

@@ -9,7 +9,8 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_precision);
 
-// Observes the parameters' values times `factor`, rounded once, as "p0; param_dtype ...".
+// Returns a run that has observed the parameters' values times `factor`, rounded once, under names
+// such as "p0; param_dtype Half, ...".
 RankRun rounded_values(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& policy : kPolicies)
@@ -95,7 +96,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up
                       {1, 1, 1, 1, 1, 1.0078125, 1.0078125, 1.0078125, 1.0078125});
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, the_parameters_stay_the_same_variables) {
+MULTI_RANK_TEST(T2_6_mixed_precision, mixed_precision_keeps_the_same_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
@@ -170,12 +171,13 @@ void expect_a_late_rank_reads(int world_size, bool again) {
   expect_on_all_ranks(run, "p0", oracle.at(0, "p0" + with(kBf16)));
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, a_late_rank_reads_the_copy_of_a_rank_that_goes_on) {
+MULTI_RANK_TEST(T2_6_mixed_precision,
+                a_late_rank_reads_the_rounded_shard_of_a_rank_that_has_continued) {
   expect_a_late_rank_reads(world_size(), /*again=*/false);
   expect_a_late_rank_reads(world_size(), /*again=*/true);
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_policy_that_was_set_last_applies) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, kFp16);
@@ -194,7 +196,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_last_policy_holds) {
                         c10::toString(policy.reduce_dtype));
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, what_it_refuses_changes_nothing) {
+MULTI_RANK_TEST(T2_6_mixed_precision, a_refused_mixed_precision_policy_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const auto set = [&](const std::string& when, const MixedPrecisionPolicy& policy) {

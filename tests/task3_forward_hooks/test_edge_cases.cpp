@@ -42,8 +42,9 @@ MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_what_a_forward_left_unsh
   expect_on_all_ranks(run, "calls of the next forward", "all_gather root; " + blocks);
 }
 
-// Returns its input or, if `detach` is true, a tensor without a gradient. So the output does not
-// show whether autograd records operations.
+// forward() returns its input. If `detach` is true, it returns a tensor that requires no gradient,
+// even while autograd records operations. So a hook cannot tell from the output whether autograd
+// records operations.
 struct Odd : Module {
   Odd() : weight(register_parameter("weight", at::ones({7}))) {}
   torch::Tensor forward(torch::Tensor x) override { return detach ? (x * weight).detach() : x; }
@@ -53,7 +54,8 @@ struct Odd : Module {
 
 // A model can return something without a gradient (metrics, for example) and keep its loss in a
 // member.
-MULTI_RANK_TEST(T3_4_edge_cases, grad_mode_decides_and_not_the_output) {
+MULTI_RANK_TEST(T3_4_edge_cases,
+                grad_mode_and_not_the_output_decides_whether_a_unit_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Odd odd;
     const std::vector<NamedParameter> own{{"weight", odd.weight}};
@@ -101,7 +103,8 @@ MULTI_RANK_TEST(T3_4_edge_cases, after_an_exception_no_unit_stays_unsharded) {
   }
 }
 
-MULTI_RANK_TEST(T3_4_edge_cases, without_reshard_an_exception_reshards_the_modules_that_it_leaves) {
+MULTI_RANK_TEST(T3_4_edge_cases,
+                without_reshard_an_exception_reshards_only_units_whose_forward_it_ends) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank, 2, /*reshard_after_forward=*/false);
     sharded.model->blocks[1]->fails = true;

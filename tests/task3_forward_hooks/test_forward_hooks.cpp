@@ -94,8 +94,8 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   expect_on_all_ranks(run, "calls", "all_gather root; all_gather blocks0; all_gather blocks1; ");
 }
 
-// For example, prefetching can have issued a unit's all-gather already.
-MULTI_RANK_TEST(T3_1_pre_forward, a_unit_that_was_issued_ahead_is_waited_for) {
+// For example, the prefetch of task 6 can issue a unit's all-gather before its module is called.
+MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_unit_that_was_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     for (const auto& unit : sharded.units)
@@ -211,9 +211,10 @@ MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
                       "root blocks0 | root blocks1 | root blocks2 | ");
 }
 
-// Only the unit's own flag decides: not its name, its place, the flag of another unit, or whether
-// its parameters are trainable. Backward needs frozen parameters too.
-MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays) {
+// Only the unit's own flag decides whether the unit stays unsharded. Its name, its position in the
+// model, the flags of other units, and frozen parameters make no difference. Backward needs frozen
+// parameters too.
+MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     for (auto& parameter : model.blocks[1]->parameters())

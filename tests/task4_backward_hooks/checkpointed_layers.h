@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-// Modules whose activations are checkpointed, on one rank.
+// Tests of activation checkpointing on one rank use these modules.
 namespace fsdp {
 
 constexpr int64_t kSide = 64;

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-// The tests of backward use these: a sharded ToyModel, losses, and their gradients in one process.
+// The tests of backward use this sharded ToyModel and these losses, and compare the gradients with
+// those of one process.
 namespace fsdp {
 
 // Returns a ToyModel of `layers` layers. The parameters of block `frozen` need no gradient.
@@ -136,8 +137,9 @@ inline at::Tensor plain_loss(ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
 }
 
-// Returns the mean gradients that one process computes, for each unit of `model` and each
-// parameter: one backward pass from zero for each rank, the sum as a tree, and the division by W.
+// Returns the mean gradients that one process computes, for each unit of `model` and each of its
+// parameters. Runs one backward pass over the loss of each rank, adds the gradients as a tree, and
+// divides the sum by W. Before the call, no parameter may have a .grad.
 inline std::vector<std::vector<at::Tensor>> mean_gradients(
     ToyModel& model, int world_size, const std::function<at::Tensor(int rank)>& loss) {
   std::vector<std::vector<std::vector<at::Tensor>>> of_ranks;
@@ -212,7 +214,7 @@ inline constexpr const char* kBackward =
     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ";
 
-// Returns the units that one operation served, in order: "blocks2; root; ".
+// Returns the units of the calls of `operation` in `calls`, in order: "blocks2; root; ".
 inline std::string units_of(const std::string& operation, const std::string& calls) {
   std::string result;
   for (size_t at = 0; at < calls.size();) {

@@ -72,7 +72,7 @@ struct NotingUnit : FlatParameter {
   std::string& notes;
 };
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_unit_that_is_not_reduced_is_widened) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_the_collected_gradients_of_a_unit_are_widened) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::string notes;
     const auto block = std::make_shared<ToyBlock>(7, 1);
@@ -102,7 +102,7 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_unit_that_is_not_reduced_is_wide
   expect_on_all_ranks(run, "the last pass reduces", true);
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_backward_keeps_one_block_unsharded_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -116,7 +116,7 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_holds_one_unit_at_a_time) {
 
 // In this test, a gradient arrives after the backward of its module's call has ended. That is no
 // error, because the unit is not reduced in this pass.
-MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once) {
+MULTI_RANK_TEST(T4_5_accumulate, sync_gradients_adds_up_the_passes_before_it_and_divides_once) {
   const Loss both = [](ToyModel& model, int rank) {
     model.blocks[0]->use_spare = false;
     const auto early = model.blocks[0]->spare.sum();
@@ -136,7 +136,7 @@ MULTI_RANK_TEST(T4_5_accumulate, sync_adds_up_the_passes_before_and_divides_once
   expect_gradients_of_one_process(run, both);
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
+MULTI_RANK_TEST(T4_5_accumulate, gradient_sync_can_be_switched_on_for_the_last_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -153,7 +153,7 @@ MULTI_RANK_TEST(T4_5_accumulate, sync_can_be_switched_on_for_the_last_pass) {
   });
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_failed_pass_drops_what_earlier_passes_added_up) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -167,7 +167,7 @@ MULTI_RANK_TEST(T4_5_accumulate, a_pass_that_breaks_off_drops_what_was_added_up)
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, sync_after_a_broken_pass_reduces_nothing_of_it) {
+MULTI_RANK_TEST(T4_5_accumulate, sync_gradients_after_a_failed_pass_reduces_nothing_of_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);

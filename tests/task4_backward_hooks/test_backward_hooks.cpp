@@ -98,7 +98,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_whose_backward_reads_no_parameter_is_n
 
 // Prefetch issues units ahead of their use. Backward must not read such a unit before its values
 // have arrived.
-MULTI_RANK_TEST(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
+MULTI_RANK_TEST(T4_1_pre_backward, backward_waits_for_a_unit_that_was_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[2]->register_full_backward_pre_hook(
@@ -115,7 +115,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_that_was_issued_ahead_is_waited_for) {
 }
 
 // An evaluation reshards the root, which forward had left unsharded for backward.
-MULTI_RANK_TEST(T4_1_pre_backward, an_evaluation_between_forward_and_backward_changes_nothing) {
+MULTI_RANK_TEST(T4_1_pre_backward,
+                backward_gathers_the_root_that_an_evaluation_after_forward_has_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -181,8 +182,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
   expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
 }
 
-// Checks this after a whole pass and a forward whose loss is dropped. (If a pass breaks off,
-// LibTorch's engine keeps what it had not run yet.)
+// Looks for what is left after a whole pass and a forward whose loss is dropped. (If a pass breaks
+// off, LibTorch's engine keeps what it had not run yet.)
 MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -219,7 +220,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
 
 MULTI_RANK_SUITE(T4_2_reduce_scatter);
 
-MULTI_RANK_TEST(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_next_comes_back) {
+MULTI_RANK_TEST(T4_2_reduce_scatter,
+                a_unit_is_reduced_and_resharded_before_backward_of_the_next_begins) {
   for (const bool reshard_after_forward : {true, false}) {
     SCOPED_TRACE(reshard_after_forward ? "" : "units are not resharded after forward");
     const RankRun run = run_ranks(world_size(), [=](TestRank& rank) {
@@ -251,7 +253,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_unit_is_reduced_and_resharded_before_the_
   }
 }
 
-// The hooks wait this late so that the computation of one more block hides the reduction.
+// The hooks wait for a reduction only when they issue the next one, so that the computation of one
+// more block hides the reduction.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -360,8 +363,9 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the
     rank.observe("bytes of a block", sharded.units[1]->layout().padded_numel * 4);
   });
   for (int r = 0; r < world_size(); ++r) {
-    // A flat gradient counts from when it is made, which may be its unit's first gradient: then the
-    // root's, the running block's and the one that is being reduced are alive.
+    // A flat gradient may be made when the first gradient of its unit is collected. Then three flat
+    // gradients are alive: that of the root, that of the running block, and that of the block that
+    // is being reduced.
     const auto root = run.at(r, "bytes of the root").get<int64_t>();
     const auto block = run.at(r, "bytes of a block").get<int64_t>();
     const auto blocks = run.at(r, "peak of the blocks' full gradients, in bytes").get<int64_t>();

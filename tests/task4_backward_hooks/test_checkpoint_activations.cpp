@@ -267,7 +267,7 @@ void observe_hooks(TestRank& rank, const std::function<void(Module&)>& checkpoin
   rank.observe("runs of forward()", first->runs);
 }
 
-TEST(T4_6_checkpoint_activations, hooks_run_as_without) {
+TEST(T4_6_checkpoint_activations, hooks_run_as_they_do_without_checkpoints) {
   const RankRun expected = run_oracle([](TestRank& rank) { observe_hooks(rank, [](Module&) {}); });
   const RankRun run =
       run_ranks(1, [](TestRank& rank) { observe_hooks(rank, checkpoint_activations); });
@@ -289,7 +289,7 @@ TEST(T4_6_checkpoint_activations, hooks_on_the_input_run_once) {
   expect_on_rank(run, 0, "runs of a hook on the input's gradient", 1);
 }
 
-TEST(T4_6_checkpoint_activations, a_checkpointed_module_inside_another_one_is_a_part_of_it) {
+TEST(T4_6_checkpoint_activations, a_checkpointed_module_inside_another_one_runs_again_only_once) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto inner = layer();
     const auto outer = chain({inner, layer()});
@@ -350,7 +350,8 @@ TEST(T4_6_checkpoint_activations, a_forward_that_throws_in_backward_leaves_nothi
                             {"runs of forward() in the next call and its backward", 2}});
 }
 
-TEST(T4_6_checkpoint_activations, a_graph_that_was_kept_can_be_gone_over_after_a_throw) {
+TEST(T4_6_checkpoint_activations,
+     a_retained_graph_gives_the_right_gradients_after_a_backward_that_threw) {
   const auto of_layer = [](bool checkpointed) {
     return [=](TestRank& rank) {
       torch::manual_seed(test_seed(4));

@@ -8,7 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_6_checkpointed_units);
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, make_the_collectives_that_they_make_without) {
+MULTI_RANK_TEST(T4_6_checkpointed_units,
+                checkpointed_units_call_the_collectives_that_they_call_without_checkpoints) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     for (const auto& block : sharded.model->blocks)
@@ -28,7 +29,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, make_the_collectives_that_they_make_wit
   expect_on_all_ranks(run, "collectives of backward", kBackward);
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, are_unsharded_one_at_a_time) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, checkpointed_units_are_unsharded_one_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     for (const auto& block : sharded.model->blocks)
@@ -43,7 +44,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, are_unsharded_one_at_a_time) {
   expect_on_all_ranks(run, "units gathered after the pass", "");
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, have_the_gradients_of_one_process) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, checkpointed_units_have_the_gradients_of_one_process) {
   const Loss loss = [](ToyModel& model, int rank) {
     model.blocks[1]->use_spare = false;  // a parameter that gets no gradient
     return kBlockUsedTwice(model, rank);
@@ -80,7 +81,7 @@ void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix
   rank.observe(prefix + "runs of the block's forward()", module.block->calls);
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, may_lie_around_the_checkpointed_module) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_may_lie_around_a_checkpointed_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_around(rank, false, "without: ");
     observe_around(rank, true, "");
@@ -91,7 +92,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, may_lie_around_the_checkpointed_module)
   }
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, may_not_lie_inside_the_checkpointed_module) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_inside_a_checkpointed_module_is_refused) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     checkpoint_activations(*sharded.model);

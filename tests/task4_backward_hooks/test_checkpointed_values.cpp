@@ -9,7 +9,7 @@ namespace {
 
 using Build = std::function<std::shared_ptr<Chain>()>;
 
-// Compares the results of a chain of modules with those after each module is checkpointed.
+// Expects that a chain of modules has the same results with and without checkpoints of its modules.
 void expect_same_results(const Build& build, bool input_requires_grad = true) {
   const auto of_model = [&](bool checkpointed) {
     return [=](TestRank& rank) {
@@ -26,26 +26,29 @@ void expect_same_results(const Build& build, bool input_requires_grad = true) {
   expect_as(run_ranks(1, of_model(true)), expected);
 }
 
-TEST(T4_6_checkpointed_values, are_those_without) {
+TEST(T4_6_checkpointed_values, values_equal_those_without_checkpoints) {
   expect_same_results([] { return chain_of_layers(3); });
 }
 
-TEST(T4_6_checkpointed_values, are_those_without_in_a_module_that_is_called_twice) {
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_in_a_module_that_is_called_twice) {
   expect_same_results([] {
     const auto twice = layer();
     return chain({twice, layer(), twice});
   });
 }
 
-// Here both names lie inside one checkpointed module.
-TEST(T4_6_checkpointed_values, are_those_without_if_a_parameter_has_two_names) {
+// The parameter has both names inside one checkpointed module.
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_if_a_parameter_has_two_names) {
   expect_same_results([] {
     const auto twice = layer();
     return chain({chain({twice, twice}), layer()});
   });
 }
 
-TEST(T4_6_checkpointed_values, are_those_without_if_two_modules_share_a_parameter) {
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_if_two_modules_share_a_parameter) {
   expect_same_results([] {
     const auto a = layer(), b = layer();
     b->register_parameter("tied", a->first);
@@ -54,7 +57,8 @@ TEST(T4_6_checkpointed_values, are_those_without_if_two_modules_share_a_paramete
   });
 }
 
-TEST(T4_6_checkpointed_values, are_those_without_if_parameters_are_frozen_unused_or_empty) {
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_if_parameters_are_frozen_unused_or_empty) {
   for (const int frozen : {0, 1, 2}) {
     expect_same_results([frozen] {
       const auto block =
@@ -67,11 +71,13 @@ TEST(T4_6_checkpointed_values, are_those_without_if_parameters_are_frozen_unused
   }
 }
 
-TEST(T4_6_checkpointed_values, are_those_without_if_the_input_needs_no_gradient) {
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_if_the_input_needs_no_gradient) {
   expect_same_results([] { return chain_of_layers(2); }, /*input_requires_grad=*/false);
 }
 
-TEST(T4_6_checkpointed_values, are_those_without_if_a_view_or_the_input_itself_is_returned) {
+TEST(T4_6_checkpointed_values,
+     values_equal_those_without_checkpoints_if_forward_returns_a_view_or_its_input) {
   struct Pass : Module {
     at::Tensor forward(at::Tensor x) override { return x; }
   };

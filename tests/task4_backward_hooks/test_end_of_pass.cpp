@@ -133,8 +133,9 @@ MULTI_RANK_TEST(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) 
   expect_gradients_of_one_process(run, loss);
 }
 
-// The last gradient has arrived, and the reduction of blocks0 is under way.
-MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_pass_does_not_break_it_off) {
+// A hook runs an evaluation when the last gradient has arrived and the reduction of blocks0 is
+// under way.
+MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_pass_does_not_end_the_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0, evaluations = 0;
@@ -198,8 +199,9 @@ MULTI_RANK_TEST(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
   expect_gradients_of_one_process(run, twice);
 }
 
-// A backward pass must not use what the hooks noted in the pass before it. In one case the pass
-// before it dropped the output of a call, in the other it did not use a unit.
+// A backward pass must not use what the hooks noted in the pass before it. In one case, the output
+// of a call is not part of the loss of the earlier pass. In the other case, the earlier pass does
+// not use a unit.
 MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -230,7 +232,8 @@ at::Tensor loss_of_step(ToyModel& model, int rank, int step) {
   return model(toy_tokens(rank + 3 * step)).square().sum();
 }
 
-// Runs a few steps of gradient descent, with an evaluation after each.
+// Runs a few steps of gradient descent. In each step, an evaluation runs between backward and the
+// update.
 void train(TestRank& rank) {
   Sharded sharded(rank);
   Communicator& comm = *rank.communicator();
@@ -314,8 +317,9 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
       sharded.observe_gradients(rank);
     });
     expect_broken_off(run);
-    // If the gradient of the loss throws, no unit has noticed a pass. Then the forward counts as
-    // one whose loss was dropped, and units may wait for the end of the next pass.
+    // If the gradient of the loss throws, no hook has noticed the pass. Then the forward of this
+    // pass counts as one whose loss was dropped, and the next pass may reduce units only at its
+    // end.
     const bool began = place != "loss";
     expect_on_all_ranks(run, "calls of on_end() by the end of the forward after the broken pass",
                         began ? 1 : 0);

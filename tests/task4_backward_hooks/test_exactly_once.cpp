@@ -18,7 +18,8 @@ const Loss kTwoForwards = [](ToyModel& model, int rank) {
   return one + plain_loss(model, rank + 3);
 };
 
-// Expects one reduction of each unit except the root, which is reduced at the end of the pass.
+// Expects that the units of `expected` are reduced once each, in this order, and that no other unit
+// except the root is reduced. (The root is reduced at the end of the pass.)
 void expect_one_reduction_each(int world_size, const Loss& loss, const std::string& expected,
                                int frozen_block = -1) {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -128,7 +129,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_unit_that_one_rank_skips_is_reduced_once) {
   expect_gradients_of_blocks(run, loss, make);
 }
 
-MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_the_next_comes_back) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_backward_of_the_next_begins) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.gathered(); });
@@ -177,7 +178,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
 
 // The weight is also used before its module is called. So one of its gradients arrives after the
 // backward of the module's call has ended: in one case while the reduction of its unit is under
-// way, in the other after the hooks have waited for it.
+// way, in the other case after the hooks have waited for this reduction.
 MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
   for (const size_t block : {size_t{0}, size_t{2}}) {
     const std::string name = "blocks" + std::to_string(block), late = name + "'s comes late: ";

@@ -7,7 +7,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_passes_inside);
 
-// Returns a loss for which `body` replaces the model's blocks: it runs on the embedded tokens.
+// Returns a loss for which `body` replaces the calls of the model's blocks. `body` gets the
+// embedded tokens.
 Loss loss_of(std::function<at::Tensor(ToyModel& model, at::Tensor x)> body) {
   return [body = std::move(body)](ToyModel& model, int rank) {
     model.set_forward([&model, body](Module&, const at::Tensor& tokens) {
@@ -157,7 +158,7 @@ MULTI_RANK_TEST(T4_4_passes_inside, a_forward_in_a_hook_leaves_the_pass_what_it_
 
 // The gradients that the inner pass had added before it threw are kept, as they are in one process.
 MULTI_RANK_TEST(T4_4_passes_inside,
-                the_outer_pass_goes_on_if_a_hook_catches_what_an_inner_one_throws) {
+                the_outer_pass_continues_if_a_hook_catches_what_an_inner_one_throws) {
   const Loss loss = loss_of([](ToyModel& model, at::Tensor x) {
     x = (*model.blocks[0])(x);
     x.register_hook([times = std::make_shared<int>(0)](const at::Tensor&) {

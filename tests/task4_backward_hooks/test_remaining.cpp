@@ -5,8 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_4_remaining);
 
-// Expects one reduction of each unit, also of the root. A unit that has a call without a backward
-// is reduced at the end of the pass.
+// Expects one reduction of each unit, also of the root, in the order `expected` or `or_this`. A
+// unit that has a call without a backward is reduced at the end of the pass.
 void expect_reduced_by_the_end(int world_size, const Loss& loss, const std::string& expected,
                                const std::string& or_this = "") {
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
@@ -90,8 +90,8 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each
                         "units gathered as each block's gradient arrives in the " + pass + " pass",
                         "root blocks2 | root blocks0 | root blocks0 blocks1 | root blocks0 | ");
   }
-  // The first two passes add up exactly to twice the gradient. The third sum rounds like twice plus
-  // once.
+  // The sum of the first two passes is exactly twice the gradient. Adding the gradient of the third
+  // pass rounds as `mean * 2 + mean` does.
   const auto expected = run_oracle([&](TestRank& rank) {
     const auto model = toy_model(3);
     auto means =

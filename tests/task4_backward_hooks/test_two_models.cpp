@@ -36,8 +36,9 @@ MULTI_RANK_TEST(T4_4_two_models,
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// The evaluation of the second model, inside the pass of the first, is the first sign after the
-// failed pass. What it drops must belong to the second model.
+// The second model is evaluated inside the pass of the first model. This is the first thing that
+// the hooks of the second model notice after their failed pass. They must drop only gradients of
+// the second model.
 MULTI_RANK_TEST(T4_4_two_models, a_model_drops_only_its_own_gradients_after_a_failed_pass) {
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded first(rank), second(rank, other_toy(3));

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Returns what locate() must find, as one item for each element. Throws if an element is missing or
-// is there twice.
+// Returns what locate() must find, as one item for each element. If an element is missing or is
+// there twice, throws std::invalid_argument, whose text is the number of the element.
 inline std::vector<ReadItem> each_element(const ElementRange& range,
                                           const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;

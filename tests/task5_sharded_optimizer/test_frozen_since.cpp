@@ -65,11 +65,12 @@ void expect_three_steps(int world_size, const std::string& prefix, bool left_out
   }
 }
 
-MULTI_RANK_TEST(T5_1_frozen_since, a_unit_that_was_frozen_since_is_left_out) {
+MULTI_RANK_TEST(T5_1_frozen_since, a_unit_that_is_frozen_for_one_step_is_left_out_of_this_step) {
   expect_three_steps(world_size(), "b.", /*left_out=*/true);
 }
 
-MULTI_RANK_TEST(T5_1_frozen_since, a_parameter_that_was_frozen_since_beside_others_is_decayed) {
+MULTI_RANK_TEST(T5_1_frozen_since,
+                a_parameter_that_is_frozen_for_one_step_is_decayed_if_its_unit_stays_trainable) {
   expect_three_steps(world_size(), "c.weight", /*left_out=*/false);
 }
 
@@ -97,7 +98,8 @@ MULTI_RANK_TEST(T5_1_frozen_since, a_unit_that_was_frozen_after_its_backward_is_
   expect_no_old_values(run);
 }
 
-MULTI_RANK_TEST(T5_1_frozen_since, a_parameter_that_is_trainable_only_later_is_not_updated) {
+MULTI_RANK_TEST(T5_1_frozen_since,
+                a_parameter_that_becomes_trainable_after_the_optimizer_was_made_is_not_updated) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const TrainedUnits trained(rank);
     set_trainable(trained.units, "d.fixed", true);

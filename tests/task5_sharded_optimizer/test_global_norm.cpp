@@ -98,7 +98,7 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
   }
 }
 
-MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
+MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing_to_the_norm) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -124,7 +124,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_without_a_gradient_adds_nothing) {
   expect_on_all_ranks(run, "norm of unit b alone", std::sqrt(elements / 4));
 }
 
-MULTI_RANK_TEST(T5_3_global_norm, a_unit_frozen_in_an_earlier_step_adds_nothing) {
+MULTI_RANK_TEST(T5_3_global_norm, a_unit_frozen_in_an_earlier_step_adds_nothing_to_the_norm) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -153,7 +153,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_frozen_in_an_earlier_step_adds_nothing)
                         std::sqrt(elements / 4));
 }
 
-MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_nothing) {
+MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_no_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());

@@ -64,7 +64,7 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
+MULTI_RANK_TEST(T5_4_p_norm, a_p_norm_depends_on_neither_the_ranks_nor_the_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
@@ -97,16 +97,16 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_depends_on_neither_the_ranks_nor_the_units
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, clipping_equals_that_of_one_process_bit_by_bit) {
+MULTI_RANK_TEST(T5_4_p_norm, clipping_by_a_p_norm_equals_that_of_one_process_bit_by_bit) {
   std::vector<Training> trainings;
   for (const double type : {1.0, 2.5, kInfinity})
     trainings.push_back({groups_that_differ(), 0.5, named(type) + ": ", 3, type});
   expect_as_one_process(world_size(), trainings);
 }
 
-// The collectives depend neither on the gradients nor on the limit: a rank that left out a call
-// would leave the others waiting.
-MULTI_RANK_TEST(T5_4_p_norm, each_type_has_its_collectives_in_any_case) {
+// The collectives depend neither on the gradients nor on the limit. If a rank did not issue a call,
+// the other ranks would wait for it.
+MULTI_RANK_TEST(T5_4_p_norm, the_collectives_depend_on_the_norm_type_and_not_on_the_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     for (const auto& [gradients, of_b_bias] : kGradients) {

@@ -85,7 +85,7 @@ void expect_located(const std::vector<Case>& cases) {
   }
 }
 
-TEST(T5_6_locate, a_range_that_was_saved_as_it_is_is_read_whole) {
+TEST(T5_6_locate, a_range_that_is_also_a_saved_range_is_read_whole) {
   expect_located({{{"w", 16, 24}, {{"w", 0, 16}, {"w", 16, 24}}, "saved[1] from 0: 8 to 0; "}});
 }
 
@@ -96,13 +96,13 @@ TEST(T5_6_locate, a_range_may_begin_and_end_in_the_middle_of_saved_ranges) {
                   {{"w", 16, 34}, handout, "saved[1] from 4: 8 to 0; saved[2] from 0: 10 to 8; "}});
 }
 
-TEST(T5_6_locate, a_range_may_lie_in_three_files) {
+TEST(T5_6_locate, a_range_may_overlap_three_saved_ranges) {
   expect_located({{{"w", 2, 9},
                    {{"w", 0, 3}, {"w", 3, 7}, {"w", 7, 10}},
                    "saved[0] from 2: 1 to 0; saved[1] from 0: 4 to 1; saved[2] from 0: 2 to 5; "}});
 }
 
-TEST(T5_6_locate, what_has_no_element_of_the_range_is_not_read) {
+TEST(T5_6_locate, a_saved_range_that_does_not_overlap_the_range_is_not_read) {
   expect_located(
       {{{"w", 4, 8}, {{"w", 0, 4}, {"w", 4, 8}, {"w", 8, 12}}, "saved[1] from 0: 4 to 0; "}});
 }
@@ -144,7 +144,7 @@ TEST(T5_6_locate, what_is_wrong_outside_the_range_does_not_matter) {
                    "saved[2] from 1: 3 to 0; saved[3] from 0: 3 to 3; "}});
 }
 
-TEST(T5_6_locate, an_element_that_is_nowhere_is_refused_by_name) {
+TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_no_saved_range) {
   const Ranges saved{{"h.w", 40, 50}, {"h.w", 61, 70}, {"h.w", 70, 80}, {"h.b", 0, 99}};
   expect_located({refused({"h.w", 45, 65}, saved, 50), refused({"h.w", 65, 85}, saved, 80),
                   refused({"h.w", 32, 45}, saved, 32), refused({"h.w", 55, 60}, saved, 55),
@@ -152,7 +152,7 @@ TEST(T5_6_locate, an_element_that_is_nowhere_is_refused_by_name) {
                   refused({"h.w", 45, 46}, {}, 45)});
 }
 
-TEST(T5_6_locate, an_element_that_is_in_two_saved_ranges_is_refused_by_name) {
+TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_two_saved_ranges) {
   expect_located(
       {refused({"h.w", 40, 60}, {{"h.w", 40, 60}, {"h.w", 40, 60}}, 40),
        refused({"h.w", 40, 60}, {{"h.w", 40, 51}, {"h.w", 50, 60}}, 50),

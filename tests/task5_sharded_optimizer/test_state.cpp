@@ -38,7 +38,8 @@ struct ExpectedState {
   int64_t at_least, at_most;
 };
 
-MULTI_RANK_TEST(T5_1_state, the_state_holds_two_shards_and_a_count_per_piece) {
+MULTI_RANK_TEST(T5_1_state,
+                the_state_has_two_moments_of_each_owned_element_and_a_count_of_each_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());

@@ -76,7 +76,8 @@ size_t index_of(const std::string& parameter) {
   return i;
 }
 
-MULTI_RANK_TEST(T5_5_state, there_is_a_range_for_each_parameter_that_this_rank_has_a_part_of) {
+MULTI_RANK_TEST(T5_5_state,
+                there_is_a_range_for_each_parameter_of_which_this_rank_owns_an_element) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     observe_ranges(rank, model);
@@ -186,12 +187,12 @@ void expect_moments_where_there_are_any(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "ranges with moments that are not, or without moments that are", "");
 }
 
-MULTI_RANK_TEST(T5_5_state, moments_are_undefined_where_there_are_none) {
+MULTI_RANK_TEST(T5_5_state, moments_are_undefined_for_parameters_that_have_none) {
   expect_moments_where_there_are_any(world_size(), {{"", adamw()}});
   expect_moments_where_there_are_any(world_size(), groups_that_differ());
 }
 
-MULTI_RANK_TEST(T5_5_state, a_frozen_parameter_needs_no_group) {
+MULTI_RANK_TEST(T5_5_state, state_needs_no_group_for_a_frozen_parameter) {
   expect_moments_where_there_are_any(world_size(),
                                      {{"bias|gate", sgd()}, {"weight|scale|none|one", adamw()}});
 }
@@ -217,12 +218,12 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "bytes of state that the first step adds", 0);
 }
 
-MULTI_RANK_TEST(T5_5_state, state_is_there_before_the_first_step) {
+MULTI_RANK_TEST(T5_5_state, state_allocates_moments_and_counts_before_the_first_step) {
   expect_state_before_the_first_step(world_size(), {{"", adamw()}});
   expect_state_before_the_first_step(world_size(), groups_that_differ());
 }
 
-MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
+MULTI_RANK_TEST(T5_5_state, training_from_a_state_that_was_written_back_gives_the_same_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     const auto each = [&](auto action) {
@@ -248,7 +249,7 @@ MULTI_RANK_TEST(T5_5_state, a_state_that_is_written_back_is_trained_again) {
                         run.at(0, parameter.name + " the first time"));
 }
 
-MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
+MULTI_RANK_TEST(T5_5_state, after_a_write_to_the_state_an_all_gather_has_no_older_values) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     TrainedUnits model(rank);
@@ -269,9 +270,10 @@ MULTI_RANK_TEST(T5_5_state, no_unit_has_the_values_from_before_a_write) {
   expect_on_all_ranks(run, "parameters with the values from before the write", "");
 }
 
-// Rank 0 writes as soon as it can. The other ranks read its shard as late as they can: they wait
-// for the sign that rank 0 has written. Rank 0 must not write before they have read.
-MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) {
+// Rank 0 writes to its shard as soon as state() has returned. The other ranks read the shard of
+// rank 0 late: first they wait, for at most 0.3 s, until rank 0 has written. state() must not
+// return on rank 0 before the other ranks have read.
+MULTI_RANK_TEST(T5_5_state, state_returns_after_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const at::NoGradGuard no_grad;
@@ -290,7 +292,7 @@ MULTI_RANK_TEST(T5_5_state, it_comes_when_the_other_ranks_have_read_the_shards) 
   expect_on_all_ranks(run, "gathered before the write are the values before it", true);
 }
 
-MULTI_RANK_TEST(T5_5_state, it_issues_no_collective) {
+MULTI_RANK_TEST(T5_5_state, state_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     train(model, 0, 1);

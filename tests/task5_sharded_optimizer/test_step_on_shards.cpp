@@ -45,9 +45,11 @@ MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
     expect_on_all_ranks(run, moved(i), expected.at(0, moved(i)));
 }
 
-// The places of the parameters are chosen so that a piece which is too long, by the place or length
-// of another piece, ends where a parameter begins. All gradients of a unit are ones.
-MULTI_RANK_TEST(T5_1_step_on_shards, what_lies_between_pieces_stays_as_it_is) {
+// A wrong piece may be too long by the offset or by the length of another piece. The sizes of the
+// parameters are chosen so that such a piece ends where a parameter begins. Each trainable
+// parameter has a gradient of ones.
+MULTI_RANK_TEST(T5_1_step_on_shards,
+                a_step_leaves_frozen_parameters_between_trainable_ones_unchanged) {
   struct Part {
     std::string name;
     int64_t numel;
@@ -125,7 +127,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
   expect_on_all_ranks(run, "bytes of sharded gradients after zero_grad()", 0);
 }
 
-// If the gradient of this unit were kept, it would count in every later norm.
+// If zero_grad() kept the gradient of a frozen unit, this gradient would count in every later norm.
 MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_drops_the_gradient_of_a_unit_frozen_since_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -191,7 +193,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) 
                         expected.at(0, parameter.name));
 }
 
-// Two groups differ in only one option, so that a failure names it.
+// Two groups differ in only one option, so that a failure names this option.
 MULTI_RANK_TEST(T5_1_step_on_shards, groups_have_their_own_options) {
   using Options = OptimizerOptions;
   const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
@@ -265,8 +267,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
   expect_no_old_values(run);
 }
 
-// No rank has waited for its all-gather when the step begins. If each rank first waited until the
-// others have read its shard, no rank would ever read.
+// No rank has waited for its all-gather when the step begins. step() must end its own all-gather
+// first: if every rank first waited until the others have read its shard, all ranks would wait for
+// ever.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -282,9 +285,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way)
   expect_no_old_values(run);
 }
 
-// Rank 0 steps as soon as it can, when it has resharded the unit itself. The other ranks read its
-// shard as late as they can: they wait for the sign that the step of rank 0 is done. This step must
-// not be done before they have read.
+// Rank 0 calls step() as soon as it has resharded the unit. The other ranks read the shard of rank
+// 0 late: first they wait, for at most 0.3 s, until step() has returned on rank 0. step() must not
+// return on rank 0 before the other ranks have read.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_waits_until_the_other_ranks_have_read_the_shards) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// The units that the tests of the optimizer train: a, b and c, and a frozen unit d.
+// The tests of the optimizer train the units a, b and c. Unit d is frozen.
 namespace fsdp {
 
 using Sizes = std::vector<int64_t>;
@@ -20,7 +20,7 @@ struct Trained {
 };
 
 // In unit c, parameters that may share a group lie on both sides of a frozen parameter and of a
-// bias. One parameter is stored transposed, one is empty, and one is smaller than W.
+// bias. One parameter is stored transposed, one is empty, and one has a single element.
 inline const std::vector<Trained> kParameters{
     {"a.weight", test_choice<Sizes>("shape of a.weight", {{5, 7}, {6, 7}, {5, 9}, {4, 11}})},
     {"a.bias", test_choice<Sizes>("shape of a.bias", {{3}, {5}, {7}, {11}})},
@@ -72,8 +72,8 @@ inline Units make_units(TestRank& rank, const std::vector<NamedParameter>& param
   return units;
 }
 
-// Returns whether the parameter gets a gradient. Every fifth one gets none, different ones in each
-// step.
+// Returns whether the parameter gets a gradient in this step. Frozen parameters get none. Every
+// fifth parameter gets none either, and the next step leaves out other parameters.
 inline bool gets_gradient(size_t parameter, int step) {
   return kParameters[parameter].trainable && (parameter + static_cast<size_t>(step)) % 5 != 4;
 }
@@ -85,7 +85,8 @@ inline at::Tensor gradient(size_t parameter, int step) {
   return gets_gradient(parameter, step) ? values : at::zeros_like(values);
 }
 
-// Collects and reduces gradients as backward does, which does not reduce frozen units.
+// Collects and reduces gradients as backward does. Units without a trainable parameter are not
+// reduced.
 template <class Gradient>
 void reduce_gradients(const Units& units, const Gradient& gradient_of) {
   size_t parameter = 0;  // index into kParameters
@@ -116,7 +117,8 @@ inline void reduce_all_gradients(const Units& units) {
 
 inline const std::string kOldValues = "parameters that have the values from before the step";
 
-// Observes which trainable parameters still have the elements that make_parameters() made.
+// Observes the names of the trainable parameters whose values are still those that
+// make_parameters() returns.
 inline void observe_old_values(TestRank& rank, const Units& units) {
   const auto before = make_parameters();
   size_t parameter = 0;
@@ -154,7 +156,7 @@ inline OptimizerOptions sgd(double weight_decay = 0.01) {
   return options;
 }
 
-// Returns groups that differ in every option. One group has no parameter.
+// Returns groups with different options. No parameter belongs to the first group.
 inline std::vector<ParameterGroup> groups_that_differ() {
   using Kind = OptimizerOptions::Kind;
   return {{"nobody", sgd()},

@@ -10,7 +10,7 @@
 
 #include "trained_units.h"
 
-// Training on shards, and the same training in one process that plays the W ranks.
+// Trains on shards, and in one process that computes what the W ranks compute together.
 namespace fsdp {
 
 struct Training {
@@ -19,7 +19,9 @@ struct Training {
   std::string prefix{};  // of the observations' names
   int steps{8};
   double norm_type{2};
-  int compared_from{};  // first step to compare; an earlier one may differ by rounding
+  // The parameters are compared from this step on. In earlier steps, a wrong option of a group may
+  // change only a rounding.
+  int compared_from{};
 };
 
 inline std::string norm_of_step(int step) {
@@ -31,7 +33,7 @@ inline std::string after(int step) {
 }
 
 // Returns the mean over ranks of W equal gradients. It is exact if W is a power of two. For other
-// W, the sum and the division can round, and they round in the oracle too.
+// W, the sum and the division can round, so this function computes them as the ranks do.
 inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
@@ -44,8 +46,9 @@ inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type
   return p_norm({at::cat(flat)}, norm_type);
 }
 
-// Returns numbers of many sizes with 21 bits each. Their mean over equal ranks is exact for every W
-// of these tests, but any sum of their powers in fp64 rounds.
+// Returns numbers of very different magnitudes, with 21 bits each. If all ranks have the same
+// numbers, the mean over ranks is exact for every W of these tests. But a sum of squares, or of
+// other powers, rounds in fp64.
 inline at::Tensor gradient_of_many_sizes(size_t i, int64_t sample) {
   const at::Tensor gradient = at::empty(kParameters[i].sizes);
   for (int64_t k = 0; k < gradient.numel(); ++k) {

@@ -108,8 +108,8 @@ class IssueLog {
   std::map<std::string, int> times_;
 };
 
-// Parts, each with the calls that should be issued after the previous part begins to compute and
-// before this part does: "all_gather blocks0; all_gather blocks1; ".
+// A list of parts. Each has the calls that should be issued after the previous part begins to
+// compute and before this part begins: "all_gather blocks0; all_gather blocks1; ".
 using Issues = std::vector<std::pair<std::string, std::string>>;
 
 inline void expect_issued(const RankRun& run, const Issues& expected,

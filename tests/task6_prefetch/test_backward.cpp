@@ -29,7 +29,7 @@ void step(TestRank& rank, const PrefetchingToy& toy, IssueLog& log) {
   backward(rank, toy, log, plain_loss(*toy.model, rank.rank()));
 }
 
-MULTI_RANK_TEST(T6_3_backward, the_end_of_backward_leaves_the_order_of_forward) {
+MULTI_RANK_TEST(T6_3_backward, the_end_of_backward_does_not_change_forward_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const PrefetchingToy toy(rank, 2);
     plain_loss(*toy.model, rank.rank()).backward();
@@ -91,7 +91,7 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_n
   expect_issued(run, expected, "evaluation between forward and backward: ");
 }
 
-MULTI_RANK_TEST(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
+MULTI_RANK_TEST(T6_3_backward, backward_does_not_wait_for_units_that_are_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     const auto under_way =
@@ -105,7 +105,8 @@ MULTI_RANK_TEST(T6_3_backward, what_is_issued_ahead_is_not_waited_for) {
                       "| blocks1 blocks2 | blocks0 blocks1 | blocks0 | | ");
 }
 
-MULTI_RANK_TEST(T6_3_backward, before_each_use_of_a_unit_comes_what_preceded_this_use) {
+MULTI_RANK_TEST(T6_3_backward,
+                backward_issues_at_each_use_of_a_unit_the_unit_that_forward_used_before_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 3);
     toy.model->order = {0, 1, 0, 2};
@@ -128,7 +129,7 @@ struct OuterBlock : ToyBlock {
   std::shared_ptr<ToyBlock> inner;
 };
 
-MULTI_RANK_TEST(T6_3_backward, a_unit_comes_back_before_the_units_inside_it) {
+MULTI_RANK_TEST(T6_3_backward, backward_unshards_an_outer_unit_before_the_unit_inside_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = std::make_shared<ToyModel>(3);
     model->blocks[0] = std::make_shared<OuterBlock>(model->blocks[1]);
@@ -174,7 +175,7 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_backward_reads_no_parameter_is_passe
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_does_not_come_back_is_not_gathered) {
+MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_backward_does_not_reach_is_not_gathered) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);
     model->embedding.set_requires_grad(false);  // so blocks0 needs no gradients
@@ -199,7 +200,7 @@ MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
                       {"backward of blocks0", ""}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, two_forwards_come_back_in_one_backward) {
+MULTI_RANK_TEST(T6_3_backward, one_backward_over_two_forwards_issues_the_units_of_both_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
@@ -218,7 +219,7 @@ MULTI_RANK_TEST(T6_3_backward, two_forwards_come_back_in_one_backward) {
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_broken_pass_does_not_change_the_next_backward) {
+MULTI_RANK_TEST(T6_3_backward, a_backward_that_throws_does_not_change_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     {
@@ -244,7 +245,7 @@ void forward_that_throws(TestRank& rank, const PrefetchingToy& toy, const std::v
   last.fails = false;
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_nothing_to_backward) {
+MULTI_RANK_TEST(T6_3_backward, backward_expects_no_call_of_a_forward_that_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     forward_that_throws(rank, toy, {0, 1, 2});
@@ -257,7 +258,8 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_nothing_to_backward)
                       {"backward of blocks2", "reduce_scatter blocks3; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_what_an_earlier_one_expects) {
+MULTI_RANK_TEST(T6_3_backward,
+                backward_still_expects_the_calls_of_the_forward_before_one_that_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1};
@@ -271,9 +273,10 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_leaves_what_an_earlier_one_
                       {"backward of blocks0", "reduce_scatter blocks1; "}});
 }
 
-// After a broken backward, the next forward starts with what that backward has left, and throws
-// too.
-MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_after_a_broken_pass_leaves_nothing) {
+// When this forward begins, the prefetcher still expects the calls that the failed backward did not
+// reach. Then the forward throws too.
+MULTI_RANK_TEST(T6_3_backward,
+                backward_expects_no_call_of_a_forward_that_threw_after_a_failed_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     break_off_at("blocks3.bias", toy, rank);
@@ -288,7 +291,8 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_that_throws_after_a_broken_pass_leaves_
                       {"backward of blocks2", "reduce_scatter blocks3; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_forward_without_backward_is_expected_until_the_next_has_ended) {
+MULTI_RANK_TEST(T6_3_backward,
+                a_forward_without_backward_is_expected_until_the_next_backward_has_ended) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.model->order = {0, 1};
@@ -305,7 +309,7 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_backward_is_expected_until_the_
                       {"backward of blocks2", "reduce_scatter blocks3; "}});
 }
 
-// Trains two steps with `limit`, over a graph that is kept for a second backward.
+// Trains two steps with `limit`. The second step runs backward twice over the same graph.
 RankRun trained(int world_size, int limit) {
   return run_ranks(world_size, [limit](TestRank& rank) {
     PrefetchingToy toy(rank, limit);
@@ -346,7 +350,7 @@ MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_gradients) {
   }
 }
 
-MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_the_bytes_sent) {
+MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_the_bytes_received) {
   const RankRun expected = trained(world_size(), 1);
   for (const int limit : {2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));

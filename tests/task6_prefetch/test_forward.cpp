@@ -118,12 +118,13 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
 }
 
 // When blocks1 begins, blocks0 and blocks2 are sharded: blocks0 comes next, blocks2 after it.
-MULTI_RANK_TEST(T6_2_forward, of_the_units_ahead_the_one_needed_first_is_issued_first) {
+MULTI_RANK_TEST(T6_2_forward, units_are_issued_ahead_in_the_order_in_which_forward_needs_them) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
                 {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, after_each_use_of_a_unit_comes_what_followed_this_use) {
+MULTI_RANK_TEST(T6_2_forward,
+                forward_issues_at_each_use_of_a_unit_the_units_that_came_next_in_the_last_forward) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2, 1, 3}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
@@ -214,7 +215,7 @@ MULTI_RANK_TEST(T6_2_forward, a_forward_may_be_longer_than_the_last) {
                  {"forward of blocks3", "all_gather blocks3; "}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, a_shorter_forward_is_the_last_one_of_the_next) {
+MULTI_RANK_TEST(T6_2_forward, prefetch_follows_the_last_forward_even_if_it_was_shorter) {
   const std::vector<std::vector<int>> shorter{{0, 1}, {2, 3}, {1}, {}};
   const auto prefix = [](const std::vector<int>& order) {
     return "second forward of the blocks " + nlohmann::json(order).dump() + ": ";
@@ -282,7 +283,7 @@ MULTI_RANK_TEST(T6_2_forward,
                       {"forward of blocks0", "all_gather blocks0; "}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
+MULTI_RANK_TEST(T6_2_forward, forward_does_not_wait_for_units_that_are_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();
@@ -294,7 +295,7 @@ MULTI_RANK_TEST(T6_2_forward, what_is_issued_ahead_is_not_waited_for) {
                       "blocks0 blocks1 | blocks1 blocks2 | blocks2 blocks3 | blocks3 | | ");
 }
 
-MULTI_RANK_TEST(T6_2_forward, what_stays_for_backward_is_not_freed) {
+MULTI_RANK_TEST(T6_2_forward, the_end_of_forward_frees_no_unit_that_stays_unsharded_for_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3, 4, /*reshard_after_forward=*/false);
     toy.evaluate();
@@ -308,7 +309,7 @@ MULTI_RANK_TEST(T6_2_forward, what_stays_for_backward_is_not_freed) {
   expect_on_all_ranks(run, "units gathered afterwards", "root blocks0 blocks1 blocks3 ");
 }
 
-MULTI_RANK_TEST(T6_2_forward, after_an_exception_no_unit_stays_unsharded) {
+MULTI_RANK_TEST(T6_2_forward, no_prefetched_unit_stays_unsharded_after_an_exception_in_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();

@@ -5,7 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T6_6_prefetch_lists);
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_module_alone) {
+MULTI_RANK_TEST(T6_6_prefetch_lists,
+                a_prefetch_list_replaces_the_recorded_order_for_its_module_only) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const auto& blocks = toy.model->blocks;
@@ -33,7 +34,7 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, take_the_place_of_the_order_for_their_modul
   }
 }
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, an_empty_prefetch_list_issues_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 2);
     for (const auto& block : toy.model->blocks) {
@@ -53,7 +54,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, that_are_empty_issue_nothing) {
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) {
+MULTI_RANK_TEST(T6_6_prefetch_lists,
+                units_of_a_prefetch_list_that_are_not_used_do_not_stay_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 1);
     const auto& blocks = toy.model->blocks;
@@ -80,7 +82,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, leave_nothing_unsharded_that_was_not_used) 
   expect_on_all_ranks(run, "unused after backward", "");
 }
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, leave_unsharded_what_is_not_resharded_after_forward) {
+MULTI_RANK_TEST(T6_6_prefetch_lists,
+                units_of_a_prefetch_list_stay_unsharded_without_reshard_after_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 2, /*reshard_after_forward=*/false);
     const auto& blocks = toy.model->blocks;
@@ -98,7 +101,7 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, leave_unsharded_what_is_not_resharded_after
   expect_on_all_ranks(run, "unsharded after forward", "root blocks0 blocks1 ");
 }
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, change_no_gradient) {
+MULTI_RANK_TEST(T6_6_prefetch_lists, prefetch_lists_change_no_gradient) {
   const auto gradients = [&](bool lists) {
     return run_ranks(world_size(), [lists](TestRank& rank) {
       PrefetchingToy toy(rank, 2);
@@ -123,7 +126,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, change_no_gradient) {
     expect_on_each_rank(listed, unit, [&](int rank) { return plain.at(rank, unit); });
 }
 
-MULTI_RANK_TEST(T6_6_prefetch_lists, name_modules_that_are_units_below_the_root) {
+MULTI_RANK_TEST(T6_6_prefetch_lists,
+                prefetch_lists_refuse_modules_that_are_not_units_below_the_root) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     Module &root = *toy.model, &block = *toy.model->blocks[0];

@@ -38,8 +38,8 @@ std::string wait_at(const std::string& place) {
   return "ns that a rank waits " + place;
 }
 
-// Observes, after `prefix`, how long the rank waits at each place in the second step. In the first
-// step there is no last forward.
+// Observes how long the rank waits at each place of the second step, under names that begin with
+// `prefix`. (The first step does not prefetch in forward, because it has no last forward.)
 void observe_waits(TestRank& rank, CountedClock& clock, int limit, Times times,
                    bool reshard_after_forward = true, const std::string& prefix = "") {
   PrefetchingToy toy(rank, limit, kLayers, reshard_after_forward);
@@ -112,7 +112,8 @@ MULTI_RANK_TEST(T6_5_overlap, all_gathers_and_reduce_scatters_overlap_with_backw
                kBackward, places().size());
 }
 
-// A model of what a rank and its link do in a step by the headers of tasks 3, 4 and 6; times in ns.
+// Computes what a rank and its link do in a step according to the headers of tasks 3, 4 and 6.
+// Times are in ns.
 class ExpectedStep {
  public:
   ExpectedStep(int world_size, int limit, Times times, bool reshard_after_forward)

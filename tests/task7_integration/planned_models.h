@@ -67,7 +67,7 @@ class Row : public Module {
   std::vector<std::shared_ptr<Module>> row;
 };
 
-// A module whose three numbers multiply the input. No policy for blocks chooses it.
+// A module that multiplies its input by the sum of three numbers. No policy for blocks chooses it.
 class Scale : public Module {
  public:
   Scale() : factors(register_parameter("factors", at::ones({3}))) {}
@@ -136,7 +136,7 @@ inline std::vector<std::string> lines(const ShardLayout& layout) {
     result.push_back(name + ", " + std::to_string(padded_numel) + " elements" +
                      (root ? ", root" : "") + (trainable ? ", trainable" : ""));
   }
-  for (const auto& [name, unit, offset, numel, trainable] : layout.parameters) {
+  for (const auto& [name, unit, offset, numel, trainable, sizes] : layout.parameters) {
     result.push_back(name + ": " + std::to_string(numel) + " elements at " +
                      std::to_string(offset) + " of " + layout.units.at(unit).name +
                      (trainable ? ", trainable" : ""));

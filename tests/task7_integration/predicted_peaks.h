@@ -22,8 +22,8 @@ inline Allowed exactly(Phase, MemoryClass, int64_t predicted) {
   return {predicted, predicted};
 }
 
-// Returns the schedule of a later step of `rank`, in the order in which the workload's model runs,
-// without activations.
+// Returns the schedule of a step of `rank` after the first step, in the order in which the
+// workload's model runs. The schedule has no activations.
 inline Schedule traced_step(const TrainConfig& config, const Workload& workload,
                             const ShardLayout& layout, int rank) {
   ModelTraces traces = trace_on_meta(config, workload, layout, construct_on_meta);
@@ -57,7 +57,7 @@ inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
 
 inline void expect_predicted_peaks(const RankRun& run) {
   expect_on_all_ranks(run, "wrong", "");
-  expect_on_all_ranks(run, "compared", 15);  // 3 phases, all classes except rest and communication
+  expect_on_all_ranks(run, "compared", 15);  // 3 phases, all classes but communication and other
 }
 
 }  // namespace fsdp

@@ -86,7 +86,8 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
   expect_on_all_ranks(run, "gathered bytes afterwards", 0);
 }
 
-// Before the export, a rank has unsharded all that forward leaves, or has issued a unit ahead.
+// Before the export, either nothing has run, or a forward has left all units unsharded, or the
+// all-gather of a unit is under way.
 MULTI_RANK_TEST(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);

@@ -103,7 +103,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_step_issues_every_collective_once_and_
 }
 
 MULTI_RANK_TEST(T7_1_fully_shard_ranks,
-                what_a_backward_did_not_use_is_not_gathered_in_the_next_one) {
+                a_forward_without_a_backward_adds_no_gather_to_a_later_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());

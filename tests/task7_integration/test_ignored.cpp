@@ -48,7 +48,7 @@ TEST(T7_8_ignored, a_tied_parameter_stays_if_one_of_its_places_is_not_ignored) {
   EXPECT_EQ(plan(true, true), "");
 }
 
-TEST(T7_8_ignored, a_module_with_a_second_name_outside_stays) {
+TEST(T7_8_ignored, a_module_that_also_has_a_name_outside_the_ignored_modules_stays_in_its_unit) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks(), {model.a.get()});
@@ -82,8 +82,8 @@ TEST(T7_8_ignored, the_layout_leaves_out_what_no_unit_holds) {
 
 MULTI_RANK_SUITE(T7_8_ignored_ranks);
 
-// Compares, with and without sharding, what forward returns and what backward leaves in .grad of
-// the parameters.
+// Compares the output of the model, and the .grad of the ignored parameters after backward, with
+// those of a model that is not sharded.
 MULTI_RANK_TEST(T7_8_ignored_ranks,
                 an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -128,7 +128,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks,
   expect_on_all_ranks(run, "exported of it", "");
 }
 
-MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_left_is_materialized_with_the_module) {
+MULTI_RANK_TEST(T7_8_ignored_ranks, materialize_module_materializes_what_the_units_left_out) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const ToyModel eager(2);
     std::shared_ptr<ToyModel> model;

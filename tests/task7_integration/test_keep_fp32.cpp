@@ -41,7 +41,7 @@ TEST(T7_9_keep_fp32, a_parameter_of_the_root_can_stay_fp32_too) {
             "blocks1: blocks1.weight blocks1.bias blocks1.spare; ");
 }
 
-TEST(T7_9_keep_fp32, its_unit_is_the_first_if_the_root_has_no_other) {
+TEST(T7_9_keep_fp32, the_fp32_unit_is_the_first_unit_if_the_plan_has_no_root_unit) {
   EXPECT_EQ(plan_that_keeps<PairBlock>("spare", [] { return PairBlock(); }),
             "root.fp32: one.spare two.spare; one: one.weight one.bias; two: two.weight two.bias; ");
 }
@@ -56,7 +56,7 @@ TEST(T7_9_keep_fp32, a_unit_whose_parameters_all_stay_fp32_is_left_out) {
             "blocks1.weight blocks1.bias blocks1.spare; ");
 }
 
-TEST(T7_9_keep_fp32, without_such_parameters_the_plan_stays_as_it_is) {
+TEST(T7_9_keep_fp32, the_plan_stays_as_it_is_if_no_parameter_is_kept_in_fp32) {
   EXPECT_EQ(plan_of_toy("gain"), plan_text([] {
               ToyModel model(2);
               return plan_units(model, wrap_blocks());
@@ -87,7 +87,8 @@ TEST(T7_9_keep_fp32, both_units_of_the_root_count_as_the_root_in_the_layout) {
 MULTI_RANK_SUITE(T7_9_keep_fp32_ranks);
 
 // The collectives of a step include one more all-gather and one more reduce-scatter.
-MULTI_RANK_TEST(T7_9_keep_fp32_ranks, its_unit_is_unsharded_from_forward_to_the_end_of_backward) {
+MULTI_RANK_TEST(T7_9_keep_fp32_ranks,
+                the_fp32_unit_is_unsharded_from_forward_to_the_end_of_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(2);
     FullyShardOptions options;
@@ -141,7 +142,7 @@ std::vector<at::Tensor> trained(TestRank& rank, const ParameterFilter& keep) {
   return parameters;
 }
 
-MULTI_RANK_TEST(T7_9_keep_fp32_ranks, a_model_trains_as_before_whatever_its_units_are) {
+MULTI_RANK_TEST(T7_9_keep_fp32_ranks, an_fp32_unit_does_not_change_the_trained_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto expected = trained(rank, {});
     const auto parameters = trained(rank, ends_with("bias"));

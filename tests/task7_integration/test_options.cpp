@@ -173,7 +173,7 @@ MULTI_RANK_TEST(T7_1_options,
                       "reduce_scatter root; ");
 }
 
-MULTI_RANK_TEST(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_layout_says) {
+MULTI_RANK_TEST(T7_1_options, fully_shard_gathers_nothing_and_lays_out_units_as_its_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Nested model(kShared);
     model.a->inner->spare.set_requires_grad(false);  // the last parameter of its unit
@@ -199,8 +199,8 @@ MULTI_RANK_TEST(T7_1_options, nothing_is_gathered_and_units_are_laid_out_as_the_
   expect_on_each_rank(run, "layout", [&](int r) { return run.at(r, "units"); });
 }
 
-// The two models differ in sizes and options. Their sharded gradients after two steps, which add
-// up, are those of each model alone.
+// The two models differ in sizes and options. Each sharded gradient is the sum of two steps, and
+// equals that of a process that has only this model.
 MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) {
   const auto gradients = [&](bool first, bool second) {
     return run_ranks(world_size(), [=](TestRank& rank) {
@@ -251,8 +251,8 @@ MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
   expect_error(run, "what fully_shard() throws", {"std::out_of_range"});
 }
 
-// A second model in the process finds all memory free, whether the model or its FullySharded is
-// freed first.
+// When a model and its FullySharded are gone, no memory is left, whichever of the two is freed
+// first.
 MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(T7_3_policy, wraps_modules_by_type) {
+TEST(T7_3_policy, wrap_by_type_chooses_the_modules_of_one_type) {
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_by_type("OuterBlock"));
@@ -16,7 +16,7 @@ TEST(T7_3_policy, wraps_modules_by_type) {
             "b: b.scale b.inner.weight b.inner.bias b.inner.spare; ");
 }
 
-TEST(T7_3_policy, each_chooses_a_module_once_and_never_the_root) {
+TEST(T7_3_policy, each_policy_chooses_a_module_once_and_never_the_root) {
   EXPECT_EQ(chosen_by([] { return wrap_none(); }), "");
   EXPECT_EQ(chosen_by([] { return wrap_blocks(); }), "HolderBlock; HolderBlock; ToyBlock; ");
   EXPECT_EQ(chosen_by([] { return wrap_by_type("HolderBlock"); }), "HolderBlock; HolderBlock; ");

@@ -80,8 +80,8 @@ TEST(T7_2_tied_weights, a_unit_whose_only_parameter_is_used_elsewhere_is_left_ou
 
 MULTI_RANK_SUITE(T7_2_tied_weights_ranks);
 
-// Compares the gradient of a pair whose weights are tied, once with the weight in the root and once
-// in a unit below it.
+// Compares the gradient of a pair whose weights are tied with that of one process. In one run the
+// weight is in the root, in the other it is in a unit below the root.
 MULTI_RANK_TEST(T7_2_tied_weights_ranks, both_uses_share_one_variable_and_one_gradient) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     PairBlock model(kTied);

@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Trains three steps. Rank 0 observes loss, norms and the hash of the parameters. If `look` is
-// true, the model is evaluated and exported between the steps.
+// Trains three steps. Observes the norms if gradients are clipped, and, on rank 0, the hash of the
+// parameters. If `look` is true, evaluates and exports the model before each step.
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config, bool look = false) {
   for (int64_t step = 0; step < 3; ++step) {
     if (look) {

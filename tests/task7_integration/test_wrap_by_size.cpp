@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(T7_6_wrap_by_size, wraps_modules_from_the_leaves_up) {
+TEST(T7_6_wrap_by_size, wrap_by_size_chooses_inner_modules_before_outer_ones) {
   // An inner block has 16 + 4 + 3 elements of 4 bytes. The outer block has 4 more, its scale.
   EXPECT_EQ(plan_text([] {
               Nested model;
@@ -50,7 +50,7 @@ TEST(T7_6_wrap_by_size, what_lies_in_a_module_that_cannot_be_hooked_counts_for_t
   EXPECT_EQ(plan_of(81), "root: a.linear.weight a.linear.bias b.factors; ");
 }
 
-TEST(T7_6_wrap_by_size, chooses_a_module_once_and_never_the_root) {
+TEST(T7_6_wrap_by_size, wrap_by_size_chooses_a_module_once_and_never_the_root) {
   EXPECT_EQ(chosen_by([] { return wrap_by_size(92); }), "ToyBlock; ");
   EXPECT_EQ(chosen_by([] { return wrap_by_size(8); }),
             "Blocks; HolderBlock; HolderBlock; ToyBlock; ");

@@ -9,7 +9,8 @@
 #include <strategies/workload.h>
 #include <testing/judge/cases.h>
 
-// A training with all tasks: two layers, and rows that every number of microbatches divides.
+// Tests of task 7 train gpt2-tiny, which has three layers. The number of rows of a batch is the
+// first one from 24 on that the number of microbatches divides.
 namespace fsdp {
 
 inline TrainConfig tiny_config(int world_size) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// Tiny models in the files of Hugging Face's transformers, which a test can change.
+// Files of tiny models in the format of Hugging Face's transformers. A test can change them.
 namespace fsdp {
 
 struct HuggingFaceFiles {
@@ -20,7 +20,7 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
-  size_t files{1};  // if more than one, there is an index, and tensor i is in file i % files
+  size_t files{1};  // if above 1, there is an index, and file i % files has tensor i
 
   void add(const std::string& name, const at::Tensor& tensor) {
     names.push_back(name);
@@ -62,14 +62,23 @@ struct HuggingFaceFiles {
   }
 };
 
-inline const std::string kTinyLlama =  // heads of 6 rows
+inline const std::string kTinyLlama =  // a head has 6 rows of q_proj
     "llama:vocabulary=61,context=19,d_model=36,layers=2,heads=6,d_ff=33,kv_heads=2";
 inline const std::string kTinyQwen2 = kTinyLlama + ",qkv_bias=true,tied_head=true";
+inline const std::string kTinyQwen3 = kTinyLlama + ",head_dim=4,qk_norm=true";
+inline const std::string kUntiedGPT2 =
+    "gpt2:vocabulary=61,context=19,d_model=35,layers=3,heads=5,d_ff=121,tied_head=false";
 
 inline HuggingFaceFiles files_of_llama(const Module& model) {
-  const bool qwen2 = model.named_parameters().contains("layers.0.attn.q_proj.bias");
+  const auto parameters = model.named_parameters();
+  const bool qwen2 = parameters.contains("layers.0.attn.q_proj.bias");
+  const bool qwen3 = parameters.contains("layers.0.attn.q_norm.weight");
+  const int64_t width = parameters["layers.0.attn.q_proj.weight"].size(0) / 6;  // of a head
   HuggingFaceFiles files;
-  files.config = {{"model_type", qwen2 ? "qwen2" : "llama"},
+  files.config = {{"model_type", qwen2   ? "qwen2"
+                                 : qwen3 ? "qwen3"
+                                         : "llama"},
+                  {"head_dim", width},
                   {"vocab_size", 61},
                   {"max_position_embeddings", 19},
                   {"hidden_size", 36},
@@ -92,10 +101,10 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
       {"ln_final", "model.norm"}};
   for (auto [name, parameter] : distinct_parameters(model)) {
     std::vector<int64_t> rows;
-    const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
-    for (int64_t head = 0; rotated && head < parameter.size(0); head += 6)
-      for (const int64_t row : {0, 2, 4, 1, 3, 5})
-        rows.push_back(head + row);
+    const bool rotated = name.find(".q_") != name.npos || name.find(".k_") != name.npos;
+    for (int64_t head = 0; rotated && head < parameter.size(0); head += width)
+      for (int64_t i = 0; i < width; ++i)
+        rows.push_back(head + (2 * i < width ? 2 * i : 2 * i - width + 1));
     for (const auto& [own, their] : theirs)
       if (const size_t place = name.find(own); place != name.npos)
         name.replace(place, own.size(), their);
@@ -106,20 +115,22 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
 }
 
 // Returns the model's parameters as the files in which transformers would save them. transformers
-// stores the matrices of a GPT-2 block transposed.
+// stores the matrices of a GPT-2 block transposed, and the rows of a Llama's q_proj and k_proj in
+// another order.
 inline HuggingFaceFiles files_of(const Module& model) {
   HuggingFaceFiles files;
   if (model.named_parameters().contains("ln_final.weight")) return files_of_llama(model);
   for (const auto& [name, parameter] : distinct_parameters(model)) {
     const bool transposed = parameter.dim() == 2 && name.starts_with("h.");
     const at::Tensor values = parameter.detach();
-    files.add("transformer." + name, transposed ? values.t() : values);
+    const bool head = name == "lm_head.weight";
+    if (head) files.config["tie_word_embeddings"] = false;
+    files.add(head ? name : "transformer." + name, transposed ? values.t() : values);
   }
   return files;
 }
 
-// Returns the part of every parameter that a rank owns. If `moments` is true, one parameter also
-// has moments.
+// Returns the part of every parameter that a rank owns, with moments of ones if `moments` is true.
 inline ModelState cut(const Module& model, int rank, int world_size, bool moments = false) {
   const auto parameters = distinct_parameters(model);
   ModelState state = state_without_ranges(parameters);

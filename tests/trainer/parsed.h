@@ -18,8 +18,8 @@ inline TrainConfig parsed(const Arguments& arguments) {
   return parse_train_options(arguments, [](const auto&) {});
 }
 
-// Parses like parsed(), but if the arguments set no data, the data are 24 rows of random tokens. 1,
-// 2, 3, 4 and 8 ranks can divide 24 rows.
+// Parses like parsed(), but adds `--recipe published` (random tokens) if --recipe is missing, and
+// `--batch 24` if --batch is missing. A batch of 24 rows can be divided by 1, 2, 3, 4 and 8 ranks.
 inline TrainConfig parse(Arguments arguments) {
   for (const Arguments& option : {Arguments{"--recipe", "published"}, Arguments{"--batch", "24"}})
     if (std::ranges::find(arguments, option[0]) == arguments.end())

@@ -19,7 +19,8 @@ std::string text(const BatchPartition& partition) {
          (partition.reduce_last ? " first" : "");
 }
 
-// Returns every partition over 1 to 4 shards, replicas and turns, in both orders.
+// Returns every partition with 1 to 4 shards, 1 to 4 replicas and 1 to 4 accumulation steps, each
+// with and without reduce_last.
 std::vector<BatchPartition> all_partitions() {
   std::vector<BatchPartition> all;
   for (int shards = 1; shards <= 4; ++shards)
@@ -41,9 +42,9 @@ at::Tensor tree_of(const std::vector<at::Tensor>& leaves) {
   return tree_of({leaves.begin(), middle}) + tree_of({middle, leaves.end()});
 }
 
-// Returns the sum over ranks that the header promises, in which `leaf(rank)` is what a rank adds.
-// The values of the shards of each replica are added as a tree, and then the sums of the replicas
-// as a tree.
+// Returns the sum over ranks that batch_partition.h promises, in which `leaf(rank)` is what a rank
+// adds. The values of the shards of each replica are added as a tree, and then the sums of the
+// replicas as a tree.
 template <class Leaf>
 at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   std::vector<at::Tensor> replicas;
@@ -56,7 +57,8 @@ at::Tensor sum_of_ranks(const BatchPartition& partition, const Leaf& leaf) {
   return tree_of(replicas);
 }
 
-// Returns the sum that the header promises for the microbatches of all ranks in all turns.
+// Returns the sum that batch_partition.h promises for the microbatches of all ranks in all
+// accumulation steps.
 at::Tensor promised_sum(const BatchPartition& partition) {
   const auto of_rank_and_turn = [&](int rank, int turn) {
     return part(partition.microbatch(rank, turn));
@@ -78,11 +80,12 @@ at::Tensor promised_sum(const BatchPartition& partition) {
 
 struct Sum {
   at::Tensor tensor;
-  int most{1};  // partial sums alive at a time, with the running one
+  int most{1};  // most partial sums alive at a time, the running sum included
 };
 
-// Adds part(i), the values of microbatch i, in the order of i. A part starts a new running sum if
-// TreeSum asks for it or if `always_aside` is true. Otherwise it is added to the running sum.
+// Adds part(i), the values of microbatch i, in the order of i. Before a microbatch, pushes the
+// running sum if TreeSum asks for it or if `always_aside` is true. Otherwise adds the microbatch to
+// the running sum.
 Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   TreeSum sum(partition);
   Sum result;
@@ -99,7 +102,7 @@ Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   return result;
 }
 
-TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
+TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_accumulation_step) {
   for (const BatchPartition& partition : all_partitions()) {
     std::set<int> parts;
     for (int rank = 0; rank < partition.ranks(); ++rank)
@@ -117,7 +120,8 @@ TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_turn) {
       7);
 }
 
-TEST_IN_A_PROCESS(TreeSum, the_tree_sum_over_every_batch_partition_is_what_the_header_promises) {
+TEST_IN_A_PROCESS(TreeSum,
+                  a_tree_sum_adds_microbatches_in_the_order_that_its_batch_partition_fixes) {
   for (const BatchPartition& partition : all_partitions()) {
     const at::Tensor expected = promised_sum(partition);
     for (const bool always_aside : {false, true})
@@ -126,8 +130,8 @@ TEST_IN_A_PROCESS(TreeSum, the_tree_sum_over_every_batch_partition_is_what_the_h
   }
 }
 
-TEST_IN_A_PROCESS(
-    TreeSum, the_tree_sum_of_a_batch_partition_is_one_tree_exactly_if_is_one_tree_returns_true) {
+TEST_IN_A_PROCESS(TreeSum,
+                  is_one_tree_is_true_exactly_if_all_microbatches_are_added_as_one_binary_tree) {
   for (int count = 1; count <= 8; ++count)
     EXPECT_TRUE(tree_of(parts(count)).equal(sum_by_hand(parts(count)))) << count << " parts";
   for (const BatchPartition& partition : all_partitions()) {
@@ -136,17 +140,18 @@ TEST_IN_A_PROCESS(
   }
 }
 
-// A sum that is put aside takes memory. A part that is added to the running sum takes none.
+// A running sum that is pushed stays in memory beside the new running sum. A microbatch that is
+// added to the running sum takes no memory.
 TEST_IN_A_PROCESS(TreeSum,
-                  a_tree_sum_is_put_aside_only_if_the_next_part_belongs_to_another_partial_sum) {
-  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // for 1 to 8 turns of one rank
+                  a_running_sum_is_pushed_only_if_the_next_microbatch_starts_a_new_partial_sum) {
+  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // for 1 to 8 accumulation steps of one rank
   for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
     EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
               most[static_cast<size_t>(accumulation_steps) - 1])
         << accumulation_steps << " turns";
 }
 
-// The parameters of a module that a microbatch does not use have no gradient.
+// If a microbatch does not use a parameter, the parameter has no gradient.
 TEST_IN_A_PROCESS(TreeSum, a_tree_sum_counts_an_undefined_gradient_as_zero) {
   TreeSum sum({.accumulation_steps = 3});
   sum.fold({part(0), at::Tensor(), at::Tensor()});

@@ -1,4 +1,5 @@
 #include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
 
 #include <filesystem>
 
@@ -21,6 +22,17 @@ TEST(CheckpointFolder, remove_old_checkpoints_keeps_the_latest_ones_and_removes_
   for (const auto& entry : fs::directory_iterator(folder.path()))
     left.insert(entry.path().filename());
   EXPECT_EQ(left, (std::set<std::string>{"step-000010", "step-1000000", "step-7", "notes"}));
+}
+
+TEST(CheckpointFolder, remove_old_checkpoints_keeps_the_one_that_is_held_in_addition) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"step-000001", "step-000002", "step-000003", "step-000004"})
+    folder.write(name + "/file", "");
+  remove_old_checkpoints(folder.path(), 1, /*held=*/2);
+  EXPECT_EQ(step_folders(folder.path()).size(), 2U);
+  EXPECT_TRUE(step_folders(folder.path()).contains(2));
+  remove_old_checkpoints(folder.path(), 1, /*held=*/4);
+  EXPECT_EQ(step_folders(folder.path()).size(), 1U);
 }
 
 TEST(CheckpointFolder, find_checkpoint_throws_if_the_folder_has_no_checkpoint) {

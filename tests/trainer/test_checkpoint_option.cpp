@@ -242,11 +242,41 @@ TEST(CheckpointOption,
 }
 
 TEST(CheckpointOption, options_for_saving_need_a_checkpoint_dir) {
-  for (const Arguments& option : std::vector<Arguments>{
-           {"--save-every", "2"}, {"--keep", "2"}, {"--checkpoint-format", "full"}})
+  for (const Arguments& option : std::vector<Arguments>{{"--save-every", "2"},
+                                                        {"--keep", "2"},
+                                                        {"--checkpoint-format", "full"},
+                                                        {"--save-async"}})
     EXPECT_EQ(refusal(option), option[0] + ": needs --checkpoint-dir");
   EXPECT_EQ(refusal({"--checkpoint-dir", "x", "--save-every", "0"}),
             "--save-every must be at least 1, not 0");
+}
+
+TEST(CheckpointOption, save_async_is_refused_beside_offloaded_moments_and_counted_time) {
+  const Arguments async{"--checkpoint-dir", "x", "--save-async"};
+  const auto with = [&](const Arguments& others) {
+    Arguments arguments = async;
+    arguments.insert(arguments.end(), others.begin(), others.end());
+    return refusal(arguments);
+  };
+  EXPECT_TRUE(parse(async).checkpoint.async);
+  EXPECT_FALSE(parse({"--checkpoint-dir", "x"}).checkpoint.async);
+  EXPECT_EQ(with({"--offload", "optimizer", "--offload-dir", "/"}),
+            "--save-async: would copy into memory what --offload optimizer keeps out of it; leave "
+            "out one of the two");
+  EXPECT_CONTAINS(with({"--link", "1ms,1GB/s", "--flops", "1e9"}),
+                  "--save-async: lets the speed of the disk decide on collectives, and --flops");
+}
+
+TEST(CheckpointOption, save_async_without_a_save_before_the_last_step_is_reported) {
+  const auto note = [](const std::string& every) {
+    testing::internal::CaptureStderr();
+    parse({"--steps", "6", "--checkpoint-dir", "x", "--save-async", "--save-every", every});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(note("6"),
+            "fsdp train: --save-async has no effect with one checkpoint, after the last step "
+            "(--save-every)\n");
+  EXPECT_EQ(note("5"), "");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace fsdp {
 namespace {
 
 // A checkpoint has 1,600 parameters and two moments for each of them, all of 4 bytes.
-TEST(CheckpointRoom, the_disk_room_that_a_run_needs_is_that_of_all_checkpoints_that_it_keeps) {
+TEST(CheckpointRoom, a_run_needs_disk_room_for_all_checkpoints_that_exist_at_the_same_time) {
   TrainConfig config = config_of("fsdp", 2);
   config.checkpoint.dir = "run";
   const int64_t each = 3 * 4 * 1600;

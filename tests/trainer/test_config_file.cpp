@@ -6,7 +6,7 @@
 
 #include "parsed.h"
 
-// Files of options, for --config.
+// Tests the files of options that --config reads.
 namespace fsdp {
 namespace {
 

@@ -94,7 +94,7 @@ std::string saved_in(const TemporaryFolder& folder, CheckpointFormat format) {
 
 MULTI_RANK_SUITE(DamagedCheckpoint);
 
-MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_change) {
+MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_value_changes) {
   for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
     const TemporaryFolder folder;
     const std::string original = saved_in(folder, format);
@@ -110,8 +110,8 @@ MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_c
   }
 }
 
-// The file is reported as damaged, not as a file with an unknown name, because its hash is compared
-// before its names are used.
+// The file is reported as damaged, not as a file with an unknown tensor name, because its hash is
+// compared before its tensor names are used.
 MULTI_RANK_TEST(DamagedCheckpoint, a_file_with_a_changed_tensor_name_is_reported_as_damaged) {
   const TemporaryFolder folder;
   const std::string original = saved_in(folder, CheckpointFormat::sharded);

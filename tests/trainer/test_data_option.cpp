@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(DataOption, a_run_trains_on_text_without_evaluation_by_default) {
+TEST(DataOption, by_default_a_run_trains_on_text_and_does_not_evaluate) {
   const TrainConfig config = parsed({});
   EXPECT_EQ(config.data.kind, DataKind::text);
   EXPECT_FALSE(config.data.text.empty());
@@ -52,6 +52,8 @@ TEST(DataOption, contradicting_data_options_are_refused) {
             "--recipe and --data: give one of them");
   EXPECT_EQ(refused({"--data", "pattern", "--text", "/"}),
             "--text and --data pattern: give one of them");
+  EXPECT_EQ(refused({"--text", "/", "--tokens", "/dev/null"}),
+            "--text and --tokens: give one of them");
   EXPECT_EQ(refused({"--data", "pattern", "--modulus", "7"}), "--modulus: needs --data modular");
   EXPECT_EQ(refused({"--recipe", "published", "--eval-every", "1"}),
             "--eval-every: --recipe published holds nothing out: its tokens are random");

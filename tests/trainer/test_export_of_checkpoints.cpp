@@ -81,7 +81,7 @@ class Export : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Export, an_export_of_parameters_that_the_model_lacks_is_refused) {
+TEST_F(Export, an_export_of_a_checkpoint_with_other_parameters_than_its_model_is_refused) {
   const std::string checkpoint = saved("gpt2-36m");
   EXPECT_EQ(said(ExportFormat::hf), checkpoint + ": has other parameters than gpt2-36m");
   EXPECT_TRUE(nothing_left());

@@ -21,7 +21,8 @@ ModelState zeros_of(ModelState state) {
   return state;
 }
 
-const std::vector<std::string> kTinyModels{"gpt2-tiny", kTinyLlama, kTinyQwen2};
+const std::vector<std::string> kTinyModels{"gpt2-tiny", kUntiedGPT2, kTinyLlama, kTinyQwen2,
+                                           kTinyQwen3};
 
 TEST(HuggingFace, names_and_shapes_in_hugging_faces_files_are_known_without_the_model) {
   for (const std::string& name : kTinyModels)
@@ -29,7 +30,7 @@ TEST(HuggingFace, names_and_shapes_in_hugging_faces_files_are_known_without_the_
               state_without_ranges(distinct_parameters(*tiny(name))).parameters);
 }
 
-TEST(HuggingFace, the_names_of_tied_parameters_are_those_that_the_model_ties) {
+TEST(HuggingFace, tied_names_returns_the_parameters_that_the_model_ties) {
   run_ranks(1, [](TestRank&) {
     for (const std::string& name : kTinyModels) {
       std::map<const void*, std::string> first;
@@ -78,6 +79,49 @@ TEST(HuggingFace, members_of_newer_and_older_hugging_face_configs_are_read) {
   files.config["sliding_window"] = nullptr;
   folder.write("config.json", files.config.dump());
   EXPECT_CONTAINS(model_name(read_hugging_face_config(folder.path())), "kv_heads=3,");
+}
+
+nlohmann::ordered_json llama3_scaling(double low, double high) {
+  return {{"rope_type", "llama3"},
+          {"factor", 8.0},
+          {"low_freq_factor", low},
+          {"high_freq_factor", high},
+          {"original_max_position_embeddings", 16}};
+}
+
+TEST(HuggingFace, scaled_frequencies_head_widths_and_sliding_windows_are_read_and_written) {
+  const TemporaryFolder folder;
+  HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
+  const auto name = [&] {
+    folder.write("config.json", files.config.dump());
+    const ModelShape shape = read_hugging_face_config(folder.path());
+    folder.write("config.json", hugging_face_config(shape).dump());
+    EXPECT_EQ(read_hugging_face_config(folder.path()), shape);
+    return model_name(shape);
+  };
+  files.config["rope_scaling"] = llama3_scaling(1.0, 4.0);
+  files.config["head_dim"] = 8;
+  EXPECT_TRUE(
+      name().ends_with(",tied_head=false,head_dim=8,rope_factor=8.0,rope_low=1.0,"
+                       "rope_high=4.0,rope_context=16"))
+      << name();
+  files.config.erase("rope_scaling");
+  files.config["model_type"] = "mistral";
+  files.config["sliding_window"] = 12;
+  EXPECT_CONTAINS(name(), ",context=12,");
+  files.config["sliding_window"] = 4096;
+  EXPECT_CONTAINS(name(), ",context=19,");
+}
+
+TEST(HuggingFace, weights_in_pytorchs_format_and_names_of_the_hub_are_refused_with_advice) {
+  const TemporaryFolder folder;
+  files_of(*tiny(kTinyLlama)).write(folder.path());
+  fs::rename(folder.path() + "/model.safetensors", folder.path() + "/pytorch_model.bin");
+  EXPECT_CONTAINS(error_of([&] { HuggingFaceFolder read(folder.path()); }),
+                  "/pytorch_model.bin: is not read; load the folder with transformers");
+  EXPECT_CONTAINS(
+      error_of([] { HuggingFaceFolder read("meta-llama/Llama-3.2-1B"); }),
+      "meta-llama/Llama-3.2-1B: no such folder; a model of the hub is first downloaded");
 }
 
 // A change of the files, and the error that it causes, without the name of the file.
@@ -135,9 +179,9 @@ Change with_member(const std::string& name, const nlohmann::ordered_json& value)
 TEST(HuggingFace, a_gpt2_config_that_is_invalid_or_describes_another_computation_is_refused) {
   expect_refused(
       {{with_member("model_type", "bert"),
-        R"(model_type is "bert"; known are gpt2, llama, qwen2, mistral)"},
+        R"(model_type is "bert"; known are gpt2, llama, qwen2, qwen3, mistral)"},
        {[](auto& files) { files.config.erase("model_type"); },
-        "model_type is null; known are gpt2, llama, qwen2, mistral"},
+        "model_type is null; known are gpt2, llama, qwen2, qwen3, mistral"},
        {[](auto& files) { files.config.erase("n_embd"); }, "n_embd is missing"},
        {with_member("n_layer", 1000000000), "n_layer is 1000000000, not a number from 1 to 10000"},
        {with_member("n_layer", -1), "n_layer is -1, not a number from 1 to 10000"},
@@ -148,28 +192,32 @@ TEST(HuggingFace, a_gpt2_config_that_is_invalid_or_describes_another_computation
        {with_member("layer_norm_epsilon", 1e-6),
         "layer_norm_epsilon is 1e-06, and this program has 1e-05"},
        {with_member("scale_attn_by_inverse_layer_idx", true),
-        "scale_attn_by_inverse_layer_idx is true, and this program has false"},
-       {with_member("tie_word_embeddings", false),
-        "tie_word_embeddings is false, and this program has true"}},
+        "scale_attn_by_inverse_layer_idx is true, and this program has false"}},
       "config.json");
 }
 
-TEST(HuggingFace, a_llama_config_of_a_model_that_would_compute_something_else_is_refused) {
+TEST(HuggingFace, a_llama_config_that_is_invalid_or_describes_another_computation_is_refused) {
   expect_refused(
       {{with_member("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
         R"(rope_scaling.rope_type is "linear", and this program has "default")"},
-       {with_member("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 5e5}}),
-        R"(rope_parameters.rope_type is "llama3", and this program has "default")"},
+       {with_member("rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 5e5}}),
+        R"(rope_parameters.rope_type is "yarn", and this program has "default")"},
+       {with_member("rope_parameters", {{"rope_type", "llama3"}, {"factor", 8.0}}),
+        "rope_parameters has no low_freq_factor"},
+       {with_member("rope_scaling", llama3_scaling(4.0, 4.0)),
+        "rope_scaling.high_freq_factor is not above rope_scaling.low_freq_factor"},
        {with_member("hidden_act", "gelu"), R"(hidden_act is "gelu", and this program has "silu")"},
        {with_member("attention_bias", true), "attention_bias is true, and this program has false"},
        {with_member("mlp_bias", true), "mlp_bias is true, and this program has false"},
-       {with_member("head_dim", 8), "head_dim is 8, and this program has 6"},
+       {with_member("head_dim", 5), "head_dim is odd, but rotary positions need an even number"},
        {with_member("quantization_config", {{"bits", 4}}),
         R"(quantization_config is {"bits":4}, and this program has null)"},
-       {with_member("model_type", "mistral"), "sliding_window is 4096, and this program has null"},
        {with_member("num_key_value_heads", 4),
         "num_key_value_heads 4 does not divide num_attention_heads 6"},
-       {with_member("num_attention_heads", 12),
+       {[](auto& files) {
+          files.config["num_attention_heads"] = 12;
+          files.config.erase("head_dim");
+        },
         "hidden_size / num_attention_heads is odd, but rotary positions need an even number"},
        {with_member("rms_norm_eps", 0), "rms_norm_eps is 0, not a number above 0 and below 1e12"},
        {with_member("tie_word_embeddings", "no"),
@@ -236,17 +284,18 @@ TEST(HuggingFace, truncated_and_missing_hugging_face_files_are_refused) {
   EXPECT_LT(said().size(), 600 + folder.path().size());
 }
 
-// After the header was compared, the test cuts off all bytes of the file behind those that the
-// range needs. The range can still be read. With one byte less it cannot be read.
+// When HuggingFaceFolder has read and compared the header, the test cuts off all bytes of the file
+// behind those that the range needs. The range can still be read. With one byte less it cannot be
+// read.
 TEST(HuggingFace, only_the_bytes_that_a_range_needs_are_read_from_a_hugging_face_file) {
   struct Case {
     std::string model, name, theirs;
     int64_t left_over;
   };
-  // The range is the first 100 elements of a parameter of our model. The three parameters are: a
-  // [61, 35] that is stored alike; a [121, 35] that is stored transposed, as [35, 121], so that
-  // three of our rows are three stored columns; and a [36, 36] whose rows are permuted, so that our
-  // rows 0 to 2 are the stored rows 0, 3 and 1.
+  // The range is the first 100 elements of a parameter of our model. The first parameter, [61, 35],
+  // is stored as it is. The second, [121, 35], is stored transposed, as [35, 121], so three of our
+  // rows are three stored columns. The third, [36, 36], is stored with permuted rows: our rows 0 to
+  // 2 are the stored rows 0, 3 and 1.
   for (const auto& [model_name, name, theirs, left_over] : std::vector<Case>{
            {"gpt2-tiny", "wte.weight", "transformer.wte.weight", 61 * 35 - 100},
            {"gpt2-tiny", "h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.weight", 121 - 3},

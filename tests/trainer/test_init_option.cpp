@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
 #include <trainer/hugging_face_files.h>
 
@@ -45,6 +46,21 @@ TEST_F(InitOption, the_model_defaults_to_that_of_the_init_folder) {
   files_.write(folder_.path());
   const std::string model = "gpt2:vocabulary=256,context=19,d_model=35,layers=3,heads=5,d_ff=121";
   EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model.name, model);
+}
+
+TEST_F(InitOption, train_says_that_a_tokenizer_has_no_effect_on_text) {
+  files_.config["vocab_size"] = 256;
+  files_.at("transformer.wte.weight") = at::zeros({256, 35});
+  files_.write(folder_.path());
+  folder_.write("tokenizer.json", "{}");
+  const auto notes = [&](Arguments arguments) {
+    arguments.insert(arguments.end(), {"--init", option(), "--seq", "19"});
+    testing::internal::CaptureStderr();
+    parsed(arguments);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_CONTAINS(notes({}), "the tokenizer.json in " + folder_.path() + " has no effect");
+  EXPECT_EQ(notes({"--recipe", "published"}), "");
 }
 
 TEST_F(InitOption, an_init_folder_that_lacks_a_tensor_is_refused_before_any_rank_starts) {

@@ -57,5 +57,20 @@ TEST(MemoryCheck, sharding_reduces_the_memory_that_a_run_needs) {
                   "--mode fsdp of a model needs ");
 }
 
+// The checkpoint has 4 bytes for each parameter and moment, which rank 0 copies.
+TEST(MemoryCheck, the_copies_of_async_saves_count_as_memory_that_a_run_needs) {
+  TrainConfig config = config_of("ddp", 1);
+  config.ranks.world = 2;
+  const int64_t step = 2 * (16 * 1600 + 4 + 8), whole = 12 * 1600;
+  const auto needs = [&](int64_t bytes) {
+    require_enough_memory(config, layout_on(2), {}, "shm", 2, bytes);
+    return error_of<std::runtime_error>(
+        [&] { require_enough_memory(config, layout_on(2), {}, "shm", 2, bytes - 1); });
+  };
+  needs(step);
+  config.checkpoint.async = true;
+  EXPECT_CONTAINS(needs(step + whole), "take no --save-async, or --mode fsdp");
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -58,8 +58,8 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
   }
 }
 
-// Because of this, a stack without locate() can load what the same number of ranks or one process
-// has saved.
+// If a rank needs only whole saved ranges, load_checkpoint() does not call locate. So a stack
+// without locate() can load what the same number of ranks or one process has saved.
 MULTI_RANK_TEST(ModelCheckpoint, as_many_ranks_as_have_saved_a_checkpoint_load_it_without_locate) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OffloadOption, an_unwritable_offload_dir_is_refused) {
+TEST(OffloadOption, an_offload_dir_that_is_a_file_is_refused) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x");
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", file}),

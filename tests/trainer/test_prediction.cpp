@@ -26,8 +26,8 @@ ShardLayout four_units() {
   return layout;
 }
 
-// Returns the schedule of an evaluation if `config` has no step, otherwise that of a step after the
-// first. The number of ranks is that of the layout.
+// Returns the schedule of an evaluation if `config` trains no step, otherwise that of a step after
+// the first. The number of ranks is that of the layout.
 Schedule schedule_of(TrainConfig config, const ShardLayout& layout) {
   config.ranks.world = layout.world_size;
   return schedule(config, layout, /*rank=*/0, /*first=*/config.training.steps == 0);

@@ -31,7 +31,7 @@ TEST(UnitsTable, the_table_of_units_has_a_line_for_each_unit_and_one_for_the_sum
             "total              5  1,099   1,184        2,368           4,736  partly\n");
 }
 
-TEST(UnitsTable, gathered_bytes_are_those_of_the_16_bit_dtype_unless_kept_in_fp32) {
+TEST(UnitsTable, gathered_bytes_of_a_unit_are_those_of_the_16_bit_dtype_unless_it_is_kept_in_fp32) {
   TrainConfig config;
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
   config.precision.keep_fp32 = "layers";

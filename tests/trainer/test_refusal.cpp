@@ -36,7 +36,7 @@ TEST(Refusal, the_error_of_an_unknown_value_lists_the_values_that_the_option_tak
            {"--reduce-gradients", "each or last"},
            {"--stack", "reference or mine"},
            {"--lr-decay", "cosine or linear"},
-           {"--optimizer", "adamw or sgd"},
+           {"--optimizer", "adamw, sgd or muon"},
            {"--offload", "none or optimizer"},
            {"--checkpoint-format", "sharded or full"},
            {"--backend", "auto, shm, gloo or nccl"},

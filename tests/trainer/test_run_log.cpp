@@ -24,7 +24,7 @@ TEST(RunLog, the_log_appends_a_line_to_its_file_at_once) {
   EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n{\"loss\":null}\n");
 }
 
-TEST(RunLog, a_log_that_is_a_fifo_whose_reader_leaves_gives_one_warning) {
+TEST(RunLog, a_log_into_a_fifo_that_its_reader_has_closed_gives_one_warning) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

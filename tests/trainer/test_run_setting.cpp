@@ -4,7 +4,7 @@
 
 #include "untrained_strategy.h"
 
-// The settings on which the numbers of a run depend.
+// Tests the settings on which the numbers of a run depend.
 namespace fsdp {
 namespace {
 

@@ -17,7 +17,7 @@ TEST(Telemetry, telemetry_of_many_steps_keeps_few_bytes_in_memory) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/json";
   for (const std::string& json : {std::string(), path}) {
-    Telemetry telemetry(20'000, json, /*lines_only=*/true);
+    Telemetry telemetry({20'000}, json, /*lines_only=*/true);
     testing::internal::CaptureStdout();
     int64_t most = 0;
     for (int64_t step = 0; step < 20'000; ++step) {
@@ -43,7 +43,7 @@ TEST(Telemetry, a_run_under_a_launcher_prints_lines_and_no_progress_bar_on_a_ter
   const auto printed = [&](bool lines_only) {
     std::fflush(stdout);
     dup2(end, STDOUT_FILENO);
-    Telemetry(4, "", lines_only).step(0, 0.5, 1000, std::nullopt, 0);
+    Telemetry({4}, "", lines_only).step(0, 0.5, 1000, std::nullopt, 0);
     dup2(before, STDOUT_FILENO);
     char text[400];
     const ssize_t count = read(terminal, text, sizeof text);

@@ -1,4 +1,6 @@
+#include <base/whole_file.h>
 #include <data/dataset.h>
+#include <data/token_file_writer.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -51,6 +53,54 @@ TEST(TokenFile, token_files_of_nanogpt_and_of_llm_c_give_the_same_rows) {
   });
 }
 
+TEST(TokenFile, tokens_of_32_bits_are_read_without_a_sign) {
+  const TemporaryFolder folder;
+  std::vector<uint32_t> ids(100, 150'000);
+  ids.back() = 4'000'000'000;
+  const auto path = folder.write("wide.bin", header(20240801, 7, 100) + bytes_of(ids));
+  EXPECT_EQ(TokenFile(path).size, 100);
+  EXPECT_EQ(parsed({"--tokens", path, "--seq", "8"}).data.kind, DataKind::tokens);
+  in_a_process([&] {
+    const auto data = make_token_dataset({path}, 150'001, 7);
+    EXPECT_TRUE(data->batch(0, 4, 9).inputs.eq(150'000).all().item<bool>());
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { data->held_out(1, 9); }),
+              path +
+                  ": token 99 is 4000000000, and the model has 150001 ids; give --vocabulary of "
+                  "the tokenizer");
+  });
+}
+
+TEST(TokenFile, a_token_file_that_is_written_has_16_bits_for_each_id_if_all_ids_fit) {
+  const TemporaryFolder folder;
+  for (const int64_t vocabulary : {65'536, 65'537}) {
+    const auto last = static_cast<int32_t>(vocabulary) - 1;
+    TokenFileWriter writer(vocabulary);
+    for (int i = 0; i < 50; ++i)
+      writer.add(std::vector<int32_t>{0, last});
+    const std::string path = folder.path() + "/written.bin";
+    writer.write(path);
+    const int64_t bytes = vocabulary == 65'536 ? 2 : 4;
+    EXPECT_EQ(writer.bits(), 8 * bytes);
+    EXPECT_EQ(content_of(path).size(), 1024 + 100 * bytes);
+    const TokenFile file(path);
+    EXPECT_EQ(file.bytes_per_id, bytes);
+    EXPECT_EQ(file.size, 100);
+    in_a_process([&] {
+      const Batch batch = make_token_dataset({path}, vocabulary, 7)->batch(0, 1, 2);
+      const auto tokens = at::cat({batch.inputs[0], batch.targets[0]});
+      EXPECT_EQ(tokens.min().item<int64_t>(), 0);
+      EXPECT_EQ(tokens.max().item<int64_t>(), last);
+    });
+  }
+}
+
+TEST(TokenFile, a_token_file_that_cant_be_written_is_an_error_that_names_it) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/none/t.bin";
+  EXPECT_EQ(error_of<std::runtime_error>([&] { TokenFileWriter(10).write(path); }),
+            path + ": can't be written: No such file or directory");
+}
+
 TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
   const TemporaryFolder folder;
   const auto train = folder.write("train.bin", bytes_of(counting(0, 10)));
@@ -83,8 +133,14 @@ TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
   };
   EXPECT_EQ(why(""), "can't be read, or is empty");
   EXPECT_EQ(why("abc"), "has an odd number of bytes, so its tokens are not of 16 bits");
-  EXPECT_EQ(why(header(20240801, 7, 1) + "abcd"),
-            "has tokens of 32 bits; only tokens of 16 bits can be read");
+  EXPECT_EQ(why(header(20240801, 1, 1) + "abcd"),
+            "has a header of version 1 for tokens of 32 bits, and only version 7 can be read");
+  EXPECT_EQ(why(header(20240801, 7, 1) + "abcdef"),
+            "has a header for tokens of 32 bits, and a number of bytes that 4 does not divide");
+  EXPECT_EQ(why(header(20240801, 7, 3) + "abcdefgh"),
+            "has a header for 3 tokens, but the file has 2");
+  EXPECT_EQ(why(header(20240801, 7, -253).substr(0, 12)),
+            "has a header for -253 tokens, but the file has -253");
   EXPECT_EQ(why(header(20240520, 1, 3) + "abcd"), "has a header for 3 tokens, but the file has 2");
   EXPECT_EQ(why(header(20240520, 1, -506).substr(0, 12)),
             "has a header for -506 tokens, but the file has -506");

@@ -39,7 +39,7 @@ TEST(TrainOption, a_number_that_a_train_option_does_not_take_is_refused_in_one_l
     EXPECT_EQ(refusal({option, value}), option + " must be " + rule + ", not " + value);
 }
 
-TEST(TrainOption, train_options_take_numbers_as_they_are_written) {
+TEST(TrainOption, train_options_take_numbers_with_exponents_with_fractions_and_of_64_bits) {
   const TrainConfig config =
       parse({"--lr", "3e-4", "--clip", ".5", "--steps", "0", "--batch", "8", "--world", "4",
              "--mode", "fsdp", "--timeout", "2.5", "--seed", "18446744073709551615"});
@@ -105,7 +105,7 @@ TEST(TrainOption, the_option_strategy_sets_the_number_of_shards_and_whether_unit
   }
 }
 
-TEST(TrainOption, an_option_strategy_that_contradicts_another_option_is_refused) {
+TEST(TrainOption, strategy_or_shard_size_that_contradicts_another_option_is_refused) {
   const auto refused = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--mode", "fsdp", "--world", "4", "--batch", "4"});
     return refusal(arguments);
@@ -126,7 +126,7 @@ TEST(TrainOption, an_option_strategy_that_contradicts_another_option_is_refused)
             "accepted");
 }
 
-TEST(TrainOption, an_option_flops_needs_a_link) {
+TEST(TrainOption, the_option_flops_needs_the_option_link) {
   EXPECT_EQ(refusal({"--flops", "1e9"}),
             "--flops: counts the time of ranks with a simulated link; give --link");
   EXPECT_EQ(parse({"--flops", "1e9", "--link", "1us,1GB/s"}).ranks.flops, 1e9);

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "untrained_strategy.h"
 
@@ -47,6 +48,19 @@ TEST(TrainingLog, the_line_of_a_step_is_in_the_log_before_the_next_step_begins) 
     EXPECT_EQ(line["step"], step);
     EXPECT_EQ(line["loss"], step) << "wrong number of lines when the step began";
   }
+}
+
+TEST(TrainingLog, with_log_every_the_log_has_the_first_the_last_and_each_nth_step) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_run();
+  config.reports.log = path_of_log = folder.path() + "/log";
+  config.reports.log_every = 3;
+  const Outcome run = train(with<UntrainedStrategy>(), config);
+  EXPECT_EQ(run.status, 0) << run.errors;
+  std::vector<int64_t> steps;
+  for (const std::string& line : lines_of(path_of_log))
+    steps.push_back(nlohmann::json::parse(line)["step"]);
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 2, 3}));
 }
 
 TEST(TrainingLog, the_log_of_a_failed_run_ends_with_the_failure) {

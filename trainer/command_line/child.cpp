@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <command_line/child.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -25,30 +27,48 @@ void pass_on(int signal) {
 
 }  // namespace
 
+std::unique_ptr<ChildProgram> start_child(const std::vector<std::string>& command,
+                                          const std::filesystem::path& log,
+                                          const std::function<void()>& prepare) {
+  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (output < 0) throw std::runtime_error(log.string() + ": " + std::strerror(errno));
+  auto child = std::make_unique<ChildProgram>([&](int) {
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    if (prepare) prepare();
+    return command;
+  });
+  close(output);
+  return child;
+}
+
 ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch) {
   for (const int signal : {SIGINT, SIGTERM})
     std::signal(signal, pass_on);
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (output < 0) throw std::runtime_error(log.string() + ": " + std::strerror(errno));
-  ChildProgram child([&](int) {
-    dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO);
-    return command;
-  });
-  close(output);
-  running_child = child.process();
-  while (!child.has_ended(1s)) {
+  const auto child = start_child(command, log);
+  running_child = child->process();
+  while (!child->has_ended(1s)) {
     // Sends the signal again: before exec() the child still had this process's handler, which does
     // not end it.
-    if (asked_to_end != 0) kill(child.process(), asked_to_end);
-    if (watch) watch(child.process());
+    if (asked_to_end != 0) kill(child->process(), asked_to_end);
+    if (watch) watch(child->process());
   }
   running_child = 0;
-  const ChildProgram::End end = child.end(0s);
-  if (asked_to_end != 0) throw Interrupted{asked_to_end};
+  const ChildProgram::End end = child->end(0s);
+  if (asked_to_end != 0)
+    throw Interrupted{asked_to_end};  // NOLINT: not a std::exception on purpose
   return end;
+}
+
+std::string error_in(const std::filesystem::path& log, const std::string& program) {
+  const std::string begin = program + ": ";
+  std::ifstream file(log);
+  std::string error;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(begin)) error = one_line(line.substr(begin.size()));
+  return error;
 }
 
 OwnFolder::OwnFolder(const std::string& name) {

@@ -4,20 +4,31 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-// Runs `command` with its output in the file `log`, and waits until it ends.
+// Starts `command` with its output in the file `log`. Calls `prepare` in the new process.
+// Throws: std::runtime_error if `log` can't be opened or if no process can be started.
+std::unique_ptr<ChildProgram> start_child(const std::vector<std::string>& command,
+                                          const std::filesystem::path& log,
+                                          const std::function<void()>& prepare = nullptr);
+
+// Runs `command` as start_child() does, and waits until it ends.
 // - Calls `watch` about once a second with the process number of the command.
 // - If this process dies, the command ends too.
 // - From the first call on, this process passes SIGINT and SIGTERM on to the running command;
 //   run_child() then throws Interrupted when the command has ended.
-// Throws: std::runtime_error if `log` can't be opened or if no process can be started.
+// Throws what start_child() throws.
 ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch = nullptr);
+
+// Returns the last error in `log`, the output of a child: the text after "PROGRAM: " in a line that
+// begins with it. Returns "" if there is none.
+std::string error_in(const std::filesystem::path& log, const std::string& program);
 
 // Not derived from std::exception, so only run_program() catches it: after all objects that own
 // temporary files are destroyed, run_program() ends the process with the signal.

@@ -261,12 +261,12 @@ void add_config_option(CLI::App& app) {
   app.config_formatter(std::make_shared<ConfigReader>(app));
 }
 
-std::string config_of(const CLI::App& app, const std::vector<std::string>& left_out) {
+std::string config_of(const CLI::App& app,
+                      const std::function<bool(const CLI::Option& option)>& left_out) {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_single_name();
-    if (option->count() == 0 || !option->get_configurable()) continue;
-    if (std::ranges::find(left_out, name) != left_out.end()) continue;
+    if (option->count() == 0 || !option->get_configurable() || left_out(*option)) continue;
     std::string values;
     for (const std::string& value : option->results())
       values += (values.empty() ? "" : ", ") + quoted(value);

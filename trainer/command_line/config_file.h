@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace fsdp {
 
@@ -17,11 +19,12 @@ struct ConfigLine {
   std::string table;  // the table that the line is in; empty: before the first table
 };
 
-// Returns the options that `text` gives, in TOML:
-// - a line "steps = 200": a name, =, and a number, true, false, a text in quotes, or such values in
+// Returns the options that `text` gives, in TOML. Skips empty lines and comments (#). Other lines
+// are:
+// - "steps = 200": a name, =, and a number, true, false, a text in quotes, or such values in
 //   brackets, which may take several lines. In a text everything between the quotes counts: a
 //   backslash stands for itself.
-// - a line "[training]" begins a table, to which the lines up to the next one belong.
+// - "[training]": begins a table, to which the lines up to the next such line belong.
 // Throws: std::invalid_argument "line 3: ..." for anything else, and if two lines have the same
 // name or begin the same table.
 std::vector<ConfigLine> read_config(const std::string& text);
@@ -38,9 +41,10 @@ std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments);
 // - A mistake in the file is a UsageError, which names the file and the line.
 void add_config_option(CLI::App& app);
 
-// Returns the text of a file for --config that sets the options that were given, without those in
-// `left_out`.
-std::string config_of(const CLI::App& app, const std::vector<std::string>& left_out);
+// Returns the text of a file for --config that sets the options that were given, without those for
+// which `left_out` returns true.
+std::string config_of(const CLI::App& app,
+                      const std::function<bool(const CLI::Option& option)>& left_out);
 
 // Returns " (line 3 of run.toml)" if the value of `option`, "--NAME", comes from that line of the
 // file; else "".

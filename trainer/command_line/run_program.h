@@ -12,15 +12,15 @@ struct UsageError : std::runtime_error {
 };
 
 // Runs `body` and returns the exit status for main():
-// - what `body` returns, if it returns and all output of the program could be written;
+// - what `body` returns; 1 in place of 0 if the output of the program could not be written;
 // - 2 after a UsageError;
-// - 1 after another exception, or if the output of the program could not be written.
+// - 1 after another std::exception.
 // Prints an error on stderr, after the program's name. If `body` throws Interrupted (see
 // run_child()), ends this process with the same signal.
 int run_program(const std::string& name, const std::function<int()>& body);
 
-// Throws UsageError "--json FILE: Permission denied" if `reason`, why the file can't be written, is
-// not empty; also if `path` is "-".
+// Throws UsageError "--json FILE: Permission denied" if `reason`, which says why the file can't be
+// written, is not empty. Throws UsageError also if `path` is "-".
 void check_output(const std::string& option, const std::string& path, const std::string& reason);
 
 }  // namespace fsdp

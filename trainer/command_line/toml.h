@@ -75,11 +75,11 @@ struct TomlEntry {
 // Parses `text`, the content of a file of this repository: course.toml and the tables of
 // `reproduce`. (The options of train have a parser of their own, config_file.h, which keeps a value
 // as it is written.)
-// - Known are [table], [[table]], key = value, comments; texts in "", '', """ and '''; whole
-//   numbers, true and false; arrays; tables in braces, on one line.
-// - Other numbers, dates and dotted keys of values are not known.
-// Throws: TomlError, which names `file`, for anything that is not known, and if a key is twice in a
-// table.
+// - Reads [table], [[table]], key = value, comments; texts in "", '', """ and '''; whole numbers,
+//   true and false; arrays; tables in braces, on one line.
+// - Does not read other numbers, dates, or dotted keys of values.
+// Throws: TomlError, which names `file`, for anything that it does not read, and if a table has a
+// key twice.
 TomlTable parse_toml(const std::string& text, const std::string& file);
 
 }  // namespace fsdp

@@ -16,7 +16,7 @@ std::string in_small_letters(std::string text) {
 }
 
 // Returns how many letters must be inserted, removed, replaced or exchanged with the next one to
-// turn `a` into `b`.
+// change `a` into `b`.
 size_t distance_between(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   std::iota(rows[0].begin(), rows[0].end(), 0);
@@ -66,8 +66,8 @@ std::vector<const CLI::Option*> long_options(const CLI::App& app) {
   return options;
 }
 
-// Takes the words of `name` one by one. Returns the first option that has the word in its name or,
-// if no option has, in its help; "" if no word is found.
+// Looks for each word of `name` that has at least four letters. Returns the name of the first
+// option that has the word in its name or, if no option has, in its help; "" if no word is found.
 std::string near_by_words(const std::string& name, const CLI::App& app) {
   std::string words = name;
   std::ranges::replace(words, '-', ' ');

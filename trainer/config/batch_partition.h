@@ -13,9 +13,9 @@ namespace fsdp {
 //   and the replicas add their sums as a tree. The whole sum is a tree over the accumulation steps.
 // - reduce_last: a rank computes neighbouring microbatches and adds them first, as a tree. The
 //   ranks of a replica add their sums as a tree, and then the replicas do so.
-// - If the two inner of the three numbers (shards, replicas, accumulation_steps) are powers of two,
-//   the whole sum is the binary tree over all microbatches. Then its bits depend only on the number
-//   of microbatches.
+// - If two sizes are powers of two (by default shards and replicas, with reduce_last
+//   accumulation_steps and shards), the whole sum is the binary tree over all microbatches. Then
+//   its bits depend only on the number of microbatches.
 struct BatchPartition {
   int shards{1};  // ranks of a replica
   int replicas{1};
@@ -43,21 +43,22 @@ class TreeSum {
   explicit TreeSum(BatchPartition partition) : partition_(partition) {}
 
   // Returns whether the next microbatch starts a new partial sum. If so, pass the running sum to
-  // push_partial_sum() before you compute the microbatch; if not, add the microbatch to the running
-  // sum. (The caller may push the running sum in any case: then fold() adds the two, and a + b has
+  // push_partial_sum() before you compute the microbatch; if not, add the gradients of the
+  // microbatch to the running sum. (The caller may push the running sum before every microbatch but
+  // the first. Then fold() adds it to the gradients of the microbatch, with equal bits: a + b has
   // the bits of b + a.)
   bool starts_new_partial_sum() const;
   void push_partial_sum(std::vector<at::Tensor> running) { aside_.push_back(std::move(running)); }
 
-  // Call it when `running` includes the next microbatch. Adds to `running`, in place, the pushed
-  // sums that belong to the same partial sum; after the last microbatch, all of them. Returns the
-  // running sum. An undefined tensor counts as zero.
+  // Call it after each microbatch, when `running` includes this microbatch. Adds to `running`, in
+  // place, the pushed sums that belong to the same partial sum; after the last microbatch, all of
+  // them. Returns the running sum. An undefined tensor counts as zero.
   std::vector<at::Tensor> fold(std::vector<at::Tensor> running);
 
  private:
   BatchPartition partition_;
   int count_{};                                 // microbatches so far
-  std::vector<std::vector<at::Tensor>> aside_;  // pushed sums, owned; the largest first
+  std::vector<std::vector<at::Tensor>> aside_;  // pushed sums, owned; the oldest first
 };
 
 }  // namespace fsdp

@@ -6,13 +6,32 @@
 
 namespace fsdp {
 
+namespace {
+
+// Returns a regular expression that matches the names that both expressions match. An empty one
+// matches all names.
+std::string both(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() ? a + b : "^(?=.*(?:" + a + "))(?=.*(?:" + b + "))";
+}
+
+}  // namespace
+
 std::vector<ParameterGroup> OptimizerConfig::parameter_groups() const {
   std::vector<ParameterGroup> groups;
-  if (!no_decay.empty()) {
-    groups.push_back({no_decay, *this});
-    groups.back().options.weight_decay = 0;
+  // Adds the groups of the parameters whose names match `pattern`.
+  const auto add_groups = [&](const std::string& pattern, OptimizerOptions options) {
+    const double decay = options.weight_decay;
+    options.weight_decay = 0;
+    if (!no_decay.empty()) groups.push_back({both(no_decay, pattern), options});
+    options.weight_decay = decay;
+    groups.push_back({pattern, options});
+  };
+  if (kind == Kind::muon && !adamw.empty()) {
+    OptimizerOptions options = *this;
+    options.kind = Kind::adamw;
+    add_groups(adamw, options);
   }
-  groups.push_back({"", *this});
+  add_groups("", *this);
   return groups;
 }
 

@@ -30,4 +30,9 @@ const char* to_string(OnLostHost what) {
   return words.at(static_cast<size_t>(what));
 }
 
+const char* to_string(OptimizerOptions::Kind optimizer) {
+  constexpr std::array words{"adamw", "sgd", "muon"};
+  return words.at(static_cast<size_t>(optimizer));
+}
+
 }  // namespace fsdp

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optim/update_rule.h>
+
 // Enums for the words that options of `./fsdp train` take. to_string() returns the word of the
 // option: to_string(Mode::ddp) is "ddp".
 namespace fsdp {
@@ -26,5 +28,6 @@ const char* to_string(DataKind kind);
 const char* to_string(ReduceGradients when);
 const char* to_string(LrDecay decay);  // LrDecay::none: ""
 const char* to_string(OnLostHost what);
+const char* to_string(OptimizerOptions::Kind optimizer);
 
 }  // namespace fsdp

@@ -1,5 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <data/dataset.h>
+#include <data/token_file_format.h>
 
 #include <algorithm>
 #include <array>
@@ -107,16 +108,14 @@ class PatternDataset : public Dataset {
   at::Tensor pattern_;  // [kPatternPeriod] int64, owned
 };
 
-constexpr int64_t kHeader = 1024;  // [bytes] of llm.c's header
-constexpr int32_t kOf16Bits = 20240520, kOf32Bits = 20240801;
-
 class TokenDataset : public SequenceDataset {
  public:
   TokenDataset(const std::vector<std::string>& paths, int64_t vocabulary, uint64_t seed)
       : SequenceDataset("tokens", seed), vocabulary_(vocabulary) {
     for (const std::string& path : paths) {
       const TokenFile file(path);
-      const at::Tensor all = at::from_file(path, false, file.begin + file.size, at::kShort);
+      const at::Tensor all = at::from_file(path, false, file.begin + file.size,
+                                           file.bytes_per_id == 2 ? at::kShort : at::kInt);
       files_.push_back({path, all.slice(0, file.begin)});
     }
   }
@@ -124,7 +123,13 @@ class TokenDataset : public SequenceDataset {
  private:
   struct File {
     std::string path;
-    at::Tensor ids;  // [n] unsigned ids of 16 bits, stored as int16, mapped from the file
+    at::Tensor ids;  // [n] unsigned ids, stored as int16 or int32, mapped from the file
+
+    int64_t id(int64_t index) const {
+      if (ids.scalar_type() == at::kInt)
+        return static_cast<uint32_t>(ids.const_data_ptr<int32_t>()[index]);
+      return static_cast<uint16_t>(ids.const_data_ptr<int16_t>()[index]);
+    }
   };
 
   int64_t size() const override {
@@ -137,9 +142,8 @@ class TokenDataset : public SequenceDataset {
     const bool of_second = files_.size() > 1 && begin >= trained();
     const File& file = files_[of_second ? 1 : 0];
     const int64_t first = of_second ? begin - trained() : begin;
-    const int16_t* ids = file.ids.const_data_ptr<int16_t>() + first;
     for (int64_t i = 0; i < count; ++i) {
-      into[i] = static_cast<uint16_t>(ids[i]);
+      into[i] = file.id(first + i);
       if (into[i] < vocabulary_) continue;
       throw std::invalid_argument(file.path + ": token " + std::to_string(first + i) + " is " +
                                   std::to_string(into[i]) + ", and the model has " +
@@ -152,8 +156,8 @@ class TokenDataset : public SequenceDataset {
   std::vector<File> files_;  // one or two
 };
 
-// Returns the plain files below `folder`, sorted by path. Leaves out links that lead nowhere or in
-// a circle.
+// Returns the plain files below `folder`, also those that a link names, sorted by path. Does not
+// follow links to folders.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -240,7 +244,8 @@ void SequenceDataset::require_a_row(int64_t ids, int64_t seq, const std::string&
                               ", there are only " + std::to_string(ids) + ' ' + what);
 }
 
-// Returns the ids from each of `starts` on: [starts, seq + 1].
+// Returns one row for each of `starts`: the seq + 1 ids that begin there. Shape: [number of starts,
+// seq + 1].
 at::Tensor SequenceDataset::rows_from(const at::Tensor& starts, int64_t seq) const {
   auto rows = torch::empty({starts.numel(), seq + 1}, torch::kLong);
   for (int64_t row = 0; row < starts.numel(); ++row)
@@ -288,7 +293,8 @@ double TextDataset::unigram_entropy() const {
   return entropy;
 }
 
-TokenFile::TokenFile(std::string name) : path(std::move(name)), begin(0) {
+TokenFile::TokenFile(std::string name)
+    : path(std::move(name)), bytes_per_id(sizeof(uint16_t)), begin(0) {
   std::error_code unknown;
   const auto refuse = [&](const std::string& what) {
     throw std::invalid_argument(path + ": " + what);
@@ -298,14 +304,21 @@ TokenFile::TokenFile(std::string name) : path(std::move(name)), begin(0) {
   if (kind != std::filesystem::file_type::regular)
     refuse(unknown ? unknown.message() : "is not a plain file");
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
-  std::array<int32_t, kHeader / 4> header{};
+  TokenFileHeader header{};
   std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(header.data()), kHeader);
+  file.read(reinterpret_cast<char*>(header.data()), sizeof(header));
   if (file.gcount() == 0) refuse("can't be read, or is empty");
-  if (header[0] == kOf32Bits) refuse("has tokens of 32 bits; only tokens of 16 bits can be read");
-  if (bytes % 2 != 0) refuse("has an odd number of bytes, so its tokens are not of 16 bits");
-  if (header[0] == kOf16Bits && header[1] == 1) begin = kHeader / 2;
-  size = bytes / 2 - begin;
+  const bool wide = header[0] == kOf32Bits.magic;
+  if (wide && header[1] != kOf32Bits.version)
+    refuse("has a header of version " + std::to_string(header[1]) + " for tokens of 32 bits, and " +
+           "only version " + std::to_string(kOf32Bits.version) + " can be read");
+  if (wide) bytes_per_id = sizeof(uint32_t);
+  if (bytes % bytes_per_id != 0)
+    refuse(wide ? "has a header for tokens of 32 bits, and a number of bytes that 4 does not divide"
+                : "has an odd number of bytes, so its tokens are not of 16 bits");
+  if (wide || (header[0] == kOf16Bits.magic && header[1] == kOf16Bits.version))
+    begin = static_cast<int64_t>(sizeof(header)) / bytes_per_id;
+  size = bytes / bytes_per_id - begin;
   if (begin > 0 && (size < 0 || header[2] != size))
     refuse("has a header for " + std::to_string(header[2]) + " tokens, but the file has " +
            std::to_string(size));

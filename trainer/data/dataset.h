@@ -41,9 +41,9 @@ class Dataset {
   virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
 };
 
-// The random tokens of the published recipe. Of each step: after manual_seed(seed + 100 + step),
-// tokens = randint(0, vocabulary, [rows, seq + 1]); inputs are all but the last column, targets all
-// but the first.
+// The random tokens of the published recipe. A batch has the tokens that randint(0, vocabulary,
+// [rows, seq + 1]) returns after manual_seed(seed + 100 + step): all columns but the last one are
+// the inputs, all but the first one are the targets.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
 // Modular addition.
@@ -67,7 +67,7 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
 //   that are not plain files or have a NUL byte are left out.
 // - If a process calls this before it forks, its ranks share the memory of the text.
 // Throws: std::invalid_argument, which names the path, if a path is neither a plain file nor a
-// folder, or if it has no text.
+// folder, has no text, or can't be read.
 using Text = std::shared_ptr<const std::string>;
 Text read_text_files(const std::vector<std::string>& paths);
 
@@ -82,7 +82,8 @@ class SequenceDataset : public Dataset {
   // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
   virtual int64_t size() const = 0;  // [ids]
-  // Returns how many of the first ids batches draw from; the ids after them are held out.
+  // Returns the number of ids, from the first one on, from which batches draw. The ids after them
+  // are held out.
   virtual int64_t trained() const { return size() - size() / 10; }
   // Writes the ids from `begin` to `begin + count` to `into`.
   virtual void read(int64_t begin, int64_t count, int64_t* into) const = 0;
@@ -109,14 +110,15 @@ class TextDataset : public SequenceDataset {
   Text text_;  // shared with the caller
 };
 
-// A file of 16-bit token ids, as nanoGPT writes it (only ids) or as llm.c writes it (before the
-// ids, a header of 256 numbers of 32 bits: 20240520, 1, the number of ids, zeros). Throws
-// std::invalid_argument, which names the file, if it can't be read, is cut off, or has 32-bit ids.
+// A file of token ids, as nanoGPT writes it (only ids, of 16 bits) or as llm.c and ./fsdp tokenize
+// write it (token_file_format.h; ids of 16 or 32 bits). Throws std::invalid_argument, which names
+// the file, if it can't be read or is cut off.
 struct TokenFile {
   explicit TokenFile(std::string path);
   std::string path;
-  int64_t begin;  // [ids] position of the first id: 0, or the size of the header
-  int64_t size;   // [ids]
+  int64_t bytes_per_id;  // 2 or 4
+  int64_t begin;         // [ids] position of the first id: 0, or the size of the header
+  int64_t size;          // [ids]
 };
 
 // A dataset that trains on the first file and holds out the second one. If there is one file, its

@@ -34,13 +34,15 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin) {
 }
 
 HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
-                           nlohmann::ordered_json settings, int rank)
-    : path_(config.reports.hashes + "/rank." + std::to_string(rank)),
+                           nlohmann::ordered_json settings, int rank, const std::string& folder,
+                           Select select)
+    : path_(folder + "/rank." + std::to_string(rank)),
+      select_(std::move(select)),
       rank_(rank),
-      last_step_(config.training.steps - 1),
+      last_step_(config.end_step() - 1),
       first_replica_(rank < (config.ranks.mode == Mode::ddp ? 1 : config.shards())) {
   std::error_code unknown;  // ignored: file_.open() fails too, and write() reports why
-  std::filesystem::create_directories(config.reports.hashes, unknown);
+  std::filesystem::create_directories(folder, unknown);
   file_.open(path_);
   if (!config.reports.captured_event.empty())
     capture_ = nlohmann::json::parse(config.reports.captured_event).get<EventKey>();
@@ -141,7 +143,7 @@ std::string HashRecorder::unit_of(std::string name) const {
 
 void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& tensor,
                        int64_t begin) {
-  if (!tensor.defined()) return;
+  if (!tensor.defined() || (select_ && !select_(key))) return;
   const bool there = has_storage(tensor);
   nlohmann::json line = key;
   line.update(nlohmann::json(EventHash{
@@ -171,7 +173,7 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
 
 void HashRecorder::write(const nlohmann::json& line) {
   file_ << line.dump() << '\n' << std::flush;  // at once, because the rank may be killed
-  if (!file_) throw std::runtime_error("--hashes: " + path_ + ": " + std::strerror(errno));
+  if (!file_) throw std::runtime_error(path_ + ": can't be written: " + std::strerror(errno));
 }
 
 void HashRecorder::issued(const Call& call, const at::Tensor&) {

@@ -6,6 +6,7 @@
 #include <strategies/workload.h>
 
 #include <fstream>
+#include <functional>
 #include <set>
 
 namespace fsdp {
@@ -13,7 +14,7 @@ namespace fsdp {
 // Returns the bit_hash() of `tensor`, whose first element is element `begin` of a larger tensor.
 uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 
-// Writes a line for each event of this rank to the file rank.R in the folder config.reports.hashes.
+// Writes a line for each event of this rank to the file rank.R in a folder.
 // - Each rank hashes the elements that it holds, so no collective is issued.
 // - The recorder does not change the code that trains. It observes this code through hooks on the
 //   model and on the loss, and through Strategy::owned().
@@ -21,10 +22,15 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 //   the ranks of the first replica only.
 class HashRecorder final : public CallObserver {
  public:
-  // `settings` are written to the file: two runs with equal settings should have equal bits. Throws
-  // std::runtime_error, which names the file, if it can't be written.
+  // Returns whether an event is recorded. Only recorded events are hashed.
+  using Select = std::function<bool(const EventKey&)>;
+
+  // `settings` are written to the file: two runs with equal settings should have equal bits.
+  // Without `select`, every event is recorded. Throws std::runtime_error, which names the file, if
+  // it can't be written.
   HashRecorder(const TrainConfig& config, const ShardLayout& layout,
-               nlohmann::ordered_json settings, int rank);
+               nlohmann::ordered_json settings, int rank, const std::string& folder,
+               Select select = nullptr);
 
   // Returns `workload` with a loss() that also records what each microbatch makes. The first call
   // of loss() registers hooks on the model, so that they run after the hooks of the strategy.
@@ -53,6 +59,7 @@ class HashRecorder final : public CallObserver {
   void write(const nlohmann::json& line);
 
   std::string path_;
+  Select select_;
   std::ofstream file_;
   int rank_;
   int64_t last_step_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -16,12 +17,22 @@ namespace {
 
 using nlohmann::json;
 
+// Returns whether the line is an event of a step outside of `steps`, without parsing all of it.
+bool is_outside(const std::string& line, const StepRange& steps) {
+  const std::string name = "\"step\":";
+  const size_t at = line.find(name);
+  if (at == std::string::npos) return false;
+  const int64_t step = std::strtoll(line.c_str() + at + name.size(), nullptr, 10);
+  return step < steps.first || step >= steps.end;
+}
+
 // Adds the lines of the file to `run`. Returns the number of processes of the run.
-int read_file(const std::string& path, RunHashes& run) {
+int read_file(const std::string& path, const std::optional<StepRange>& steps, RunHashes& run) {
   std::ifstream file(path, std::ios::binary);
   int processes = 0;
   std::string text;
   for (int64_t number = 1; std::getline(file, text) && !file.eof(); ++number) {
+    if (number > 1 && steps && is_outside(text, *steps)) continue;
     try {
       const json line = json::parse(text);
       if (number == 1 || line.contains("processes")) {
@@ -108,14 +119,14 @@ void require_equal_settings(const json& a, const json& b) {
                               ": they must be equal; give both " + remedy(setting, of_a, of_b));
 }
 
-RunHashes read_hashes(const std::string& path) {
+RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& steps) {
   RunHashes run;
   if (!std::filesystem::is_directory(path)) {
-    read_file(path, run);
+    read_file(path, steps, run);
     return run;
   }
   for (int rank = 0, ranks = 1; rank < ranks; ++rank)  // read_file() throws if a file is missing
-    ranks = read_file(path + "/rank." + std::to_string(rank), run);
+    ranks = read_file(path + "/rank." + std::to_string(rank), steps, run);
   return run;
 }
 

@@ -59,10 +59,15 @@ struct RunHashes {
   std::map<EventKey, EventHash> events;
 };
 
+struct StepRange {
+  int64_t first, end;  // end: the step after the last one
+};
+
 // Reads a folder of --hashes with a file for each rank, or a single file with the lines of all
-// ranks. Ignores a last line without a newline, because a killed rank can leave half a line. Throws
-// std::runtime_error, which names the file, if a file is missing or has other lines.
-RunHashes read_hashes(const std::string& path);
+// ranks. With `steps`, reads only the events of these steps. Ignores a last line without a newline,
+// because a killed rank can leave half a line. Throws std::runtime_error, which names the file, if
+// a file is missing or has other lines.
+RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& steps = {});
 
 struct Comparison {
   int64_t equal{};                    // number of events that are equal
@@ -76,7 +81,7 @@ struct Comparison {
 void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 
 // Compares the events of two runs. An event that one run lacks counts as a difference, unless this
-// run has no event of its kind or, with `cut_off`, has ended early. Throws what
+// run has no event of that kind or, with `cut_off`, has ended early. Throws what
 // require_equal_settings() throws.
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 

@@ -3,6 +3,7 @@
 #include <exchange/export.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
+#include <exchange/saved_adapters.h>
 #include <nn/models.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
@@ -63,7 +64,7 @@ ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
 std::vector<HuggingFaceTensor> saved_tensors(const SavedParameters& saved, const ModelShape& shape,
                                              const std::string& model) {
   auto tensors = hugging_face_tensors(shape);
-  if (saved.parameters != parameters_of(tensors))
+  if (without_adapters(saved.parameters) != parameters_of(tensors))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
                              one_line(model));
   return tensors;
@@ -76,9 +77,11 @@ void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTens
     entries.push_back({tensor.name, at::kFloat, tensor.sizes()});
   metadata["format"] = "pt";  // required by transformers
   SafetensorsWriter writer(path, entries, metadata);
+  const SavedAdapters adapters(saved);
   for (const HuggingFaceTensor& tensor : tensors) {
     const at::Tensor whole = at::empty(tensor.own.sizes, at::kFloat);
     saved.read(tensor.own, whole);
+    adapters.merge_into(tensor.own, whole);
     writer.write(tensor.stored(whole));
   }
   writer.close();

@@ -4,6 +4,9 @@
 #include <state/files.h>
 #include <state/untrusted_json.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 
@@ -30,6 +33,9 @@ struct ModelType {
   std::vector<std::string> dropouts;  // an export writes 0 for them; an import ignores them
 };
 
+// Begins the names, here, of the members of rope_scaling.
+const std::string kRope = "rope_scaling.";
+
 std::vector<ModelType> make_model_types() {
   const ModelType gpt2{"gpt2",
                        "GPT2LMHeadModel",
@@ -39,14 +45,14 @@ std::vector<ModelType> make_model_types() {
                         {"d_model", "n_embd"},
                         {"layers", "n_layer"},
                         {"heads", "n_head"},
-                        {"d_ff", "n_inner"}},
+                        {"d_ff", "n_inner"},
+                        {"tied_head", "tie_word_embeddings"}},
                        // Both names mean GELU with the tanh approximation.
                        {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
                         {"layer_norm_epsilon", {1e-5}},
                         {"scale_attn_weights", {true}},
                         {"scale_attn_by_inverse_layer_idx", {false}},
-                        {"add_cross_attention", {false}},
-                        {"tie_word_embeddings", {true}}},
+                        {"add_cross_attention", {false}}},
                        {"resid_pdrop", "embd_pdrop", "attn_pdrop"}};
   const ModelType llama{"llama",
                         "LlamaForCausalLM",
@@ -60,7 +66,12 @@ std::vector<ModelType> make_model_types() {
                          {"kv_heads", "num_key_value_heads"},
                          {"rope_theta", "rope_theta"},
                          {"norm_eps", "rms_norm_eps"},
-                         {"tied_head", "tie_word_embeddings"}},
+                         {"tied_head", "tie_word_embeddings"},
+                         {"head_dim", "head_dim"},
+                         {"rope_factor", kRope + "factor"},
+                         {"rope_low", kRope + "low_freq_factor"},
+                         {"rope_high", kRope + "high_freq_factor"},
+                         {"rope_context", kRope + "original_max_position_embeddings"}},
                         {{"hidden_act", {"silu", "swish"}},
                          {"attention_bias", {false}},
                          {"mlp_bias", {false}},
@@ -71,9 +82,11 @@ std::vector<ModelType> make_model_types() {
   qwen2.name = "qwen2";
   qwen2.architecture = "Qwen2ForCausalLM";
   qwen2.variants.push_back({"use_sliding_window", {false}});
+  ModelType qwen3 = qwen2;
+  qwen3.name = "qwen3";
+  qwen3.architecture = "Qwen3ForCausalLM";
   mistral.name = "mistral";
-  mistral.variants.push_back({"sliding_window", {Json()}, 4096});
-  return {gpt2, llama, qwen2, mistral};
+  return {gpt2, llama, qwen2, qwen3, mistral};
 }
 
 const std::vector<ModelType>& model_types() {
@@ -83,7 +96,7 @@ const std::vector<ModelType>& model_types() {
 
 const ModelType& type_of(const ModelShape& shape) {
   const auto* llama = std::get_if<TransformerLMOptions>(&shape);
-  return model_types()[llama == nullptr ? 0 : llama->qkv_bias ? 2 : 1];
+  return model_types()[llama == nullptr ? 0 : llama->qkv_bias ? 2 : llama->qk_norm ? 3 : 1];
 }
 
 const ModelType& type_of(const Json& config) {
@@ -104,8 +117,9 @@ void check(const std::string& name, const Json& value, const std::vector<Json>& 
                            ours[0].dump());
 }
 
-// Checks the settings of rotary positions. Newer files have rope_theta in rope_parameters; copies
-// it to the top level of `config`, where older files have it.
+// Checks the settings of rotary positions. Newer files have them in rope_parameters; copies them to
+// the top level of `config`: rope_theta, where older files have it, and the members of Llama 3's
+// scaling under their names with kRope.
 void take_rope(Json& config) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const Json rope = config.value(name, Json());
@@ -113,14 +127,30 @@ void take_rope(Json& config) {
       check(name, rope, {Json()});
       continue;
     }
-    check(std::string(name) + ".rope_type", rope.value("rope_type", rope.value("type", Json())),
-          {"default"});
+    const Json type = rope.value("rope_type", rope.value("type", Json()));
+    check(std::string(name) + ".rope_type", type, {"default", "llama3"});
     if (rope.contains("rope_theta")) config["rope_theta"] = rope["rope_theta"];
+    if (type != "llama3") continue;
+    for (const char* member :
+         {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      if (!rope.contains(member)) throw std::runtime_error(std::string(name) + " has no " + member);
+      config[kRope + member] = rope[member];
+    }
   }
 }
 
-// Fills in the members whose default depends on other members. Checks the members about rotary
-// positions and head_dim.
+// Takes a sliding window as the context: in rows that are not longer than the window, a position
+// sees what it would see without one. Mistral has one of 4096 if the member is missing.
+void take_window(Json& config, const ModelType& type) {
+  if (type.name != "mistral") return;
+  const Json window = config.value("sliding_window", Json(4096));
+  const Json context = config.value("max_position_embeddings", Json(4096 * 32));
+  if (window.is_number_integer() && window > 0 && context.is_number_integer() && window < context)
+    config["max_position_embeddings"] = window;
+}
+
+// Fills in the members whose default depends on other members, and takes the context and the
+// members about rotary positions. Removes a head_dim that follows from other members.
 void take_defaults(Json& config, const ModelType& type) {
   constexpr int64_t kMost = 1'000'000'000;
   const auto number = [&](const char* name) {
@@ -133,11 +163,13 @@ void take_defaults(Json& config, const ModelType& type) {
     return;
   }
   take_rope(config);
+  take_window(config, type);
   const int64_t heads = number("num_attention_heads");
   if (is_null("num_key_value_heads"))
     config["num_key_value_heads"] = type.name == "llama" ? Json(heads) : Json();
-  if (!is_null("head_dim") && heads > 0)
-    check("head_dim", config["head_dim"], {number("hidden_size") / heads});
+  if (type.name == "qwen3" && is_null("head_dim")) config["head_dim"] = 128;
+  const bool usual = heads > 0 && number("head_dim") * heads == number("hidden_size");
+  if (is_null("head_dim") || usual) config.erase("head_dim");
   if (!config.contains("rms_norm_eps")) config["rms_norm_eps"] = 1e-6;
 }
 
@@ -150,7 +182,23 @@ ModelShape to_shape(Json config) {
   for (const auto& [own, theirs] : type.names)
     if (config.contains(theirs)) values[own] = config[theirs].dump();
   if (type.name == "qwen2") values["qkv_bias"] = "true";
+  if (type.name == "qwen3") values["qk_norm"] = "true";
   return make_shape(type.family, values, type.names);
+}
+
+// Writes the members of a Llama that our fields do not have one by one: the width of a head, which
+// transformers would not derive for each model_type, and the members of rope_scaling.
+void complete_llama(nlohmann::ordered_json& config, const ModelShape& shape) {
+  const auto* llama = std::get_if<TransformerLMOptions>(&shape);
+  if (llama == nullptr) return;
+  config["head_dim"] = llama->width_of_head();
+  nlohmann::ordered_json rope{{"rope_type", "llama3"}};
+  for (auto member = config.begin(); member != config.end();) {
+    const bool is_rope = member.key().starts_with(kRope);
+    if (is_rope) rope[member.key().substr(kRope.size())] = *member;
+    member = is_rope ? config.erase(member) : std::next(member);
+  }
+  if (rope.size() > 1) config["rope_scaling"] = rope;
 }
 
 }  // namespace
@@ -162,6 +210,7 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
     if (const auto theirs = type.names.find(own); theirs != type.names.end())
       config[theirs->second] = Json::parse(value);
   if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];  // older name
+  complete_llama(config, shape);
   for (const auto& [name, ours, missing] : type.variants)
     if (!ours[0].is_null()) config[name] = ours[0];
   for (const std::string& dropout : type.dropouts)
@@ -172,6 +221,11 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
 }
 
 ModelShape read_hugging_face_config(const std::string& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder, unknown) && !unknown)
+    throw std::runtime_error(folder +
+                             ": no such folder; a model of the hub is first downloaded, for "
+                             "example by: hf download NAME --local-dir FOLDER");
   const std::string path = folder + '/' + kConfigFile;
   const std::string text = read_text(path, kLongestConfig);
   try {
@@ -187,12 +241,19 @@ std::string difference_of_shapes(const ModelShape& file, const std::string& mode
   if (file.index() != own.index())
     return "model_type " + type.name + ", and " + model + " is a " + family_of(own);
   const auto fields = fields_of(file), own_fields = fields_of(own);
-  for (size_t i = 0; i < fields.size(); ++i) {
-    const auto& [name, value] = fields[i];
-    if (value == own_fields[i].second) continue;
-    const auto theirs = type.names.find(name);
-    return (theirs == type.names.end() ? name : theirs->second) + ' ' + value + ", and " + model +
-           " has " + own_fields[i].second;
+  const std::string none = "none";
+  const auto value_in = [&](const auto& all, const std::string& name) {
+    const auto found = std::ranges::find(all, name, [](const auto& field) { return field.first; });
+    return found == all.end() ? none : found->second;
+  };
+  for (const auto* some : {&fields, &own_fields}) {
+    for (const auto& [name, unused] : *some) {
+      const std::string value = value_in(fields, name), ours = value_in(own_fields, name);
+      if (value == ours || name == "dropout") continue;
+      const auto theirs = type.names.find(name);
+      return (theirs == type.names.end() ? name : theirs->second) + ' ' + value + ", and " + model +
+             " has " + ours;
+    }
   }
   return "";
 }

@@ -11,8 +11,8 @@ namespace fsdp {
 
 inline const std::string kConfigFile = "config.json";
 
-// Returns the config.json of our model of this shape. Our models have neither dropout nor special
-// tokens that begin or end a text.
+// Returns the config.json of our model of this shape. Dropout is 0 in it, whatever the shape has.
+// The tokens that begin and end a text are null, because our models have none.
 nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 
 // Reads config.json in `folder`. A member that is missing has the default of transformers. Throws
@@ -20,8 +20,8 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 // Qwen2 or a Mistral that computes what our models compute.
 ModelShape read_hugging_face_config(const std::string& folder);
 
-// Returns the first size in which the shapes `file` and `own`, that of `model`, differ: "n_layer
-// 12, and gpt2-tiny has 3"; "" if they are equal.
+// Returns the first size that differs between the shape `file` and the shape `own` of `model`:
+// "n_layer 12, and gpt2-tiny has 3"; "" if they are equal.
 std::string difference_of_shapes(const ModelShape& file, const std::string& model,
                                  const ModelShape& own);
 

@@ -2,6 +2,8 @@
 #include <base/text.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
+#include <exchange/saved_adapters.h>
+#include <nn/lora.h>
 #include <state/untrusted_json.h>
 
 #include <algorithm>
@@ -47,24 +49,30 @@ std::vector<HuggingFaceTensor> tensors_of(const GPT2Options& options) {
     add(block + "mlp.c_proj", {d, ff}, true, Layout::transposed);
   }
   add("ln_f", {d}, true, Layout::same);
+  if (!options.tied_head) tensors.add("lm_head", "lm_head", {options.vocabulary, d});
   return tensors.all;
 }
 
 std::vector<HuggingFaceTensor> tensors_of(const TransformerLMOptions& options) {
   const int64_t d = options.d_model, ff = options.d_ff;
-  const int64_t head = d / options.heads, kv = head * options.kv_heads;
+  const int64_t head = options.width_of_head();
+  const int64_t inner = head * options.heads, kv = head * options.kv_heads;
   const bool bias = options.qkv_bias;
   Tensors tensors;
   tensors.add("token_embeddings", kLlamaPrefix + "embed_tokens", {options.vocabulary, d});
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     const std::string own = "layers." + std::to_string(layer) + '.';
     const std::string theirs = kLlamaPrefix + own;
-    tensors.add(own + "attn.q_proj", theirs + "self_attn.q_proj", {d, d}, bias, Layout::halves,
+    tensors.add(own + "attn.q_proj", theirs + "self_attn.q_proj", {inner, d}, bias, Layout::halves,
                 head);
     tensors.add(own + "attn.k_proj", theirs + "self_attn.k_proj", {kv, d}, bias, Layout::halves,
                 head);
     tensors.add(own + "attn.v_proj", theirs + "self_attn.v_proj", {kv, d}, bias);
-    tensors.add(own + "attn.output_proj", theirs + "self_attn.o_proj", {d, d});
+    tensors.add(own + "attn.output_proj", theirs + "self_attn.o_proj", {d, inner});
+    for (const char* norm : {"q_norm", "k_norm"})
+      if (options.qk_norm)
+        tensors.add(own + "attn." + norm, theirs + "self_attn." + norm, {head}, false,
+                    Layout::halves, head);
     tensors.add(own + "ffn.w1", theirs + "mlp.gate_proj", {ff, d});
     tensors.add(own + "ffn.w2", theirs + "mlp.down_proj", {d, ff});
     tensors.add(own + "ffn.w3", theirs + "mlp.up_proj", {ff, d});
@@ -110,7 +118,19 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   }
 }
 
+// Throws std::runtime_error if the folder has weights in PyTorch's format alone.
+void refuse_pickles(const std::string& folder) {
+  if (fs::exists(folder + '/' + kFile) || fs::exists(folder + '/' + kIndex)) return;
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (fs::exists(folder + '/' + name))
+      throw std::runtime_error(folder + '/' + name +
+                               ": is not read; load the folder with transformers and save it again "
+                               "by save_pretrained(), which writes " +
+                               kFile);
+}
+
 Files open_files(const std::string& folder) {
+  refuse_pickles(folder);
   Files files;
   if (fs::exists(folder + '/' + kFile) || !fs::exists(folder + '/' + kIndex)) {
     files[kFile] = std::make_unique<SafetensorsReader>(folder + '/' + kFile);
@@ -256,13 +276,13 @@ void load_hugging_face(const std::string& folder, const ModelState& state, Commu
   std::unique_ptr<HuggingFaceFolder> saved;
   agree_on(comm, [&] {
     saved = std::make_unique<HuggingFaceFolder>(folder);
-    if (saved->parameters() != state.parameters)
+    if (saved->parameters() != without_adapters(state.parameters))
       throw std::runtime_error(folder + '/' + kConfigFile + ": describes another model");
     saved->check_head(comm.rank(), comm.world_size());
   });
   agree_on(comm, [&] {
     for (const StateRange& range : state.ranges)
-      saved->read(range);
+      if (!is_lora(range.parameter)) saved->read(range);
   });
 }
 

@@ -61,9 +61,9 @@ class HuggingFaceFolder {
   // Returns the parameters of our model of this shape.
   std::vector<ModelState::Parameter> parameters() const { return parameters_of(tensors_); }
 
-  // If the head is tied and the files have a tensor of its name, throws std::runtime_error unless
-  // it equals the embedding. Compares piece number `part` and every `parts`-th piece after it, so
-  // that ranks can share the comparison.
+  // If the head is tied and the files have a tensor with the head's name, throws std::runtime_error
+  // unless that tensor equals the embedding. Compares piece number `part` and every `parts`-th
+  // piece after it, so that ranks can share the comparison.
   void check_head(int part, int parts) const;
 
   // Fills the values of `range`. Reads only the elements of the range; of a transposed tensor, the
@@ -88,9 +88,9 @@ class HuggingFaceFolder {
   std::map<std::string, Source> sources_;                            // by our name, or kHeadName
 };
 
-// Collective. Fills the values of this rank's ranges. Throws std::runtime_error on every rank:
-// before any value changes, what HuggingFaceFolder throws, or if the model has other parameters;
-// later, if a file can't be read.
+// Collective. Fills the values of this rank's ranges, except those of adapters. Throws
+// std::runtime_error on every rank: before any value changes, what HuggingFaceFolder's constructor
+// and check_head() throw, or if the model has other parameters; later, if a file can't be read.
 void load_hugging_face(const std::string& folder, const ModelState& state, Communicator& comm);
 
 }  // namespace fsdp

@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Opens a file without a name or, if the file system has no such files, one whose name is removed
-// at once. Returns -1 and sets errno if both fail.
+// Opens a file without a name. If the file system has no such files, opens a file with a name and
+// removes the name at once. Returns -1 and sets errno if the file can't be opened.
 int open_nameless(const std::string& folder) {
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;

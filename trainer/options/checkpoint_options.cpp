@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-// Returns find_checkpoint(path). Throws UsageError in place of what find_checkpoint() throws.
+// Returns find_checkpoint(path). Throws UsageError if find_checkpoint() throws.
 Checkpoint checkpoint_at(const std::string& path) {
   try {
     return find_checkpoint(path);
@@ -39,6 +39,19 @@ bool lies_in(const std::string& path, const std::string& folder) {
   return !unknown && std::filesystem::equivalent(whole.parent_path(), folder, unknown);
 }
 
+// Throws UsageError if another option contradicts --save-async.
+void check_save_async(const TrainConfig& config) {
+  if (!config.checkpoint.async) return;
+  if (!config.memory.offload_dir.empty())
+    throw UsageError(
+        "--save-async: would copy into memory what --offload optimizer keeps out of it; leave out "
+        "one of the two");
+  if (config.ranks.flops > 0)
+    throw UsageError(
+        "--save-async: lets the speed of the disk decide on collectives, and --flops counts their "
+        "time; leave out one of the two");
+}
+
 }  // namespace
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
@@ -55,6 +68,9 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
   add_choice(app, "--checkpoint-format", config.checkpoint.format, formats,
              "sharded (each rank writes what it owns) or full (one file of whole parameters and "
              "one of the optimizer's state) (default sharded)");
+  app.add_flag("--save-async", config.checkpoint.async,
+               "write checkpoints while training continues, from a copy of the state in memory; "
+               "the next save waits for the one before (default: training waits)");
   app.add_option(
       "--resume", config.checkpoint.resume,
       "continue from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
@@ -93,8 +109,9 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& micr
 }
 
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
+  check_save_async(config);
   if (config.checkpoint.dir.empty()) {
-    for (const char* option : {"--save-every", "--keep", "--checkpoint-format"})
+    for (const char* option : {"--save-every", "--keep", "--checkpoint-format", "--save-async"})
       if (app.count(option) > 0) throw UsageError(std::string(option) + ": needs --checkpoint-dir");
   } else if (const auto latest = latest_step(config.checkpoint.dir);
              latest && *latest > config.checkpoint.first_step) {

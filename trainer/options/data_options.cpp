@@ -114,6 +114,8 @@ void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& giv
   if (recipe) config.data.kind = *given.recipe;
   if (config.data.kind == DataKind::published && config.data.eval_every > 0)
     throw UsageError("--eval-every: --recipe published holds nothing out: its tokens are random");
+  if (!config.data.tokens.empty() && !config.data.text.empty())
+    throw UsageError("--text and --tokens: give one of them");
   if (config.data.kind != DataKind::text && !config.data.text.empty())
     throw UsageError(std::string("--text and --data ") + to_string(config.data.kind) +
                      ": give one of them");

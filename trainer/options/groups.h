@@ -10,13 +10,15 @@ namespace CLI {
 class App;
 }
 
-// The options of `./fsdp train` by subject, in files of the same names. For each group
+// The options of `./fsdp train` by subject, in files SUBJECT_options.cpp. Most functions are of
+// three kinds:
 // - add_..._options() adds the options to the program;
 // - resolve_...() fills in the settings that depend on other options, when the command line has
 //   been parsed;
 // - check_...() throws UsageError if an option contradicts another option, or the files and devices
 //   of this machine.
-// parse_train_options() calls them in the order in which they depend on each other.
+// parse_train_options() calls the functions of all groups in the order in which they depend on each
+// other.
 namespace fsdp {
 
 // ---- ranks ----
@@ -27,16 +29,18 @@ struct GivenRanks {
   double timeout{300};  // [s]
 };
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world);
-// In a process that a launcher has started as a rank, sets the number of ranks to the launcher's.
-// Throws UsageError if options contradict the launcher.
+// In a process that a launcher has started as a rank, sets the number of ranks to the launcher's,
+// except in --mode single. Throws UsageError if options contradict the launcher.
 void apply_world_of_environment(TrainConfig& config, bool world_given);
-// For ranks that a launcher has started: reduces the number of ranks that train until it divides
-// `microbatches`; the other ranks are spare. So after the loss of a host the remaining ranks
-// compute the microbatches, and the bits, with which the run began.
+// For ranks that a launcher has started: if `microbatches` is set, reduces the number of ranks that
+// train until it divides `microbatches`; the other ranks are spare. So after the loss of a host, a
+// run can continue on the remaining ranks with the microbatches with which it began. Does nothing
+// in --mode single.
 void leave_ranks_spare(TrainConfig& config, std::optional<int64_t> microbatches);
 void resolve_ranks(TrainConfig& config, const GivenRanks& given);
-// For --device cuda, compares the number of ranks with the GPUs of this machine. Another process
-// counts the GPUs, so that this process may still fork ranks that use them.
+// Throws UsageError if --device, --backend, --compare, --link or --flops contradicts another
+// option, this build, or the GPUs of this machine. Another process counts the GPUs, so this process
+// can still fork ranks that use them.
 void check_ranks(const TrainConfig& config);
 // Call it when all settings of the sum over microbatches are known.
 void check_lost_host_option(const TrainConfig& config);
@@ -48,6 +52,8 @@ void add_model_options(CLI::App& app, TrainConfig& config);
 void add_init_option(CLI::App& app, std::string& folder);
 // If --model is not given, uses the model of --init or --resume.
 void resolve_model(const CLI::App& app, TrainConfig& config);
+// Throws UsageError if --freeze or an option of adapters contradicts another option.
+void check_lora(const CLI::App& app, const TrainConfig& config);
 // Throws UsageError if the folder of --init does not fit the model. Reads no tensor.
 void check_init_option(const TrainConfig& config);
 
@@ -95,7 +101,9 @@ struct GivenOptimizer {
 void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& given);
 void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const Defaults& defaults);
 void check_norm_type_option(const CLI::App& app, const TrainConfig& config);
-// Throws UsageError if --step-in-backward is on and an option needs all gradients at a time.
+void check_adamw_option(const CLI::App& app, const TrainConfig& config);
+// Throws UsageError if --step-in-backward is on with --mode fsdp, and another option needs the
+// gradients of several units at a time.
 void check_step_in_backward(const TrainConfig& config);
 void check_min_lr(const TrainConfig& config);
 
@@ -130,18 +138,20 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
 // ---- checkpoint ----
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config);
-// Finds the checkpoint that --resume names. Sets `microbatches`, if --microbatches was not given,
-// to the number of microbatches of the checkpoint. Call it before defaults are filled in.
+// Finds the checkpoint that --resume names, and sets the first step and the loss scaler of the run
+// to those of the checkpoint. If --microbatches was not given, sets `microbatches` to the number of
+// microbatches of the checkpoint. Call it before defaults are filled in.
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches);
-// Compares this run with the run that was saved, and with the checkpoints in --checkpoint-dir. Call
-// it when all settings are known.
+// Compares this run with the run that was saved, and with the checkpoints in --checkpoint-dir. If
+// --resume auto finds a checkpoint after the last step, prints this and ends the process with
+// status 0. Call it when all settings are known.
 void check_checkpoint_options(const CLI::App& app, const TrainConfig& config);
 
 // ---- reports ----
 
 void add_reports_options(CLI::App& app, TrainConfig& config);
-// Throws UsageError if a file can't be written, or if two of the files that the run reads and
-// writes are one file.
+// Throws UsageError if a file of results can't be written, is also another file of the run, or has
+// earlier results that would be lost.
 void check_reports_options(const CLI::App& app, const TrainConfig& config);
 
 // ---- debug ----
@@ -154,8 +164,9 @@ void resolve_debug(TrainConfig& config, const GivenDebug& given);
 
 // ---- all ----
 
-// Prints on stderr the options that were given and have no effect, one line for each. Under a
-// launcher only rank 0 prints.
+// Prints on stderr the options that were given and have no effect, one line for each, and a line if
+// --lr is not reached before the run ends. Under a launcher only rank 0 prints. Prints nothing with
+// --print-units.
 void name_unused_options(const CLI::App& app, const TrainConfig& config);
 
 }  // namespace fsdp

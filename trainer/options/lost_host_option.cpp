@@ -12,8 +12,8 @@ namespace fsdp {
 namespace {
 
 // Returns a number of microbatches with which fewer ranks can continue to the same bits when a host
-// is lost: the smallest one from that of `config` up to kMost; if there is none, the largest one
-// below that of `config`; 0 if there is none either.
+// is lost. Prefers the smallest such number from that of `config` up to kMost, then the largest one
+// below that of `config`. Returns 0 if there is none.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;

@@ -78,6 +78,10 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
                      ": is in memory; give a folder on a disk");
   if (config.optimizer.kind == OptimizerOptions::Kind::sgd)
     throw UsageError("--offload optimizer: sgd has no state; give --optimizer adamw");
+  if (config.optimizer.kind == OptimizerOptions::Kind::muon)
+    throw UsageError(
+        "--offload optimizer: only the state of adamw can lie in files; give "
+        "--optimizer adamw");
   if (config.on_cuda()) throw UsageError("--offload optimizer: needs --device cpu");
 }
 

@@ -5,6 +5,7 @@
 #include <exchange/hugging_face_folder.h>
 #include <nn/models.h>
 #include <options/groups.h>
+#include <options/pattern_check.h>
 #include <state/checkpoint.h>
 #include <strategies/run_data.h>
 #include <strategies/vocabulary.h>
@@ -31,6 +32,26 @@ void add_name_option(CLI::App& app, TrainConfig& config) {
       ->type_name("NAME");
 }
 
+const std::string kUsualTarget = "(q_proj|v_proj|c_attn)$";
+
+void add_lora_options(CLI::App& app, ModelConfig& model) {
+  add_number(app, "--lora", model.lora, NumberRange<int64_t>{1, 1 << 16},
+             "rank of adapters, which are trained in place of all other parameters (low-rank "
+             "adaptation) (default: no adapters)");
+  add_number(app, "--lora-alpha", model.lora_alpha, positive_up_to(1e6),
+             "alpha / rank is the factor of what an adapter adds (default: the rank)");
+  app.add_option("--lora-target", model.lora_target,
+                 "layers with adapters: a regular expression that matches their names (default: " +
+                     kUsualTarget + ")");
+}
+
+void resolve_lora(TrainConfig& config) {
+  ModelConfig& model = config.model;
+  if (model.lora == 0) return;
+  if (model.lora_alpha == 0) model.lora_alpha = static_cast<double>(model.lora);
+  if (model.lora_target.empty()) model.lora_target = kUsualTarget;
+}
+
 }  // namespace
 
 void add_init_option(CLI::App& app, std::string& folder) {
@@ -51,9 +72,24 @@ void add_model_options(CLI::App& app, TrainConfig& config) {
   add_number(app, "--vocabulary", config.model.vocabulary, NumberRange<int64_t>{1, 1 << 24},
              "number of token ids of the model (default: its own; at least 256 for text)");
   add_init_option(app, config.model.init);
+  app.add_option("--freeze", config.model.freeze,
+                 "parameters that are not trained: a regular expression that matches their names "
+                 "(default: none)");
+  add_lora_options(app, config.model);
+}
+
+void check_lora(const CLI::App& app, const TrainConfig& config) {
+  check_pattern("--freeze", config.model.freeze);
+  check_pattern("--lora-target", config.model.lora_target);
+  if (config.model.lora > 0 && !config.model.freeze.empty())
+    throw UsageError("--freeze and --lora: give one of them; --lora freezes all but the adapters");
+  for (const char* option : {"--lora-alpha", "--lora-target"})
+    if (config.model.lora == 0 && app.count(option) > 0)
+      throw UsageError(std::string(option) + ": needs --lora");
 }
 
 void resolve_model(const CLI::App& app, TrainConfig& config) {
+  resolve_lora(config);
   if (app.count("--model") > 0) return;
   try {
     if (!config.model.init.empty())

@@ -10,14 +10,19 @@ namespace {
 
 constexpr double kMaxReal = std::numeric_limits<double>::max();
 const char* const kNormsAndBiases = R"(bias$|(^|\.)(ln|norm)[^.]*\.weight$)";
+const char* const kEmbeddingsAndHead = R"((^|\.)(wte|wpe|token_embeddings|lm_head)\.weight$)";
 
 }  // namespace
 
 void add_optimizer_options(CLI::App& app, TrainConfig& config, GivenOptimizer& given) {
   OptimizerConfig& optimizer = config.optimizer;
-  const std::vector<std::pair<std::string, OptimizerOptions::Kind>> kinds{
-      {"adamw", OptimizerOptions::Kind::adamw}, {"sgd", OptimizerOptions::Kind::sgd}};
-  add_choice(app, "--optimizer", optimizer.kind, kinds, "adamw or sgd (default adamw)");
+  using Kind = OptimizerOptions::Kind;
+  add_choice(app, "--optimizer", optimizer.kind, choices_of({Kind::adamw, Kind::sgd, Kind::muon}),
+             "adamw, sgd, or muon: Muon for matrices and AdamW for all else (default adamw)");
+  app.add_option("--adamw", optimizer.adamw,
+                 "with --optimizer muon, parameters that AdamW updates: a regular expression that "
+                 "matches their names, or usual: embeddings, head, norms and biases (default "
+                 "usual)");
   add_number(app, "--lr", given.lr, positive_up_to(kMaxReal),
              "learning rate (default 0.1 with sgd, else 0.001 or the rate of --recipe)");
   add_number(app, "--warmup", optimizer.warmup, NumberRange<int64_t>{0, kMany},
@@ -53,6 +58,9 @@ void resolve_optimizer(TrainConfig& config, const GivenOptimizer& given, const D
   const bool sgd = optimizer.kind == OptimizerOptions::Kind::sgd;
   optimizer.lr = given.lr.value_or(sgd ? 0.1 : defaults.lr);
   if (optimizer.no_decay == "usual") optimizer.no_decay = kNormsAndBiases;
+  const bool usual = optimizer.adamw.empty() || optimizer.adamw == "usual";
+  if (optimizer.kind == OptimizerOptions::Kind::muon && usual)
+    optimizer.adamw = kNormsAndBiases + std::string("|") + kEmbeddingsAndHead;
   if (optimizer.warmup > 0 || optimizer.lr_decay != LrDecay::none)
     optimizer.lr_factor = std::make_shared<double>(1);
 }
@@ -62,9 +70,16 @@ void check_norm_type_option(const CLI::App& app, const TrainConfig& config) {
     throw UsageError("--norm-type: needs --clip");
 }
 
+void check_adamw_option(const CLI::App& app, const TrainConfig& config) {
+  if (app.count("--adamw") > 0 && config.optimizer.kind != OptimizerOptions::Kind::muon)
+    throw UsageError("--adamw: needs --optimizer muon");
+}
+
 void check_step_in_backward(const TrainConfig& config) {
   if (!config.optimizer.step_in_backward || config.ranks.mode != Mode::fsdp) return;
   const std::string option = "--step-in-backward on: ";
+  if (config.optimizer.kind == OptimizerOptions::Kind::muon)
+    throw UsageError(option + "--optimizer muon gathers the matrices of several units at a time");
   if (config.optimizer.clip)
     throw UsageError(option + "--clip needs the norm of all gradients before the first update");
   if (config.precision.loss_scaler)

@@ -1,9 +1,14 @@
+#include <base/text.h>
 #include <command_line/command_line.h>
 #include <command_line/config_file.h>
+#include <nn/models.h>
 #include <options/groups.h>
 #include <options/options.h>
 #include <options/pattern_check.h>
 #include <state/checkpoint.h>
+
+#include <set>
+#include <stdexcept>
 
 namespace fsdp {
 namespace {
@@ -66,7 +71,8 @@ void resume_for_a_plan(TrainConfig& config) {
 void leave_out_files(TrainConfig& config, Given& given) {
   ReportsConfig& reports = config.reports;
   reports.json = reports.log = reports.trace = reports.profile = "";
-  reports.hashes = reports.captured_event = "";
+  reports.hashes = reports.captured_event = reports.receipt = "";
+  reports.watch = 0;
   config.checkpoint.dir = config.checkpoint.resume = "";
   config.checkpoint.first_step = 0;
   config.ranks.on_lost_host = OnLostHost::end;
@@ -74,9 +80,11 @@ void leave_out_files(TrainConfig& config, Given& given) {
 }
 
 // Fills in defaults. Call it when the data, the model and the number of ranks are known.
-void fill_in_defaults(TrainConfig& config, const Given& given) {
+void fill_in_defaults(TrainConfig& config, const Given& given, bool rows_fill_context) {
   resolve_microbatches(config, given.training);
-  const Defaults defaults = defaults_of(config, given.data);
+  Defaults defaults = defaults_of(config, given.data);
+  if (rows_fill_context && !given.data.recipe && config.data.kind != DataKind::modular)
+    defaults.seq = model_info(config.model.name).context;
   resolve_training(config, given.training, defaults);
   resolve_optimizer(config, given.optimizer, defaults);
   resolve_ranks(config, given.ranks);
@@ -86,8 +94,8 @@ void fill_in_defaults(TrainConfig& config, const Given& given) {
 
 // Fills in the settings that depend on other settings, in the order in which they depend on each
 // other.
-void resolve(const CLI::App& app, TrainConfig& config, Given& given, bool only_plans) {
-  if (only_plans) {
+void resolve(const CLI::App& app, TrainConfig& config, Given& given, const TrainParsing& parsing) {
+  if (parsing.only_plans) {
     resume_for_a_plan(config);
   } else {
     apply_world_of_environment(config, app.count("--world") > 0);
@@ -96,11 +104,12 @@ void resolve(const CLI::App& app, TrainConfig& config, Given& given, bool only_p
   }
   resolve_data(app, config, given.data);
   resolve_model(app, config);
-  if (only_plans) leave_out_files(config, given);
-  fill_in_defaults(config, given);
+  if (parsing.only_plans) leave_out_files(config, given);
+  fill_in_defaults(config, given, parsing.rows_fill_context);
   check_seq(config);
   resolve_strategy(config, given.sharding, app.count("--reshard-after-forward") > 0);
   check_norm_type_option(app, config);
+  check_adamw_option(app, config);
   resolve_precision(app, config, given.precision);
 }
 
@@ -111,12 +120,48 @@ void check(const CLI::App& app, const TrainConfig& config, bool only_plans) {
   check_min_lr(config);
   check_data(config);
   check_pattern("--no-decay", config.optimizer.no_decay);
+  check_pattern("--adamw", config.optimizer.adamw);
+  check_lora(app, config);
   check_init_option(config);
   check_offload_options(app, config, only_plans);
   if (only_plans) return;
   check_lost_host_option(config);
   check_checkpoint_options(app, config);
   check_reports_options(app, config);
+}
+
+// Returns whether the option names a file of results, or says what goes into one. A repeated run
+// would write over the file.
+bool names_results(const CLI::Option& option) {
+  static const std::set<std::string> names{
+      "log",     "json",   "trace",   "profile",        "hashes",
+      "capture", "record", "receipt", "receipt-sample", "watch"};
+  return names.contains(option.get_single_name());
+}
+
+// Returns whether no number of the run depends on the option, or an audit gives it again. A run
+// without these options, in one process, has the same bits.
+bool is_not_audited(const CLI::Option& option, Mode mode) {
+  static const std::set<std::string> groups{"checkpoint", "reports", "debug"};
+  static const std::set<std::string> names{// of the group ranks
+                                           "mode", "world", "stack", "device", "backend", "compare",
+                                           "timeout", "link", "flops", "on-lost-host",
+                                           // of the group sharding
+                                           "wrap", "reshard-after-forward", "prefetch", "limit",
+                                           "forward-limit", "backward-limit", "meta-init",
+                                           // of other groups
+                                           "offload", "offload-dir", "offload-resident",
+                                           "step-in-backward", "eval-every", "stop-after",
+                                           "microbatches"};
+  const std::string& name = option.get_single_name();
+  // In one process these two decide in which order gradients are added. In ddp they have no effect.
+  if (mode == Mode::ddp && (name == "strategy" || name == "shard-size")) return true;
+  return groups.contains(option.get_group()) || names.contains(name);
+}
+
+// Returns whether a value of the option names a file or a folder that a run reads.
+bool names_files(const std::string& name) {
+  return name == "text" || name == "tokens" || name == "init";
 }
 
 }  // namespace
@@ -131,17 +176,34 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
   add_options(app, config, given, parsing.max_world);
   const auto resolve_and_check = [&] {
     check_wrap(config.sharding.wrap);
-    resolve(app, config, given, parsing.only_plans);
+    resolve(app, config, given, parsing);
     check(app, config, parsing.only_plans);
   };
   parse_command_line(app, arguments, resolve_and_check, parsing.other_options);
   if (parsing.only_plans) return config;
   name_unused_options(app, config);
-  // Leaves out the options that name files of results, because a repeated run would write over
-  // them.
-  config.reports.saved_options =
-      config_of(app, {"log", "json", "trace", "profile", "hashes", "capture", "record"});
+  config.reports.saved_options = config_of(app, names_results);
+  config.reports.audited_options = config_of(
+      app, [&](const CLI::Option& option) { return is_not_audited(option, config.ranks.mode); });
   return config;
+}
+
+void check_audited_options(const std::string& text, bool no_files,
+                           const std::set<std::string>& replaced) {
+  TrainConfig config;
+  Given given;
+  CLI::App app;
+  add_options(app, config, given, kMaxTrainingWorld);
+  for (const ConfigLine& line : read_config(text)) {
+    const std::string name = "--" + one_line(line.name);
+    const CLI::Option* option = app.get_option_no_throw("--" + line.name);
+    // With --mode ddp, two more options are left out. In other modes they are there.
+    const bool is_audited = option != nullptr && option->get_single_name() == line.name &&
+                            option->get_configurable() && !is_not_audited(*option, Mode::fsdp);
+    if (!is_audited) throw std::invalid_argument(name + ": no run writes it into a receipt");
+    if (no_files && names_files(line.name) && !replaced.contains(line.name))
+      throw std::invalid_argument(name + ": names a file; give your own with --options");
+  }
 }
 
 }  // namespace fsdp

@@ -3,6 +3,7 @@
 #include <config/train_config.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,20 +15,35 @@ inline constexpr int kMaxTrainingWorld = 64;
 struct TrainParsing {
   int max_world{kMaxTrainingWorld};
   // The program computes what a run would need and does not run it. Options about files that the
-  // run would write, a checkpoint that it would resume and ranks that fail have no effect and are
-  // not checked.
+  // run would write, a checkpoint that it would resume and ranks that fail are not checked and have
+  // no effect, except that --resume chooses the model if --model is not given.
   bool only_plans{};
+  // Without --seq, a row has as many tokens as the model's context, unless the data or the recipe
+  // decides how many tokens a row has.
+  bool rows_fill_context{};
   std::vector<std::string> other_options;  // names of further options of the program
 };
 
 // Parses the command line of `./fsdp train`, fills in defaults, and checks the options as far as
 // this is possible without the model.
-// - `check_wrap` throws std::invalid_argument for a --wrap that the stack does not know.
-// - Prints on stderr the options that have no effect.
-// - If the command line asks for help, prints it and exits with status 0.
+// - `check_wrap` must throw std::invalid_argument for a --wrap that the stack does not know.
+// - Prints on stderr the options that have no effect, unless parsing.only_plans is set.
+// - If the command line asks for help, prints it and exits with status 0. If --resume auto finds
+//   that all steps are done, prints this and exits with status 0.
 // Throws: UsageError (see run_program.h) for a mistake.
 TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
                                 const TrainParsing& parsing = {});
+
+// Checks `text`, the options in a receipt (ReportsConfig::audited_options). Somebody else may have
+// written them, and an audit runs `./fsdp train` with them.
+// - `no_files`: options may not name files or folders, except those in `replaced`, names without
+//   dashes of options that the audit gives itself.
+// Throws: std::invalid_argument, which names the option:
+// - if no run writes this option into a receipt, for example because it names a file of results;
+// - with `no_files`, if it names a file;
+// - if `text` is not in the format of --config.
+void check_audited_options(const std::string& text, bool no_files = false,
+                           const std::set<std::string>& replaced = {});
 
 }  // namespace fsdp

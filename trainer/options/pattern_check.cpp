@@ -6,7 +6,8 @@
 namespace fsdp {
 
 void check_pattern(const std::string& option, const std::string& pattern) {
-  constexpr size_t kLongest = 500;  // a longer one can be nested so deep that std::regex overflows
+  // A longer expression can be nested so deep that std::regex overflows the stack.
+  constexpr size_t kLongest = 500;
   try {
     if (pattern.size() <= kLongest) return static_cast<void>(std::regex(pattern));
   } catch (const std::regex_error&) {

@@ -24,12 +24,11 @@ struct NamedFile {
 // Returns the files that the run reads and writes. A file of results must differ from each of the
 // others.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
-  std::vector<NamedFile> files{{"--json", config.reports.json},
-                               {"--trace", config.reports.trace},
-                               {"--profile", config.reports.profile},
-                               {"--log", config.reports.log},
-                               {"--checkpoint-dir", config.checkpoint.dir},
-                               {"--resume", config.checkpoint.resume}};
+  std::vector<NamedFile> files{
+      {"--json", config.reports.json},       {"--trace", config.reports.trace},
+      {"--profile", config.reports.profile}, {"--log", config.reports.log},
+      {"--receipt", config.reports.receipt}, {"--checkpoint-dir", config.checkpoint.dir},
+      {"--resume", config.checkpoint.resume}};
   for (const std::string& path : config.data.text)
     files.push_back({"--text", path});
   for (const std::string& path : config.data.tokens)
@@ -41,7 +40,7 @@ std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) 
 }
 
 bool is_written(const NamedFile& file) {
-  const std::set<std::string> written{"--json", "--trace", "--profile", "--log"};
+  const std::set<std::string> written{"--json", "--trace", "--profile", "--log", "--receipt"};
   return written.contains(file.option);
 }
 
@@ -55,9 +54,10 @@ void check_that_files_differ(const std::vector<NamedFile>& files) {
   }
 }
 
-// Throws UsageError if a file of results would be lost: if it is not empty, and a file of options
-// names it (it may have the results of the previous run) or the run resumes (its first steps may be
-// in it). A file that the command line names is replaced, as other programs do.
+// Throws UsageError if `path` has results that must not be lost: if the file of --config names it
+// (it may have the results of the previous run), or if `goes_on` is true (it may have the first
+// steps of the run that this run continues). Otherwise a file that the command line names is
+// replaced, as other programs do.
 void keep_results(const CLI::App& app, const std::string& option, const std::string& path,
                   bool goes_on) {
   if (!holds_something(path) || (!goes_on && place_in_config(app, option).empty())) return;
@@ -66,8 +66,8 @@ void keep_results(const CLI::App& app, const std::string& option, const std::str
                    " another file");
 }
 
-// Throws UsageError if the log has the steps of another run, because the steps of two runs must not
-// be mixed.
+// Throws UsageError if the log can't be written, or if the file is not a log. Throws it also if the
+// log has steps and this run does not resume, because the steps of two runs must not be mixed.
 void check_log(const TrainConfig& config) {
   const std::string name = "--log " + config.reports.log + ": ";
   check_output("--log", config.reports.log, reason_not_to_log(config.reports.log));
@@ -103,6 +103,36 @@ void check_record(const CLI::App& app, const TrainConfig& config) {
   check_output("--record", folder, reason_not_to_fill(folder));
 }
 
+void check_receipt(const CLI::App& app, const TrainConfig& config) {
+  if (config.reports.receipt.empty()) {
+    for (const char* option : {"--receipt-sample", "--watch"})
+      if (app.count(option) > 0) throw UsageError(std::string(option) + ": needs --receipt");
+    return;
+  }
+  if (config.training.steps == 0) throw UsageError("--receipt: needs a step; --steps is 0");
+  if (config.on_cuda())
+    throw UsageError("--receipt: needs --device cpu, because an audit computes on a CPU");
+  if (config.ranks.on_lost_host == OnLostHost::continue_training)
+    throw UsageError(
+        "--receipt: is written by the ranks that began the run; leave out --on-lost-host continue");
+  if (config.reports.watch > 0 && config.checkpoint.dir.empty())
+    throw UsageError(
+        "--watch: needs --checkpoint-dir, because it computes the step after a checkpoint again");
+}
+
+void check_only_microbatch(const TrainConfig& config) {
+  const auto& index = config.training.only_microbatch;
+  if (!index) return;
+  const std::string name = "--only-microbatch " + std::to_string(*index) + ": ";
+  if (config.ranks.mode != Mode::single || config.reports.hashes.empty())
+    throw UsageError(name + "needs --mode single and --hashes");
+  if (config.training.steps == 0) throw UsageError(name + "needs a step; --steps is 0");
+  if (*index >= config.training.microbatches)
+    throw UsageError(name + "there are " + std::to_string(config.training.microbatches) +
+                     " microbatches, 0 to " + std::to_string(config.training.microbatches - 1) +
+                     " (--microbatches)");
+}
+
 void check_capture(const std::string& capture) {
   if (capture.empty()) return;
   try {
@@ -131,6 +161,9 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--log,--log-file", config.reports.log,
                  "after each step, add a line of JSON to the end of this file, which may be a FIFO "
                  "(docs/telemetry.md); under torchrun, write --log-file");
+  add_number(app, "--log-every", config.reports.log_every, NumberRange<int64_t>{1, kMany},
+             "print and log a line only after each step whose number is a multiple of this, after "
+             "the first and the last step, and in the log after each evaluation (default 1)");
   auto* hashes =
       app.add_option("--hashes", config.reports.hashes,
                      "write a hash of each tensor that a step makes into this folder, as "
@@ -138,6 +171,21 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--capture", config.reports.captured_event,
                  "with --hashes: an event, as ./fsdp diff prints it, whose values are written too")
       ->needs(hashes);
+  add_number(
+      app, "--only-microbatch", config.training.only_microbatch,
+      NumberRange<int64_t>{0, kMaxMicrobatches - 1},
+      "with --mode single and --hashes: compute only this microbatch of the first step, from "
+      "0 on, and end without an update");
+  app.add_option("--receipt", config.reports.receipt,
+                 "write the hashes of a sample of what the steps compute to this file, for ./fsdp "
+                 "audit (docs/receipts.md)")
+      ->excludes(hashes);
+  add_number(app, "--receipt-sample", config.reports.receipt_sample, NumberRange<int64_t>{1, kMany},
+             "with --receipt: hash one in so many tensors; 1: all (default 8)");
+  add_number(
+      app, "--watch", config.reports.watch, NumberRange<int64_t>{1, kMany},
+      "with --receipt and --checkpoint-dir: while the run trains, compute up to so many drawn "
+      "microbatches a minute again in one process, and end the run if one differs");
   // start() reads the variable FSDP_RECORD. A replayed run has this option too, but must not record
   // again.
   app.add_option_function<std::string>(
@@ -147,6 +195,8 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
           setenv("FSDP_RECORD", std::filesystem::absolute(folder).c_str(), 1);
       },
       "write what each rank receives into this new folder, for ./fsdp replay");
+  app.add_flag("--dry-run", config.reports.dry_run,
+               "check the options, files and folders, print what the run needs, and train nothing");
   app.add_flag("--print-units", config.reports.print_units,
                "print the units that --mode fsdp makes on --world ranks, and train nothing");
   app.add_flag("--print-settings", config.reports.print_settings,
@@ -164,21 +214,25 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
     }
   }
   const auto self = launched_rank();
-  // A replayed rank writes none of these files. Under a launcher, only rank 0 writes those checked
-  // below.
+  // A replayed rank writes none of these files.
   if (std::getenv("FSDP_REPLAY") != nullptr) return;
   check_record(app, config);
+  check_receipt(app, config);
+  check_only_microbatch(config);
   check_hashes_folder(config.reports.hashes);
+  // Under a launcher, only rank 0 writes the files below.
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
   if (!config.reports.log.empty()) check_log(config);
   for (const auto& [option, path] :
        {std::pair<std::string, std::string>("--json", config.reports.json),
         {"--trace", config.reports.trace},
-        {"--profile", config.reports.profile}}) {
+        {"--profile", config.reports.profile},
+        {"--receipt", config.reports.receipt}}) {
     if (path.empty()) continue;
     check_output(option, path, reason_not_to_write(path));
-    const bool goes_on = config.checkpoint.first_step > 0 && path == config.reports.json;
+    const bool goes_on = config.checkpoint.first_step > 0 &&
+                         (path == config.reports.json || path == config.reports.receipt);
     keep_results(app, option, path, goes_on);
   }
 }

@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-// Adds an option that takes a number of units, or all. Target: int, or a std::optional of one.
+// Adds an option that takes a number of units, or all. Target: int or std::optional<int>.
 template <typename Target>
 void add_limit(CLI::App& app, const std::string& name, Target& target, const std::string& help) {
   const auto take = [&target, name](const std::string& text) {

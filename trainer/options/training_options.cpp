@@ -1,3 +1,4 @@
+#include <base/text.h>
 #include <command_line/command_line.h>
 #include <nn/models.h>
 #include <options/choices.h>
@@ -10,6 +11,9 @@ namespace fsdp {
 void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& given) {
   add_number(app, "--steps", given.steps, NumberRange<int64_t>{0, kMany},
              "optimizer steps; 0: only compute the loss (default 100, or the number of --recipe)");
+  add_number(app, "--stop-after", config.training.stop_after, NumberRange<int64_t>{1, kMany},
+             "end after this step, with the schedule of a run of --steps; --resume continues up to "
+             "--steps (default: the last step)");
   add_number(
       app, "--batch", given.batch, NumberRange<int64_t>{1, kMany},
       "rows of the global batch, a multiple of --microbatches (default: at least 8, or the number "
@@ -48,7 +52,20 @@ void check_seq(const TrainConfig& config) {
   }
 }
 
+void check_stop_after(const TrainConfig& config) {
+  const int64_t last = config.training.stop_after;
+  if (last == 0) return;
+  const std::string name = "--stop-after " + std::to_string(last) + ": ";
+  if (last > config.training.steps)
+    throw UsageError(name + "the run has only " + counted(config.training.steps, "step") +
+                     " (--steps)");
+  if (last <= config.checkpoint.first_step)
+    throw UsageError(name + "the checkpoint has " + std::to_string(config.checkpoint.first_step) +
+                     " steps already; give a larger number");
+}
+
 void check_training(const TrainConfig& config) {
+  check_stop_after(config);
   const int64_t batch = config.training.batch;
   const int microbatches = config.training.microbatches;
   if (microbatches % config.ranks.world != 0)

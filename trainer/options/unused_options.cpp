@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <filesystem>
 
 namespace fsdp {
 namespace {
@@ -34,15 +35,33 @@ void name_unused_of_mode(const CLI::App& app, const TrainConfig& config) {
   if (config.ranks.mode == Mode::single) name_unused(app, "--backend", mode);
 }
 
+// Prints how to train with the tokenizer of the model, if it has one and the run trains on bytes.
+void name_unused_tokenizer(const TrainConfig& config) {
+  const std::string& folder = config.model.init;
+  if (folder.empty() || config.data.kind != DataKind::text) return;
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder + "/tokenizer.json", unknown)) return;
+  std::fprintf(
+      stderr,
+      "fsdp train: the tokenizer.json in %s has no effect: --data text trains on bytes; make "
+      "token ids of your text with ./fsdp tokenize, and give --tokens\n",
+      folder.c_str());
+}
+
 }  // namespace
 
 void name_unused_options(const CLI::App& app, const TrainConfig& config) {
   const auto self = launched_rank();
   if (config.reports.print_units || (self && self->rank > 0)) return;
   name_unused_of_mode(app, config);
+  name_unused_tokenizer(config);
   const TrainingConfig& training = config.training;
   if (training.microbatches == config.ranks.world)
     name_unused(app, "--reduce-gradients", "one microbatch for each rank (--microbatches)");
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const int64_t every = checkpoint.save_every;
+  if (checkpoint.async && (config.end_step() - 1) / every == checkpoint.first_step / every)
+    name_unused(app, "--save-async", "one checkpoint, after the last step (--save-every)");
   if (config.optimizer.warmup >= training.steps && training.steps > 0)
     std::fprintf(stderr,
                  "fsdp train: --warmup %lld: --lr %.4g is not reached in %s; the last one has the "

@@ -1,14 +1,11 @@
 #include <planning/plan.h>
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 namespace fsdp {
 namespace {
 
-// Returns whether a call of rank 0 connects ranks of several hosts. Ranks fill one host after
-// another.
+// Returns whether a call of rank 0 connects ranks of several hosts.
 bool leaves_host(const Schedule::Issue& call, const Machine& machine) {
   return (call.ranks - 1) * call.stride >= machine.ranks_per_host;
 }
@@ -44,35 +41,49 @@ std::array<PhaseCost, kPhases> costs_of_phases(const Schedule& step,
   return phases;
 }
 
-struct Way {
-  std::string name;
-  int shard_size;  // 0: all ranks
-  bool reshards;
-};
-
-std::vector<Way> strategies(int world, int ranks_per_host) {
-  std::vector<Way> all{{"full", 0, true}, {"grad_op", 0, false}};
-  if (world > 1) all.push_back({"no", 1, true});
-  if (ranks_per_host > 1 && ranks_per_host < world && world % ranks_per_host == 0)
-    all.push_back({"hybrid --shard-size " + std::to_string(ranks_per_host), ranks_per_host, true});
-  return all;
+// Returns what the first host receives in the call, by the rule of Traffic.
+Traffic traffic_of_host(const Schedule::Issue& call, const TrainConfig& config,
+                        const Machine& machine) {
+  Traffic traffic;
+  const int ranks = std::min(config.ranks.world, machine.ranks_per_host);
+  const int block = call.ranks * call.stride;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int first = rank - rank % block;
+    const int before = first + (rank - first - call.stride + block) % block;
+    (before < ranks ? traffic.within : traffic.between) += call.bytes_received();
+  }
+  return traffic;
 }
 
-std::string recomputed(int every) {
-  return every == 0 ? "none" : every == 1 ? "all" : "every:" + std::to_string(every);
+// Returns the link over which the call moves. Requires: the machine has it.
+Link link_of(const Schedule::Issue& call, const Machine& machine) {
+  if (!leaves_host(call, machine)) return *machine.within;
+  Link link = *machine.between;
+  if (call.stride > 1 || machine.links_of_ring == 1) return link;
+  link.bytes_per_second *= machine.links_of_ring;
+  if (machine.within)
+    link.bytes_per_second = std::min(link.bytes_per_second, machine.within->bytes_per_second);
+  return link;
 }
 
 }  // namespace
 
+double Machine::flops_of(const TrainConfig& config) const {
+  const bool narrow = config.precision.policy.param_bytes() == 2;
+  return narrow && flops_in_16_bits > 0 ? flops_in_16_bits : flops;
+}
+
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& given,
                const Machine& machine) {
   ModelTraces traces = given;
-  if (machine.flops > 0) {
-    traces.begins = timed(given.begins, machine.flops);
-    traces.adds = timed(given.adds, machine.flops);
+  const double flops = machine.flops_of(config);
+  if (flops > 0) {
+    traces.begins = timed(given.begins, flops);
+    traces.adds = timed(given.adds, flops);
   }
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
   Plan plan{predict_memory(step, machine.backend)};
+  plan.parameters = layout.numel();
   plan.unit = plan.peak.unit ? layout.units[*plan.peak.unit].name : "root";
   bool crosses = false, stays = false;
   for (const auto& action : step.actions) {
@@ -82,54 +93,22 @@ Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const Model
     const bool leaves = leaves_host(*call, machine);
     (leaves ? plan.between : plan.within) += call->bytes_received();
     (leaves ? crosses : stays) = true;
+    const Traffic of_call = traffic_of_host(*call, config, machine);
+    plan.host.within += of_call.within;
+    plan.host.between += of_call.between;
   }
   const bool links = (machine.within || !stays) && (machine.between || !crosses);
   std::vector<Span> spans;
-  if (machine.flops > 0 && links) {
+  if (flops > 0 && links) {
     const CallTime call_time = [&](const Schedule::Issue& call) {
       if (call.ranks == 1) return int64_t{0};
-      return over(leaves_host(call, machine) ? *machine.between : *machine.within)(call);
+      return over(link_of(call, machine))(call);
     };
     plan.time = predict_step_time(step, call_time);
     spans = predict_spans(step, call_time);
   }
   plan.phases = costs_of_phases(step, spans);
   return plan;
-}
-
-std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
-                              const LayoutOf& layout, const TracesOf& traces) {
-  std::map<int, ModelTraces> traced;  // by activation_checkpoint_every
-  std::vector<Candidate> candidates;
-  for (const auto& strategy : strategies(base.ranks.world, machine.ranks_per_host)) {
-    TrainConfig of_strategy = base;
-    of_strategy.sharding.shard_size = strategy.shard_size;
-    of_strategy.sharding.reshard_after_forward = strategy.reshards;
-    const ShardLayout units = layout(of_strategy);
-    for (const int every : {0, 2, 1}) {
-      for (const int limit : {1, 2, 4}) {
-        Candidate candidate{.options = "--strategy " + strategy.name +
-                                       " --checkpoint-activations " + recomputed(every) +
-                                       " --limit " + std::to_string(limit),
-                            .config = of_strategy,
-                            .plan = {}};
-        TrainConfig& config = candidate.config;
-        config.memory.activation_checkpoint_every = every;
-        config.sharding.limit = limit;
-        if (!traced.contains(every)) traced[every] = traces(config, units);
-        candidate.plan = make_plan(config, units, traced[every], machine);
-        candidates.push_back(std::move(candidate));
-      }
-    }
-  }
-  const auto key = [&](const Candidate& candidate) {
-    const Plan& plan = candidate.plan;
-    const int64_t peak = plan.peak.bytes.total;
-    const bool fits = peak <= memory;
-    return std::tuple(!fits, fits && plan.time ? plan.time->total() : 0, peak);
-  };
-  std::ranges::stable_sort(candidates, {}, key);
-  return candidates;
 }
 
 }  // namespace fsdp

@@ -4,18 +4,23 @@
 #include <prediction/step_time.h>
 
 #include <array>
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-// The hosts, links and processors that the ranks run on.
+// The hosts, links and processors that the ranks run on. Ranks fill one host after another.
 struct Machine {
   int ranks_per_host{8};
-  std::optional<Link> within, between;  // between ranks of one host, and of two hosts
-  double flops{};                       // per second, of one rank; 0: unknown
-  std::string backend{"nccl"};          // shm, gloo or nccl: the backend whose buffers count
+  std::optional<Link> within, between;  // of a rank, to ranks of its host and of other hosts
+  // Links to other hosts that a ring through all ranks of a host has at its disposal, because NCCL
+  // cuts a call into rings that leave the host at different ranks.
+  int links_of_ring{1};
+  double flops{};               // per second, of one rank; 0: unknown
+  double flops_in_16_bits{};    // if --param-dtype has 16 bits; 0: as `flops`
+  std::string backend{"nccl"};  // shm, gloo or nccl: the backend whose buffers count
+
+  double flops_of(const TrainConfig& config) const;
 };
 
 // The cost of one phase of a step on rank 0. The collectives are those that units issue in the
@@ -25,38 +30,30 @@ struct PhaseCost {
   int64_t flops{};                 // of matrix products and attention
   int64_t calls{}, received{};     // number of collectives, and [bytes] received in them
   int64_t computing{}, waiting{};  // waiting: also for the loss and a norm
-  int64_t links{};                 // that the links need for the collectives
+  int64_t links{};                 // time that the links need for the collectives
+};
+
+// [bytes] What the ranks of a host receive in a step from each other, and from other hosts, if each
+// rank receives from the rank before it in a ring of the ranks that make the call.
+struct Traffic {
+  int64_t within{}, between{};
 };
 
 // The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
   std::string unit{};              // the unit whose module runs at the peak: "layers.3", "root"
+  int64_t parameters{};            // [elements] of the model
   int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
+  Traffic host{};                  // of the host of rank 0
   int64_t flops{};                 // of matrix products and attention
   std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
   std::array<PhaseCost, kPhases> phases{};
+
+  // Returns whether the peak is at most the `memory` [bytes] of a rank.
+  bool fits(int64_t memory) const { return peak.bytes.total <= memory; }
 };
 
 Plan make_plan(const TrainConfig& config, const ShardLayout& layout, const ModelTraces& traces,
                const Machine& machine);
-
-struct Candidate {
-  std::string options;  // "--strategy grad_op --checkpoint-activations all --limit 4"
-  TrainConfig config;
-  Plan plan;
-};
-
-using LayoutOf = std::function<ShardLayout(const TrainConfig& config)>;
-using TracesOf = std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)>;
-
-// Plans `base` with each combination of
-// - every strategy (hybrid: a replica on each host);
-// - recomputing the activations of no block, of every second block, and of all blocks;
-// - limits of 1, 2 and 4 unsharded units.
-// Returns the plans whose peak is at most `memory` first, in the order of their time (of their
-// peak, if times are unknown), then the other plans in the order of their peak. Calls `traces` once
-// for each way to recompute.
-std::vector<Candidate> search(const TrainConfig& base, const Machine& machine, int64_t memory,
-                              const LayoutOf& layout, const TracesOf& traces);
 
 }  // namespace fsdp

@@ -179,7 +179,7 @@ class MetaTrace {
   std::vector<NamedParameter> parameters_;  // of the model on meta
   std::vector<int64_t> calls_;  // by unit: calls of this forward whose backward has not run
   ModelTrace* trace_{};         // null: no event is recorded
-  bool adds_{};                 // the trace is one of ModelTraces::adds
+  bool adds_{};                 // the current trace is ModelTraces::adds
   bool in_backward_{}, pass_began_{};
 };
 
@@ -189,8 +189,8 @@ ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
                           const ShardLayout& layout, ConstructOnMeta construct_on_meta) {
   const live_bytes::ScopedPeaks peaks;
   const auto states = [] {
-    const MemoryScope scope(
-        MemoryClass::gathered);  // not counted by a trace, and absent from a run
+    // A run does not make this copy, so it is counted in a class that a trace does not read.
+    const MemoryScope scope(MemoryClass::gathered);
     return GeneratorStates(c10::kCPU);
   }();
   auto traces = MetaTrace(config, workload, layout, construct_on_meta).traces();

@@ -83,17 +83,18 @@ class Chain {
     trace_.backward.push_back(event);
   }
   // Call this after the backward of the units from order_[place] on. If the first module that reads
-  // the root's parameters in backward comes just before these units, adds the event that they are
-  // no longer read.
+  // the root's parameters in backward comes just before these units, adds the event that backward
+  // no longer reads the root's parameters.
   void end_reads_of_root(size_t place) {
     if (place > 0 && units_before_readers_ == place) add_backward({Kind::root_unread});
   }
   void add_gradients(const std::vector<size_t>& parameters) {
     for (const size_t index : parameters) {
-      const auto& [name, unit, offset, numel, trainable] = layout_.parameters[index];
+      const auto& parameter = layout_.parameters[index];
+      const MixedPrecisionPolicy precision = config_.precision.policy_of(parameter.name);
       add_backward({.kind = Kind::gradient,
                     .index = index,
-                    .gradient_bytes = numel * config_.precision.policy_of(name).param_bytes()});
+                    .gradient_bytes = parameter.numel * precision.param_bytes()});
     }
   }
 

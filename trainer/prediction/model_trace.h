@@ -33,7 +33,7 @@ struct ModelTrace {
     // Since the previous event:
     int64_t peak{};         // [bytes] of activations alive, at most
     int64_t activations{};  // [bytes] of activations alive at this event
-    int64_t flops{};        // of matrix products and attention; a product and its sum count two
+    int64_t flops{};        // of matrix products and attention; a * b + c counts as two
     int64_t time{};         // [ns] of computing; 0: not given
   };
   std::vector<Event> forward, backward;
@@ -58,8 +58,9 @@ struct UnitTime {
 // the root around them. In forward the root computes after the other units, in backward before
 // them. A gradient is complete when the backward of its module ends.
 // - `times`: of each unit; empty: unknown.
-// - `units_before_readers`: how many of the other units come before the first module that reads the
-//   root's parameters in backward; none: the root's parameters are kept until backward ends.
+// - `units_before_readers`: how many units, without the root's, come before the first module that
+//   reads the root's parameters in backward; none: the root's parameters are kept until backward
+//   ends.
 ModelTraces chain_of(const TrainConfig& config, const ShardLayout& layout,
                      const std::vector<UnitTime>& times = {},
                      std::optional<size_t> units_before_readers = {});

@@ -116,7 +116,7 @@ class LiveBytesOfAStep {
   std::vector<TransportBuffers> buffers_;  // by action: the buffers of a call that is under way
   size_t at_{};                            // index of the current action
   std::optional<Phase> phase_;
-  std::optional<size_t> unit_;  // its module runs; empty: the root's
+  std::optional<size_t> unit_;  // the unit whose module runs; empty: the root's module runs
   LiveBytes now_;
   PredictedMemory memory_{};
 };

@@ -35,7 +35,7 @@ struct Transports {
 // - in a phase that the schedule does not enter;
 // - in MemoryClass::other unless schedule.has_activations;
 // - in MemoryClass::gathered and MemoryClass::gradients unless schedule.in_order.
-// The loss is averaged in the phase `backward`.
+// Averaging the loss over ranks belongs to the phase `backward`.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
 
 // By phase: the largest number of bytes alive in all classes together; empty if the bytes of a
@@ -46,7 +46,7 @@ using PredictedTotals = std::array<std::optional<int64_t>, kPhases>;
 struct Peak {
   LiveBytes bytes;
   Phase phase{Phase::init};    // init: before the step
-  std::optional<size_t> unit;  // its module runs; empty: the root's
+  std::optional<size_t> unit;  // the unit whose module runs; empty: the root's module runs
 };
 
 struct PredictedMemory {
@@ -60,9 +60,9 @@ PredictedMemory predict_memory(const Schedule& schedule, const Transports& trans
 std::vector<LiveBytes> predict_live_bytes(const Schedule& schedule, const Transports& transports);
 
 // Returns the bytes that a rank receives, by the textbook count of communicator.h. A key is an
-// operation ("all_gather", "reduce_scatter", or "all_reduce", which fsdp calls between replicas) or
-// the label of a call that serves no parameter ("norm", "metrics"). An operation that is never
-// called has no key.
+// operation ("all_gather" or "reduce_scatter", which fsdp calls, or "all_reduce", which ddp calls,
+// and fsdp between replicas) or the label of a call that serves no parameter ("norm", "metrics").
+// An operation that is never called has no key.
 std::map<std::string, int64_t> predict_comm_bytes(const Schedule& schedule);
 
 }  // namespace fsdp

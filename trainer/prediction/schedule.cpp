@@ -198,6 +198,44 @@ class ShardedStep : public ScheduledStep {
   void update() override {
     if (config_.optimizer.step_in_backward) return step_reduced_units();
     ScheduledStep::update();
+    for (const MatrixRound& round : matrix_rounds(layout_, groups_, partition_.ranks()))
+      update_matrices(round);
+  }
+  // Does what Muon does with the matrices of a round: gathers their updates, orthogonalizes those
+  // that this rank owns, and returns the updates to the shards.
+  void update_matrices(const MatrixRound& round) {
+    std::vector<size_t> gathered;
+    for (const UnitMatrices& unit : round) {
+      activations(shard_bytes(unit.unit));
+      compute_on_pieces(unit);
+      allocate(MemoryClass::gathered, kElement * layout_.units[unit.unit].padded_numel, unit.unit);
+      gathered.push_back(issue(Operation::all_gather, unit.unit, kElement));
+    }
+    std::vector<size_t> returned;
+    for (size_t i = 0; i < round.size(); ++i) {
+      wait(gathered[i]);
+      for (const OwnedMatrix& matrix : round[i].matrices)
+        if (matrix.owner == rank_) orthogonalize(matrix);
+      returned.push_back(issue(Operation::reduce_scatter, round[i].unit, kElement));
+    }
+    for (size_t i = 0; i < round.size(); ++i) {
+      const size_t unit = round[i].unit;
+      wait(returned[i]);
+      if (partition_.replicas > 1) wait(sum_over_replicas(unit));
+      allocate(MemoryClass::gathered, -kElement * layout_.units[unit].padded_numel, unit);
+      compute_on_pieces(round[i]);
+      activations(-shard_bytes(unit));
+    }
+  }
+  // Does what average_gradient() and apply_orthogonal_update() do with this rank's pieces of the
+  // matrices: both use a number.
+  void compute_on_pieces(const UnitMatrices& unit) {
+    const int64_t numel = layout_.units[unit.unit].padded_numel / layout_.world_size;
+    const int64_t begin = numel * shard_, end = begin + numel;
+    const auto is_here = [&](const OwnedMatrix& matrix) {
+      return matrix.offset < end && begin < matrix.offset + round_up(matrix.numel(), kAlignment);
+    };
+    if (std::ranges::any_of(unit.matrices, is_here)) allocate_temporarily(kNumber);
   }
   void step_reduced_units() {
     for (size_t i = 0; i < units_.size(); ++i) {
@@ -306,7 +344,6 @@ class ShardedStep : public ScheduledStep {
   }
 
   const int shard_;  // which shard of every unit this rank owns
-  const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
   // The numbers of units that are gathered ahead, in forward and in backward.
   const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
@@ -328,7 +365,6 @@ class ReplicaStep : public ScheduledStep {
 
  private:
   void hold() override {
-    const auto groups = config_.optimizer.parameter_groups();
     for (const auto& parameter : layout_.parameters) {
       const MixedPrecisionPolicy precision = config_.precision.policy_of(parameter.name);
       allocate(MemoryClass::gathered, padded(parameter) * precision.param_bytes());
@@ -337,7 +373,7 @@ class ReplicaStep : public ScheduledStep {
       places_.push_back(trainable_.size());
       if (!parameter.trainable) continue;
       trainable_.push_back(padded(parameter));
-      add_piece(padded(parameter), groups[group_of(parameter.name, groups)].options);
+      add_piece(padded(parameter), groups_[group_of(parameter.name, groups_)].options);
     }
     buckets_ = gradient_buckets(trainable_, kDdpBuckets);
   }
@@ -389,6 +425,19 @@ class ReplicaStep : public ScheduledStep {
       reduce_next_bucket();
     for (const size_t reduction : reductions_)
       wait(reduction);
+  }
+  void update() override {
+    ScheduledStep::update();
+    for (const MatrixRound& round : matrix_rounds(layout_, groups_, /*ranks=*/1))
+      for (const UnitMatrices& unit : round)
+        for (const OwnedMatrix& matrix : unit.matrices)
+          update_matrix(matrix);
+  }
+  void update_matrix(const OwnedMatrix& matrix) {
+    const int64_t update = kElement * round_up(matrix.numel(), kAlignment);
+    activations(update);
+    orthogonalize(matrix);
+    activations(-update);
   }
   // p_norm() adds exact sums out of place, so each addition allocates its result.
   void clip() override {

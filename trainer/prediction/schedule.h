@@ -28,7 +28,7 @@ struct Schedule {
   struct Compute {              // computing of the model between two events of its trace
     int64_t peak, activations;  // [bytes] of activations alive: at most meanwhile, and at the end
     int64_t flops{}, time{};    // time: [ns]; 0: not given
-    std::optional<size_t> unit{};  // its module runs; empty: the root's
+    std::optional<size_t> unit{};  // the unit whose module runs; empty: the root's module runs
   };
   struct Issue {
     Operation operation;
@@ -57,11 +57,11 @@ struct Schedule {
   bool in_order{true};          // false: some units contain others, and no trace gives their order
 };
 
-// Returns the step of `rank` for a model with these traces; without them, for chain_of() the
-// layout.
-// - `first`: the step is the first one of the run. It knows no order to prefetch by. The optimizer
-//   has no state before the last phase, unless the run loads a checkpoint or the parameters of
-//   another model.
+// Returns the step of `rank` for a model with these traces. Without traces, uses those that
+// chain_of() returns for the layout.
+// - `first`: the step is the first one of the run. Its first forward does not prefetch, because no
+//   order of the units is known yet. The optimizer has no state before its first update, unless the
+//   run loads a checkpoint or the parameters of another model.
 // - A run of no steps is one forward without gradients.
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                   bool first = false, const std::optional<ModelTraces>& traces = {});

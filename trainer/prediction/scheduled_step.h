@@ -2,6 +2,8 @@
 
 #include <offload/resident_bytes.h>
 #include <optim/exact_sum.h>
+#include <optim/matrix_owners.h>
+#include <optim/muon.h>
 #include <optim/update_rule.h>
 #include <prediction/schedule.h>
 
@@ -32,8 +34,8 @@ class ScheduledStep {
     hold();
     allocate(MemoryClass::optimizer_state,
              resident_bytes(schedule_.state_file_bytes, config_.memory.offload_resident));
-    // A run that loads parameters calls Strategy::state() before the first step, which allocates
-    // the state of the optimizer.
+    // A run that loads parameters calls Strategy::state() before the first step. That call
+    // allocates the state of the optimizer.
     if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
       allocate_state();
     const int parts = microbatches_of_a_rank();
@@ -126,19 +128,24 @@ class ScheduledStep {
   }
 
   // Counts the optimizer's state of a piece of `elements` parameter elements, which is updated by
-  // itself: for AdamW two moments of each element and a step count. Returns the bytes that an
-  // update of the piece allocates temporarily: for SGD a decayed gradient, for AdamW the number
-  // that is added to a step count.
+  // itself: for AdamW two moments of each element and a step count, for Muon one moment and a step
+  // count. Returns the bytes that an update of the piece allocates temporarily: for SGD a decayed
+  // gradient, otherwise the number that is added to a step count.
   int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
     int64_t needed = kNumber;
     if (options.kind == OptimizerOptions::Kind::sgd) {
       needed = options.weight_decay == 0 ? 0 : kElement * elements;
     } else {
-      (in_files() ? schedule_.state_file_bytes : state_bytes_) += 2 * kElement * elements;
+      (in_files() ? schedule_.state_file_bytes : state_bytes_) +=
+          options.moments_of_element() * kElement * elements;
       state_bytes_ += kElement;
     }
     for_update_ = std::max(for_update_, needed);
     return needed;
+  }
+  // Allocates and frees what orthogonalize() allocates and frees.
+  void orthogonalize(const OwnedMatrix& matrix) {
+    allocate_temporarily(orthogonalize_bytes(matrix.rows, matrix.columns));
   }
   int64_t state_bytes() const { return state_bytes_; }  // not allocated yet
   // Allocates the state of the optimizer that is not allocated yet, but at most `bytes` of it.
@@ -154,6 +161,7 @@ class ScheduledStep {
   const bool first_;
   const ModelTraces& traces_;
   const bool training_{config_.training.steps > 0};
+  const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
   const BatchPartition partition_{config_.batch_partition()};
   const BatchPartition partition_of_rank_{
       .accumulation_steps = partition_.accumulation_steps};  // the microbatches of one rank

@@ -10,9 +10,12 @@ namespace fsdp {
 
 // Returns how long [ns] a call takes on the link.
 using CallTime = std::function<int64_t(const Schedule::Issue& call)>;
-// Returns the function that computes the time over `link` from the bytes that a rank receives.
+// Returns the function that computes how long a call takes over `link`. The time depends on the
+// operation, the bytes that a rank receives, and the number of ranks.
 CallTime over(const Link& link);
-CallTime of_units(const CallTime& call_time);  // calls for the loss and a norm take no time
+// Returns a function that equals `call_time` for calls that serve a unit, and returns 0 for the
+// calls for the loss and a norm.
+CallTime of_units(const CallTime& call_time);
 
 struct StepTime {
   int64_t computing{};  // [ns]

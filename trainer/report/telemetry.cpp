@@ -48,21 +48,23 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-// Returns the estimated time left. The estimate leaves out the first step, which takes longer.
+// Returns the estimated time left; "" in the two seconds after the first step, and after the last
+// step. The estimate leaves out the first step, which takes longer.
 std::string Progress::left(const Step& step) const {
   constexpr double kSoon = 2;  // [s]
   const double seconds = step.seconds - first_->seconds;
-  if (seconds < kSoon || step.done == steps_) return "";
-  const auto rest = static_cast<double>(steps_ - step.done);
+  if (seconds < kSoon || step.done == steps_.all) return "";
+  const auto rest = static_cast<double>(steps_.all - step.done);
   return "  " + time_left(seconds / static_cast<double>(step.done - first_->done) * rest);
 }
 
 std::string Progress::after(const Step& step, int columns) {
   if (!first_) first_ = step;
-  const auto done = static_cast<long long>(step.done), steps = static_cast<long long>(steps_);
+  const auto done = static_cast<long long>(step.done), steps = static_cast<long long>(steps_.all);
   const double megabytes = static_cast<double>(step.live_bytes) / 1e6;
   char text[160];
   if (columns == 0) {
+    if (!steps_.have(step.done)) return "";
     std::snprintf(text, sizeof text, "step %lld/%lld  loss %.10f  %.0f tokens/s  %.1f MB live\n",
                   done, steps, step.loss, step.tokens_per_s, megabytes);
     return text;
@@ -71,9 +73,9 @@ std::string Progress::after(const Step& step, int columns) {
                 step.loss, step.tokens_per_s, megabytes);
   const auto room = static_cast<size_t>(columns - 1);  // the cursor needs the last column
   const std::string words = text + left(step);
-  const std::string whole = '[' + bar(step.done, steps_) + "] " + words;
+  const std::string whole = '[' + bar(step.done, steps_.all) + "] " + words;
   return "\r\033[K" + (whole.size() <= room ? whole : words.substr(0, room)) +
-         (step.done == steps_ ? "\n" : "");
+         (step.done == steps_.all ? "\n" : "");
 }
 
 std::string with_commas(int64_t value) {
@@ -84,7 +86,7 @@ std::string with_commas(int64_t value) {
   return digits;
 }
 
-Telemetry::Telemetry(int64_t steps, std::string json, bool lines_only)
+Telemetry::Telemetry(ReportedSteps steps, std::string json, bool lines_only)
     : json_(std::move(json)), progress_(steps), lines_only_(lines_only) {}
 
 void Telemetry::add(const nlohmann::ordered_json& line) {
@@ -115,6 +117,7 @@ void Telemetry::step(int64_t step, double loss, double tokens_per_s,
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   const std::string text = progress_.after({step + 1, now.count(), loss, tokens_per_s, live_bytes},
                                            lines_only_ ? 0 : columns_of_terminal());
+  if (text.empty()) return;
   std::printf("%s", text.c_str());
   flush_output();
   bar_open_ = text.back() != '\n';

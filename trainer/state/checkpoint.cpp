@@ -2,12 +2,12 @@
 #include <c10/util/ScopeExit.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
+#include <state/checkpoint_tensors.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
+#include <state/unfinished_checkpoint.h>
 #include <state/whole_state.h>
 
-#include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -15,126 +15,37 @@
 namespace fsdp {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Files = std::vector<SavedFile>;
 
-const SafetensorsMetadata kMetadata{{"format", "pt"}};  // Hugging Face's transformers requires it
-
-SavedFile closed(SafetensorsWriter& writer, const std::string& name) {
-  writer.close();
-  return {name, writer.size(), writer.sha256()};
-}
-
-// Saves the ranges that this rank owns in one file. Saves none if it owns no range, or if the rank
-// is not in the first replica.
-Files save_own_ranges(const std::string& folder, const WholeState& state,
-                      const Communicator& comm) {
-  std::vector<SafetensorsEntry> entries;
-  std::vector<at::Tensor> tensors;
-  if (comm.rank() != comm.global_rank()) return {};
-  for (const StateRange& range : state.owned()) {
-    for (const StateKind kind : kStateKinds) {
-      const at::Tensor& tensor = tensor_of(range, kind);
-      if (!tensor.defined()) continue;
-      entries.push_back({TensorName{range.parameter, kind, {{range.begin, range.end}}}.text(),
-                         state.dtype(range.parameter, kind), tensor.sizes().vec()});
-      tensors.push_back(tensor);
-    }
-  }
-  if (entries.empty()) return {};
-  char name[64];
-  std::snprintf(name, sizeof name, "rank-%04d-of-%04d.safetensors", comm.rank(), comm.world_size());
-  SafetensorsWriter writer(folder + '/' + name, entries);
-  for (const at::Tensor& tensor : tensors)
-    writer.write(tensor.cpu());
-  return {closed(writer, name)};
-}
-
-// Keeps the first exception of its actions, after which it runs no other action. So a rank that
-// failed still makes the collective calls that the other ranks wait for.
-class FirstFailure {
+// Writes each tensor to the file at once, and adds the complete file to `files`.
+class FileSink : public TensorSink {
  public:
-  void guard(const std::function<void()>& action) {
-    if (failure_) return;
-    try {
-      action();
-    } catch (const std::exception&) {
-      failure_ = std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (failure_) std::rethrow_exception(failure_);
+  FileSink(const std::string& folder, const TensorFile& file, std::vector<SavedFile>& files)
+      : name_(file.name),
+        writer_(folder + '/' + name_, file.entries, file.metadata),
+        files_(files) {}
+  void write(const at::Tensor& elements) override { writer_.write(elements); }
+  void close() override {
+    writer_.close();
+    files_.push_back({name_, writer_.size(), writer_.sha256()});
   }
 
  private:
-  std::exception_ptr failure_;
+  std::string name_;
+  SafetensorsWriter writer_;
+  std::vector<SavedFile>& files_;
 };
 
-// Collective. Saves the tensors of these kinds of each parameter, whole, in one file, which rank 0
-// writes. Rank 0 runs its actions in `failure`.
-Files save_whole(const std::string& folder, const std::string& name,
-                 const std::vector<StateKind>& kinds, const WholeState& state,
-                 const Communicator& comm, FirstFailure& failure) {
-  const auto each = [&](const std::function<void(size_t, StateKind)>& action) {
-    for (size_t i = 0; i < state.parameters().size(); ++i)
-      for (const StateKind kind : kinds)
-        if (state.has(i, kind)) action(i, kind);
-  };
-  std::vector<SafetensorsEntry> entries;
-  each([&](size_t i, StateKind kind) {
-    const auto& [name, sizes, dtype] = state.parameters()[i];
-    entries.push_back({TensorName{name, kind, {}}.text(), state.dtype(name, kind),
-                       kind == StateKind::step ? std::vector<int64_t>() : sizes});
+std::vector<SavedFile> save_files(const std::string& folder, CheckpointFormat format,
+                                  const WholeState& state, Communicator& comm) {
+  std::vector<SavedFile> own;
+  const auto failure = pass_tensors(format, state, comm, [&](const TensorFile& file) {
+    return std::make_unique<FileSink>(folder, file, own);
   });
-  if (entries.empty()) return {};
-  std::optional<SafetensorsWriter> writer;
-  if (comm.global_rank() == 0)
-    failure.guard([&] { writer.emplace(folder + '/' + name, entries, kMetadata); });
-  each([&](size_t i, StateKind kind) {
-    state.visit(i, kind, [&](const at::Tensor& elements) {
-      if (comm.global_rank() == 0) failure.guard([&] { writer->write(elements); });
-    });
+  return files_of_ranks(comm, [&] {
+    if (failure) std::rethrow_exception(failure);
+    return own;
   });
-  Files files;
-  if (comm.global_rank() == 0) failure.guard([&] { files = {closed(*writer, name)}; });
-  return files;
-}
-
-Files save_files(const std::string& folder, CheckpointFormat format, const WholeState& state,
-                 Communicator& comm) {
-  FirstFailure failure;
-  Files own;
-  if (format == CheckpointFormat::sharded) {
-    failure.guard([&] { own = save_own_ranges(folder, state, comm); });
-  } else {
-    own = save_whole(folder, "model.safetensors", {StateKind::parameter}, state, comm, failure);
-    const Files optimizer = save_whole(folder, "optimizer.safetensors",
-                                       {StateKind::exp_avg, StateKind::exp_avg_sq, StateKind::step},
-                                       state, comm, failure);
-    own.insert(own.end(), optimizer.begin(), optimizer.end());
-  }
-  Files all;
-  for (const std::string& files : agreed_texts(comm, [&] {
-         failure.rethrow();
-         return Json(own).dump();
-       })) {
-    for (const auto& file : Json::parse(files))
-      all.push_back(file.get<SavedFile>());
-  }
-  return all;
-}
-
-Json parameters_json(const WholeState& state) {
-  Json parameters = Json::array();
-  for (const auto& [name, sizes, dtype] : state.parameters()) {
-    if (TensorName::parse(name).parameter != name)
-      throw std::runtime_error(
-          "the parameter " + name +
-          " can't be saved: its name ends like that of an optimizer state or a range; rename it");
-    parameters.push_back({{"name", name}, {"shape", sizes}});
-  }
-  return parameters;
 }
 
 }  // namespace
@@ -142,31 +53,15 @@ Json parameters_json(const WholeState& state) {
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const Json& run, ModelState state, Communicator& comm) {
   const CallerScope caller("save_checkpoint()");
-  const std::string folder = step_folder(directory, step), unfinished = folder + kUnfinished;
   const WholeState whole(std::move(state), comm);
-  agree_on_rank_0(comm, [&] {
-    if (fs::exists(folder)) throw std::runtime_error(folder + ": is there already");
-    fs::remove_all(unfinished);
-    fs::create_directories(unfinished);
-  });
-  // Removes the files if the save fails; otherwise they would take the room of the next checkpoint.
+  const UnfinishedCheckpoint checkpoint(directory, step, comm);
   bool complete = false;
   const auto remove = c10::make_scope_exit([&] {
-    std::error_code none;
-    if (!complete && comm.global_rank() == 0) fs::remove_all(unfinished, none);
+    if (!complete && comm.global_rank() == 0) checkpoint.remove();
   });
-  const Files files = save_files(unfinished, format, whole, comm);
-  agree_on_rank_0(comm, [&] {
-    write_description(unfinished,
-                      {{"format", "fsdp checkpoint"},
-                       {"version", kCheckpointVersion},
-                       {"step", step},
-                       {"run", run},
-                       {"parameters", parameters_json(whole)}},
-                      files);
-    fs::rename(unfinished, folder);
-    sync_folder(directory);
-  });
+  const std::vector<SavedFile> files = save_files(checkpoint.folder(), format, whole, comm);
+  agree_on_rank_0(comm,
+                  [&] { checkpoint.complete(run, parameters_json(whole.parameters()), files); });
   complete = true;
 }
 

@@ -45,8 +45,8 @@ void save_checkpoint(const std::string& directory, CheckpointFormat format, int6
                      const nlohmann::ordered_json& run, ModelState state, Communicator& comm);
 
 // Reads the description of a checkpoint: of the folder `path`, or of the latest checkpoint in it.
-// Throws std::runtime_error, which names the file, if it is damaged, not a checkpoint, or of a
-// newer version.
+// Throws std::runtime_error, which names the file, if it is damaged, not a checkpoint, or of
+// another version.
 Checkpoint find_checkpoint(const std::string& path);
 
 // Collective. Fills this rank's ranges of `state` from the checkpoint, which any number of ranks in

@@ -155,14 +155,16 @@ void remove_unfinished_checkpoints(const std::string& directory) {
 }
 
 void remove_old_checkpoints(const std::string& directory, int64_t keep) {
-  auto folders = step_folders(directory);
+  remove_old_checkpoints(directory, keep, /*held=*/-1);
+}
+
+void remove_old_checkpoints(const std::string& directory, int64_t keep, int64_t held) {
+  const auto folders = step_folders(directory);
+  int64_t old = static_cast<int64_t>(folders.size()) - keep;
   // Renames all old folders before it removes them, because a folder of which some files are
   // removed must not look like a checkpoint.
-  while (static_cast<int64_t>(folders.size()) > keep) {
-    const std::string old = folders.begin()->second;
-    fs::rename(old, old + kUnfinished);
-    folders.erase(folders.begin());
-  }
+  for (const auto& [step, folder] : folders)
+    if (--old >= 0 && step != held) fs::rename(folder, folder + kUnfinished);
   remove_unfinished_checkpoints(directory);
 }
 

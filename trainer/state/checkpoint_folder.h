@@ -31,6 +31,9 @@ std::string step_folder(const std::string& directory, int64_t step);
 // Returns the folders of checkpoints in `directory`, by step.
 std::map<int64_t, std::string> step_folders(const std::string& directory);
 
+// Does what remove_old_checkpoints(directory, keep) does, but keeps the checkpoint of step `held`.
+void remove_old_checkpoints(const std::string& directory, int64_t keep, int64_t held);
+
 // Writes a file into the folder. Returns when the file is on the disk.
 SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text);
 
@@ -44,7 +47,7 @@ struct Description {
   std::vector<SavedFile> files;
 };
 // Reads checkpoint.json and compares its hash with the one in SHA256SUMS. Throws
-// std::runtime_error, which names the file.
+// std::runtime_error, which names the file, if one of the two is damaged or can't be read.
 Description read_description(const std::string& folder);
 
 // The name of a tensor in a checkpoint: "NAME/exp_avg:0-16". Without a kind the tensor has the

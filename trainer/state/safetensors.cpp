@@ -97,8 +97,12 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
 }
 
 void SafetensorsWriter::write(const at::Tensor& elements) {
-  file_.write(elements.data_ptr(), elements.nbytes());
-  missing_ -= static_cast<int64_t>(elements.nbytes());
+  write({static_cast<const std::byte*>(elements.data_ptr()), elements.nbytes()});
+}
+
+void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  file_.write(bytes.data(), bytes.size());
+  missing_ -= static_cast<int64_t>(bytes.size());
 }
 
 void SafetensorsWriter::close() {

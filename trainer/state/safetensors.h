@@ -3,7 +3,9 @@
 #include <base/torch.h>
 #include <state/files.h>
 
+#include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,7 @@ class SafetensorsWriter {
   // Writes the next elements, which are contiguous and on the CPU. Write the entries in the order
   // of the constructor's list; an entry may be written in several parts.
   void write(const at::Tensor& elements);
+  void write(std::span<const std::byte> bytes);  // of the next elements; runs no torch operator
   // Returns when the file is on the disk. Throws std::logic_error if bytes are missing or too many.
   void close();
 

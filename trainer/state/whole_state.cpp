@@ -15,8 +15,12 @@ WholeState::WholeState(ModelState state, Communicator& comm)
   for (const auto& parameter : state_.parameters)
     places.emplace(parameter.name, places.size());
   auto rows = nlohmann::json::array();
-  for (const StateRange& range : state_.ranges)
-    rows.push_back({places.at(range.parameter), range.begin, range.end, range.step.defined()});
+  for (const StateRange& range : state_.ranges) {
+    std::array<bool, kStateKinds.size()> has{};
+    for (const StateKind kind : kStateKinds)
+      has[static_cast<size_t>(kind)] = tensor_of(range, kind).defined();
+    rows.push_back({places.at(range.parameter), range.begin, range.end, has});
+  }
   const auto of_ranks = gather_texts(comm_, rows.dump());
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
     size_t index = 0;
@@ -61,7 +65,8 @@ at::ScalarType WholeState::dtype(const std::string& parameter, StateKind kind) c
 
 bool WholeState::has(size_t parameter, StateKind kind) const {
   const auto& owners = owners_[parameter];
-  return kind == StateKind::parameter || (!owners.empty() && owners.front().moments);
+  return kind == StateKind::parameter ||
+         (!owners.empty() && owners.front().has[static_cast<size_t>(kind)]);
 }
 
 void WholeState::visit(size_t parameter, StateKind kind, const Visitor& visit) const {

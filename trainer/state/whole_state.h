@@ -3,6 +3,7 @@
 #include <comm/communicator.h>
 #include <state/model_state.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ class WholeState {
     int rank;
     size_t range;  // index in the ranges of `rank`
     int64_t begin, end;
-    bool moments;
+    std::array<bool, kStateKinds.size()> has;  // by kind
   };
   void check() const;
 

@@ -8,7 +8,8 @@
 namespace fsdp {
 
 // Builds the model that `config` names, with parameters drawn from the default generator after
-// manual_seed(config.training.seed). If events are recorded, the modules record their spans.
+// manual_seed(config.training.seed). Adds the adapters of --lora, then freezes the parameters that
+// --freeze names. If events are recorded, the modules record their spans.
 std::shared_ptr<Module> build_model(const TrainConfig& config);
 
 }  // namespace fsdp

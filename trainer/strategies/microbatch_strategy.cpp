@@ -10,7 +10,9 @@
 namespace fsdp {
 namespace {
 
-std::vector<int> microbatches_of(const BatchPartition& partition, std::optional<int> rank) {
+std::vector<int> microbatches_of(const TrainConfig& config, std::optional<int> rank) {
+  if (config.training.only_microbatch) return {*config.training.only_microbatch};
+  const BatchPartition partition = config.batch_partition();
   std::vector<int> indices(
       static_cast<size_t>(rank ? partition.accumulation_steps : partition.microbatches()));
   std::iota(indices.begin(), indices.end(), 0);
@@ -46,15 +48,14 @@ MicrobatchStrategy::MicrobatchStrategy(const TrainConfig& config, Workload workl
                                        std::optional<int> rank)
     : workload_(std::move(workload)),
       partition_(config.batch_partition()),
-      microbatches_(microbatches_of(partition_, rank)),
-      plays_all_ranks_(!rank),
+      microbatches_(microbatches_of(config, rank)),
+      plays_all_ranks_(!rank && !config.training.only_microbatch),
       offload_dir_(config.memory.offload_dir) {}
 
 at::Tensor MicrobatchStrategy::forward_backward(int64_t step) {
   begin();
-  TreeSum sums(plays_all_ranks_
-                   ? partition_
-                   : BatchPartition{.accumulation_steps = partition_.accumulation_steps});
+  const auto own = static_cast<int>(microbatches_.size());
+  TreeSum sums(plays_all_ranks_ ? partition_ : BatchPartition{.accumulation_steps = own});
   std::vector<at::Tensor> losses;
   for (const int microbatch : microbatches_) {
     const bool begins = losses.empty() || adds_apart() || sums.starts_new_partial_sum();

@@ -27,20 +27,22 @@ class MicrobatchStrategy : public Strategy {
 
   virtual void begin() {}          // called first in forward_backward() and evaluate()
   virtual void begin_forward() {}  // called before the forward of a microbatch
-  // Adds the gradients of `loss` to the running sum, or begins a new sum with them.
+  // Adds the gradients of `loss` to the running sum or, if `begins`, begins a new sum with them.
   virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
   virtual bool adds_apart() const { return false; }  // true: each microbatch begins a new sum
   virtual void add(TreeSum& sums) = 0;               // passes the running sum to sums.fold()
   virtual std::vector<at::Tensor> take_sum() = 0;    // moves the running sum out of the model
-  // Called when the gradients of all microbatches have been added. Turns the sums into means over
-  // the microbatches of all ranks.
+  // Called when the gradients of all microbatches of this process have been added. Reduces them
+  // over ranks if gradients are reduced last. Afterwards the gradients are means over the
+  // microbatches of all ranks.
   virtual void end_microbatches() = 0;
   virtual std::vector<StateRange> ranges() = 0;  // the ranges that state() returns
 
   Workload workload_;
   BatchPartition partition_;
-  std::vector<int>
-      microbatches_;  // microbatches of this process, in the order in which it computes them
+  // The microbatches of this process, in the order in which it computes them: those of the
+  // partition or, with config.training.only_microbatch, this one.
+  std::vector<int> microbatches_;
   int64_t loss_scale_{1};
   std::shared_ptr<Module> model_;
   ShardLayout layout_;

@@ -3,6 +3,8 @@
 #include <nn/gradient_hook.h>
 #include <optim/clip_grad_norm.h>
 #include <optim/gradient_buckets.h>
+#include <optim/matrix_owners.h>
+#include <optim/muon.h>
 #include <optim/p_norm.h>
 #include <strategies/microbatch_strategy.h>
 #include <strategies/model_device.h>
@@ -17,14 +19,14 @@
 namespace fsdp {
 namespace {
 
-// A parameter and the place of its gradient in a bucket. Both are padded to a multiple of
-// kAlignment elements, so that the optimizer's kernels do the same arithmetic on the parameter as
-// on a shard.
+// A parameter and the place of its gradient in a bucket. The parameter and the gradient are padded
+// to a multiple of kAlignment elements, so that the optimizer's kernels do the same arithmetic on
+// the parameter as on a shard.
 struct Slot {
   NamedParameter parameter;
   at::Tensor padded;  // [numel with padding], fp32, owned; the optimizer updates it
   // [numel with padding], owned, in param_dtype; parameter.tensor is a view of it. If param_dtype
-  // is fp32, it is `padded`.
+  // is fp32, this is the tensor `padded` itself.
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
   bool trainable{};   // false: its gradient has no place in a bucket
@@ -55,8 +57,9 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
 // gradients and their optimizer. A gradient moves into its bucket as soon as it is complete.
 class ReplicaStrategy : public MicrobatchStrategy {
  public:
-  // `comm`: null in single, which computes the microbatches of all ranks.
-  // `make_reduction`: null if backward reduces nothing.
+  // `comm`: null in single, where this process computes the microbatches of all ranks.
+  // `make_reduction`: makes the object that reduces buckets during backward. If it is null or
+  // returns null, ddp reduces all buckets after backward. Not called with --reduce-gradients last.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                   std::shared_ptr<Communicator> comm, MakeBucketReduction make_reduction)
       : MicrobatchStrategy(config, std::move(workload),
@@ -91,7 +94,11 @@ class ReplicaStrategy : public MicrobatchStrategy {
         pieces_[group][i].gradient =
             buckets_[slot.place.bucket].narrow(0, slot.place.offset, slot.padded.numel());
       }
-      update(groups_[group].options, pieces_[group]);
+      if (is_muon(groups_[group])) {
+        update_matrices(group);
+      } else {
+        update(groups_[group].options, pieces_[group]);
+      }
       for (Piece& piece : pieces_[group])
         piece.gradient.reset();
     }
@@ -138,7 +145,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
       const auto piece = pieces.find(&slot);
       if (piece != pieces.end() && piece->second->step.defined()) {
         range.exp_avg = own_part(slot, piece->second->exp_avg);
-        range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
+        if (piece->second->exp_avg_sq.defined())  // Muon has none
+          range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
         range.step = piece->second->step;
       }
       ranges.push_back(std::move(range));
@@ -146,7 +154,21 @@ class ReplicaStrategy : public MicrobatchStrategy {
     return ranges;
   }
 
-  // Returns the parameter's elements [numel], without the padding.
+  // Updates a group of Muon. Every rank updates every matrix.
+  void update_matrices(size_t group) {
+    const OptimizerOptions& options = groups_[group].options;
+    allocate_state(options, pieces_[group]);
+    for (size_t i = 0; i < pieces_[group].size(); ++i) {
+      const Piece& piece = pieces_[group][i];
+      const at::Tensor& matrix = piece_slots_[group][i]->parameter.tensor;
+      const at::Tensor update = at::empty_like(piece.parameter);
+      average_gradient(options, piece, update);
+      if (matrix.numel() > 0) orthogonalize(unpadded(update, matrix));
+      apply_orthogonal_update(options, piece, update);
+    }
+  }
+
+  // Returns the elements [numel] of `padded`, the parameter or a moment of it, without the padding.
   static at::Tensor own_part(const Slot& slot, const at::Tensor& padded) {
     return padded.narrow(0, 0, slot.parameter.tensor.numel());
   }
@@ -184,6 +206,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
       slot.gradient = gradient;
       slot.place = buckets.places[gradient++];
       const size_t group = group_of(slot.parameter.name, groups_);
+      if (is_muon(groups_[group]))
+        check_matrix(slot.parameter.name, slot.parameter.tensor.sizes().vec());
       pieces_[group].push_back({slot.padded, {}, {}, {}, {}});
       piece_slots_[group].push_back(&slot);
     }
@@ -242,7 +266,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // Returns the part of a bucket that belongs to the slot's parameter, as a view of its shape.
+  // Returns the part of a bucket that belongs to the slot's parameter, as a view with the shape of
+  // the parameter.
   at::Tensor gradient(const Slot& slot) const {
     const auto& [bucket, offset] = slot.place;
     return unpadded(buckets_[bucket].slice(0, offset), slot.parameter.tensor);
@@ -276,7 +301,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
   std::vector<std::vector<const Slot*>> piece_slots_;  // by group: the slot of each piece
   std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
   std::vector<at::Tensor> buckets_;                    // owned; empty between steps
-  std::unique_ptr<BucketReduction> reduction_;         // null: backward reduces nothing
+  std::unique_ptr<BucketReduction> reduction_;         // null: no bucket is reduced in backward
   // State of the microbatch whose backward runs.
   bool begins_{};                // its gradients begin a partial sum
   std::vector<bool> collected_;  // by slot: the gradient is in its bucket

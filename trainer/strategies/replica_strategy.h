@@ -9,13 +9,12 @@
 namespace fsdp {
 
 // Makes the strategy of --mode ddp or --mode single; `layout` is fsdp's.
-// - ddp: a replica on each rank of `comm`. The gradients are summed over ranks in buckets: during
-// the
-//   backward pass of each microbatch, by the object that `make_reduction` makes; after it, if
-//   `make_reduction` is null or returns null; with --reduce-gradients last, once after the last
-//   microbatch.
-// - single, if `comm` is null: this process computes the microbatches of all ranks, and adds them
-//   as those ranks would.
+// - ddp: each rank of `comm` has a replica. The gradients are summed over ranks in buckets. The
+//   object that `make_reduction` makes reduces them during the backward pass of each microbatch. If
+//   `make_reduction` is null or returns null, they are reduced after each backward pass. With
+//   --reduce-gradients last, they are reduced once, after the last microbatch.
+// - single, if `comm` is null: this process computes the microbatches of all ranks, and adds their
+//   gradients as those ranks would.
 std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
                                                 ShardLayout layout,
                                                 std::shared_ptr<Communicator> comm = nullptr,

@@ -56,8 +56,8 @@ std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
 }
 
 // Counts the calls of the root's readers, and calls `unread` in a backward pass when the backward
-// of all of them has ended. The hooks of the modules own this object, so it lives as long as they
-// do.
+// of all these calls has ended. The hooks of the modules own this object, so it lives as long as
+// the modules do.
 class RootReads : public std::enable_shared_from_this<RootReads> {
  public:
   explicit RootReads(std::function<void()> unread) : unread_(std::move(unread)) {}
@@ -130,8 +130,8 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
 
   std::function<void()> unread_;
   std::set<const void*> recorded_;  // calls of the root that are running and record gradients
-  // The numbers of calls of the readers: those in forward, and those whose backward has ended in
-  // this pass.
+  // The number of calls of the readers whose forward has ended, and the number of those whose
+  // backward has ended in this pass.
   int64_t forward_calls_{}, backward_calls_{};
   bool runs_again_{};         // backward runs a call of a reader again
   std::weak_ptr<bool> pass_;  // owned by the engine until the backward pass has ended

@@ -16,7 +16,7 @@ namespace fsdp {
 
 // Registers hooks on the root and on its readers that call `unread` in a backward pass as soon as
 // the pass no longer reads the root's parameters: when the backward of all calls of the readers has
-// ended. Returns true if it has registered them. It does if
+// ended. Returns whether it has registered them. It registers hooks if both are true:
 // - the model is a ReadsInCalls and has a reader;
 // - each module that has registered one of the root's parameters is a Module, so that its calls
 //   have hooks, and is the root itself or a child of the root. (Hooks on modules farther inside

@@ -33,9 +33,9 @@ class Strategy {
   // `microbatch`. Returns [] or [n].
   using MicrobatchValue =
       std::function<at::Tensor(Module& model, int microbatch, int microbatches)>;
-  // Evaluates `value` on this rank's microbatches, without gradients, and sums the results as
-  // forward_backward() sums losses. If `value` returns [n], n is the last dimension of the result:
-  // [accumulation steps, n] or [1, n]. Leaves no unit unsharded.
+  // Evaluates `value` on this rank's microbatches, without gradients. Returns the values, or their
+  // sum, as forward_backward() returns losses. If `value` returns [n], n is the last dimension of
+  // the result: [accumulation steps, n] or [1, n]. Leaves no unit unsharded.
   virtual at::Tensor evaluate(const MicrobatchValue& value) = 0;
 
   // Scales the gradients so that their norm over all parameters is at most `max_norm`. Returns the
@@ -51,7 +51,7 @@ class Strategy {
   virtual void skip_step() = 0;
 
   // Sets the factor of the loss, a power of two, for all later backward passes. forward_backward()
-  // divides the gradients by `scale` and by the number of microbatches at once.
+  // divides the gradients once, by the product of `scale` and the number of microbatches.
   virtual void set_loss_scale(int64_t scale) = 0;
 
   // Only on rank 0, calls `visit` with every distinct parameter, whole and on the CPU, in the order
@@ -73,8 +73,7 @@ class Strategy {
   // - The ranges may be written until the next call of another function of this object. After that
   //   they may only be read; they then have the values that the last step() left.
   virtual ModelState state() = 0;
-  // Returns the `locate` for load_checkpoint(); empty if the ranges of state() are whole
-  // parameters.
+  // Returns the `locate` for load_checkpoint(); null if the ranges of state() are whole parameters.
   virtual Locate locate() const { return nullptr; }
 
   virtual const ShardLayout& layout() const = 0;

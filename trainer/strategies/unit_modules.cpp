@@ -10,7 +10,7 @@ std::vector<Module*> modules_of_units(const torch::nn::Module& root, const Shard
   for (size_t i = 0; i < found.size(); ++i) {
     const auto& unit = layout.units[i];
     if (unit.root) continue;
-    const auto* module = modules.find(unit.name);
+    const auto* module = modules.find(unit.module());
     if (module != nullptr) found[i] = dynamic_cast<Module*>(module->get());
     if (found[i] == nullptr) {
       throw std::logic_error("layout: unit " + unit.name +

@@ -14,7 +14,8 @@ struct Workload {
   // Makes the model. Draws its values from a seed, so each call makes an equal model.
   std::function<std::shared_ptr<Module>()> build;
   // Calls `model` on its device, which can be meta (planning/trace_on_meta.h). Returns the loss []
-  // of one of the `parts` equal parts, the microbatches, of the batch of this step.
+  // of one microbatch: of part `microbatch` of the batch of this step, which is cut into
+  // `microbatches` equal parts.
   std::function<at::Tensor(Module& model, int microbatch, int microbatches, int64_t step)> loss;
 };
 

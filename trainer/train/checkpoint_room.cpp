@@ -22,15 +22,24 @@ int64_t room_for_checkpoints(const TrainConfig& config) {
              : std::numeric_limits<int64_t>::max();
 }
 
+int64_t checkpoint_bytes(const TrainConfig& config, const ShardLayout& layout) {
+  const auto groups = config.optimizer.parameter_groups();
+  int64_t numel = 0;  // of the parameters and of their moments
+  for (const auto& parameter : layout.parameters) {
+    const OptimizerOptions& options = groups[group_of(parameter.name, groups)].options;
+    numel += parameter.numel * (1 + options.moments_of_element());
+  }
+  return numel * int64_t{sizeof(float)};
+}
+
 void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
                                   int64_t room) {
-  const bool moments = config.optimizer.kind == OptimizerOptions::Kind::adamw;
-  const int64_t each = layout.numel() * (moments ? 3 : 1) * int64_t{sizeof(float)};
-  int64_t count = (config.training.steps - 1) / config.checkpoint.save_every -
+  const int64_t each = checkpoint_bytes(config, layout);
+  int64_t count = (config.end_step() - 1) / config.checkpoint.save_every -
                   config.checkpoint.first_step / config.checkpoint.save_every + 1;
   // While a checkpoint is written, all checkpoints to keep still exist.
   if (config.checkpoint.keep) count = std::min(count, *config.checkpoint.keep + 1);
-  if (config.training.steps == config.checkpoint.first_step || each <= 0 || count <= room / each)
+  if (config.end_step() == config.checkpoint.first_step || each <= 0 || count <= room / each)
     return;
   throw std::runtime_error(
       "--checkpoint-dir " + config.checkpoint.dir + ": has " + with_commas(room) +

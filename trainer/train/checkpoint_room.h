@@ -11,7 +11,11 @@ namespace fsdp {
 // the largest int64 if they are unknown.
 int64_t room_for_checkpoints(const TrainConfig& config);
 
-// Throws std::runtime_error if the checkpoints that the run will keep need more than `room` bytes.
+// Returns the bytes of the tensors of a checkpoint.
+int64_t checkpoint_bytes(const TrainConfig& config, const ShardLayout& layout);
+
+// Throws std::runtime_error if the checkpoints of the run that exist at the same time need more
+// than `room` bytes.
 void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& layout,
                                   int64_t room);
 

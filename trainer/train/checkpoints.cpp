@@ -1,9 +1,5 @@
-#include <agreement/agreement.h>
-#include <comm/collective_error.h>
 #include <digest/sha256.h>
 #include <exchange/hugging_face_folder.h>
-#include <memory/live_bytes.h>
-#include <state/checkpoint_folder.h>
 #include <strategies/run_data.h>
 #include <strategies/strategy.h>
 #include <train/checkpoints.h>
@@ -13,36 +9,10 @@
 #include <filesystem>
 
 namespace fsdp {
-namespace {
-
-std::string not_saved(const TrainConfig& config, int64_t steps, const std::string& why) {
-  const auto latest = latest_step(config.checkpoint.dir);
-  return "--checkpoint-dir " + config.checkpoint.dir + ": step " + std::to_string(steps) +
-         " can't be saved: " + why +
-         (latest ? "; when this is fixed, continue from step " + std::to_string(*latest) +
-                       " (--resume " + config.checkpoint.dir + ")"
-                 : "");
-}
-
-// Returns the name of the file for the options of the run. A resumed run uses a new name, so that
-// the options with which the run began stay in the folder.
-std::string name_of_options(const TrainConfig& config) {
-  const std::string usual = "run.toml";
-  std::error_code unknown;
-  if (config.checkpoint.first_step == 0 ||
-      !std::filesystem::exists(config.checkpoint.dir + '/' + usual, unknown))
-    return usual;
-  char name[48];
-  std::snprintf(name, sizeof name, "run-from-%06lld.toml",
-                static_cast<long long>(config.checkpoint.first_step));
-  return name;
-}
-
-}  // namespace
 
 nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
+  using Kind = OptimizerOptions::Kind;
   const OptimizerOptions& optimizer = config.optimizer;
-  const bool adamw = optimizer.kind == OptimizerOptions::Kind::adamw;
   nlohmann::ordered_json settings{
       {"model", config.model.name},
       {"recipe", to_string(config.data.kind)},
@@ -54,7 +24,7 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
       {"reduce_dtype", dtype_name(config.precision.policy.reduce_dtype)},
       {"keep_fp32", config.precision.keep_fp32},
       {"scales_loss", config.precision.loss_scaler.has_value()},
-      {"optimizer", adamw ? "adamw" : "sgd"},
+      {"optimizer", to_string(optimizer.kind)},
       {"lr", optimizer.lr},
       {"weight_decay", optimizer.weight_decay},
       {"no_decay", config.optimizer.no_decay},
@@ -63,11 +33,20 @@ nlohmann::ordered_json settings_of_run(const TrainConfig& config) {
       {"norm_type", std::isinf(config.optimizer.norm_type)
                         ? nlohmann::ordered_json("inf")
                         : nlohmann::ordered_json(config.optimizer.norm_type)}};
-  if (adamw) {
+  if (optimizer.kind == Kind::muon) {
+    settings["adamw"] = config.optimizer.adamw;
+    settings["momentum"] = optimizer.momentum;
+  }
+  if (optimizer.kind != Kind::sgd) {
     settings["betas"] = {optimizer.beta1, optimizer.beta2};
     settings["eps"] = optimizer.eps;
   }
   if (config.model.vocabulary > 0) settings["vocabulary"] = config.model.vocabulary;
+  if (!config.model.freeze.empty()) settings["freeze"] = config.model.freeze;
+  if (config.model.lora > 0)
+    settings["lora"] = {{"rank", config.model.lora},
+                        {"alpha", config.model.lora_alpha},
+                        {"target", config.model.lora_target}};
   if (optimizer.lr_factor) {
     settings["warmup"] = config.optimizer.warmup;
     settings["lr_decay"] = to_string(config.optimizer.lr_decay);
@@ -140,29 +119,6 @@ std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& 
   load_checkpoint(config.checkpoint.resume, strategy.state(), strategy.locate(), comm);
   return "continues after step " + std::to_string(config.checkpoint.first_step) + " from " +
          config.checkpoint.resume;
-}
-
-std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
-                        int64_t steps, Strategy& strategy, Communicator& comm) {
-  if (config.checkpoint.dir.empty()) return "";
-  if (steps % config.checkpoint.save_every != 0 && steps != config.training.steps) return "";
-  live_bytes::enter(Phase::init);  // memory for saving does not count as memory of a step
-  try {
-    save_checkpoint(config.checkpoint.dir, config.checkpoint.format, steps, settings,
-                    strategy.state(), comm);
-  } catch (const CollectiveError&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(not_saved(config, steps, error.what()));
-  }
-  const bool first_of_run = steps - config.checkpoint.first_step <= config.checkpoint.save_every;
-  agree_on_rank_0(comm, [&] {
-    if (first_of_run && !config.reports.saved_options.empty())  // lets the user repeat the run
-      write_text(config.checkpoint.dir, name_of_options(config), config.reports.saved_options);
-    if (config.checkpoint.keep)
-      remove_old_checkpoints(config.checkpoint.dir, *config.checkpoint.keep);
-  });
-  return "saved step " + std::to_string(steps) + " in " + config.checkpoint.dir;
 }
 
 }  // namespace fsdp

@@ -34,11 +34,4 @@ std::string load_init(const TrainConfig& config, Strategy& strategy, Communicato
 // line that reports it, or "". Throws what load_checkpoint() throws.
 std::string resume(const TrainConfig& config, Strategy& strategy, Communicator& comm);
 
-// Collective over `comm`. Saves the strategy after `steps` steps, if a checkpoint is due: every
-// config.checkpoint.save_every steps, and after the last one. Rank 0 saves its `settings`, which
-// are settings_of_run(). Returns a line that reports it, or "". Throws what save_checkpoint()
-// throws.
-std::string save_if_due(const TrainConfig& config, const nlohmann::ordered_json& settings,
-                        int64_t steps, Strategy& strategy, Communicator& comm);
-
 }  // namespace fsdp

@@ -10,15 +10,16 @@
 
 namespace fsdp {
 
-// What one rank's training costs by a FlopClock, and the memory that it uses beside tensors.
+// Counts with a FlopClock how long the training of one rank takes, and measures the memory that the
+// rank uses for other things than tensors.
 class CountedRun final : public CallObserver {
  public:
   // Make it before the model. Disables huge pages (written_bytes.h).
   explicit CountedRun(std::shared_ptr<FlopClock> clock);
 
-  // Returns `workload` with a loss after which the memory beside tensors is measured, as it is
-  // whenever the rank issues a collective. After the loss a rank holds all that it keeps for the
-  // backward pass.
+  // Returns `workload` with a loss() that also measures the memory beside tensors, when the loss is
+  // computed: then a rank holds all that it keeps for the backward pass. This object measures the
+  // memory also whenever the rank issues a collective.
   Workload observed(Workload workload);
 
   void begin();  // call it before the first step

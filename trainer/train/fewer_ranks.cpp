@@ -9,8 +9,8 @@ std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
   for (const ReduceGradients accumulate :
        {config.training.reduce_gradients, ReduceGradients::each, ReduceGradients::last}) {
     config.training.reduce_gradients = accumulate;
-    // If a rank adds the gradients of its microbatches before it sends them, they are rounded once,
-    // not once for each microbatch, which gives other bits.
+    // With mixed precision, a gradient is rounded when it is sent: once for each microbatch or, if
+    // a rank adds the gradients of its microbatches first, only once, which gives other bits.
     const bool rounds_once = accumulate == ReduceGradients::last &&
                              config.training.microbatches > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};

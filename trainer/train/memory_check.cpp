@@ -1,8 +1,10 @@
 #include <base/text.h>
 #include <report/telemetry.h>
 #include <sys/sysinfo.h>
+#include <train/checkpoint_room.h>
 #include <train/memory_check.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@ namespace {
 // Returns the changes with which a run needs less memory of this machine, the best first.
 std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
   std::vector<std::string> ways;
+  if (config.checkpoint.async) ways.emplace_back("no --save-async");
   const bool replicas = config.ranks.mode == Mode::fsdp && config.shards() < config.ranks.world;
   if (config.ranks.mode == Mode::ddp && processes > 1)
     ways.emplace_back("--mode fsdp, which shards it");
@@ -31,6 +34,16 @@ std::vector<std::string> ways_to_need_less(const TrainConfig& config, int proces
   return ways;
 }
 
+// Returns the bytes of the copies from which `processes` ranks write a checkpoint with
+// --save-async.
+int64_t bytes_of_copies(const TrainConfig& config, const ShardLayout& layout, int processes) {
+  if (!config.checkpoint.async) return 0;
+  const int64_t whole = checkpoint_bytes(config, layout);
+  const bool sharded =
+      config.ranks.mode == Mode::fsdp && config.checkpoint.format == CheckpointFormat::sharded;
+  return sharded ? whole * std::min(processes, config.shards()) / config.shards() : whole;
+}
+
 }  // namespace
 
 int64_t memory_of_machine() {
@@ -43,7 +56,8 @@ void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,
                            int processes, int64_t memory) {
   const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
-  const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total;
+  const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total +
+                         bytes_of_copies(config, layout, processes);
   if (needed <= memory) return;
   std::string ways;
   for (const std::string& way : ways_to_need_less(config, processes))

@@ -17,9 +17,9 @@
 namespace fsdp {
 namespace {
 
-// Collective. Throws std::runtime_error if one of `traits` differs between ranks. The text names
-// the first rank whose value is not rank 0's, as "rank 3 on host-b ", followed by the `complaint`
-// about it.
+// Collective. Throws std::runtime_error if one of `traits` differs between ranks. The message
+// begins with the first rank whose value is not rank 0's, as "rank 3 on host-b "; `complaint`
+// returns the rest of the message.
 using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
                                             const std::string& of_rank)>;
 void require_same(const std::vector<RankInvariant>& traits, const RankContext& context,
@@ -49,6 +49,7 @@ std::vector<RankInvariant> traits_of_run(const TrainConfig& config) {
     std::ranges::replace(option, '_', '-');
     traits.push_back({other != others.end() ? other->second : option, value.dump(), {}});
   }
+  traits.push_back({"--save-async", config.checkpoint.async ? "true" : "false", {}});
   traits.push_back(
       {"the number of steps of the checkpoint", std::to_string(config.checkpoint.first_step), {}});
   return traits;

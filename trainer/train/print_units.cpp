@@ -11,7 +11,7 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kColumns = 100;
-constexpr int64_t kBytes = 4;  // of an fp32
+constexpr int64_t kBytes = 4;  // of an fp32 number
 
 // The columns: name, parameters, numel, padded, shard, gathered, trainable.
 using Row = std::array<std::string, 7>;

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Computes the sum and the mean, over all ranks, of a value of each microbatch, with one
-// all-reduce, of 8 bytes for each sum. Adds the values in the order in which gradients are added.
+// Computes the sum and the mean of a value over the microbatches of all ranks, with one all-reduce
+// of 8 bytes for each element of `sums`. Adds the values in the order in which gradients are added.
 // On CUDA the CPU runs ahead of the GPU; it waits when it calls own(), mean() or sum().
 class MeanOverRanks {
  public:

@@ -17,7 +17,8 @@ struct RunProgress {
   void add_loss(double loss);
 
   nlohmann::ordered_json to_json() const;
-  // Reads what to_json() has written. JSON has no NaN: a loss that is null is NaN.
+  // Reads what to_json() has written. JSON has neither NaN nor infinity: a loss that is null
+  // becomes NaN.
   static RunProgress from_json(const nlohmann::ordered_json& json);
 };
 

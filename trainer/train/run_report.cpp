@@ -133,8 +133,8 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-// Returns "live bytes: 24 of 24 peaks of rank 0 are as predicted", followed by the peaks that are
-// not.
+// Returns "live bytes: 24 of 24 peaks of rank 0 are as predicted", followed by the peaks that
+// differ from the prediction.
 std::string predictions_of(const Json& line) {
   int64_t predicted = 0, equal = 0;
   std::string others;
@@ -204,7 +204,7 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const ShardLayout& layout = strategy.layout();
   const Schedule step =
       schedule(config, layout, comm.rank(),
-               /*first=*/config.training.steps - config.checkpoint.first_step <= 1, traces);
+               /*first=*/config.end_step() - config.checkpoint.first_step <= 1, traces);
   // On CUDA, live_bytes counts only memory of the GPU. Of the transports, only NCCL has its buffers
   // there, so only its buffers are predicted.
   const Transports counted = config.on_cuda() ? Transports("nccl") : transports;

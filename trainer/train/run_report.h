@@ -26,7 +26,7 @@ std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses);
 
 // Collective; call it after the last step. Returns the last line of the JSON file: sum and hash of
-// the parameters, measured beside predicted bytes, and the configuration of the run.
+// the parameters, measured and predicted bytes, and the configuration of the run.
 // - `sum_before`: of the parameters before the first step, added in fp64.
 // - `last_step`: the collectives of the last step.
 // - `traces`: for the prediction; empty: activations are not predicted.

@@ -48,7 +48,7 @@ class StepMeter final : public CallObserver {
 };
 
 // Returns, for each class and for all classes together, the bytes alive now and the largest number
-// so far in a step.
+// that was alive in a step so far.
 nlohmann::ordered_json live_bytes_now_and_peak();
 
 }  // namespace fsdp

@@ -36,12 +36,12 @@ const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
   return handed_;
 }
 
-SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool saved) {
-  // Ranks may have stopped at different places of the step, so all use rank 0's value.
-  const auto own = steps_finished_ == steps_done_ ? Remaining::nothing
-                   : saved                        ? Remaining::everything_but_saving
-                                                  : Remaining::everything;
-  return static_cast<Remaining>(gather_from_ranks(comm_, static_cast<int64_t>(own))[0]);
+SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool save) {
+  // Ranks may have stopped at different places of the step, so all use rank 0's values.
+  constexpr int64_t kEvaluation = 1, kSave = 2;
+  const int64_t own = (steps_finished_ == steps_done_ ? 0 : kEvaluation) | (save ? kSave : 0);
+  const int64_t remaining = gather_from_ranks(comm_, own)[0];
+  return {(remaining & kEvaluation) != 0, (remaining & kSave) != 0};
 }
 
 void SurvivingRun::before_step(Strategy& strategy) {

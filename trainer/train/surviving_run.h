@@ -35,10 +35,13 @@ class SurvivingRun {
   const Json& take_over(Strategy& strategy);
 
   // The work that remains after the last step that was made.
-  enum class Remaining { everything, everything_but_saving, nothing };
-  // Collective. Returns what remains of the last step that was made, equal on all ranks. `saved`: a
-  // checkpoint of that step exists.
-  Remaining remaining_after_last_step(bool saved);
+  struct Remaining {
+    bool evaluation;  // to evaluate and log the step
+    bool save;        // to save a checkpoint of it
+  };
+  // Collective. Returns what remains of the last step that was made, equal on all ranks. `save`:
+  // whether a checkpoint of that step is due and does not exist.
+  Remaining remaining_after_last_step(bool save);
 
   // Call these four functions in each step, in this order. `steps`: the number of steps so far,
   // this one included.
@@ -48,7 +51,8 @@ class SurvivingRun {
   // can.
   void before_update(std::function<void()> update);
   void after_update(int64_t steps);
-  void after_step(int64_t steps);  // call it when the step was evaluated, logged and saved
+  void after_step(int64_t steps);  // call it when the step was evaluated and logged, and its save,
+                                   // if it is due, has ended or has begun in the background
 
   // Collective. Call it after the last step. When it returns, every rank has finished training, so
   // a rank that ends does not make another rank fail.
@@ -65,7 +69,7 @@ class SurvivingRun {
   const Json& handed_;
   std::vector<StateRange> ranges_;        // of the strategy; empty until the first step begins
   std::function<void()> pending_update_;  // an update whose inputs this rank has; null: none
-  // Numbers of steps: updated; also evaluated, logged and saved.
+  // The numbers of steps whose update was made, and of steps for which after_step() was called.
   int64_t steps_done_, steps_finished_;
 };
 

@@ -19,7 +19,8 @@ ShardLayout layout_of_one_unit(const Module& model, int world_size) {
   for (const NamedParameter& parameter : distinct_parameters(model)) {
     const bool trains = parameter.tensor.requires_grad();
     const int64_t numel = parameter.tensor.numel();
-    layout.parameters.push_back({parameter.name, 0, padded_numel, numel, trains});
+    layout.parameters.push_back(
+        {parameter.name, 0, padded_numel, numel, trains, parameter.tensor.sizes().vec()});
     padded_numel += round_up(numel, kAlignment);
     trainable |= trains;
   }
@@ -35,8 +36,8 @@ TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fs
     try {
       run.traces = trace_on_meta(config, workload, run.layout, fsdp.construct_on_meta);
       return run;
-      // The bytes of the model's activations can't be predicted.
     } catch (const c10::NotImplementedError&) {
+      // An operator has no meta kernel, so the bytes of activations can't be predicted.
     }
   }
   std::shared_ptr<Module> model;

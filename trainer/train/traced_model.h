@@ -11,8 +11,9 @@ namespace fsdp {
 struct TracedModel {
   ShardLayout layout;
   // The traces of trace_on_meta(). If the run is on a GPU, whose kernels allocate other memory, or
-  // if the model calls an operator without a meta kernel: the traces of chain_of(), without
-  // activations. Empty if construct_on_meta is null.
+  // if the model calls an operator without a meta kernel, the traces of chain_of(), without
+  // activations. Empty if construct_on_meta is null and, in single and ddp, if the functions of the
+  // tasks that make the layout are not written.
   std::optional<ModelTraces> traces;
 };
 

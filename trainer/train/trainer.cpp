@@ -12,6 +12,7 @@
 #include <trace/recorder.h>
 #include <trace/timeline.h>
 #include <train/checkpoints.h>
+#include <train/dry_run.h>
 #include <train/fewer_ranks.h>
 #include <train/flop_clock.h>
 #include <train/print_units.h>
@@ -66,7 +67,8 @@ class RunTimeline {
   std::shared_ptr<EventLog> log_;  // null: events are not needed
 };
 
-// Throws std::invalid_argument if the text is too short to train on. Called before the ranks start.
+// Throws std::invalid_argument if the text that is trained on, or the text that is held out for
+// evaluations, is too short for a row. Called before the ranks start.
 void require_a_row_of_text(const TrainConfig& config) {
   const auto bytes = static_cast<int64_t>(config.data.text_content->size());
   const int64_t trained = bytes - bytes / 10;
@@ -93,10 +95,17 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
   TrainConfig config = given;
   // A replayed rank must not overwrite the files of the recorded run.
   if (std::getenv("FSDP_REPLAY") != nullptr)
-    config.reports.json = config.reports.log = config.reports.trace = config.reports.profile = "";
+    for (std::string* file :
+         {&config.reports.json, &config.reports.log, &config.reports.trace, &config.reports.profile,
+          &config.reports.hashes, &config.reports.receipt})
+      file->clear();
   if (config.data.kind == DataKind::text)
     config.data.text_content = text_of(config);  // once, for all ranks
   if (config.data.text_content) require_a_row_of_text(config);
+  if (config.reports.dry_run) {
+    dry_run(config, fsdp);
+    return 0;
+  }
   const int processes = config.ranks.mode == Mode::single ? 1 : config.ranks.world;
   const RunTimeline timeline(config, processes);
   const auto train = [&](const RankContext& context) {
@@ -105,7 +114,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
       gpu::use_gpu_of(context.local_rank());
     } else {
       counting_allocator::install();
-      // A run that offloads state to files has no memory to spare.
+      // A run that offloads state to files has no memory to spare, so few freed blocks are kept.
       if (!config.memory.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);

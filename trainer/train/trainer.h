@@ -20,12 +20,13 @@ struct FsdpImplementation {
   // construct_on_meta() of task 1. If it is null, neither activations nor the early freeing of the
   // root's parameters are predicted.
   ConstructOnMeta construct_on_meta{};
-  // Reduces ddp's buckets during backward. If it is null, they are reduced after backward.
+  // Reduces ddp's buckets during backward. If it is null, ddp reduces them after backward.
   MakeBucketReduction make_bucket_reduction{};
 };
 
 // Trains as `config` says, or only prints the units or the settings.
-// - Starts the ranks, or joins them as start() does, and shows progress on stdout.
+// - Starts the ranks, or joins the ranks that a launcher has started, as start() does. Shows
+//   progress on stdout.
 // - Writes config.reports.json when training ends: complete, or up to the step whose loss or norm
 //   is not finite. Writes config.reports.trace however the run ends.
 // - Returns the exit status. Prints a failure on stderr after the name `program`.

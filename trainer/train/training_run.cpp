@@ -9,15 +9,18 @@
 #include <strategies/strategy.h>
 #include <trace/recorder.h>
 #include <train/checkpoint_room.h>
+#include <train/checkpoint_saver.h>
 #include <train/checkpoints.h>
 #include <train/counted_run.h>
 #include <train/keep_fp32_check.h>
 #include <train/make_strategy.h>
 #include <train/memory_check.h>
+#include <train/muon_groups.h>
 #include <train/one_run_check.h>
 #include <train/profile.h>
 #include <train/rank_metrics.h>
 #include <train/run_progress.h>
+#include <train/run_receipt.h>
 #include <train/run_report.h>
 #include <train/run_workload.h>
 #include <train/step_meter.h>
@@ -25,6 +28,7 @@
 #include <train/traced_model.h>
 #include <train/training_run.h>
 #include <train/validation.h>
+#include <train/watch.h>
 
 #include <algorithm>
 #include <chrono>
@@ -57,14 +61,20 @@ class TrainingRun {
         survival_(context, *comm_, handed, config.checkpoint.first_step),
         dataset_(make_dataset(config)),
         scaler_(config.precision.loss_scaler),
-        telemetry_(config.training.steps, leads() ? config.reports.json : "",
-                   /*lines_only=*/context.hosts != nullptr) {
+        reported_{config.end_step(), config.reports.log_every},
+        telemetry_(reported_, leads() ? config.reports.json : "",
+                   /*lines_only=*/context.hosts != nullptr),
+        saver_(config, *comm_, [this](const std::string& line) { say(line); }) {
     require_one_run(config, context, *comm_);
     open_log();
     if (auto clock = std::dynamic_pointer_cast<FlopClock>(config.ranks.comm.clock))
       counted_.emplace(std::move(clock));
     make_workload(fsdp, run);
-    if (!survival_.takes_over()) say(description(config, context, transports()));
+    const std::string muon = describe_muon(config, run.layout);
+    if (!survival_.takes_over()) {
+      say(description(config, context, transports()));
+      say(muon);
+    }
     require_resources(run);
     strategy_ = make_strategy(config, fsdp, workload_, run.layout, strategy_comm_);
     check_keep_fp32(config, run.layout);
@@ -89,17 +99,21 @@ class TrainingRun {
 
   void run() {
     survival_.takes_over() ? take_over() : begin();
+    if (config_.training.only_microbatch) return compute_only_microbatch();
     if (config_.training.steps == 0) evaluate();
     if (counted_) counted_->begin();
-    for (int64_t step = config_.checkpoint.first_step; step < config_.training.steps; ++step) {
+    for (int64_t step = config_.checkpoint.first_step; step < config_.end_step(); ++step) {
       begin_profile_if_due(step);
       train_step(step);
       write_profile_if_due(step + 1);
       evaluate_held_out_if_due(step + 1);
-      if (log_) log_->write(progress_.log_line);
-      say(save_if_due(config_, settings_, step + 1, *strategy_, *comm_));
+      log_step(step + 1);
+      saver_.after_step(step + 1, settings_, *strategy_);
       survival_.after_step(step + 1);
+      if (watch_) report_watch(watch_->after_step(step + 1));
     }
+    if (watch_) report_watch(watch_->end());
+    if (!config_.reports.receipt.empty()) say(write_run_receipt(config_, context_, *comm_));
     report();
   }
 
@@ -145,8 +159,12 @@ class TrainingRun {
   void make_workload(const FsdpImplementation& fsdp, const TracedModel& run) {
     workload_ = workload_of_run(config_, fsdp, meter_ ? meter_->measured(dataset_) : dataset_);
     if (counted_) workload_ = counted_->observed(workload_);
-    if (config_.reports.hashes.empty()) return;
-    hashes_.emplace(config_, run.layout, settings_of_run(config_), context_.rank);
+    const ReportsConfig& reports = config_.reports;
+    const std::string folder = reports.receipt.empty() ? reports.hashes : folder_of_ranks(config_);
+    if (folder.empty()) return;
+    hashes_.emplace(config_, run.layout, settings_of_run(config_), context_.rank, folder,
+                    events_of_receipt(config_));
+    if (leads() && reports.watch > 0) watch_.emplace(config_, context_);
     workload_ = hashes_->observed(workload_);
   }
 
@@ -190,7 +208,7 @@ class TrainingRun {
 
   Step begin_step(int64_t index) {
     if (index == config_.checkpoint.first_step + 1) {
-      // Optimizer state is alive in every phase from this step on, so the peaks begin anew.
+      // Optimizer state is alive in every phase from this step on, so the peaks are measured anew.
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
@@ -294,7 +312,28 @@ class TrainingRun {
                              " stopped the training: " + what);
   }
 
+  // Prints the line. Throws if a number of the run differs from what one process computes. Only
+  // rank 0 knows it, so the launcher ends the other ranks.
+  void report_watch(const std::string& line) {
+    saver_.hold(watch_->step_in_use());
+    say(line);
+    if (watch_->wrong().empty()) return;
+    telemetry_.fail(watch_->wrong());
+    if (log_) log_->write({{"failure", watch_->wrong()}});
+    throw std::runtime_error("rank 0 stopped the training: " + watch_->wrong());
+  }
+
   // ---- evaluation, profile and report ----
+
+  // Computes the loss and the gradients of one microbatch, for the hashes.
+  void compute_only_microbatch() {
+    const int64_t step = config_.checkpoint.first_step, number = step + 1;
+    const double loss = strategy_->forward_backward(step).item<double>();
+    char text[96];
+    std::snprintf(text, sizeof text, "loss of microbatch %d of step %lld: %.10f",
+                  *config_.training.only_microbatch, static_cast<long long>(number), loss);
+    say(text);
+  }
 
   // Evaluates the loss before training, in a run without steps.
   void evaluate() {
@@ -312,7 +351,7 @@ class TrainingRun {
   }
 
   void evaluate_held_out_if_due(int64_t steps) {
-    const bool last = steps == config_.training.steps;
+    const bool last = steps == config_.end_step();
     if (!held_out_ || (steps % config_.data.eval_every != 0 && !last)) return;
     const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
     if (log_)
@@ -322,15 +361,21 @@ class TrainingRun {
     say("held out, after step " + std::to_string(steps) + ": " + to_string(result) + seconds);
   }
 
+  // Writes the line of the last step, if --log-every selects it or it has an evaluation.
+  void log_step(int64_t steps) {
+    if (log_ && (reported_.have(steps) || progress_.log_line.contains("held_out")))
+      log_->write(progress_.log_line);
+  }
+
   void begin_profile_if_due(int64_t step) {
     const int64_t first =
-        std::max(config_.checkpoint.first_step, config_.training.steps - kProfiledSteps);
+        std::max(config_.checkpoint.first_step, config_.end_step() - kProfiledSteps);
     if (step == first && leads() && !config_.reports.profile.empty())
       profile_.emplace(config_.ranks.comm.device);
   }
 
   void write_profile_if_due(int64_t steps) {
-    if (profile_ && steps == config_.training.steps) profile_->write(config_.reports.profile);
+    if (profile_ && steps == config_.end_step()) profile_->write(config_.reports.profile);
   }
 
   void report() {
@@ -357,6 +402,7 @@ class TrainingRun {
     auto run = progress_.to_json();
     run["lines"] = telemetry_.lines();
     if (scaler_) run["loss_scaler"] = to_json(*scaler_);
+    run["saving"] = saver_.is_saving();
     return run;
   }
 
@@ -368,15 +414,19 @@ class TrainingRun {
     say("continues after step " + std::to_string(step) + " with " +
         counted(config_.ranks.world, "rank") + " on " +
         counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
-    const bool saved =
-        !config_.checkpoint.dir.empty() && latest_step(config_.checkpoint.dir) == step;
-    const auto remaining = survival_.remaining_after_last_step(saved);
-    if (remaining != SurvivingRun::Remaining::nothing) {
+    // If the loss has interrupted a save, the state of that step may be gone, so this step is
+    // saved.
+    const bool save =
+        (saver_.is_due(step) || left["saving"]) && latest_step(config_.checkpoint.dir) != step;
+    const auto remaining = survival_.remaining_after_last_step(save);
+    if (remaining.evaluation) {
       evaluate_held_out_if_due(step);
       if (log_) log_->write(progress_.log_line);
     }
-    if (remaining == SurvivingRun::Remaining::everything)
-      say(save_if_due(config_, settings_, step, *strategy_, *comm_));
+    if (remaining.save) {
+      if (leads()) remove_unfinished_checkpoints(config_.checkpoint.dir);
+      saver_.save(step, settings_, *strategy_);
+    }
     survival_.after_step(step);
   }
 
@@ -408,14 +458,17 @@ class TrainingRun {
   SurvivingRun survival_;
   std::shared_ptr<Dataset> dataset_;
   std::optional<LossScaler> scaler_;
-  std::optional<HashRecorder> hashes_;  // set if config.reports.hashes is
+  std::optional<HashRecorder> hashes_;  // set if config.reports.hashes or .receipt is
+  std::optional<Watch> watch_;          // set on rank 0 with config.reports.watch
   Workload workload_;
   std::optional<CountedRun> counted_;   // set if time is counted
   std::optional<Validation> held_out_;  // set if the run evaluates held-out rows
   std::optional<Profile> profile_;  // set on rank 0 in the last steps, with config.reports.profile
   // The settings that checkpoints record; set on rank 0 if the run saves checkpoints.
   nlohmann::ordered_json settings_;
+  ReportedSteps reported_;
   Telemetry telemetry_;
+  CheckpointSaver saver_;
   std::optional<RunLog> log_;       // set on rank 0 with config.reports.log
   std::optional<StepMeter> meter_;  // set if log_ is
   std::unique_ptr<Strategy> strategy_;

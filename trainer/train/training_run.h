@@ -8,7 +8,7 @@
 namespace fsdp {
 
 // Trains on one rank, from the model to the report.
-// - `run`: for the predictions that the report compares with measurements.
+// - `run`: the layout of the model, and the traces for the predictions of memory and of the report.
 // - `handed`: read_run() of the rank whose place this rank takes; null if this rank starts the run.
 // Throws std::runtime_error, on every rank in the same step, if a loss or the norm of the gradients
 // is not finite, unless config.training.allow_nan is set.

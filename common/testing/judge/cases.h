@@ -27,8 +27,8 @@ T test_choice(const std::string& what, const std::vector<T>& choices) {
   return choices.at(hidden_cases() ? 1 + hidden_number(what) % (choices.size() - 1) : 0);
 }
 
-// Returns `usual`, or in hidden cases 5, 6 or 7, which are numbers of ranks that no test usually
-// has.
+// Returns `usual`. In hidden cases, returns instead one number of ranks, 5, 6 or 7, which few tests
+// usually have.
 inline std::vector<int> world_sizes(const std::vector<int>& usual) {
   if (!hidden_cases()) return usual;
   return {5 + static_cast<int>(hidden_number("world size") % 3)};

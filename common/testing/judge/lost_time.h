@@ -33,7 +33,7 @@ class LostTime {
 };
 
 // Returns the time that a run has lost: `limit` if a rank was still running at the time limit, or
-// kWait if a rank waited for another one in vain.
+// kWait if a rank waited for another one in vain, else 0.
 constexpr std::chrono::seconds kWait{2};
 std::chrono::seconds lost_by(const std::vector<RankReport>& ranks, std::chrono::seconds limit);
 

@@ -191,8 +191,8 @@ RunReport receive(int world_size) {
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   if (const std::string why = lost.refusal(suite); !why.empty()) {
-    // The program would go on to run the tests of this problem. A test of another problem starts it
-    // again.
+    // The program would continue with the tests of this problem. A test of another problem starts
+    // it again.
     program.reset();
     throw std::runtime_error(why);
   }

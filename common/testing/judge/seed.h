@@ -2,7 +2,7 @@
 
 // The judge passes the seed of hidden cases to the program of the ranks in a pipe, which that
 // program reads before main(). So the seed is neither in the environment nor in the arguments,
-// where graded code could read it. The usual tests have such a pipe too.
+// where graded code could read it. If the judge runs the usual tests, there is such a pipe too.
 namespace fsdp::seed_file {
 
 // Environment variable of the program of the ranks with the number of the pipe's descriptor.

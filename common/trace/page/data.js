@@ -3,11 +3,15 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const element = id => document.getElementById(id);
 const SHOWN_CLASSES = ['shards', 'optimizer_state', 'sharded_gradients', 'gathered', 'gradients',
-                       'communication', 'rest'];  // from the bottom up: first the classes that stay
+                       'communication', 'other'];  // from the bottom up: first the classes that stay
 const CLASS_COLORS = {shards: 'shards', optimizer_state: 'state', gathered: 'all-gather',
                       sharded_gradients: 'sharded-gradients', gradients: 'reduce-scatter',
-                      communication: 'staging', rest: 'rest'};
-const LANE = {top: 10, compute: 26, gap: 7, flight: 13, memory: data.ranks.length > 4 ? 46 : 64};
+                      communication: 'staging', other: 'rest'};
+// On a narrow page the labels of the lanes lie above them, so the gaps are wider.
+const narrow = matchMedia('(max-width: 600px)');
+const LANE = {compute: 26, flight: 13, memory: data.ranks.length > 4 ? 46 : 64,
+              get top() { return narrow.matches ? 22 : 10; },
+              get gap() { return narrow.matches ? 26 : 7; }};
 
 // Times are in ns. A span that did not end has `open` set, and is drawn to the end of the data.
 let lastTime = 1;

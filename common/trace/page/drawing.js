@@ -10,7 +10,7 @@ function colorOf(event) {
 }
 let css = {};
 function readColors() {
-  const style = getComputedStyle(document.documentElement);
+  const style = getComputedStyle(main);
   css = {};
   for (const name of ['panel', 'ink', 'soft', 'line', 'forward', 'backward', 'optimizer', 'all-gather',
                       'reduce-scatter', 'other', 'shards', 'state', 'sharded-gradients', 'staging',
@@ -23,14 +23,18 @@ const main = document.querySelector('main');
 function addRow(className) {
   const row = document.createElement('div');
   row.className = 'row ' + className;
-  row.innerHTML = '<div class="side"></div><canvas></canvas>';
+  row.innerHTML = '<div class="side"></div><div class="lanes"><canvas></canvas><div></div></div>';
   main.append(row);
-  return {side: row.firstChild, canvas: row.lastChild};
+  const [canvas, lanes] = row.lastChild.children;
+  return {side: row.firstChild, canvas, lanes};
 }
 const axis = addRow('axis');
-for (const rank of ranks) Object.assign(rank, addRow('rank'), {
-  height: LANE.top + LANE.compute + LANE.gap + rank.flightLanes * LANE.flight + LANE.gap +
-          LANE.memory + 8});
+for (const rank of ranks) {
+  const height = () => LANE.top + LANE.compute + LANE.gap + rank.flightLanes * LANE.flight + LANE.gap +
+      LANE.memory + 8;
+  Object.assign(rank, addRow('rank'));
+  Object.defineProperty(rank, 'height', {get: height});
+}
 for (const rank of ranks)
   rank.canvas.setAttribute('aria-label', `rank ${rank.number}: computation, communication, live bytes`);
 
@@ -290,12 +294,13 @@ function drawPeaks(part, g, x, width, bottom, scale) {
   g.textAlign = 'left';
 }
 
+// Labels the lanes: beside them, or above them on a narrow page.
 function captions(rank) {
-  const flights = LANE.top + LANE.compute + LANE.gap;
-  const caption = (middle, text) => `<em style="top:${middle - 8}px">${text}</em>`;
-  return caption(LANE.top + LANE.compute / 2, 'compute') +
-      caption(flights + rank.flightLanes * LANE.flight / 2 - 1, 'collectives') +
-      caption(rank.height - 8 - LANE.memory / 2, 'live bytes');
+  const flights = LANE.top + LANE.compute + LANE.gap, {flight, compute, memory} = LANE;
+  const lanes = [['compute', LANE.top, compute], ['collectives', flights, rank.flightLanes * flight - 2],
+                 ['live bytes', rank.height - 8 - memory, memory]];
+  return lanes.map(([text, top, height]) =>
+    `<em style="top:${narrow.matches ? top - 20 : top + height / 2 - 8}px">${text}</em>`).join('');
 }
 
 function drawRank(rank) {
@@ -316,8 +321,9 @@ function drawRank(rank) {
     waited += Math.max(0, Math.min(e.end, end) - Math.max(e.begin, begin));
   const first = after(rank.live, begin), last = after(rank.live, end) + 1;
   for (const sample of rank.live.slice(first, last)) peak = Math.max(peak, sample[1]);
+  rank.lanes.innerHTML = narrow.matches ? captions(rank) : '';
   rank.side.innerHTML = `<b>rank ${rank.number}</b><small>waits ${(100 * waited / (end - begin)).toFixed(0)} %` +
-      `</small><small>peak ${megabytes(peak)}</small>` + captions(rank);
+      `</small><small>peak ${megabytes(peak)}</small>` + (narrow.matches ? '' : captions(rank));
 }
 
 let scheduled = false;
@@ -326,6 +332,7 @@ function redraw() {
   scheduled = true;
   requestAnimationFrame(() => {
     scheduled = false;
+    readColors();
     drawAxis();
     for (const rank of ranks) drawRank(rank);
   });

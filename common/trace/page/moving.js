@@ -127,7 +127,8 @@ main.addEventListener('wheel', event => {
   else pan(sideways / axis.canvas.clientWidth);
 }, {passive: false});
 document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === 'SELECT') return;
+  const busy = ['SELECT', 'INPUT'].includes(event.target.tagName);  // INPUT: a site's search
+  if (busy || event.ctrlKey || event.metaKey || event.altKey) return;
   const actions = {a: () => pan(-.15), ArrowLeft: () => pan(-.15), d: () => pan(.15),
                    ArrowRight: () => pan(.15), w: () => zoom(.8), '+': () => zoom(.8),
                    s: () => zoom(1.25), '-': () => zoom(1.25), 0: fit,
@@ -143,13 +144,14 @@ element('next').onclick = () => choose(chosen + 1);
 element('in').onclick = () => zoom(.6);
 element('out').onclick = () => zoom(1 / .6);
 element('fit').onclick = fit;
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColors(); redraw(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+new MutationObserver(redraw).observe(document.body, {attributeFilter: ['data-theme']});
+narrow.addEventListener('change', redraw);
 new ResizeObserver(redraw).observe(main);
 
 document.title = data.title;
-document.querySelector('h1').textContent = data.title;
+element('title').textContent = data.title;
 element('failure').textContent = data.failure;
 for (const choice of choices) element('step').add(new Option(choice.label));
-readColors();
 fillLegend();
 choose(chosen);

@@ -101,7 +101,7 @@ class Buckets final : public BucketReducer {
   size_t next_{};  // the bucket to send next
 };
 
-// Begins a pass with its first gradient, and keeps the places that were used.
+// Begins a pass when its first gradient arrives, and keeps the places of the pass's gradients.
 class Replica final : public DataParallel {
  public:
   Replica(Module& model, const std::shared_ptr<Communicator>& comm, BucketSizes sizes)

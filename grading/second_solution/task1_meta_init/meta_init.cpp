@@ -21,7 +21,7 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 struct Step {
   OperatorHandle op;
-  Values arguments;                 // recorded tensors: meta, as they were; others: copies
+  Values arguments;                 // recorded tensors: meta tensors; other tensors: copies
   std::vector<size_t> needs;        // earlier steps
   std::vector<c10::Storage> makes;  // meta storages of its results, in order
   at::Generator generator;          // undefined: the step draws nothing

@@ -11,8 +11,8 @@ namespace fsdp {
 namespace {
 
 // The flat gradient exists from the first collected gradient on. From then until reduce_gradient(),
-// each .grad is a view of it. Gradients are collected in the parameters' dtype, or in the dtype
-// that widen_gradients() has given to the flat gradient, which is rounded when it is reduced.
+// each collected .grad is a view of it. It has the parameters' dtype, or the dtype that
+// widen_gradients() has given to it. reduce_gradient() converts it to reduce_dtype.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -128,7 +128,7 @@ void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   if (precision_.rounds_parameters()) lent_shard_.copy_(shard_);
   set_memory(flat_.nbytes());
-  // To autograd this does not change the parameters: variable_data() has a version of its own.
+  // To autograd this does not change the parameters: variable_data() has its own version counter.
   gather_ = comm_->all_gather_into(flat_.variable_data(), lent_shard_, unit_);
   state_ = UnitState::gathering;
 }

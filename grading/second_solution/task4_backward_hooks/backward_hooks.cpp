@@ -11,8 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Every call of a module in forward is an object that the graph holds, and a unit is finished when
-// every call whose graph is still there has come back.
+// For every call of a module in forward there is an object, which the graph holds. A call has come
+// back when backward has run all of its nodes. A unit is finished when every call whose graph still
+// exists has come back.
 class BackwardHooksImpl final : public BackwardHooks,
                                 public std::enable_shared_from_this<BackwardHooksImpl> {
  public:
@@ -33,7 +34,7 @@ class BackwardHooksImpl final : public BackwardHooks,
     std::vector<std::shared_ptr<Call>> in_forward;  // calls under way; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended calls whose graph may still exist
     int to_record{};  // calls without gradients, which backward may run again and record
-    int hidden{};     // `to_record` calls inside a call with gradients
+    int hidden{};     // those of the `to_record` calls that ran inside a call with gradients
     bool reduced{};   // whether this pass has reduced the unit
     bool read_in_backward{};
 
@@ -74,7 +75,8 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
       [self, unit](Module&, const at::Tensor& output) { return self->leave_forward(unit, output); },
       /*always_call=*/true);
 
-  // The pointers are weak, because the unit holds the parameters.
+  // The parameters keep these functions, and the unit keeps the parameters. So the functions hold
+  // weak pointers to the unit and to this object; otherwise neither would be freed.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
     const auto ready = [hooks = weak_from_this(), owner = std::weak_ptr(unit), i] {
       const auto alive = hooks.lock();
@@ -134,7 +136,7 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   if (in_pass && unit->to_record > 0) {
     --unit->to_record;
     unit->hidden = std::min(unit->hidden, unit->to_record);
-    begin_backward();  // of the pass that runs the call again, for a pass inside it
+    begin_backward();  // this pass runs the call again, and then a pass inside it
   }
   unit->calls.push_back(call);
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
@@ -180,7 +182,7 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
-  if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // it comes once more
+  if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // comes back again
   call.back = true;
   if (inner || unit.hidden > 0) return;  // the outermost pass reduces the unit at its end
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {

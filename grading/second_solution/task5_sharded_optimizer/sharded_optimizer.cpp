@@ -6,9 +6,14 @@
 #include <iterator>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
+
+bool uses_muon(const OptimizerOptions& options) {
+  return options.kind == OptimizerOptions::Kind::muon;
+}
 
 // There is one piece for each parameter of which this rank owns a part.
 class ShardedOptimizerImpl final : public ShardedOptimizer {
@@ -31,9 +36,18 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   };
   std::vector<at::Tensor> gradients() const;  // of the trainable units that have one
 
+  // Muon, an extension.
+  void plan_muon(const std::vector<ParameterGroup>& groups);
+  void update_round(const MatrixRound& round);
+  // Calls `visit` with the options, the piece, and the piece's elements of `shard`, for each piece
+  // of the unit that Muon updates.
+  template <class Visit>
+  void for_muon_pieces(const FlatParameter& unit, const at::Tensor& shard, const Visit& visit);
+
   std::vector<std::shared_ptr<FlatParameter>> units_;
   std::vector<Group> groups_;
   std::shared_ptr<Communicator> comm_;
+  std::vector<MatrixRound> rounds_;
 };
 
 ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
@@ -59,6 +73,76 @@ ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParam
       group.indices.push_back(i);
     }
   }
+  plan_muon(groups);
+}
+
+void ShardedOptimizerImpl::plan_muon(const std::vector<ParameterGroup>& groups) {
+  std::vector<UnitMatrices> all(units_.size());
+  for (size_t u = 0; u < units_.size(); ++u) {
+    all[u].unit = u;
+    for (size_t i = 0; i < units_[u]->parameters().size(); ++i) {
+      const auto& [name, parameter] = units_[u]->parameters()[i];
+      if (!parameter.requires_grad()) continue;
+      if (!uses_muon(groups[group_of(name, groups)].options)) continue;
+      check_matrix(name, parameter.sizes().vec());
+      const int64_t offset = units_[u]->layout().offsets[i];
+      if (parameter.numel() > 0)
+        all[u].matrices.push_back({name, offset, parameter.size(0), parameter.size(1)});
+    }
+  }
+  rounds_ = plan_matrices(all, comm_->data_parallel_size());
+}
+
+template <class Visit>
+void ShardedOptimizerImpl::for_muon_pieces(const FlatParameter& unit, const at::Tensor& shard,
+                                           const Visit& visit) {
+  for (auto& [options, pieces, units, indices] : groups_) {
+    if (!uses_muon(options)) continue;
+    allocate_state(options, pieces);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (units[i] != &unit) continue;
+      const int64_t begin = pieces[i].parameter.storage_offset() - unit.shard().storage_offset();
+      const int64_t end = begin + pieces[i].parameter.numel();
+      Piece piece = pieces[i];
+      piece.gradient = unit.sharded_gradient().slice(0, begin, end);
+      visit(options, piece, shard.slice(0, begin, end));
+    }
+  }
+}
+
+// The owner writes the orthogonalized matrices into a tensor of zeros, beside the gathered one.
+void ShardedOptimizerImpl::update_round(const MatrixRound& round) {
+  std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;  // shard and whole, by unit
+  std::map<size_t, Handle> calls;
+  for (const auto& [u, matrices] : round) {
+    const FlatParameter& unit = *units_[u];
+    if (!unit.sharded_gradient().defined()) continue;
+    auto& [shard, whole] = tensors[u];
+    shard = comm_->empty(unit.shard_numel());
+    shard.zero_();
+    for_muon_pieces(unit, shard, average_gradient);
+    whole = comm_->empty(unit.layout().padded_numel);
+    calls[u] = comm_->all_gather_into(whole, shard, unit.unit());
+  }
+  for (const auto& [u, matrices] : round) {
+    if (!tensors.contains(u)) continue;
+    calls[u].wait();
+    const at::Tensor whole = tensors[u].second;
+    at::Tensor owned = at::zeros({whole.numel()}, at::kBool);
+    for (const OwnedMatrix& matrix : matrices) {
+      if (matrix.owner != comm_->global_rank()) continue;
+      const at::Tensor elements = whole.narrow(0, matrix.offset, matrix.numel());
+      orthogonalize(elements.view({matrix.rows, matrix.columns}));
+      owned.narrow(0, matrix.offset, matrix.numel()).fill_(true);
+    }
+    whole.masked_fill_(owned.logical_not(), 0);
+    calls[u] = comm_->reduce_scatter_into(tensors[u].first, whole, units_[u]->unit());
+  }
+  for (const auto& [u, matrices] : round) {
+    if (!tensors.contains(u)) continue;
+    calls[u].wait();
+    for_muon_pieces(*units_[u], tensors[u].first, apply_orthogonal_update);
+  }
 }
 
 void ShardedOptimizerImpl::step() {
@@ -72,11 +156,12 @@ void ShardedOptimizerImpl::step() {
     unit->reshard();
   comm_->wait_for_readers();
   for (auto& [options, pieces, units, indices] : groups_) {
+    if (uses_muon(options)) continue;
     std::vector<Piece> with_gradient;
     for (size_t i = 0; i < pieces.size(); ++i) {
       const at::Tensor& gradient = units[i]->sharded_gradient();
       if (!gradient.defined()) continue;                  // frozen since the constructor
-      const at::Tensor& parameter = pieces[i].parameter;  // at this place in the gradient too
+      const at::Tensor& parameter = pieces[i].parameter;  // has the same offset as its gradient
       const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
       std::vector<Piece> one{pieces[i]};
       allocate_state(options, one);
@@ -86,6 +171,8 @@ void ShardedOptimizerImpl::step() {
     }
     update(options, with_gradient);
   }
+  for (const MatrixRound& round : rounds_)
+    update_round(round);
 }
 
 void ShardedOptimizerImpl::zero_grad() {
@@ -148,7 +235,7 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   for (const auto& unit : units_) {
     const int64_t shard = unit->shard_offset();
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      const int64_t offset = unit->layout().offsets[i];  // in the unit's coordinates, as all below
+      const int64_t offset = unit->layout().offsets[i];  // in the flat parameter, as begin and end
       const int64_t numel = unit->parameters()[i].tensor.numel();
       const int64_t begin = std::clamp(shard, offset, offset + numel);
       const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);
@@ -157,7 +244,8 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
       StateRange range{unit->parameters()[i].name, begin - offset, end - offset, value, {}, {}, {}};
       if (const Piece* piece = trained[{unit.get(), i}]; piece && piece->step.defined()) {
         range.exp_avg = piece->exp_avg.slice(0, 0, end - begin);
-        range.exp_avg_sq = piece->exp_avg_sq.slice(0, 0, end - begin);
+        if (piece->exp_avg_sq.defined())
+          range.exp_avg_sq = piece->exp_avg_sq.slice(0, 0, end - begin);
         range.step = piece->step;
       }
       ranges.push_back(range);

@@ -55,7 +55,7 @@ class PrefetcherImpl final : public Prefetcher,
   std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
   Direction forward_;   // units of the last forward not yet used in this one
   Direction backward_;  // units that have ended in forward, the latest first
-  size_t earlier_{};    // how many of those had ended before the forward under way
+  size_t earlier_{};    // how many of backward_.coming had ended before this forward began
 };
 
 void PrefetcherImpl::set_limit(int limit) {

@@ -8,8 +8,8 @@ namespace fsdp {
 namespace {
 
 // A cheat: every rank holds all parameters all the time, but reports states as if they were
-// sharded. It issues the collectives that the tests expect, and discards their results. No task
-// from 2 on may give a point for it.
+// sharded. It issues the collectives that the tests expect, and discards their results. The tests
+// of tasks 2 to 7 must give no point for it.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,

@@ -26,7 +26,7 @@ void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) 
   precision_ = policy;
 }
 
-// Converts one gradient after the other, so at most one exists in both dtypes at any time.
+// Converts one gradient after another, so at any time at most one gradient exists in both dtypes.
 void FlatParameterImpl::widen_gradients() {
   const at::ScalarType dtype = precision_.accumulate_dtype();
   if (dtype == precision_.param_dtype) return;

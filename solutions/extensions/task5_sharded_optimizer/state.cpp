@@ -39,7 +39,8 @@ void ShardedOptimizerImpl::add_moments(StateRange& range, const FlatParameter& u
       if (!holds || !piece.step.defined()) continue;
       const int64_t numel = range.end - range.begin;
       range.exp_avg = piece.exp_avg.narrow(0, begin - run.begin, numel);
-      range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
+      if (piece.exp_avg_sq.defined())  // Muon has none
+        range.exp_avg_sq = piece.exp_avg_sq.narrow(0, begin - run.begin, numel);
       range.step = piece.step;
     }
   }

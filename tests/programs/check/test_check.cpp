@@ -180,7 +180,7 @@ TEST(Check, check_names_task_1_last_if_it_is_not_started_and_its_reference_solut
   EXPECT_CONTAINS(next(Outcome::not_started, Outcome::failed), "Next: problem 1.1 ");
 }
 
-TEST(Check, an_optional_task_is_shown_with_its_extension_points_and_never_comes_next) {
+TEST(Check, an_optional_task_is_shown_with_its_extension_points_and_comes_next_only_if_selected) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine");
   const auto outcome = [](int task, Outcome value) {
@@ -246,7 +246,7 @@ TEST(Check, check_counts_the_tests_that_were_not_run_and_shows_the_test_that_han
   EXPECT_LACKS(text, "failed: T2_4_reshard.a");
 }
 
-TEST(Check, check_offers_why_for_the_code_that_was_tested) {
+TEST(Check, check_suggests_the_command_why_for_the_code_that_was_tested) {
   TestResult wrong{"T2_4_reshard", "b/W2", Outcome::failed, "is 3, expected 4"};
   const auto offered = [&](const std::string& stack) {
     const Settings settings{.stacks = std::vector<std::string>(course().size(), stack)};

@@ -32,7 +32,7 @@ std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   return results;
 }
 
-TEST(Score, a_sentinel_that_fails_on_several_ranks_withholds_the_points_of_its_task) {
+TEST(Score, a_sentinel_that_passes_on_no_number_of_ranks_above_1_withholds_the_points_of_its_task) {
   const Task task{2, "flat_parameter", "T2_2_shard.only_a_part", {}};
   constexpr Outcome kPassed = Outcome::passed;
   for (const Outcome wrong : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {
@@ -49,8 +49,7 @@ TEST(Score, a_sentinel_that_fails_on_several_ranks_withholds_the_points_of_its_t
   EXPECT_FALSE(sentinel_fails(task, {{"T2_2_shard", "another/W2", Outcome::failed}}));
 }
 
-TEST(Score,
-     the_failure_shown_is_that_of_the_first_failed_test_on_several_ranks_if_it_failed_there) {
+TEST(Score, check_shows_the_first_failed_test_and_its_failure_on_several_ranks_if_there_is_one) {
   std::vector<TestResult> results{{"T2_4_reshard", "a/W2", Outcome::failed},
                                   {"T2_1_layout", "b/W1", Outcome::passed},
                                   {"T2_3_unshard", "c/W1", Outcome::failed},

@@ -121,7 +121,7 @@ TEST(TestRun, the_run_of_tests_continues_with_another_problem_after_a_test_that_
   EXPECT_EQ(outcomes(all), "a failed, b passed, c passed");
 }
 
-TEST(TestRun, long_output_shows_its_beginning_and_its_end_in_whole_lines) {
+TEST(TestRun, long_output_of_a_test_is_shortened_to_whole_lines_of_its_beginning_and_end) {
   const TestRun all =
       run("[[ $1 != S.b ]] || { for ((i = 1; i <= 20000; ++i)); do echo \"line $i\"; done;"
           " printf 'no newline'; outcome=failed text='is 3'; }");

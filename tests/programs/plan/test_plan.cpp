@@ -39,6 +39,38 @@ TEST_IN_A_PROCESS(Plan, a_plan_counts_traffic_within_hosts_and_between_hosts_sep
   EXPECT_LT(hybrid.between * 7, full.between);
 }
 
+// In a ring of all 16 ranks, one rank of each host of 4 receives from another host. With a replica
+// on each host, each rank receives from other hosts only its shard of the gradients.
+TEST_IN_A_PROCESS(Plan, the_traffic_of_a_host_adds_up_what_its_ranks_receive) {
+  const auto plan = [](const std::vector<std::string>& options) {
+    std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
+    all.insert(all.end(), options.begin(), options.end());
+    return plan_of(parse_plan_options(all));
+  };
+  const Plan full = plan({});
+  EXPECT_EQ(full.host.between, full.between);
+  EXPECT_EQ(full.host.within, 3 * full.between);
+  const Plan hybrid = plan({"--strategy", "hybrid", "--shard-size", "4"});
+  const int64_t loss = 2 * 15 * 8;  // [bytes] that a rank receives for the loss, a ring of all
+  EXPECT_EQ(hybrid.host.between, 4 * (hybrid.between - loss) + loss);
+  EXPECT_EQ(hybrid.host.within, 4 * hybrid.within + 3 * loss);
+}
+
+// NCCL cuts a ring of all ranks into one ring for each network card of a host.
+TEST_IN_A_PROCESS(Plan, a_ring_of_all_ranks_uses_all_links_of_a_host_to_other_hosts) {
+  const auto waiting = [](int links, const std::vector<std::string>& options) {
+    std::vector<std::string> all{"--model", "small",   "--world",     "16",      "--flops",
+                                 "1P",      "--intra", "1ns,900GB/s", "--inter", "1ns,1GB/s"};
+    all.insert(all.end(), options.begin(), options.end());
+    auto settings = parse_plan_options(all);
+    settings.machine.links_of_ring = links;
+    return static_cast<double>(plan_of(settings).time->waiting);
+  };
+  EXPECT_NEAR(waiting(1, {}) / waiting(8, {}), 8, 0.1);
+  const std::vector<std::string> hybrid{"--strategy", "hybrid", "--shard-size", "8"};
+  EXPECT_NEAR(waiting(1, hybrid) / waiting(8, hybrid), 1, 0.01);
+}
+
 // In forward every unit is gathered, in backward every block again, and every unit is reduced.
 TEST_IN_A_PROCESS(Plan, the_costs_of_the_phases_add_up_to_those_of_the_step) {
   const Plan plan = plan_of(

@@ -13,9 +13,11 @@ TEST(PlanOption, plan_refuses_wrong_options_with_the_reason) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_of<UsageError>([&] { parse_plan_options(options); });
   };
-  EXPECT_EQ(error({"--search"}), "--search: needs --memory");
+  EXPECT_EQ(error({"--search"}), "--search: needs --memory or --machine");
   EXPECT_EQ(error({"--search", "--memory", "much"}),
             "--memory much: must be a number such as 80GB");
+  EXPECT_EQ(error({"--machine", "8xA100-80GB", "--backend", "shm"}),
+            "--machine: its ranks are on GPUs; leave out --backend shm");
   EXPECT_EQ(error({"--world", "0..8"}), "--world must be at least 1, not 0");
   EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows and --batch: give only one of them");
 }
@@ -65,8 +67,20 @@ TEST(PlanOption, the_error_of_an_unknown_plan_option_names_the_nearest_option_of
   };
   EXPECT_EQ(error({"--flop", "1T"}), "there is no option --flop; the nearest one is --flops");
   EXPECT_EQ(error({"--modle", "small"}), "there is no option --modle; the nearest one is --model");
-  EXPECT_EQ(error({"--memory", "8GB"}), "--memory: needs --search");
   EXPECT_EQ(error({"--svg", "/no/such.svg"}), "--svg /no/such.svg: No such file or directory");
+}
+
+// A search is asked about real rows: 127 tokens, train's default, are a thirtieth of the memory.
+TEST(PlanOption, rows_have_the_models_context_unless_an_option_or_a_file_decides) {
+  const auto seq = [](const std::vector<std::string>& options) {
+    return parse_plan_options(options).configs.front().training.seq;
+  };
+  EXPECT_EQ(seq({"--model", "llama-13b"}), 4096);
+  EXPECT_EQ(seq({"--model", "llama-13b", "--seq", "9"}), 9);
+  EXPECT_EQ(seq({"--model", "llama-13b", "--recipe", "published"}), 127);
+  EXPECT_EQ(seq({"--recipe", "modular"}), 3);
+  const TemporaryFolder folder;
+  EXPECT_EQ(seq({"--config", folder.write("run.toml", "model = \"llama-13b\"\n")}), 127);
 }
 
 }  // namespace

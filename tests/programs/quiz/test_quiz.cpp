@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// Runs `make`, which uses torch, in another process.
+// Runs `make`, which uses torch, in another process, and returns its result.
 nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("made", make()); }).at(0, "made");
 }
@@ -37,7 +37,8 @@ TEST(Quiz, the_quiz_accepts_measured_values_and_refuses_four_bytes_more) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
   for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {
     auto questions = questions_of("student" + std::to_string(student), "tested");
-    // No run can be as large as those of the questions of scale (test_scale_question.cpp).
+    // The test cannot train runs as large as those of the questions of scale, which
+    // test_scale_question.cpp tests.
     std::erase_if(questions, [](const Question& question) { return question.explain != nullptr; });
     const auto answers = in_process([&] {
       nlohmann::json all;

@@ -15,7 +15,8 @@
 namespace fsdp {
 namespace {
 
-// The numbers that a student needs to compute an answer by hand.
+// The settings of a question, and the parameters, bytes and seconds that a student computes from
+// them by hand on the way to the answer.
 struct ByHand {
   explicit ByHand(const Question& question)
       : settings(settings_with(question)),
@@ -32,12 +33,13 @@ struct ByHand {
   static double bytes_of(double parameters, double ranks) {
     return (ranks - 1) / ranks * 2 * padded(parameters, ranks);
   }
-  // [s] of this collective: (W - 1) hops and the bytes
+  // [s] of such a collective: W - 1 hops and the transfer of the bytes
   double time_of(double parameters, double ranks) const {
     return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
            bytes_of(parameters, ranks) / link.bytes_per_second;
   }
-  // [s] that a block computes for a row; attention has 2 products in forward and 5 in backward
+  // [s] that a block computes for one row of the batch. In addition to the products with its
+  // matrices, it has 2 products of attention in forward and 5 in backward.
   double forward_of_row() const {
     return seq * (2 * 12 * d() * d() + 4 * seq * d()) / settings.machine.flops;
   }
@@ -56,7 +58,7 @@ struct ByHand {
   Link link;
 };
 
-// Returns the first number from `from` on for which `holds`.
+// Returns the first number from `from` on for which `holds` returns true.
 int64_t first(int64_t from, const std::function<bool(double)>& holds) {
   while (!holds(static_cast<double>(from)))
     ++from;
@@ -109,15 +111,17 @@ void expect_strict(const nlohmann::json& answer) {
   }
 }
 
-// Checks the bytes that a rank receives in a step within its host and from the other host, how long
-// it computes, and that its step is no shorter than it must be and no longer than without overlap.
+// Checks the bytes that a rank receives in a step within its host and from the other host, and how
+// long it computes. Also checks that the step takes at least as long as its computation and as its
+// transfers, and at most as long as both together.
 void expect_costs(const Question& question, const Contender& one) {
   const ByHand hand(question);
   const TrainConfig& config = hand.settings.configs.front();
   const Machine& machine = hand.settings.machine;
   const double ranks = config.ranks.world, of_host = machine.ranks_per_host;
   // Each block is gathered in forward and reduced in backward. Unless the strategy is grad_op, a
-  // block is also gathered in backward; the root is not, because it is still gathered.
+  // block is gathered again in backward. The root is gathered only in forward, because it stays
+  // unsharded until backward.
   const bool hybrid = one.name == "hybrid";
   const double sharing = hybrid ? of_host : ranks, of_block = one.name == "grad_op" ? 2 : 3;
   const double gathered_and_reduced =
@@ -127,7 +131,8 @@ void expect_costs(const Question& question, const Contender& one) {
   const Link& link = hybrid ? *machine.within : *machine.between;
   double links = hops * static_cast<double>(link.latency.count()) * 1e-9 +
                  gathered_and_reduced / link.bytes_per_second;
-  // Between the two replicas, hybrid reduces a shard of each unit in fp32: 2 (H - 1) / H of it.
+  // Between the two replicas (H = 2), hybrid all-reduces a shard of each unit in fp32, so a rank
+  // receives 2 (H - 1) / H = 1 times the bytes of the shard.
   double of_replicas = 0;
   if (hybrid) {
     of_replicas = 4 / of_host *
@@ -137,7 +142,8 @@ void expect_costs(const Question& question, const Contender& one) {
     links += hops * static_cast<double>(machine.between->latency.count()) * 1e-9 +
              of_replicas / machine.between->bytes_per_second;
   }
-  // The loss comes from each other rank, of which some are on the other host.
+  // A rank also receives 16 bytes for the loss from each other rank. They count as received from
+  // the other host, because some of these ranks are there.
   const double from_other_host = (hybrid ? of_replicas : gathered_and_reduced) + 16 * (ranks - 1);
   EXPECT_EQ(one.plan.within, std::llround(hybrid ? gathered_and_reduced : 0)) << one.name;
   EXPECT_EQ(one.plan.between, std::llround(from_other_host)) << one.name;
@@ -198,7 +204,7 @@ int students() {
   return given ? std::stoi(given) : 2;
 }
 
-TEST(ScaleQuestion, every_student_has_the_four_kinds_with_settings_of_the_students_own) {
+TEST(ScaleQuestion, every_student_has_the_four_kinds_of_scale_questions_with_different_settings) {
   std::set<std::vector<std::string>> settings;
   for (int student = 0; student < 24; ++student) {
     std::set<Question::Solve> kinds;
@@ -234,7 +240,7 @@ TEST_IN_A_PROCESS(ScaleQuestion, the_answers_of_plan_are_those_that_a_student_co
   std::printf("the fastest strategies: %s\n", nlohmann::json(fastest).dump().c_str());
 }
 
-TEST_IN_A_PROCESS(ScaleQuestion, the_plans_beside_an_answer_show_that_it_is_the_limit) {
+TEST_IN_A_PROCESS(ScaleQuestion, the_plan_next_to_an_answer_shows_that_the_answer_is_the_limit) {
   counting_allocator::install();
   const auto questions = scale_questions_of(0);
   const int64_t ranks = most_ranks(questions.at(0)).at("ranks");

@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the table that this TOML describes. `fake` takes the place of the train program. Each
-// other program prints the line "head 1" and then "shm 2 COMMAND".
+// Returns the table that this TOML describes. `fake` takes the place of the train program. A line
+// with another command COMMAND gets the output "head 1" and then "shm 2 COMMAND"; nothing is run.
 Table made(const std::string& text, FakeTrain& fake) {
   return run_lines(
       table_of_text(text), [&](const auto& options) -> const auto& { return fake(options); },

@@ -35,8 +35,7 @@ size_t failures(FakeTrain& fake) {
   return failures;
 }
 
-TEST(PairsTable,
-     each_pair_of_values_has_a_line_and_runs_to_compare_with_get_only_the_options_of_every_run) {
+TEST(PairsTable, each_pair_of_values_has_a_line_and_factors_of_the_first_run_change_no_other_run) {
   FakeTrain fake;
   const Table table = run_pairs(
       table_of_text(kPairs), [&](const auto& options) -> const auto& { return fake(options); });

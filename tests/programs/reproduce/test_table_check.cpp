@@ -11,7 +11,7 @@ TEST(TableCheck, the_check_within_bound_fails_if_prefetching_gains_more_than_its
 }
 
 TEST(TableCheck,
-     the_check_below_ddp_fails_unless_fsdp_is_below_ddp_exactly_if_it_saves_more_than_it_needs) {
+     below_ddp_passes_if_fsdp_peaks_below_ddp_and_saves_more_than_it_needs_or_does_neither) {
   const auto is_right = [](const char* peak, const char* saves) {
     return passes("below DDP if it saves more",
                   {{"DDP", "10.0"}, {"peak", peak}, {"saves", saves}, {"needs", "2.0"}});

@@ -37,7 +37,8 @@ TEST(TablesToml, each_row_of_tables_toml_is_read_and_has_tables_unless_it_never_
   }
 }
 
-// Throws if `command`, which the list of rows prints, cannot be run.
+// Throws if `command`, which the list of rows prints, trains with invalid options, or if it
+// reproduces a row without tables.
 void parse(const std::vector<std::string>& command) {
   if (command[0] != "./fsdp" || command[1] == "check") return;
   if (command[1] == "reproduce") {

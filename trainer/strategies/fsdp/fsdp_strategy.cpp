@@ -4,6 +4,7 @@
 #include <locate.h>
 #include <memory/live_bytes.h>
 #include <meta_init.h>
+#include <separate_frozen.h>
 #include <sharded_optimizer.h>
 #include <state/gather_flat.h>
 #include <strategies/fsdp/fsdp_strategy.h>
@@ -85,6 +86,7 @@ class FsdpStrategy : public MicrobatchStrategy {
     options.reshard_after_forward = config.sharding.reshard_after_forward;
     options.limit = config.sharding.limit_in_forward();
     options.keep_fp32 = keep_fp32_of(config);
+    options.change_plan = separate_frozen;
     if (config.sharding.meta_init) {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
@@ -95,6 +97,7 @@ class FsdpStrategy : public MicrobatchStrategy {
       sharded_ = fully_shard(*model_, comm_, options);
     }
     layout_ = sharded_->layout();
+    layout_.add_sizes(*model_);
     mark_units_without_unshard_in_backward(*model_, layout_);
     reshard_root_early();
     move_buffers(*model_, comm_->device());
@@ -201,7 +204,7 @@ class FsdpStrategy : public MicrobatchStrategy {
   }
 
   // Makes backward update units whenever the backward of a unit's module ends. By then the
-  // reduction of the unit before it has been waited for. The last units, and units whose input
+  // reduction of the previous unit has been waited for. The last units, and units whose input
   // requires no gradient, remain for step(). Registers hooks that run after those of fully_shard().
   void step_in_backward() const {
     for (Module* module : modules_of_units(*model_, layout_))
@@ -288,7 +291,9 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
   construct_on_meta([&] { model = workload.build(); });
   auto plan = plan_units(*model, wrap_policy_of(config.sharding.wrap));
   if (const auto keeps = keep_fp32_of(config)) keep_in_fp32(plan, *model, keeps);
+  separate_frozen(plan);
   ShardLayout layout = plan_layout(*model, plan, config.shards());
+  layout.add_sizes(*model);
   mark_units_without_unshard_in_backward(*model, layout);
   return layout;
 }

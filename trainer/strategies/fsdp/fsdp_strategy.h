@@ -7,8 +7,8 @@ namespace fsdp {
 
 // Makes the strategy that shards the workload's model over the ranks of `comm` as
 // config.sharding.wrap, .limit, .prefetch, .reshard_after_forward and .meta_init say, with the
-// sharded optimizer. `comm` connects all config.ranks.world ranks; if config.shards() is smaller,
-// in replicas of config.shards() ranks each.
+// sharded optimizer. `comm` connects all config.ranks.world ranks. If config.shards() is smaller,
+// `comm` has replicas of config.shards() ranks each.
 std::unique_ptr<Strategy> make_fsdp_strategy(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
 

@@ -1,4 +1,4 @@
-#include <reproduce/file_field.h>
+#include <base/file_field.h>
 
 #include <fstream>
 

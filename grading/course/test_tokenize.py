@@ -1,0 +1,150 @@
+"""Tests ./fsdp tokenize, and ./fsdp generate with a tokenizer."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from test_verbs import fsdp
+
+MODEL = "gpt2:vocabulary=258,context=32,d_model=32,layers=1,heads=2,d_ff=64"
+
+
+def byte_tokenizer():
+    """Returns a tokenizer.json in which each byte is a token, "th" is token 256, and <|end|>, which
+    begins each text, is token 257."""
+    visible = [byte for byte in range(256) if 32 < byte < 127 or 160 < byte != 173]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    vocabulary = {chr(byte): byte for byte in visible}
+    vocabulary |= {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False}
+    template = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<|end|>"}}, {"Sequence": {"id": "A"}}],
+        "special_tokens": {"<|end|>": {"ids": [257]}},
+    }
+    return {
+        "added_tokens": [{"id": 257, "content": "<|end|>", "special": True}],
+        "pre_tokenizer": byte_level,
+        "post_processor": template,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {**vocabulary, "th": 256}, "merges": ["t h"]},
+    }
+
+
+class Tokenize(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        for program in ("generate", "tokenize"):
+            fsdp(program, "--help")  # builds the program, which prints to stderr
+        cls.tokenizer = cls.folder / "tokenizer" / "tokenizer.json"
+        cls.tokenizer.parent.mkdir()
+        cls.tokenizer.write_text(json.dumps(byte_tokenizer()))
+        cls.text, cls.ids = cls.folder / "text", cls.folder / "ids"
+        cls.text.write_text("the path<|end|>Größe\n" * 40)
+
+    def tokenized(self, *options, output=None):
+        return fsdp("tokenize", "--tokenizer", self.tokenizer.parent, "--input", self.text,
+                    "--output", output or self.ids, *options)
+
+    def trained(self, name):
+        """Returns the folder of a checkpoint that was trained on the ids."""
+        self.tokenized()
+        folder = self.folder / name
+        done = fsdp("train", "--model", MODEL, "--tokens", self.ids, "--steps", "1", "--seq", "16",
+                    "--checkpoint-dir", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return folder
+
+    def assert_refused(self, done, status, reason):
+        self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
+                         (status, b"", reason + "\n"))
+
+    def test_writes_ids_with_and_without_the_tokens_around_a_text(self):
+        line = [256, *b"e pa", 256, 257, *"Größe\n".encode()]
+        for options, begin in (([], [257]), (["--only-text"], [])):
+            done = self.tokenized(*options)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertEqual(
+                done.stdout.decode(),
+                f"wrote {self.ids}: {len(begin + line * 40)} tokens of 16 bits, from 920 bytes of "
+                "text; the ids are below 258\n",
+            )
+            ids = memoryview(self.ids.read_bytes())[1024:].cast("H")
+            self.assertEqual(list(ids), begin + line * 40)
+
+    def test_an_error_leaves_no_file(self):
+        wrong, empty = self.folder / "wrong.json", self.folder / "empty"
+        wrong.write_text('{"model": {"type": "WordPiece"}}')
+        empty.write_bytes(b"")
+        none, new = self.folder / "none", self.folder / "new"
+        for tokenizer, text, status, reason in (
+            (wrong, self.text, 1,
+             f'{wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of GPT-2, '
+             "Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
+             "train --tokens"),
+            (none, self.text, 1, f"{none}: can't be read: No such file or directory"),
+            (self.tokenizer, empty, 1, f"{empty}: is empty"),
+            (self.tokenizer, none, 2, f"--input {none}: No such file or directory"),
+        ):
+            done = fsdp("tokenize", "--tokenizer", tokenizer, "--input", text, "--output", new)
+            self.assert_refused(done, status, f"fsdp tokenize: {reason}")
+            self.assertFalse(new.exists())
+        self.assert_refused(self.tokenized(output=self.text), 2,
+                            f"fsdp tokenize: --output {self.text}: is the file of --input")
+
+    def test_generate_prints_the_text_of_a_checkpoint_that_was_trained_on_ids(self):
+        run, prompt = self.trained("run"), ["--prompt", "Größe: the", "--tokens", "30"]
+        self.assert_refused(
+            fsdp("generate", "--checkpoint", run, *prompt), 1,
+            f"fsdp generate: {run}/step-000001: was trained on token ids; give --tokenizer, the "
+            "one that made them")
+        done = fsdp("generate", "--checkpoint", run, "--tokenizer", self.tokenizer, *prompt)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertTrue(done.stdout.decode().startswith("Größe: the"))  # all of it is UTF-8
+        (run / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        self.assertEqual(fsdp("generate", "--checkpoint", run, *prompt).stdout, done.stdout)
+
+    def test_generate_uses_the_tokenizer_beside_an_imported_model(self):
+        folder, logits = self.folder / "hf", self.folder / "logits"
+        fsdp("export", "--checkpoint", self.trained("of_hf"), "--format", "hf", "--output", folder)
+
+        def length_of_prompt(*options):
+            """Returns the number of tokens of the prompt, the first size of its logits."""
+            done = fsdp("generate", "--init", f"hf:{folder}", "--prompt", "the th", "--tokens", "9",
+                        "--logits", logits, *options)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            self.assertTrue(done.stdout.startswith(b"the th"))
+            data = logits.read_bytes()
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            return header["logits"]["shape"][0]
+
+        self.assertEqual(length_of_prompt(), 6)
+        (folder / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        self.assertEqual(length_of_prompt(), 5)  # <|end|>, th, e, space, th
+        self.assertEqual(length_of_prompt("--tokenizer", "bytes"), 6)
+
+    def test_generate_refuses_a_tokenizer_that_the_model_does_not_have(self):
+        folder = self.folder / "small"
+        fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
+             folder)
+        done = fsdp("generate", "--checkpoint", folder, "--tokenizer", self.tokenizer, "--prompt",
+                    "a")
+        self.assert_refused(
+            done, 1,
+            f"fsdp generate: {folder}/step-000001: was trained on text, so its tokens are bytes; "
+            "leave out --tokenizer")
+        fsdp("export", "--checkpoint", folder, "--format", "hf", "--output", folder / "hf")
+        done = fsdp("generate", "--init", f"hf:{folder / 'hf'}", "--tokenizer", self.tokenizer,
+                    "--prompt", "a")
+        self.assert_refused(
+            done, 2,
+            "fsdp generate: --prompt: has the token 257, and the model knows those below 256; give "
+            "--tokenizer, that of the model")
+
+
+if __name__ == "__main__":
+    unittest.main()

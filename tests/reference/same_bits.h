@@ -1,0 +1,44 @@
+#pragma once
+
+#include <train/checkpoints.h>
+
+#include <string>
+
+#include "trained.h"
+
+// Compares runs in other arrangements with a run in a single process.
+namespace fsdp {
+
+class SameBits {
+ public:
+  explicit SameBits(const TrainConfig& single) : expected_(train(single, folder_)) {
+    EXPECT_EQ(expected_["live_bytes_mismatches"], 0);
+  }
+
+  // Fails unless the run ends with the bits of the single process, and needs and exchanges the
+  // predicted bytes.
+  void expect_of(const TrainConfig& config, const std::string& what) const {
+    SCOPED_TRACE(what);
+    const auto run = train(config, folder_);
+    EXPECT_EQ(run["param_sha256"], expected_["param_sha256"]);
+    EXPECT_EQ(run["state_sha256"], expected_["state_sha256"]);
+    EXPECT_EQ(run["live_bytes_mismatches"], 0);
+    EXPECT_EQ(run["comm_bytes"], run["comm_bytes_predicted"]);
+  }
+
+  // Trains `first`, which saves a checkpoint at its end. Then calls expect_of() for `second`, which
+  // resumes from the checkpoint.
+  void expect_of_resumed(TrainConfig first, TrainConfig second) const {
+    first.checkpoint.dir = second.checkpoint.dir = folder_.path() + "/saved";
+    first.checkpoint.save_every = first.training.steps;
+    train(first, folder_);
+    go_on_from(find_checkpoint(second.checkpoint.dir), second);
+    expect_of(second, "resumed on " + std::to_string(second.ranks.world) + " ranks");
+  }
+
+ private:
+  TemporaryFolder folder_;
+  nlohmann::json expected_;  // the last line of the single process
+};
+
+}  // namespace fsdp

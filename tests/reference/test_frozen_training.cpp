@@ -1,0 +1,71 @@
+#include <strategies/build_model.h>
+
+#include <common/expect_text.h>
+#include <common/in_a_process.h>
+
+#include "same_bits.h"
+
+namespace fsdp {
+namespace {
+
+constexpr int kFrozenParts = 4;
+
+// Trains the biases and the norms alone.
+TrainConfig with_frozen_matrices(const Arranged& how, int64_t steps = 3) {
+  TrainConfig config = config_of(how, kFrozenParts, steps);
+  config.model.freeze = R"((wte|wpe|c_attn|c_proj|c_fc)\.weight)";
+  return config;
+}
+
+TEST(FrozenTraining, a_run_with_frozen_parameters_ends_with_the_same_bits_in_every_arrangement) {
+  const SameBits same_bits(with_frozen_matrices({"single", 1}));
+  for (const Arranged& how :
+       std::vector<Arranged>{{"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}})
+    same_bits.expect_of(with_frozen_matrices(how), named(how));
+  for (const std::string wrap : {"none", "type:MLP"}) {
+    TrainConfig config = with_frozen_matrices({"fsdp", 2});
+    config.sharding.wrap = wrap;
+    same_bits.expect_of(config, "--wrap " + wrap);
+  }
+  TrainConfig last = with_frozen_matrices({"fsdp", 2});
+  last.training.reduce_gradients = ReduceGradients::last;
+  same_bits.expect_of(last, "reduced once");
+}
+
+TEST(FrozenTraining, a_pattern_that_freezes_nothing_or_everything_is_refused) {
+  in_a_process([] {
+    TrainConfig config = config_of({"single", 1}, kFrozenParts, 1);
+    config.model.freeze = "transformer";
+    EXPECT_CONTAINS(
+        error_of([&] { build_model(config); }),
+        "--freeze transformer: matches no parameter; their names are wte.weight, ..., ");
+    config.model.freeze = ".";
+    EXPECT_CONTAINS(error_of([&] { build_model(config); }), "none is left to train");
+  });
+}
+
+// The frozen matrices are more than nine tenths of the model.
+TEST(FrozenTraining, gradients_and_traffic_are_those_of_the_trainable_parameters_alone) {
+  const TemporaryFolder folder;
+  const auto all = train(config_of({"fsdp", 2}, 2, 2), folder);
+  TrainConfig frozen = with_frozen_matrices({"fsdp", 2}, 2);
+  frozen.training.microbatches = 2;
+  const auto run = train(frozen, folder);
+  const auto trained = [](const nlohmann::json& line) {
+    return line["comm_bytes"]["reduce_scatter"].get<int64_t>();
+  };
+  const auto gradients = [](const nlohmann::json& line) {
+    const auto& peaks = line["live_bytes"]["backward"];
+    return peaks["gradients"]["measured"].get<int64_t>() +
+           peaks["sharded_gradients"]["measured"].get<int64_t>();
+  };
+  EXPECT_LT(trained(run), trained(all) / 10);
+  EXPECT_LT(gradients(run), gradients(all) / 5);
+  // A divided unit has more padding: less than 16 elements for each of 2 ranks, in 3 blocks and the
+  // root, in forward and backward, of which a rank receives half.
+  EXPECT_LT(run["comm_bytes"]["all_gather"],
+            all["comm_bytes"]["all_gather"].get<int64_t>() + 4 * 32 * 4 * 2 / 2);
+}
+
+}  // namespace
+}  // namespace fsdp

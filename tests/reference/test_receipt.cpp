@@ -1,0 +1,125 @@
+#include <receipt/receipt.h>
+#include <receipt/recomputation.h>
+
+#include <set>
+
+#include <common/expect_text.h>
+
+#include "trained.h"
+
+namespace fsdp {
+namespace {
+
+TrainConfig with_receipt(const Arranged& how, int64_t sample) {
+  TrainConfig config = config_of(how, 4, 3);
+  config.reports.receipt_sample = sample;
+  return config;
+}
+
+// Trains, and returns the receipt.
+Receipt receipt_of(TrainConfig config) {
+  const TemporaryFolder folder;
+  config.reports.receipt = folder.path() + "/receipt";
+  trained(config, folder);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/receipt.ranks"));
+  return read_receipt(config.reports.receipt);
+}
+
+// Computes the piece of the run again, in one process.
+RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "") {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of({"single", 1}, 4, 3);
+  config.reports.hashes = folder.path() + "/hashes";
+  config.training.stop_after = piece.end_step;
+  config.training.only_microbatch = piece.microbatch;
+  config.checkpoint.resume = checkpoint;
+  config.checkpoint.first_step = piece.first_step;
+  trained(config, folder);
+  return read_hashes(config.reports.hashes);
+}
+
+TEST(Receipt, every_arrangement_has_the_same_root) {
+  const std::string root = receipt_of(with_receipt({"single", 1}, 8)).root();
+  const std::vector<Arranged> all{{"single", 4}, {"ddp", 2},  {"ddp", 4},
+                                  {"fsdp", 1},   {"fsdp", 2}, {"fsdp", 4, 2}};
+  for (const Arranged& how : all)
+    EXPECT_EQ(receipt_of(with_receipt(how, 8)).root(), root) << named(how);
+}
+
+TEST(Receipt, one_process_computes_the_events_of_any_microbatch_and_step) {
+  const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 1));
+  for (int microbatch = 0; microbatch < 4; ++microbatch) {
+    const Recomputation piece{0, 1, microbatch};
+    const Verdict verdict = compare_with(receipt, piece, computed(piece));
+    EXPECT_EQ(verdict.wrong, "");
+    EXPECT_GT(verdict.equal, 100);
+  }
+  const Recomputation all{0, 3, std::nullopt};
+  const Verdict verdict = compare_with(receipt, all, computed(all));
+  EXPECT_EQ(verdict.wrong, "");
+  EXPECT_EQ(verdict.equal, static_cast<int64_t>(receipt.leaves.size()));
+}
+
+TEST(Receipt, an_audit_that_begins_with_a_checkpoint_compares_its_parameters) {
+  const TemporaryFolder folder;
+  TrainConfig config = with_receipt({"fsdp", 2}, 8);
+  config.checkpoint.dir = folder.path() + "/saved";
+  config.checkpoint.save_every = 2;
+  Receipt receipt = receipt_of(config);
+  const std::string checkpoint = step_folder(config.checkpoint.dir, 2);
+  for (const auto microbatch : {std::optional<int>(3), std::optional<int>()}) {
+    const Recomputation piece{2, 3, microbatch};
+    EXPECT_EQ(compare_with(receipt, piece, computed(piece, checkpoint)).wrong, "");
+  }
+  receipt.leaves.at({1, -1, TensorKind::updated, "wte.weight"}).event.hash += 1;
+  const Recomputation piece{2, 3, 0};
+  EXPECT_EQ(compare_with(receipt, piece, computed(piece, checkpoint)).wrong,
+            "step 3, unit root, parameter before the first step: wte.weight: the checkpoint has "
+            "other values than the receipt");
+}
+
+TEST(Receipt, an_event_that_is_missing_added_or_other_is_found) {
+  const Receipt right = receipt_of(with_receipt({"fsdp", 2}, 1));
+  const Recomputation piece{0, 3, std::nullopt};
+  const RunHashes made = computed(piece);
+  const EventKey key{1, 2, TensorKind::part, "h.1.mlp.c_fc.weight"};
+  const std::string place =
+      "step 2, microbatch 2, unit h.1, gradient of the microbatch: h.1.mlp.c_fc.weight";
+  Receipt wrong = right;
+  wrong.leaves.at(key).event.hash ^= 1;
+  Verdict verdict = compare_with(wrong, piece, made);
+  EXPECT_EQ(verdict.wrong, place);
+  EXPECT_EQ(verdict.ranks, std::vector<int>{0});  // microbatch 2 is the second one of rank 0
+  wrong = right;
+  wrong.leaves.erase(key);
+  EXPECT_EQ(compare_with(wrong, piece, made).wrong, place + ": the receipt does not have it");
+  std::erase_if(wrong.leaves, [](const auto& leaf) { return leaf.first.what == TensorKind::part; });
+  EXPECT_CONTAINS(compare_with(wrong, piece, made).wrong, ": the receipt does not have it");
+  wrong = right;
+  wrong.leaves[{1, 2, TensorKind::part, "h.9"}] = right.leaves.at(key);
+  EXPECT_CONTAINS(compare_with(wrong, piece, made).wrong, "h.9: nothing computes it");
+  wrong = right;
+  wrong.settings["lr"] = 0.5;
+  EXPECT_THROW(compare_with(wrong, piece, made), std::invalid_argument);
+}
+
+TEST(Receipt, a_draw_needs_a_state_and_covers_all_that_it_draws) {
+  const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
+  const size_t all = receipt.leaves.size();
+  EXPECT_EQ(draw(receipt, all + 5, 1, {0}).events.size(), all);
+  for (const std::set<int64_t>& known : {std::set<int64_t>{0}, {0, 1}, {0, 1, 2}}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const Draw drawn = draw(receipt, 4, seed, known);
+      EXPECT_EQ(drawn.events, draw(receipt, 4, seed, known).events);
+      EXPECT_EQ(std::set(drawn.events.begin(), drawn.events.end()).size(), 4U);
+      for (const EventKey& key : drawn.events)
+        EXPECT_TRUE(std::ranges::any_of(drawn.recomputations, [&](const Recomputation& piece) {
+          return piece.covers(key) && known.contains(piece.first_step);
+        }));
+    }
+  }
+  EXPECT_THROW(draw(receipt, 1, 1, {}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace fsdp

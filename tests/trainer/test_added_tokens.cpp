@@ -1,0 +1,39 @@
+#include <gtest/gtest.h>
+#include <tokenizer/added_tokens.h>
+
+namespace fsdp {
+namespace {
+
+using Parts = std::vector<std::pair<std::string, int32_t>>;  // id: -1 for text
+
+const AddedTokens kTokens({{.content = "<l>", .id = 1, .lstrip = true},
+                           {.content = "<r>", .id = 2, .rstrip = true},
+                           {.content = "<<", .id = 3},
+                           {.content = "", .id = 4}});
+
+Parts parts_of(const std::string& text) {
+  Parts parts;
+  kTokens.split(text, [&](std::string_view part, const AddedToken* token) {
+    parts.emplace_back(part, token == nullptr ? -1 : token->id);
+  });
+  return parts;
+}
+
+TEST(AddedTokens, the_parts_are_the_text_in_its_order) {
+  EXPECT_EQ(parts_of("a <l> <r> b"),
+            Parts({{"a", -1}, {" <l>", 1}, {" ", -1}, {"<r> ", 2}, {"b", -1}}));
+  EXPECT_EQ(parts_of(""), Parts());
+}
+
+TEST(AddedTokens, spaces_that_a_token_has_taken_are_not_taken_again) {
+  EXPECT_EQ(parts_of("<r>  <l>"), Parts({{"<r>  ", 2}, {"<l>", 1}}));
+  EXPECT_EQ(parts_of("<r>  <r>"), Parts({{"<r>  ", 2}, {"<r>", 2}}));
+}
+
+TEST(AddedTokens, the_search_continues_after_a_token) {
+  EXPECT_EQ(parts_of("<<<l>"), Parts({{"<<", 3}, {"<l>", 1}}));
+  EXPECT_EQ(parts_of("<<l>"), Parts({{"<<", 3}, {"l>", -1}}));
+}
+
+}  // namespace
+}  // namespace fsdp

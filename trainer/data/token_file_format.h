@@ -1,0 +1,18 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+// The files of token ids that llm.c writes: a header, then the ids, unsigned and in the byte order
+// of the machine.
+namespace fsdp {
+
+// The words that tell how many bits an id has.
+struct TokenFileKind {
+  int32_t magic, version;
+};
+inline constexpr TokenFileKind kOf16Bits{20240520, 1}, kOf32Bits{20240801, 7};
+
+using TokenFileHeader = std::array<int32_t, 256>;  // magic, version, number of ids, zeros
+
+}  // namespace fsdp

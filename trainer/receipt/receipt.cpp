@@ -1,0 +1,147 @@
+#include <ATen/Version.h>
+#include <base/file_field.h>
+#include <base/whole_file.h>
+#include <digest/sha256.h>
+#include <receipt/merkle_tree.h>
+#include <receipt/receipt.h>
+#include <torch/version.h>
+
+#include <span>
+#include <sstream>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+// Returns the text of a leaf in the tree: what does not depend on the arrangement of the ranks.
+std::string text_in_tree(const EventKey& key, const EventHash& event) {
+  json text = key;
+  text.update({{"unit", event.unit}, {"hash", event.hash}, {"numel", event.numel}});
+  return text.dump();
+}
+
+std::string line_of(const EventKey& key, const Leaf& leaf) {
+  json line = key;
+  line.update(json(leaf.event));
+  line["ranks"] = leaf.ranks;
+  return line.dump();
+}
+
+std::string head_of(const Receipt& receipt) {
+  return json{{"receipt", kVersion},         {"settings", receipt.settings},
+              {"options", receipt.options},  {"world", receipt.world},
+              {"hosts", receipt.hosts},      {"kernels", receipt.kernels},
+              {"sampling", receipt.sampling}}
+      .dump();
+}
+
+std::string end_of(const std::string& lines, size_t leaves, const std::string& root) {
+  Sha256 seal;
+  seal.update(std::as_bytes(std::span(lines)));
+  seal.update(std::as_bytes(std::span(root)));
+  return json{{"leaves", leaves}, {"root", root}, {"seal", seal.hex()}}.dump();
+}
+
+void require(bool holds, const std::string& otherwise) {
+  if (!holds) throw std::runtime_error(otherwise);
+}
+
+void read_head(const std::string& text, Receipt& receipt) {
+  const json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  require(line.is_object() && line.contains("receipt"), "is not a receipt of ./fsdp train");
+  require(line["receipt"] == kVersion, "has another format, " + line["receipt"].dump() + ", and " +
+                                           std::to_string(kVersion) + " is read here");
+  line.at("settings").get_to(receipt.settings);
+  line.at("options").get_to(receipt.options);
+  line.at("world").get_to(receipt.world);
+  line.at("hosts").get_to(receipt.hosts);
+  line.at("kernels").get_to(receipt.kernels);
+  line.at("sampling").get_to(receipt.sampling);
+  const Sampling& sampling = receipt.sampling;
+  require(receipt.settings.is_object() && receipt.settings.value("parts", 0) > 0,
+          "has no settings of a run");
+  require(sampling.every > 0 && sampling.first_step >= 0 && sampling.save_every >= 0 &&
+              sampling.end_step > sampling.first_step,
+          "has a sampling that no run has");
+  require(!receipt.hosts.empty() && receipt.world > 0, "names no ranks");
+}
+
+void read_leaf(const std::string& text, Receipt& receipt) {
+  const json line = json::parse(text);
+  const auto key = line.get<EventKey>();
+  const Leaf leaf{line.get<EventHash>(), line.at("ranks").get<std::vector<int>>()};
+  const Sampling& sampling = receipt.sampling;
+  require(line_of(key, leaf) == text, "is not written as a leaf is");
+  require(key.step >= sampling.first_step && key.step < sampling.end_step,
+          "has step " + std::to_string(key.step + 1) + ", which is not of this run");
+  require(key.part >= -1 && key.part < receipt.settings["parts"].get<int>(),
+          "has a microbatch that the run does not have");
+  require(sampling.selects(key), "has an event that the receipt does not sample");
+  require(receipt.leaves.empty() || receipt.leaves.rbegin()->first < key,
+          "is doubled or not in order");
+  require(!leaf.ranks.empty(), "names no rank");
+  for (const int rank : leaf.ranks)
+    require(rank >= 0 && static_cast<size_t>(rank) < receipt.hosts.size(),
+            "names rank " + std::to_string(rank) + ", which the run does not have");
+  receipt.leaves.emplace_hint(receipt.leaves.end(), key, leaf);
+}
+
+}  // namespace
+
+Kernels kernels_here() {
+  return {TORCH_VERSION, at::get_cpu_capability(), field_of_file("/proc/cpuinfo", "model name")};
+}
+
+std::string Receipt::root() const {
+  std::vector<std::string> texts;
+  for (const auto& [key, leaf] : leaves)
+    texts.push_back(text_in_tree(key, leaf.event));
+  return merkle_root(texts);
+}
+
+std::string write_receipt(const std::string& path, const Receipt& receipt) {
+  const std::string root = receipt.root();
+  std::string lines = head_of(receipt) + '\n';
+  for (const auto& [key, leaf] : receipt.leaves)
+    lines += line_of(key, leaf) + '\n';
+  write_whole_file(path, lines + end_of(lines, receipt.leaves.size(), root) + '\n');
+  return root;
+}
+
+Receipt read_receipt(const std::string& path) {
+  const std::string reason = reason_not_to_read(path);
+  if (!reason.empty()) throw std::runtime_error(path + ": " + reason);
+  const std::string content = content_of(path);
+  if (content.empty()) throw std::runtime_error(path + ": is empty, or not a file");
+  std::istringstream file(content);
+  Receipt receipt;
+  std::string text, next, lines;
+  int64_t number = 0;
+  try {
+    bool more = static_cast<bool>(std::getline(file, text));
+    while (more) {
+      ++number;
+      more = static_cast<bool>(std::getline(file, next));
+      if (!more) break;  // `text` is the end
+      number == 1 ? read_head(text, receipt) : read_leaf(text, receipt);
+      lines += text + '\n';
+      text = next;
+    }
+    require(number > 1, "is not a receipt of ./fsdp train, or cut off");
+    require(content.back() == '\n' && text.find("\"seal\"") != std::string::npos,
+            "is cut off: the last line of a receipt has its root and its seal");
+    require(text == end_of(lines, receipt.leaves.size(), receipt.root()),
+            "has another root, seal or number of leaves than its lines: the file was changed");
+  } catch (const std::exception& error) {
+    const bool parsed = dynamic_cast<const json::exception*>(&error) == nullptr;
+    throw std::runtime_error(path + ", line " + std::to_string(number) + ": " +
+                             (parsed ? error.what() : "is not a line of a receipt"));
+  }
+  return receipt;
+}
+
+}  // namespace fsdp

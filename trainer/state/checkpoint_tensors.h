@@ -1,0 +1,46 @@
+#pragma once
+
+#include <comm/communicator.h>
+#include <state/checkpoint_format.h>
+#include <state/safetensors.h>
+#include <state/whole_state.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+// The tensors that each rank writes when a checkpoint is saved.
+namespace fsdp {
+
+// Receives the tensors of one safetensors file, in the order of its entries.
+class TensorSink {
+ public:
+  virtual ~TensorSink() = default;
+  // `elements`: the next elements, contiguous and on the CPU; the next tensor of the file, or a
+  // part of it.
+  virtual void write(const at::Tensor& elements) = 0;
+  virtual void close() = 0;  // called after the last tensor
+};
+
+// The name and the header of a safetensors file.
+struct TensorFile {
+  std::string name;
+  std::vector<SafetensorsEntry> entries;
+  SafetensorsMetadata metadata;
+};
+using OpenSink = std::function<std::unique_ptr<TensorSink>(const TensorFile& file)>;
+
+// Collective. Passes the tensors of each file that this rank writes to the sink that `open`
+// returns. The order of the files, of their entries and of the elements depends only on the state
+// and on the ranks.
+// - sharded: one file, with the ranges that this rank owns; none if it owns no range, or if the
+//   rank is not in the first replica.
+// - full: rank 0 has two files, and receives one range of another rank at a time.
+// If `open` or a sink throws a std::exception, makes the remaining collective calls, for which
+// other ranks wait, and returns the exception; else returns null.
+std::exception_ptr pass_tensors(CheckpointFormat format, const WholeState& state,
+                                const Communicator& comm, const OpenSink& open);
+
+}  // namespace fsdp

@@ -1,0 +1,13 @@
+#pragma once
+
+// The classes of code points that the patterns of tokenizers use, in Unicode 16. A value above
+// U+10FFFF, such as kInvalid, is in none of them.
+namespace fsdp {
+
+bool is_letter(char32_t value);      // \p{L}
+bool is_number(char32_t value);      // \p{N}
+bool is_space(char32_t value);       // \s
+bool is_in_a_word(char32_t value);   // \w
+bool is_line_break(char32_t value);  // [\r\n]
+
+}  // namespace fsdp

@@ -1,0 +1,63 @@
+#include <base/text.h>
+#include <optim/matrix_owners.h>
+#include <train/muon_groups.h>
+
+#include <algorithm>
+#include <regex>
+#include <stdexcept>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+// Returns the name with a * in place of each number between dots: h.*.mlp.c_fc.weight.
+std::string kind_of(const std::string& parameter) {
+  static const std::regex number(R"((^|\.)[0-9]+(?=\.|$))");
+  return std::regex_replace(parameter, number, "$1*");
+}
+
+// The matrices that Muon updates.
+struct Matrices {
+  int64_t count{};
+  std::vector<std::string> kinds;  // of names, in the order of the model
+  std::vector<int64_t> by_rank;    // how many each rank orthogonalizes
+
+  void add(const OwnedMatrix& matrix) {
+    ++count;
+    ++by_rank[static_cast<size_t>(matrix.owner)];
+    const std::string kind = kind_of(matrix.parameter);
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  }
+  std::string of_each_rank() const {
+    const auto [least, most] = std::ranges::minmax(by_rank);
+    return std::to_string(least) + (least < most ? " to " + std::to_string(most) : "");
+  }
+};
+
+}  // namespace
+
+std::string describe_muon(const TrainConfig& config, const ShardLayout& layout) {
+  if (config.optimizer.kind != OptimizerOptions::Kind::muon) return "";
+  const bool shares = config.ranks.mode == Mode::fsdp;  // else every rank updates every matrix
+  const int ranks = shares ? config.ranks.world : 1;
+  Matrices matrices{.count = 0, .kinds = {}, .by_rank = std::vector<int64_t>(ranks)};
+  try {
+    for (const auto& round : matrix_rounds(layout, config.optimizer.parameter_groups(), ranks))
+      for (const UnitMatrices& unit : round)
+        for (const OwnedMatrix& matrix : unit.matrices)
+          matrices.add(matrix);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("--adamw " + config.optimizer.adamw + ": " + error.what());
+  }
+  if (matrices.count == 0)
+    throw std::invalid_argument("--adamw " + config.optimizer.adamw +
+                                ": leaves no parameter to Muon; give --optimizer adamw, or a "
+                                "pattern that fewer names match");
+  const int64_t others = static_cast<int64_t>(layout.parameters.size()) - matrices.count;
+  return "muon: " + std::to_string(matrices.count) +
+         (matrices.count == 1 ? " matrix (" : " matrices (") + in_a_row(matrices.kinds, "and") +
+         "), " + (shares ? matrices.of_each_rank() + " on each rank" : "all on each rank") +
+         "; adamw: " + counted(others, "other parameter");
+}
+
+}  // namespace fsdp
