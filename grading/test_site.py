@@ -1,34 +1,48 @@
 """Tests what the site of ./fsdp site has, that its links are right, and that it loads nothing from
 a network."""
 
+import html
 import html.parser
 import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
 sys.path[:0] = [str(HERE / "site"), str(HERE / "course")]
+import drawings  # noqa: E402
 import make  # noqa: E402
+import pages  # noqa: E402
 import results  # noqa: E402
 import test_handout  # noqa: E402
 
 # The plain links that leave the site, to sources. Nothing is loaded from there.
 OUTWARD = {
+    "https://arxiv.org/abs/2407.21783",
     "https://arxiv.org/abs/2506.09280",
     "https://arxiv.org/abs/2512.15306",
     "https://arxiv.org/abs/2602.22437",
+    "https://deepspeed.readthedocs.io/en/latest/memory.html",
     "https://github.com/IST-DASLab/llmq",
     "https://github.com/InfiniTensor/InfiniTrain",
     "https://github.com/NVIDIA/Megatron-LM/issues/5659",
     "https://github.com/NVIDIA/Megatron-LM/pull/4835",
+    "https://github.com/NVIDIA/nccl-tests/issues/149",
+    "https://github.com/NVIDIA/nccl/issues/495",
+    "https://github.com/huggingface/accelerate/blob/00e4d264f66d9694ba6116a0dbe7ecec83655b43/"
+    "src/accelerate/commands/estimate.py",
     "https://github.com/pradyunsg/furo",
     "https://github.com/pytorch/pytorch/issues/40581",
+    "https://github.com/pytorch/torchtitan/blob/041336434916bdc0f88c1f89fda176fd3c2092e4/docs/"
+    "performance.md",
     "https://github.com/pytorch/torchtitan/pull/3782",
 }
 INSTALLED = all(
@@ -72,6 +86,124 @@ def wrong_links(folder):
                 yield f"{path.relative_to(folder)}: {link}"
 
 
+def text_of_page(path, *options):
+    """Returns the page as Chromium has it when its scripts have run; None without Chromium."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+                   f"--user-data-dir={folder}", "--virtual-time-budget=20000", *options,
+                   path.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+class Drawing(unittest.TestCase):
+    def drawn(self, text):
+        drawing = drawings.figure(text).partition("<svg")[2].partition("</svg>")[0]
+        return drawing, re.findall(r"<text[^>]*>(.*?)</text>", drawing)
+
+    def test_a_schedule_has_a_bar_for_each_unit(self):
+        drawing, words = self.drawn(" computes   ....2==========|....1==|\n"
+                                    " link       2--|............r2-|1--|\n")
+        self.assertEqual(re.findall(r"var\(--([\w-]+)\)", drawing),
+                         ["backward", "backward", "all-gather", "reduce-scatter", "all-gather"])
+        self.assertEqual(words, ["2", "1", "2", "r2", "1", "computes", "link"])
+        forward, _ = self.drawn("forward, no prefetch\n  computes  ......0====|......1====|\n")
+        self.assertEqual(forward.count("--forward"), 2)
+
+    def test_lines_and_arrows_are_drawn_and_hyphens_are_not(self):
+        drawing, words = self.drawn("x -> all-gather of W - 1 <--- y\n")
+        self.assertEqual(words, ["x", "all-gather of W - 1", "y"])
+        self.assertEqual(drawing.count('class="head"'), 2)
+
+    def test_cells_are_drawn_between_bars_but_not_in_a_tree(self):
+        self.assertEqual(self.drawn(" rank 0 | rows 0 | step |\n")[0].count("<rect"), 2)
+        tree = " |- h     ModuleList |  no unit\n |   |- 0  Block  |  h.0\n"
+        self.assertEqual(self.drawn(tree)[0].count("<rect"), 0)
+
+    def test_every_letter_of_the_handouts_figures_is_in_their_drawings(self):
+        paths = (*ROOT.glob("tasks/*/README.md"), ROOT / "appendix/README.md")
+        figures = [(path, text) for path in paths
+                   for text in drawings.FIGURE.findall(path.read_text())]
+        self.assertGreaterEqual(len(figures), 19)
+        for path, text in figures:
+            words = html.unescape(" ".join(self.drawn(text)[1]))
+            with self.subTest(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"):
+                self.assertEqual(sorted(re.findall(r"[A-Za-uw-z]", words)),
+                                 sorted(re.findall(r"[A-Za-uw-z]", text)))  # v may be an arrow
+                self.assertIn(f"<pre>{html.escape(text.rstrip())}</pre>", drawings.figure(text))
+
+    def test_handouts_have_no_figure_that_is_not_drawn(self):
+        for path in ROOT.glob("tasks/*/README.md"):
+            text = drawings.FIGURE.sub("", path.read_text())
+            self.assertNotRegex(text, r"-->|<--|==\|", path)
+
+
+class Timeline(unittest.TestCase):
+    PARTS = ROOT / "common/trace/page"
+
+    def test_the_page_in_docs_is_made_of_the_parts_of_today(self):
+        text = (ROOT / "docs/timeline.html").read_text()
+        for name in ("timeline.css", "data.js", "drawing.js", "moving.js"):
+            self.assertIn((self.PARTS / name).read_text(), text,
+                          f"docs/timeline.html is older than {name}; make it again with ./fsdp "
+                          f"train --mode fsdp --world 4 --model small --steps 3 --trace FILE")
+
+    def test_every_class_of_memory_has_a_colour(self):
+        names = re.findall(r'"(\w+)"', (ROOT / "common/memory/memory_class.cpp").read_text())
+        text = (self.PARTS / "data.js").read_text()
+        colors = re.search(r"CLASS_COLORS = \{(.*?)\}", text, re.DOTALL)[1]
+        shown = re.search(r"SHOWN_CLASSES = \[(.*?)\]", text, re.DOTALL)[1]
+        self.assertEqual(sorted(re.findall(r"(\w+):", colors)), sorted(names))
+        self.assertEqual(sorted(re.findall(r"'(\w+)'", shown)), sorted(names))
+
+    def test_labels_lie_beside_the_lanes_or_above_them_on_a_narrow_page(self):
+        for width, inside in ((1280, "side"), (500, "lanes")):
+            text = text_of_page(ROOT / "docs/timeline.html", f"--window-size={width},900")
+            if text is None:
+                self.skipTest("missing: chromium")
+            lanes = text.partition("<main")[2].partition("</main>")[0]
+            rows = lanes.split('<div class="row rank">')[1:]
+            self.assertEqual(len(rows), 4)
+            for row in rows:
+                side, lanes = row.split('<div class="lanes">')
+                labels = {"side": side, "lanes": lanes}
+                self.assertEqual(labels[inside].count("<em "), 3, (width, row))
+                self.assertEqual(row.count("<em "), 3)
+
+
+class Parts(unittest.TestCase):
+    def test_the_table_of_the_first_page_becomes_three_cards(self):
+        rows = ("| a student | write it | [C](C.md) |\n| an engineer | use it | [L](L.md) |\n"
+                "| | train | [T](T.md) |\n| an instructor | grade | [I](I.md) |\n"
+                "| a contributor | change it | [X](X.md) |\n")
+        text = pages.doors(rows)
+        self.assertEqual(text.count("{container} door\n"), 3)
+        self.assertIn("**You are an engineer**\n\n- [Use it](L.md)\n- [Train](T.md)\n```", text)
+        self.assertTrue(text.endswith("````\n\nYou are a contributor: [Change it](X.md)."), text)
+
+    def test_every_result_has_a_title_of_its_own(self):
+        names = {row.name for row in results.rows(make.files_of(False))}
+        self.assertEqual(names, set(results.TITLES))
+        self.assertEqual(len(set(results.TITLES.values())), len(names))
+
+    def test_a_result_names_the_document_in_which_it_was_published(self):
+        row = results.Row("x", "Manual, Loop", "planned", 1, "all", "x", "./fsdp x")
+        page = results.page(row, "# ./fsdp\nrun\n\n## A table\n", [], {"Manual": "Report"})
+        self.assertIn("published in *Manual* (Report), at Loop. The course computes it", page)
+        documents = results.documents(make.files_of(False))
+        for row in results.rows(make.files_of(False)):
+            self.assertIn(re.match(r"\w+", row.source)[0], documents)
+
+    def test_the_progress_of_sphinx_is_told_in_tenths(self):
+        told = []
+        lines = ("loading...", "reading sources... [  3%] a", "reading sources... [ 41%] b",
+                 "reading sources... [ 47%] c", "writing output... [100%] d")
+        make.progress(lines, told.append)
+        self.assertEqual(told, ["reading sources: 40 %", "writing output: 100 %"])
+
+
 class Table(unittest.TestCase):
     def test_says_in_colour_what_is_as_published(self):
         text = results.shown([{"W": "1", "published": "2.0", "GB": "2.1", "": "ok"},
@@ -89,6 +221,7 @@ class Table(unittest.TestCase):
 class Site(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        cls.enterClassContext(unittest.mock.patch.object(make, "say"))
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
@@ -150,6 +283,54 @@ class Site(unittest.TestCase):
         for drawing in drawings:
             self.assertNotRegex(drawing, r"(?<!, )#[0-9a-f]{6}\b")
 
+    def page(self, site, name):
+        return (self.folder / site / name).read_text()
+
+    def test_the_first_page_has_cards_and_a_picture_that_leads_to_its_live_page(self):
+        text = self.page("whole", "index.html")
+        for page in ("COURSE.html", "docs/library.html", "grading/INSTRUCTORS.html"):
+            self.assertIn(f'href="{page}"', text.partition('"doors ')[2].partition("</section>")[0])
+        link = re.search(r'<a class="live" href="docs/timeline.html">(.*?)</a>', text, re.DOTALL)[1]
+        for name in ("timeline-dark", "timeline-narrow-dark", "timeline-light"):
+            self.assertIn(f"docs/{name}.png", link)
+            self.assertTrue((self.folder / f"whole/docs/{name}.png").is_file())
+
+    def test_pages_that_also_work_alone_are_pages_of_the_site(self):
+        for site, name in (("whole", "step"), ("whole", "timeline"), ("students", "step")):
+            text = self.page(site, f"docs/{name}.html")
+            self.assertIn("sidebar-brand", text)
+            self.assertEqual(len(re.findall(r"<h1[ >]", text)), 1, name)
+            self.assertIn(f'href="docs/{name}.html">', self.page(site, "index.html"))
+        self.assertIn('data-students="hidden"', self.page("students", "docs/step.html"))
+        self.assertIn('data-students=""', self.page("whole", "docs/step.html"))
+        self.assertFalse((self.folder / "students/docs/timeline.html").exists())
+        self.assertIn('<a class="reference internal" href="../../docs/step.html"',
+                      self.page("whole", "tasks/task6_prefetch/README.html"))
+
+    def test_the_page_of_a_step_works_inside_of_the_site(self):
+        text = text_of_page(self.folder / "whole/docs/step.html")
+        if text is None:
+            self.skipTest("missing: chromium")
+        command = re.search(r'<code id="command">(.*?)</code>', text)[1]
+        self.assertIn("./fsdp plan --mode fsdp --world 4", re.sub(r"<[^>]*>", "", command))
+        self.assertRegex(text, r'<p id="sentence"[^>]*>Before the step')
+
+    def test_commands_and_code_have_colours_and_what_commands_print_has_none(self):
+        text = self.page("whole", "docs/training.html")
+        command = '<span class="nf">./fsdp train</span> <span class="na">--mode</span> fsdp'
+        self.assertIn(command, text)
+        self.assertIn('<span class="go">  #0        all_gather root', text)
+        self.assertIn('<div class="highlight-cpp ', self.page("whole", "docs/library.html"))
+        self.assertNotRegex(text, r'"highlight-none [^>]*><[^>]*><pre>(<[^>]*>)*\./fsdp')
+
+    def test_every_block_with_colours_has_a_button_that_copies_it(self):
+        text = text_of_page(self.folder / "whole/docs/training.html")
+        if text is None:
+            self.skipTest("missing: chromium")
+        blocks = len(re.findall(r'class="highlight-(?!none|text)', text))
+        self.assertGreater(blocks, 5)
+        self.assertEqual(text.count('class="copy"'), blocks)
+
     def test_a_link_that_leads_nowhere_makes_no_site(self):
         text = b"# A page\n\n[a](nowhere.md), [b](#elsewhere), [c](gone.cpp), ![d](lost.png)\n"
         with self.assertRaises(make.Broken) as raised:
@@ -161,15 +342,13 @@ class Site(unittest.TestCase):
     def test_holds_the_page_to_play_with_and_links_it_where_there_is_one(self):
         out = self.folder / "small"
         files = {"README.md": b"# A page\n", "docs/more.md": b"# More\n\nOpen `docs/step.html`.\n"}
-        make.build({**files, "docs/step.html": b"the step"}, out)
+        step = b"<body><header><h1>Step</h1><p>One.</p></header><p>the step</p></body>"
+        make.build({**files, "docs/step.html": step}, out)
         self.assertEqual(list(wrong_links(out)), [])
-        self.assertEqual((out / "docs/step.html").read_bytes(), b"the step")
+        self.assertIn("<p>the step</p>", (out / "docs/step.html").read_text())
         text = (out / "docs/more.html").read_text()
-        self.assertEqual(
-            text.count('href="../docs/step.html"') + text.count('href="step.html"'),
-            2,
-            "sidebar and text",
-        )
+        links = text.count('<a class="reference internal" href="step.html"')
+        self.assertEqual(links, 2, "sidebar and text")
         make.build(files, out)
         self.assertNotIn('step.html"', (out / "docs/more.html").read_text())
 

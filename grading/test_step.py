@@ -106,7 +106,7 @@ class Step(unittest.TestCase):
         )
 
     @needs("ziglang", "wasmtime")
-    def test_the_sources_of_today_say_what_the_page_says(self):
+    def test_the_wasm_in_the_page_describes_a_step_as_the_present_sources_do(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "step.wasm")
             build.compile_to(path)

@@ -6,6 +6,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import figures  # noqa: E402
+import shell  # noqa: E402
 
 project = html_title = "fsdp"
 extensions = ["myst_parser"]
@@ -17,13 +18,17 @@ smartquotes = False  # they would turn the two dashes of an option into one
 html_theme = "furo"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_show_sphinx = html_show_copyright = html_copy_source = html_use_index = False
 html_show_search_summary = False  # needs a server
 html_theme_options = {
     "top_of_page_buttons": [],
     **{f"{scheme}_css_variables": colors for scheme, colors in figures.SCHEMES.items()},
 }
-templates_path = [str(HERE / "templates")]
 html_sidebars = {"**": ["sidebar/brand.html", "sidebar/search.html", "sidebar/scroll-start.html",
-                        *(["step.html"] if tags.has("step") else []),  # noqa: F821
                         "sidebar/navigation.html", "sidebar/scroll-end.html"]}
+
+
+def setup(app):
+    app.add_lexer("shell-session", shell.Lexer)
+    app.connect("doctree-read", shell.color_blocks)

@@ -26,7 +26,7 @@ USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 
 
 def schemes():
-    """Returns scheme -> {name: #rrggbb}: the colours of the timeline's page, and two more."""
+    """Returns scheme -> {name: colour}: the colours of the timeline's page, and two more."""
     css = (
         pathlib.Path(__file__).resolve().parents[2] / "common/trace/page/timeline.css"
     ).read_text()
@@ -35,7 +35,7 @@ def schemes():
         "dark": {"link": "#7fb2e5", "ok": "#4fbf85"},
     }
     return {
-        scheme: {**dict(re.findall(r"--([\w-]+): (#\w{6})\b", block)), **more[scheme]}
+        scheme: {**dict(re.findall(r"--([\w-]+): (#\w{6}|rgba\(.*?\))", block)), **more[scheme]}
         for scheme, block in zip(more, re.findall(r":root \{(.*?)\}", css, re.DOTALL), strict=True)
     }
 
@@ -302,6 +302,6 @@ def page(figures):
     ):
         parts += [
             f"## {title}",
-            *(f"![{title}](docs/{name}-{scheme}.png){{.only-{scheme}}}" for scheme in SCHEMES),
+            f'<picture><img alt="{title}" src="docs/{name}-light.png"></picture>',
         ]
     return "\n\n".join(parts) + "\n"

@@ -3,6 +3,7 @@
 
 import argparse
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -28,10 +29,22 @@ def files_of(students):
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
 
 
-STEP = "docs/step.html"  # the interactive page of a step, which Sphinx does not make
+def say(text):
+    print(f"fsdp site: {text}", file=sys.stderr, flush=True)
 
 
-def run_sphinx(sources, trees, source, made, has_step):
+def progress(output, say):
+    """Reads the output of Sphinx, and says every tenth part of its two long stages."""
+    told = None
+    for line in output:
+        found = re.match(r"(reading sources|writing output)\.*\s*\[ *(\d+)%\]", line)
+        part = found and (found[1], int(found[2]) // 10 * 10)
+        if part and part != told and part[1]:
+            say(f"{part[0]}: {part[1]} %")
+            told = part
+
+
+def run_sphinx(sources, trees, source, made):
     """Writes the sources (name -> bytes) and makes pages of them."""
     for name, data in sources.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +53,7 @@ def run_sphinx(sources, trees, source, made, has_step):
         sys.executable,
         "-m",
         "sphinx",
-        "-q",
+        "--no-color",
         "-W",
         "--keep-going",
         "-j",
@@ -49,27 +62,30 @@ def run_sphinx(sources, trees, source, made, has_step):
         HERE,
         "-d",
         trees,
-        *(["-t", "step"] if has_step else []),
         source,
         made,
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Broken(done.stderr.replace(f"{source}/", "").strip())
-    if (source / "figures").is_dir():
-        shutil.copytree(source / "figures", made / "figures")
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=errors, text=True
+    ) as sphinx:
+        progress(sphinx.stdout, say)
+        if sphinx.wait():
+            errors.seek(0)
+            raise Broken(errors.read().replace(f"{source}/", "").strip())
+    for name in sources:  # pictures that the pages name in HTML, which Sphinx does not read
+        if name.endswith((".png", ".svg")):
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, made / name)
 
 
 def build(files, out):
     """Makes the site of the files (path -> bytes) in the folder `out`, completely or not at all."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
         source, made = (pathlib.Path(folder, name) for name in ("source", "made"))
-        run_sphinx(
-            pages.Site(files).sources(), pathlib.Path(folder, "trees"), source, made, STEP in files
-        )
-        if STEP in files:
-            (made / STEP).parent.mkdir(exist_ok=True)
-            (made / STEP).write_bytes(files[STEP])
+        say("drawing figures")
+        sources = pages.Site(files).sources()
+        say(f"making pages: {sum(name.endswith('.md') for name in sources)}")
+        run_sphinx(sources, pathlib.Path(folder, "trees"), source, made)
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)

@@ -8,6 +8,8 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import apps  # noqa: E402
+import drawings  # noqa: E402
 import figures  # noqa: E402
 import results  # noqa: E402
 from course.skeletons import tomllib  # noqa: E402
@@ -25,10 +27,10 @@ LEVELS = {"1": "A question", "2": "The idea", "3": "A pointer"}
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!\[)`([\w./-]+\.(?:h|cpp|md|html))`(?!\])")
-PICTURE = re.compile(  # matches pictures, except the narrow versions
-    r'<picture>(?:\s*<source[^>]*max-width[^>]*>)*\s*<source[^>]*srcset="([^"]*)">\s*'
-    r'<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>\s*</picture>'
+PICTURE = re.compile(
+    r'<picture>.*?<img\s+alt="([^"]*)"\s*src="([^"]*)"[^>]*>.*?</picture>', re.DOTALL
 )
+DOORS = re.compile(r"^## Where to begin\n+\| You are .*\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILINE)
 DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 HEADER = re.compile(r"^\| `([\w/]+\.h)` \|", re.MULTILINE)
 
@@ -49,6 +51,21 @@ def inline(svg, description):
         f'<div class="figure" role="img" '
         f'aria-label="{html.escape(" ".join(description.split()))}">{" ".join(svg.split())}</div>'
     )
+
+
+def doors(rows):
+    """Returns the cards of the first page, from the rows of its table: who, wants what, page."""
+    cards = {}
+    for row in rows.splitlines():
+        who, wish, link = (cell.strip() for cell in row[1:-1].split("|"))
+        page = re.search(r"\]\((.*?)\)", link)[1]
+        if who:
+            last = cards[who] = []
+        last.append(f"[{wish[0].upper()}{wish[1:]}]({page})")
+    text = [f"**You are {who}**\n\n- " + "\n- ".join(links) for who, links in cards.items()]
+    doors = "".join(f"```{{container}} door\n{card}\n```\n" for card in text[:3])
+    others = [f"You are {who}: {', '.join(links)}." for who, links in [*cards.items()][3:]]
+    return "\n\n".join([f"````{{container}} doors\n{doors}````", *others])
 
 
 def toctree(names, caption=""):
@@ -75,6 +92,7 @@ class Site:
         self.texts = {name: data.decode() for name, data in files.items()
                       if name.endswith(".md") and not name.startswith((".", "writeup/"))}
         self.texts.update(results.pages(files, drawn))
+        self.texts.update(apps.pages(files))
         if drawn:
             self.texts["figures.md"] = figures.page(drawn)
         common = HEADER.findall(self.texts.get("common/README.md", ""))
@@ -111,6 +129,9 @@ class Site:
                 (page for page in (f"{path}/README.md", f"{path}/index.md") if page in self.texts),
                 f"{path}/index.md",
             )
+        app = path.removesuffix(".html") + ".md"
+        if path in apps.APPS and app in self.texts:
+            return app
         return path if path in self.texts else f"{path}.md" if path in self.shown else None
 
     def link(self, page, link):
@@ -128,13 +149,9 @@ class Site:
 
     def code(self, page, span):
         """Returns code with the name of a file as a link, if the file has a page or is one."""
-        if (
-            span.endswith(".html") and span in self.files
-        ):  # Sphinx does not make this page, and would warn about a link to it
-            address = os.path.relpath(span, os.path.dirname(page) or ".")
-            return f'<a href="{address}"><code>{span}</code></a>'
         for path in (joined(page, span), span, f"common/{span}"):
-            if path != page and (path in self.shown or ("/" in span and path in self.texts)):
+            if path != page and (path in self.shown or ("/" in span and path in self.texts) or
+                                 (path in apps.APPS and self.page_of(path))):
                 return f"[`{span}`]({os.path.relpath(path, os.path.dirname(page) or '.')})"
         return f"`{span}`"
 
@@ -149,17 +166,33 @@ class Site:
             else CODE.sub(lambda match: self.code(page, match[1]), line)
             for line in text.splitlines(keepends=True)
         )
-        text = PICTURE.sub(
-            lambda match: (
-                f"![{match[2]}]({match[3]}){{.only-light}}\n![{match[2]}]({match[1]}){{.only-dark}}"
-            ),
-            text,
-        )
+        text = PICTURE.sub(lambda match: self.picture(page, match[1], match[2]), text)
         text = DRAWING.sub(drawing, text)
         return LINK.sub(lambda match: f"]({self.link(page, match[1])})", text)
 
+    def picture(self, page, description, light):
+        """Returns a picture as HTML: light or dark, and narrow or wide, as the reader's page is. It
+        leads to the page of which it is a picture, if there is one."""
+        name, folder = light.removesuffix("-light.png"), os.path.dirname(page) or "."
+
+        def address(path):
+            return os.path.relpath(joined(page, path), folder)
+
+        narrow = joined(page, f"{name}-narrow-light.png") in self.files
+        images = "".join(
+            f'<picture class="only-{scheme}">'
+            + (f'<source media="(max-width: 600px)" srcset="{address(name)}-narrow-{scheme}.png">'
+               if narrow else "")
+            + f'<img alt="{html.escape(description)}" src="{address(name)}-{scheme}.png"></picture>'
+            for scheme in figures.SCHEMES
+        )
+        if not self.page_of(joined(page, f"{name}.html")):
+            return images
+        return (f'<a class="live" href="{address(name)}.html">{images}'
+                f"<span>Open this page: choose a step, zoom in, point at what you see</span></a>")
+
     def text(self, page):
-        text = self.texts[page]
+        text = drawings.with_drawings(self.texts[page])
         if page.endswith("HINTS.md"):
             text = re.sub(
                 r"^### (\d)\n(.*?)(?=^##|\Z)",
@@ -170,10 +203,14 @@ class Site:
                 text,
                 flags=re.MULTILINE | re.DOTALL,
             )
-        parts = BLOCK.split(text)
-        return "".join(
-            part if i % 2 else self.prose(page, part) for i, part in enumerate(parts)
-        ) + self.below(page)
+        table = DOORS.search(text) if page == "README.md" else None
+        parts = BLOCK.split(text.replace(table[0], "") if table else text)
+        text = "".join(part if i % 2 else self.prose(page, part) for i, part in enumerate(parts))
+        if table:  # cards take the place of the table, after the first paragraph
+            title, first, others = text.split("\n\n", 2)
+            cards = LINK.sub(lambda match: f"]({self.link(page, match[1])})", doors(table[1]))
+            text = "\n\n".join([title, first, cards, others])
+        return text + self.below(page)
 
     def below(self, page):
         """Returns the entries of the sidebar below this page: the other pages of its folder and,
@@ -217,6 +254,7 @@ class Site:
                 "library/README.md",
                 "tasks/WRITEUP.md",
             ],
+            "To play with": [name.replace(".html", ".md") for name in apps.APPS],
             "Results": ["figures.md", "writeup/index.md"],
             "The library and the trainer": [page for page in named if page.startswith("docs/")],
             "Around it": [page for page in named if page.startswith("grading/") or "/" not in page],

@@ -12,6 +12,51 @@ from course.skeletons import tomllib  # noqa: E402
 
 # `shown`: the row whose tables show this row; `when` is None if that is another row.
 Row = collections.namedtuple("Row", "name source kind minutes when shown command")
+TITLES = {  # of the pages, for readers who know neither the documents nor the names of the rows
+    "gpt2xl": "GPT-2 XL: FSDP on eight ranks computes what one process computes",
+    "ddp": "DDP on eight ranks computes what one process computes",
+    "small": "A small model: FSDP and one process compute the same losses",
+    "strict": "FSDP, DDP and one process end with the same bits",
+    "gpt2xl-memory": "What a rank holds when it trains GPT-2 XL",
+    "breakdown": "GPT-2 XL: which tensors fill the memory of a rank",
+    "weak": "Speed on more ranks, each with as much work as before",
+    "strong": "Speed on more ranks that share the same work",
+    "memory": "What a rank holds on 1 to 8 ranks",
+    "reshard": "What resharding after forward saves, and what it costs",
+    "prefetch": "How much faster prefetch makes a step",
+    "duplicated": "How much is held twice if the root also holds its blocks' parameters",
+    "init": "Construct a model without memory",
+    "arrangements": "The same bits on any number of ranks, with any options",
+    "questions": "The questions of the handouts, answered by programs",
+    "pictures": "A step drawn from a run",
+    "modular": "Learn modular addition: in 32 and 16 bits, beside PyTorch's FSDP2",
+    "resume": "A killed run continues to the same bits",
+    "telemetry": "Where the time of a step goes",
+    "receipts": "What a receipt and an audit cost",
+    "traces": "The trace of a run",
+    "matrix": "FSDP against DDP and one process, with many options",
+    "third": "On three ranks, each holds a third",
+    "traffic": "What a rank receives in a step",
+    "duke": "Tokens per second beside a student project at Duke",
+    "duke-loss": "The loss curve of a student project at Duke",
+    "duke-precision": "What 16 bits and checkpointing change, in published numbers",
+    "limits": "How many units to gather at a time",
+    "llama-13b": "What a rank of 64 holds when it trains a model of 13 billion parameters",
+    "zero": "The three stages of ZeRO, worked out",
+    "flops": "How fast models of up to 175 billion parameters can train",
+    "wraps": "How large a unit should be",
+    "flat": "One large collective against a thousand small ones",
+    "strategies": "Full, hybrid or no sharding: traffic and memory",
+    "checkpoints": "What a checkpoint costs",
+    "ranks": "Memory of a rank as ranks are added",
+}
+KINDS = {
+    "measured": "The course measures it",
+    "planned": "The course computes it before a run, with `./fsdp plan`",
+    "arithmetic": "The course works it out from formulas",
+    "published": "The course compares the published numbers with one another",
+    "test": "Tests of the course show it",
+}
 OURS = ("planned", "all", "speedup", "GB")  # columns that are compared with `published`
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
@@ -85,17 +130,29 @@ def said(minutes):
     return {0: "seconds", 1: "a minute"}.get(minutes, f"{minutes} minutes")
 
 
-def page(row, text, drawn):
+def title_of(row):
+    return TITLES.get(row.name, row.name)
+
+
+def documents(files):
+    """Returns short name -> title of the documents whose tables are reproduced."""
+    legend = " ".join(described(files)["legend"].split())
+    return dict(re.findall(r"([A-Z]\w+): (.+?)\. (?=\w+: )", legend))
+
+
+def page(row, text, drawn, documents):
     """Returns the page of a row, from the text that ./fsdp reproduce wrote."""
     about, _, text = text.partition("\n## ")
+    name, place = re.fullmatch(r"(\w+),? (.*)", row.source).groups()
     figures = "".join(
         f"![{figure.title}](../figures/{figure.name}.svg)\n\n**{figure.title}.** {figure.text}\n\n"
         for figure in drawn
         if figure.row == row.name
     )
     return (
-        f"# {row.name}\n\n{row.source}, {row.kind}. On two cores, this takes "
-        f"{said(row.minutes)}:\n\n    {row.command}\n\n{figures}"
+        f"# {title_of(row)}\n\nThis was published in *{name}* ({documents[name]}), at {place}. "
+        f"{KINDS[row.kind]}. On two cores, this takes {said(row.minutes)}:\n\n"
+        f"    {row.command}\n\n{figures}"
         f"<details><summary>The last run</summary>\n{about.partition(chr(10))[2]}\n</details>\n\n"
         f"## {TABLE.sub(lambda match: shown(cells(match[0])), text)}"
     )
@@ -111,7 +168,7 @@ def overview(files):
         found.append(
             {
                 "": verdict,
-                "row": f"[{row.name}]({row.shown}.md)" if has else row.name,
+                "result": f"[{title_of(row)}]({row.shown}.md)" if has else title_of(row),
                 "verdict": "",
                 "published in": row.source,
                 "kind": row.kind,
@@ -128,6 +185,9 @@ def overview(files):
 
 def pages(files, drawn):
     """Returns path -> Markdown of the pages. `drawn`: the figures."""
-    made = {f"writeup/{row.name}.md": page(row, files[f"writeup/{row.name}.md"].decode(), drawn)
-            for row in rows(files) if f"writeup/{row.name}.md" in files}
+    made = {
+        name: page(row, files[name].decode(), drawn, documents(files))
+        for row in rows(files)
+        if (name := f"writeup/{row.name}.md") in files
+    }
     return {**made, "writeup/index.md": overview(files)} if made else {}

@@ -27,6 +27,7 @@ SOURCES = """
     trainer/config/batch_partition.cpp
     trainer/config/train_config.cpp trainer/config/words.cpp
     common/optim/gradient_buckets.cpp common/optim/group_of.cpp
+    common/optim/matrix_owners.cpp common/optim/muon_cost.cpp
     common/comm/call.cpp common/comm/clock.cpp common/comm/link.cpp
     common/memory/phase_to_string.cpp
     common/memory/memory_class.cpp

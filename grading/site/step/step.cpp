@@ -23,7 +23,7 @@ struct Settings {
   int limit{};
   bool reshard{};
   std::string param_dtype, reduce_dtype;  // fp32 or bf16
-  int recompute_every{};                  // every how many blocks recompute activations; 0: none
+  int recompute_every{};                  // n: every n-th block recomputes activations; 0: none
   int64_t latency{};                      // [ns]
   int64_t bandwidth{};                    // [MB/s]
   int64_t speed{};                        // [Gflop/s] of a rank
@@ -57,6 +57,14 @@ TrainConfig config_of(const Settings& settings) {
   return config;
 }
 
+// Returns the value in the largest unit in which it is whole; each unit is 1000 of the one before.
+std::string in_units(int64_t value, std::initializer_list<const char*> units) {
+  const char* const* unit = units.begin();
+  for (; value > 0 && value % 1000 == 0 && unit + 1 != units.end(); ++unit)
+    value /= 1000;
+  return std::to_string(value) + *unit;
+}
+
 // Returns the command of ./fsdp plan for the run of `settings`.
 std::string command_of(const Settings& settings) {
   std::ostringstream out;
@@ -72,16 +80,20 @@ std::string command_of(const Settings& settings) {
       << " --reduce-dtype " << settings.reduce_dtype;
   if (settings.recompute_every > 0)
     out << " --checkpoint-activations every:" << settings.recompute_every;
-  out << " --backend shm --gpus-per-host " << settings.world << " --intra " << settings.latency
-      << "ns," << settings.bandwidth << "MB/s --flops " << settings.speed << "G";
+  out << " --backend shm --gpus-per-host " << settings.world << " --intra "
+      << in_units(settings.latency, {"ns", "us", "ms"}) << ','
+      << in_units(settings.bandwidth, {"MB/s", "GB/s"}) << " --flops "
+      << in_units(settings.speed, {"G", "T"});
   return out.str();
 }
 
 struct Parameter {
   std::string name;
   int64_t numel;
-  int layer{-1};                  // the layer whose block has it; -1: none
-  int64_t forward{}, backward{};  // [flops] of its matrix products and of work counted with them
+  int layer{-1};  // the layer whose block has it; -1: none
+  // [flops] of its matrix products. output_proj also has those of the block's attention, and w3
+  // those of recomputing the block in backward.
+  int64_t forward{}, backward{};
 };
 
 // Returns the parameters in the order of first registration.
@@ -154,7 +166,7 @@ std::optional<size_t> units_before_readers(const Settings& settings, const Shard
   return layout.units.size() - 1 - (has_head ? 1 : 0);
 }
 
-// [ns] Returns the time that each unit computes.
+// [ns] Returns how long each unit computes, in forward and in backward.
 std::vector<UnitTime> times_of(const Settings& settings, const ShardLayout& layout,
                                const std::vector<Parameter>& parameters) {
   const auto time = [&](int64_t flops) {
@@ -174,7 +186,8 @@ int64_t number(const std::optional<size_t>& unit) {
   return unit ? static_cast<int64_t>(*unit) : -1;
 }
 
-// Writes the words of an action. Its line also has its times and the live bytes after it.
+// Writes the words of an action. The line of an action also has its times and the live bytes after
+// the action.
 struct Words {
   std::ostream& out;
   void operator()(const Schedule::Enter& entered) { out << "enter " << to_string(entered.phase); }

@@ -5,6 +5,14 @@ const COLORS = {shards: 'shards', optimizer_state: 'state', sharded_gradients: '
                 gathered: 'all-gather', gradients: 'reduce-scatter', communication: 'staging'};
 const ORDER = ['shards', 'gathered', 'gradients', 'sharded_gradients', 'optimizer_state', 'communication'];
 const NO_UNITS = s => s.strategy === 'ddp';
+// DDP gathers nothing. There the class `gathered` is the parameters with which the rank computes, and `shards`
+// their fp32 copies, which exist only if those have 16 bits.
+const isDdp = () => settings.strategy === 'ddp', hasCopies = () => isDdp() && settings.param_dtype !== 'fp32';
+const colorOf = name => name === 'gathered' && isDdp() ? hasCopies() ? 'other' : 'shards' : COLORS[name];
+function classText(name) {
+  if (isDdp() && name === 'gathered') return hasCopies() ? '16-bit parameters' : 'parameters';
+  return hasCopies() && name === 'shards' ? 'fp32 parameters' : name.replace('_', ' ');
+}
 
 // The sliders, and where they start. An address may also have other numbers from the first value to the last.
 const FIELDS = [
@@ -19,7 +27,7 @@ const FIELDS = [
   {name: 'wrap', label: 'units', words: ['block', 'auto', 'none'], start: 'block', idle: NO_UNITS},
   {name: 'limit', label: 'limit (1: no prefetch)', values: [1, 2, 3, 4, 8, 64], start: 2, idle: NO_UNITS},
   {name: 'reshard', label: 'reshard after forward', words: ['on', 'off'], start: 'on', idle: NO_UNITS},
-  {name: 'param_dtype', label: 'parameters sent in', words: ['fp32', 'bf16'], start: 'fp32'},
+  {name: 'param_dtype', label: 'parameters are used in', words: ['fp32', 'bf16'], start: 'fp32'},
   {name: 'reduce_dtype', label: 'gradients sent in', words: ['fp32', 'bf16'], start: 'fp32'},
   {name: 'recompute', label: 'recompute each n-th block', values: [0, 1, 2, 3, 4], start: 0,
    text: n => n || 'none'},
@@ -95,7 +103,7 @@ function runOf(lines) {
     const [what, ...words] = line.split(' ');
     if (take[what]) take[what](words);
   }
-  read.moves = movesOf(read.actions);
+  read.moves = onePerClass(movesOf(read.actions));
   return read;
 }
 
@@ -142,6 +150,17 @@ function movesOf(actions) {
   return moves;
 }
 
+// Before the step, the classes may take turns to grow, unit by unit: they get one action each.
+function onePerClass(moves) {
+  const begin = moves.filter(move => move.phase === 'init'), live = Object.fromEntries(ORDER.map(name => [name, 0]));
+  const classes = [...new Set(begin.map(move => move.about))].map(about => {
+    const same = begin.filter(move => move.about === about);
+    live[about] = same.reduce((sum, move) => sum + move.bytes, 0);
+    return {...same.at(-1), bytes: live[about], live: {...live}};
+  });
+  return [...classes, ...moves.slice(begin.length)];
+}
+
 function inUnits(value, units) {
   const [power, unit] = units.find(([power]) => value >= power) || units.at(-1);
   const digits = power === 1 || value >= 100 * power ? 0 : value >= 10 * power ? 1 : 2;
@@ -177,13 +196,14 @@ function sentence(move) {
   }
   switch (move.about) {
     case 'shards':
-      return `Before the step, the rank holds ${ddp ? 'fp32 copies' : 'its shards'}: ${amount}.`;
+      return `Before the step, the rank holds ${ddp ? 'all parameters in fp32' : 'its shards'}: ${amount}.`;
     case 'optimizer_state':
       return `Before the step, it holds the optimizer’s state of them: ${amount}.`;
     case 'sharded_gradients':
       return `The sharded gradient of ${unit} ${freed ? 'is freed' : 'gets memory'}: ${amount}.`;
     case 'gathered':
-      if (ddp) return `Before the step, the rank holds all parameters: ${amount}.`;
+      if (ddp) return `Before the step, the rank holds all parameters${hasCopies() ? ', rounded to 16 bits' : ''}: ` +
+          `${amount}.`;
       return freed ? `${Unit} is resharded: ${amount} free.` : `${Unit} gets memory to be unsharded: ${amount}.`;
     case 'gradients':
       if (ddp) return `Buckets for all gradients ${freed ? 'are freed' : 'get memory'}: ${amount}.`;
@@ -213,8 +233,8 @@ const lastTime = () => Math.max(1, run.computing + run.waiting, ...run.moves.map
 function drawCurve() {
   const svg = cleared('curve', run.moves.length, 100), base = run.moves.map(() => 0);
   const most = Math.max(1, ...run.moves.map(move => total(move.live)));
-  element('top').textContent = bytesText(most);
-  for (const [name, color] of Object.entries(COLORS)) {
+  element('top').textContent = `up to ${bytesText(most)}`;
+  for (const name of Object.keys(COLORS)) {
     const level = i => (100 - base[i] / most * 90).toFixed(2);
     let path = 'M0 100', back = '';
     run.moves.forEach((move, i) => {
@@ -222,7 +242,7 @@ function drawCurve() {
       base[i] += move.live[name];
       path += `L${i} ${level(i)}L${i + 1} ${level(i)}`;
     });
-    draw(svg, 'path', {d: path + back}, color);
+    draw(svg, 'path', {d: path + back}, colorOf(name));
   }
 }
 
@@ -261,7 +281,7 @@ function drawUnits() {
     const x = left + i * room, {gathered, gradients, sharded_gradients, coming} = units[unit];
     const every = Math.ceil(44 / room), name = unit.replace('layers.', '').slice(0, room * every / 7);
     if (i % every === 0) draw(svg, 'text', {x, y: 12}).textContent = name;
-    const rows = [['shards', 'all-gather', !ddp, gathered || ddp, coming === 'all_gather'],
+    const rows = [['shards', ddp ? 'shards' : 'all-gather', !ddp, gathered || ddp, coming === 'all_gather'],
                   ['sharded-gradients', 'reduce-scatter', sharded_gradients, gradients || ddp && live.gradients,
                    coming && coming !== 'all_gather'],
                   ['state', '', true]];
@@ -285,8 +305,9 @@ function showAction() {
   draw(element('curve'), 'path', {d: `M${at + .5} 0V100`, class: 'cursor'});
   draw(element('lanes'), 'path', {d: `M${time} 0V60`, class: 'cursor'});
   drawUnits();
-  const classes = Object.entries(COLORS).reverse().map(([name, color]) =>
-    `<li><i style="background:var(--${color})"></i>${name.replace('_', ' ')} ${bytesText(move.live[name])}</li>`);
+  const classes = Object.keys(COLORS).reverse().filter(name => !(name === 'shards' && isDdp() && !hasCopies()))
+      .map(name => `<li><i style="background:var(--${colorOf(name)})"></i>${classText(name)} ` +
+           `${bytesText(move.live[name])}</li>`);
   element('classes').innerHTML = classes.join('') + `<li><b>all ${bytesText(total(move.live))}</b></li>`;
   element('first').disabled = element('previous').disabled = at === 0;
   element('last').disabled = element('next').disabled = at === run.moves.length - 1;
@@ -300,14 +321,32 @@ function showNumbers() {
   const where = peak.phase === 'init' ? 'before the step' : `in ${peak.phase}${peak.unit ? ' of ' + peak.unit : ''}`;
   const unsharded = phase => bytesText(Math.max(
       ...run.actions.filter(action => action.phase === phase).map(action => action.live.gathered)));
-  const all = [['most bytes alive', bytesText(peak.bytes), where],
-               ['unsharded at most', unsharded('forward'), `in forward, ${unsharded('backward')} in backward`],
+  const copies = hasCopies() ? 'in 16 bits, and again in fp32' : 'all of them, on every rank';
+  const whole = isDdp() ? ['parameters', unsharded('forward'), copies]
+      : ['unsharded at most', unsharded('forward'), `in forward, ${unsharded('backward')} in backward`];
+  const all = [['most bytes alive', bytesText(peak.bytes), where], whole,
                ['received in a step', bytesText(sum), parts.join(', ')],
-               ['time of a step', timeText(computing + waiting),
+               ['time of a step', (isDdp() ? 'about ' : '') + timeText(computing + waiting),
                 `computing ${timeText(computing)}, waiting ${timeText(waiting)}`]];
   element('numbers').innerHTML = all.map(([name, number, more]) =>
     `<div><dt>${name}</dt><dd><b>${number}</b>${more}</dd></div>`).join('');
-  element('command').textContent = run.command;
+  element('command').innerHTML = shownCommand(run.command);
+  element('about').textContent = !isDdp() ? '' :
+      ' It sends a bucket as soon as the last gradient in it is complete; this page knows only when the gradients ' +
+      'of a block are complete, so its time is a little longer.';
+  element('strip').textContent = isDdp() ? 'Every rank holds every unit whole.' :
+      'The strip: its own shard. Filled: the unit while it is unsharded; paler: its memory while it is on the link.';
+}
+
+// Lines break before an option or after a comma, and never inside of a word.
+const shownCommand = command => command.split(' ').map(word =>
+  word.split(/(?<=,)/).map(part => `<span>${part}</span>`).join('<wbr>')).join(' ');
+
+function copyCommand() {
+  const selection = getSelection();
+  selection.selectAllChildren(element('command'));
+  element('copy').textContent = document.execCommand('copy') ? 'copied' : 'press Ctrl+C';
+  setTimeout(() => element('copy').textContent = 'copy', 2000);
 }
 
 function show(changed) {
@@ -399,8 +438,9 @@ function listen() {
     go(Math.floor(event.offsetX / event.currentTarget.clientWidth * run.moves.length));
   new ResizeObserver(() => run && drawUnits()).observe(element('units'));
   addEventListener('hashchange', () => attempt(readAddress));
+  element('copy').onclick = copyCommand;
   const hide = hidden => element('hidden').hidden = !(element('walk').hidden = hidden);
-  const isHidden = document.body.dataset.students !== '';
+  const isHidden = element('walk').dataset.students !== '';
   hide(isHidden);
   element('whole').hidden = isHidden;  // a student's copy has no ./fsdp plan
   element('show').onclick = () => {
