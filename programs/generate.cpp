@@ -187,21 +187,27 @@ void write_logits(const std::string& path, const at::Tensor& logits) {
   writer.close();
 }
 
+// Says on stderr that an imported model, which probably has other tokens, is given bytes.
+void say_if_bytes_are_assumed(const Settings& settings, const Loaded& loaded) {
+  if (settings.init.empty() || !settings.tokenizer.empty() || !loaded.tokenizer.empty() ||
+      loaded.vocabulary == kBytes)
+    return;
+  std::fprintf(stderr,
+               "fsdp generate: %s has no tokenizer.json, so each token is taken for a byte; copy "
+               "that of the model into the folder, or give --tokenizer\n",
+               settings.init.c_str());
+}
+
 int generate_text(const Settings& settings) {
   at::set_num_threads(static_cast<int>(settings.threads));
   const Loaded loaded =
       settings.checkpoint.empty() ? hugging_face_at(settings.init) : checkpoint_at(settings);
-  if (!settings.init.empty() && settings.tokenizer.empty() && loaded.tokenizer.empty() &&
-      loaded.vocabulary != kBytes)
-    std::fprintf(stderr,
-                 "fsdp generate: %s has no tokenizer.json, so each token is taken for a byte; copy "
-                 "that of the model into the folder, or give --tokenizer\n",
-                 settings.init.c_str());
   Text text(settings.tokenizer.empty()              ? loaded.tokenizer
             : settings.tokenizer == kBytesAreTokens ? ""
                                                     : settings.tokenizer);
   loaded.model->eval();
   const auto tokens = text.tokens_of(settings.prompt, loaded.vocabulary);
+  say_if_bytes_are_assumed(settings, loaded);
   if (!settings.logits.empty())
     write_logits(settings.logits, logits_of(*loaded.model, tokens, loaded.context));
   const auto print = [](const std::string& part) {
