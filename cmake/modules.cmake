@@ -60,13 +60,14 @@ module(trainer/receipt base command_line diff digest state)
 module(trainer/train agreement base command_line comm config cuda data diff digest exchange hosts
        launch memory optim planning prediction receipt report state strategies trace transports)
 module(trainer/options base comm command_line config cuda data diff exchange launch nn optim
-       report state strategies trace train)
+       receipt report state strategies trace train)
 
 add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE
   ${PROJECT_SOURCE_DIR}/common/transports/gloo_declarations)
 target_link_libraries(fsdp_transports PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
+target_link_libraries(fsdp_receipt PRIVATE OpenSSL::Crypto)
 target_compile_options(fsdp_digest PRIVATE -O3)  # bit_hash() reads all tensors of a step
 # Builds with and without CUDA compile different files of trainer/cuda.
 get_target_property(sources fsdp_cuda SOURCES)

@@ -1,6 +1,7 @@
 #include <base/whole_file.h>
 #include <gtest/gtest.h>
 #include <receipt/receipt.h>
+#include <receipt/signature.h>
 
 #include <algorithm>
 #include <functional>
@@ -69,6 +70,40 @@ TEST(ReceiptFile, the_root_depends_on_hashes_and_not_on_ranks_and_hosts) {
   EXPECT_NE(other.root(), one.root());
 }
 
+const std::string kSigningKey = R"(-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7
+-----END PRIVATE KEY-----
+)";
+
+TEST(ReceiptFile, a_signature_covers_every_line_through_the_seal) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/receipt", key = folder.path() + "/key";
+  folder.write("key", kSigningKey);
+  write_receipt(path, small_receipt(), key);
+  const Receipt signed_receipt = read_receipt(path);
+  EXPECT_EQ(signed_receipt.signature, sign(signed_receipt.seal, key));
+  Receipt other = small_receipt();
+  other.hosts[0] = "host-c";
+  write_receipt(path, other, key);
+  EXPECT_NE(read_receipt(path).seal, signed_receipt.seal);
+  EXPECT_NE(read_receipt(path).signature, signed_receipt.signature);
+  write_receipt(path, other);
+  EXPECT_EQ(read_receipt(path).signature, "");
+}
+
+TEST(ReceiptFile, a_receipt_is_kept_if_its_key_is_lost) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/receipt";
+  try {
+    write_receipt(path, small_receipt(), folder.path() + "/key");
+    ADD_FAILURE() << "it was signed";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(error.what(), path + ": has no signature, because " + folder.path() +
+                                "/key: No such file or directory");
+  }
+  EXPECT_EQ(read_receipt(path).root(), small_receipt().root());
+}
+
 // Somebody changes lines of the file, but does not renew its seal.
 TEST(ReceiptFile, a_file_whose_lines_were_changed_is_refused) {
   using Lines = std::vector<std::string>;
@@ -129,6 +164,9 @@ TEST(ReceiptFile, a_file_whose_lines_were_changed_is_refused) {
        "line 3: is not written as a leaf is"},
       {"another root", [&](Lines& l) { replace(l.back(), "\"root\":\"", "\"root\":\"0"); },
        "the file was changed"},
+      {"a signature that is no text",
+       [&](Lines& l) { replace(l.back(), "{", "{\"signature\":7,"); },
+       "is not a line of a receipt"},
       {"no end", [](Lines& l) { l.pop_back(); }, "is cut off"},
       {"only the head", [](Lines& l) { l.resize(1); }, "or cut off"}};
   const TemporaryFolder folder;

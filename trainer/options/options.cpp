@@ -134,8 +134,8 @@ void check(const CLI::App& app, const TrainConfig& config, bool only_plans) {
 // would write over the file.
 bool names_results(const CLI::Option& option) {
   static const std::set<std::string> names{
-      "log",     "json",   "trace",   "profile",        "hashes",
-      "capture", "record", "receipt", "receipt-sample", "watch"};
+      "log",    "json",    "trace",          "profile",     "hashes", "capture",
+      "record", "receipt", "receipt-sample", "receipt-key", "watch"};
   return names.contains(option.get_single_name());
 }
 

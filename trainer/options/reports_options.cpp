@@ -4,6 +4,7 @@
 #include <diff/run_hashes.h>
 #include <launch/launched.h>
 #include <options/groups.h>
+#include <receipt/signature.h>
 #include <report/log_file.h>
 #include <report/telemetry.h>
 #include <trace/timeline.h>
@@ -25,10 +26,10 @@ struct NamedFile {
 // others.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
   std::vector<NamedFile> files{
-      {"--json", config.reports.json},       {"--trace", config.reports.trace},
-      {"--profile", config.reports.profile}, {"--log", config.reports.log},
-      {"--receipt", config.reports.receipt}, {"--checkpoint-dir", config.checkpoint.dir},
-      {"--resume", config.checkpoint.resume}};
+      {"--json", config.reports.json},        {"--trace", config.reports.trace},
+      {"--profile", config.reports.profile},  {"--log", config.reports.log},
+      {"--receipt", config.reports.receipt},  {"--receipt-key", config.reports.receipt_key},
+      {"--resume", config.checkpoint.resume}, {"--checkpoint-dir", config.checkpoint.dir}};
   for (const std::string& path : config.data.text)
     files.push_back({"--text", path});
   for (const std::string& path : config.data.tokens)
@@ -105,7 +106,7 @@ void check_record(const CLI::App& app, const TrainConfig& config) {
 
 void check_receipt(const CLI::App& app, const TrainConfig& config) {
   if (config.reports.receipt.empty()) {
-    for (const char* option : {"--receipt-sample", "--watch"})
+    for (const char* option : {"--receipt-sample", "--receipt-key", "--watch"})
       if (app.count(option) > 0) throw UsageError(std::string(option) + ": needs --receipt");
     return;
   }
@@ -118,6 +119,15 @@ void check_receipt(const CLI::App& app, const TrainConfig& config) {
   if (config.reports.watch > 0 && config.checkpoint.dir.empty())
     throw UsageError(
         "--watch: needs --checkpoint-dir, because it computes the step after a checkpoint again");
+}
+
+// Throws UsageError if the key can't sign a receipt, so that this does not happen after the run.
+void check_receipt_key(const std::string& key) {
+  try {
+    if (!key.empty()) sign("", key);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(std::string("--receipt-key ") + error.what());
+  }
 }
 
 void check_only_microbatch(const TrainConfig& config) {
@@ -182,6 +192,8 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
       ->excludes(hashes);
   add_number(app, "--receipt-sample", config.reports.receipt_sample, NumberRange<int64_t>{1, kMany},
              "with --receipt: hash one in so many tensors; 1: all (default 8)");
+  app.add_option("--receipt-key", config.reports.receipt_key,
+                 "with --receipt: sign it with this private key, a PEM file (docs/receipts.md)");
   add_number(
       app, "--watch", config.reports.watch, NumberRange<int64_t>{1, kMany},
       "with --receipt and --checkpoint-dir: while the run trains, compute up to so many drawn "
@@ -223,6 +235,7 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
   // Under a launcher, only rank 0 writes the files below.
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
+  check_receipt_key(config.reports.receipt_key);
   if (!config.reports.log.empty()) check_log(config);
   for (const auto& [option, path] :
        {std::pair<std::string, std::string>("--json", config.reports.json),

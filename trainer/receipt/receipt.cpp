@@ -4,6 +4,7 @@
 #include <digest/sha256.h>
 #include <receipt/merkle_tree.h>
 #include <receipt/receipt.h>
+#include <receipt/signature.h>
 #include <torch/version.h>
 
 #include <span>
@@ -39,11 +40,24 @@ std::string head_of(const Receipt& receipt) {
       .dump();
 }
 
-std::string end_of(const std::string& lines, size_t leaves, const std::string& root) {
+std::string seal_of(const std::string& lines, const std::string& root) {
   Sha256 seal;
   seal.update(std::as_bytes(std::span(lines)));
   seal.update(std::as_bytes(std::span(root)));
-  return json{{"leaves", leaves}, {"root", root}, {"seal", seal.hex()}}.dump();
+  return seal.hex();
+}
+
+std::string end_of(size_t leaves, const std::string& root, const std::string& seal,
+                   const std::string& signature) {
+  json end{{"leaves", leaves}, {"root", root}, {"seal", seal}};
+  if (!signature.empty()) end["signature"] = signature;
+  return end.dump();
+}
+
+// Returns the signature in the last line of a receipt, or "".
+std::string signature_in(const std::string& end) {
+  const json line = json::parse(end, nullptr, /*allow_exceptions=*/false);
+  return line.is_object() ? line.value("signature", "") : "";
 }
 
 void require(bool holds, const std::string& otherwise) {
@@ -103,12 +117,21 @@ std::string Receipt::root() const {
   return merkle_root(texts);
 }
 
-std::string write_receipt(const std::string& path, const Receipt& receipt) {
+std::string write_receipt(const std::string& path, const Receipt& receipt,
+                          const std::string& private_key) {
   const std::string root = receipt.root();
   std::string lines = head_of(receipt) + '\n';
   for (const auto& [key, leaf] : receipt.leaves)
     lines += line_of(key, leaf) + '\n';
-  write_whole_file(path, lines + end_of(lines, receipt.leaves.size(), root) + '\n');
+  const std::string seal = seal_of(lines, root);
+  std::string signature, error;
+  try {
+    if (!private_key.empty()) signature = sign(seal, private_key);
+  } catch (const std::runtime_error& failed) {
+    error = failed.what();
+  }
+  write_whole_file(path, lines + end_of(receipt.leaves.size(), root, seal, signature) + '\n');
+  if (!error.empty()) throw std::runtime_error(path + ": has no signature, because " + error);
   return root;
 }
 
@@ -134,7 +157,10 @@ Receipt read_receipt(const std::string& path) {
     require(number > 1, "is not a receipt of ./fsdp train, or cut off");
     require(content.back() == '\n' && text.find("\"seal\"") != std::string::npos,
             "is cut off: the last line of a receipt has its root and its seal");
-    require(text == end_of(lines, receipt.leaves.size(), receipt.root()),
+    const std::string root = receipt.root();
+    receipt.seal = seal_of(lines, root);
+    receipt.signature = signature_in(text);
+    require(text == end_of(receipt.leaves.size(), root, receipt.seal, receipt.signature),
             "has another root, seal or number of leaves than its lines: the file was changed");
   } catch (const std::exception& error) {
     const bool parsed = dynamic_cast<const json::exception*>(&error) == nullptr;

@@ -34,7 +34,8 @@ struct Leaf {
 // - the head: the members of this class, and "receipt": the version of the format;
 // - each leaf, in the order of EventKey;
 // - the end: "leaves", their number; "root", that of the Merkle tree over the leaves; "seal", the
-//   SHA-256 of all lines before this one and of the root.
+//   SHA-256 of all lines before this one and of the root; "signature", that of the seal, if the
+//   run signed its receipt.
 // The root is the same for every arrangement of the ranks, if the events are the same.
 struct Receipt {
   nlohmann::json settings;         // those that decide which numbers the run computes
@@ -45,12 +46,19 @@ struct Receipt {
   Sampling sampling;
   std::map<EventKey, Leaf> leaves;
 
+  // read_receipt() fills these two.
+  std::string seal{};
+  std::string signature{};  // of the seal, in hexadecimal digits; empty: the receipt is not signed
+
   std::string root() const;
 };
 
-// Writes the file, whole or not at all. Returns the root. Throws std::runtime_error, which names
-// the file.
-std::string write_receipt(const std::string& path, const Receipt& receipt);
+// Writes the file, whole or not at all. Returns the root.
+// - `private_key`: the file of the key that signs the receipt; empty: nothing signs it.
+// Throws std::runtime_error, which names the file. If the key can't be used, writes the receipt
+// without a signature before it throws, because the hashes of a long run must not be lost.
+std::string write_receipt(const std::string& path, const Receipt& receipt,
+                          const std::string& private_key = "");
 
 // Reads and checks the file.
 // Throws std::runtime_error, which names the file and the line:

@@ -43,7 +43,8 @@ void add_rank(const std::string& folder, int rank, const std::optional<StepRange
 
 std::string make_receipt(const TrainConfig& config, const RankContext& context) {
   const Receipt receipt = recorded_receipt(config, context);
-  const std::string root = write_receipt(config.reports.receipt, receipt);
+  const std::string root =
+      write_receipt(config.reports.receipt, receipt, config.reports.receipt_key);
   std::error_code unknown;  // a folder that stays is replaced by the next run
   std::filesystem::remove_all(folder_of_ranks(config), unknown);
   return "receipt: " + config.reports.receipt + ", " +

@@ -26,7 +26,7 @@ Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
 // Collective; call it after the last step. On rank 0, makes the receipt of the ranks' files, and
 // removes the folder. Returns a line that reports the receipt and its root. Throws
 // std::runtime_error, which names the file, on rank 0, if the file of a rank can't be read or the
-// receipt can't be written.
+// receipt can't be written or signed.
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm);
 

@@ -1,0 +1,91 @@
+#include <base/whole_file.h>
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <receipt/signature.h>
+
+#include <array>
+#include <memory>
+#include <stdexcept>
+
+namespace fsdp {
+namespace {
+
+struct Free {
+  void operator()(BIO* file) const { BIO_free(file); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+using File = std::unique_ptr<BIO, Free>;
+using Key = std::unique_ptr<EVP_PKEY, Free>;
+using Context = std::unique_ptr<EVP_MD_CTX, Free>;
+
+using Signature = std::array<unsigned char, 64>;
+constexpr char kDigits[] = "0123456789abcdef";
+
+// Takes the place of OpenSSL's function that asks for a password on the terminal.
+int no_password(char*, int, int, void*) {
+  return -1;
+}
+
+using Read = EVP_PKEY* (*)(BIO*, EVP_PKEY**, pem_password_cb*, void*);
+
+// Reads a key. `kind` and `command` say in a message which key the file lacks, and what makes one.
+Key key_in(const std::string& path, Read read, const std::string& kind,
+           const std::string& command) {
+  const std::string reason = reason_not_to_read(path);
+  if (!reason.empty()) throw std::runtime_error(path + ": " + reason);
+  const std::string content = content_of(path);
+  const File file(BIO_new_mem_buf(content.data(), static_cast<int>(content.size())));
+  Key key(read(file.get(), nullptr, no_password, nullptr));
+  if (!key || EVP_PKEY_id(key.get()) != EVP_PKEY_ED25519)
+    throw std::runtime_error(path + ": has no " + kind + "; make one: " + command);
+  return key;
+}
+
+std::string hexadecimal(const Signature& signature) {
+  std::string digits;
+  for (const unsigned char byte : signature) {
+    digits += kDigits[byte >> 4];
+    digits += kDigits[byte & 15];
+  }
+  return digits;
+}
+
+const unsigned char* bytes_of(const std::string& text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+}  // namespace
+
+std::string sign(const std::string& text, const std::string& private_key) {
+  const Key key =
+      key_in(private_key, PEM_read_bio_PrivateKey, "private key of Ed25519 without a password",
+             "openssl genpkey -algorithm ed25519 -out KEY.pem");
+  const Context context(EVP_MD_CTX_new());
+  Signature signature{};
+  size_t size = signature.size();
+  if (EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1 ||
+      EVP_DigestSign(context.get(), signature.data(), &size, bytes_of(text), text.size()) != 1)
+    throw std::runtime_error(private_key + ": OpenSSL can't sign with this key");
+  return hexadecimal(signature);
+}
+
+bool is_signed_by(const std::string& public_key, const std::string& text,
+                  const std::string& signature) {
+  const Key key = key_in(public_key, PEM_read_bio_PUBKEY, "public key of Ed25519",
+                         "openssl pkey -in KEY.pem -pubout -out PUBLIC.pem");
+  Signature bytes{};
+  if (signature.size() != 2 * bytes.size()) return false;
+  for (size_t i = 0; i < signature.size(); ++i) {
+    const auto digit = std::string_view(kDigits).find(signature[i]);
+    if (digit == std::string_view::npos) return false;
+    bytes[i / 2] = static_cast<unsigned char>(bytes[i / 2] << 4 | digit);
+  }
+  const Context context(EVP_MD_CTX_new());
+  return EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
+         EVP_DigestVerify(context.get(), bytes.data(), bytes.size(), bytes_of(text), text.size()) ==
+             1;
+}
+
+}  // namespace fsdp
