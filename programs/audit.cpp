@@ -8,6 +8,7 @@
 #include <receipt/audit_command.h>
 #include <receipt/receipt.h>
 #include <receipt/recomputation.h>
+#include <receipt/signature.h>
 #include <state/checkpoint_folder.h>
 #include <unistd.h>
 
@@ -25,8 +26,10 @@ namespace {
 struct Settings {
   std::string receipt, checkpoint, options, program;
   int64_t draw{3};
+  int64_t microbatches{};  // 0: draws events
   bool no_files{};
   std::optional<uint64_t> seed;
+  std::string public_key;
 };
 
 Settings parse(int argc, char** argv) {
@@ -40,11 +43,17 @@ Settings parse(int argc, char** argv) {
   add_number(app, "--seed", settings.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
              "seed of the draw, to draw the same events again (default: another one each time)");
+  add_number(app, "--microbatches", settings.microbatches, NumberRange<int64_t>{1, kMany},
+             "in place of --draw: microbatches to draw, of the first step and of the steps after a "
+             "checkpoint; each is computed alone, which is the shortest audit");
   app.add_option("--checkpoint", settings.checkpoint,
                  "folder with checkpoints of the run, to begin with the latest one before an event "
                  "(default: begin with the first step)");
   app.add_option("--options", settings.options,
                  "options of ./fsdp train in place of the run's, as \"--text BOOK.txt\"");
+  app.add_option("--public-key", settings.public_key,
+                 "refuse a receipt that was not signed with the private key that belongs to this "
+                 "public key, a PEM file");
   app.add_flag("--no-files", settings.no_files,
                "refuse a receipt whose options name files, except those that --options replaces: "
                "for a receipt of somebody else");
@@ -54,6 +63,8 @@ Settings parse(int argc, char** argv) {
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (access(settings.program.c_str(), X_OK) != 0)
       throw UsageError("--binary " + settings.program + ": " + std::strerror(errno));
+    if (settings.microbatches > 0 && app.count("--draw") > 0)
+      throw UsageError("--microbatches: excludes --draw");
     if (!settings.checkpoint.empty() && step_folders(settings.checkpoint).empty())
       throw UsageError("--checkpoint " + settings.checkpoint + ": has no checkpoints");
   });
@@ -138,6 +149,37 @@ void require_safe_options(const Settings& settings, const Receipt& receipt) {
   }
 }
 
+// Draws what is computed again, and says how much this is.
+std::vector<Recomputation> drawn_pieces(const Settings& settings, const Receipt& receipt) {
+  const uint64_t seed = settings.seed.value_or(std::random_device()());
+  const std::set<int64_t> known = known_steps(settings, receipt);
+  const std::string with_seed = " drawn with --seed " + std::to_string(seed);
+  if (settings.microbatches > 0) {
+    auto pieces =
+        draw_microbatches(receipt, static_cast<size_t>(settings.microbatches), seed, known);
+    say(std::to_string(pieces.size()) + (pieces.size() == 1 ? " microbatch" : " microbatches") +
+        with_seed);
+    return pieces;
+  }
+  Draw drawn = draw(receipt, static_cast<size_t>(settings.draw), seed, known);
+  say(counted(static_cast<int64_t>(drawn.events.size()), "event") + with_seed);
+  return drawn.recomputations;
+}
+
+// Throws std::invalid_argument unless the receipt was signed with the key that --public-key names.
+void require_signature(const Settings& settings, const Receipt& receipt) {
+  if (settings.public_key.empty()) {
+    if (!receipt.signature.empty()) say("it is signed; --public-key checks with which key");
+    return;
+  }
+  if (receipt.signature.empty())
+    throw std::invalid_argument(settings.receipt + ": is not signed, and --public-key is given");
+  if (!is_signed_by(settings.public_key, receipt.seal, receipt.signature))
+    throw std::invalid_argument(
+        settings.receipt + ": was not signed with the key that belongs to " + settings.public_key);
+  say("signed with the key that belongs to " + settings.public_key);
+}
+
 int audit(const Settings& settings) {
   const Receipt receipt = read_receipt(settings.receipt);
   say(settings.receipt + ": steps " + std::to_string(receipt.sampling.first_step + 1) + " to " +
@@ -145,15 +187,12 @@ int audit(const Settings& settings) {
       receipt.settings.at("model").get<std::string>() + " on " + counted(receipt.world, "rank") +
       ", " + counted(static_cast<int64_t>(receipt.leaves.size()), "event") + ", root " +
       receipt.root());
+  require_signature(settings, receipt);
   require_safe_options(settings, receipt);
   require_same_kernels(receipt.kernels);
-  const uint64_t seed = settings.seed.value_or(std::random_device()());
-  const Draw drawn =
-      draw(receipt, static_cast<size_t>(settings.draw), seed, known_steps(settings, receipt));
-  say(counted(static_cast<int64_t>(drawn.events.size()), "event") + " drawn with --seed " +
-      std::to_string(seed));
+  const std::vector<Recomputation> pieces = drawn_pieces(settings, receipt);
   const auto start = std::chrono::steady_clock::now();
-  for (const Recomputation& piece : drawn.recomputations) {
+  for (const Recomputation& piece : pieces) {
     const Verdict verdict = compare_with(receipt, piece, computed(settings, receipt, piece));
     say(text_of(piece) + ": " + counted(verdict.equal, "event") + " equal");
     if (!verdict.wrong.empty()) {

@@ -121,5 +121,22 @@ TEST(Receipt, a_draw_needs_a_state_and_covers_all_that_it_draws) {
   EXPECT_THROW(draw(receipt, 1, 1, {}), std::invalid_argument);
 }
 
+TEST(Receipt, drawn_microbatches_are_of_steps_whose_state_is_known) {
+  const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
+  const auto parts = receipt.settings.at("parts").get<size_t>();
+  for (const std::set<int64_t>& known : {std::set<int64_t>{0}, {0, 2}}) {
+    const size_t all = known.size() * parts;
+    std::set<std::pair<int64_t, int>> drawn;
+    for (const Recomputation& piece : draw_microbatches(receipt, all + 5, 1, known)) {
+      EXPECT_TRUE(known.contains(piece.first_step));
+      EXPECT_EQ(piece.end_step, piece.first_step + 1);
+      drawn.emplace(piece.first_step, piece.microbatch.value());
+    }
+    EXPECT_EQ(drawn.size(), all);
+    EXPECT_EQ(draw_microbatches(receipt, 2, 1, known).size(), 2U);
+  }
+  EXPECT_THROW(draw_microbatches(receipt, 1, 1, {}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace fsdp

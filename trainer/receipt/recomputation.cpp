@@ -18,6 +18,19 @@ int64_t last_known(const std::set<int64_t>& known, int64_t step) {
   return *std::prev(after);
 }
 
+// Returns `count` of the elements, drawn without repetition, or all if there are fewer.
+template <typename Element>
+std::vector<Element> drawn_of(std::vector<Element> all, size_t count, uint64_t seed) {
+  std::vector<Element> drawn;
+  std::mt19937_64 random(seed);
+  while (drawn.size() < count && !all.empty()) {
+    std::swap(all[random() % all.size()], all.back());
+    drawn.push_back(all.back());
+    all.pop_back();
+  }
+  return drawn;
+}
+
 // Returns what computes all events again, at most one piece for each state and one for each
 // microbatch.
 std::vector<Recomputation> pieces_for(const std::vector<EventKey>& events,
@@ -97,15 +110,19 @@ Draw draw(const Receipt& receipt, size_t count, uint64_t seed, const std::set<in
   std::vector<EventKey> all;
   for (const auto& [key, leaf] : receipt.leaves)
     all.push_back(key);
-  Draw drawn;
-  std::mt19937_64 random(seed);
-  while (drawn.events.size() < count && !all.empty()) {
-    std::swap(all[random() % all.size()], all.back());
-    drawn.events.push_back(all.back());
-    all.pop_back();
-  }
+  Draw drawn{drawn_of(std::move(all), count, seed), {}};
   drawn.recomputations = pieces_for(drawn.events, known);
   return drawn;
+}
+
+std::vector<Recomputation> draw_microbatches(const Receipt& receipt, size_t count, uint64_t seed,
+                                             const std::set<int64_t>& known) {
+  if (known.empty()) last_known(known, receipt.sampling.first_step);
+  std::vector<Recomputation> all;
+  for (const int64_t step : known)
+    for (int microbatch = 0; microbatch < receipt.settings.at("parts").get<int>(); ++microbatch)
+      all.push_back({step, step + 1, microbatch});
+  return drawn_of(std::move(all), count, seed);
 }
 
 Verdict compare_with(const Receipt& receipt, const Recomputation& piece, const RunHashes& made) {

@@ -33,6 +33,12 @@ struct Draw {
 // state is known, or none before an event that is drawn.
 Draw draw(const Receipt& receipt, size_t count, uint64_t seed, const std::set<int64_t>& known);
 
+// Draws `count` different microbatches of the steps before which the state is known, or all if
+// there are fewer. The same seed draws the same microbatches. Throws std::invalid_argument if no
+// state is known.
+std::vector<Recomputation> draw_microbatches(const Receipt& receipt, size_t count, uint64_t seed,
+                                             const std::set<int64_t>& known);
+
 struct Verdict {
   int64_t equal{};         // events that are equal
   std::string wrong;       // the first event that is not equal; empty: there is none
