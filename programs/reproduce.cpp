@@ -1,4 +1,5 @@
 #include <command_line/run_program.h>
+#include <reproduce/audit_row.h>
 #include <reproduce/make_tables.h>
 #include <reproduce/read_rows.h>
 #include <reproduce/report.h>
@@ -17,6 +18,7 @@ std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs,
   std::printf("%s", report.markdown().c_str());
   std::fflush(stdout);
   report.write(settings.out, runs.take_json());
+  runs.move_receipts(settings.out + "/receipts");
   return report.verdict();
 }
 
@@ -27,6 +29,7 @@ int reproduce(const std::vector<std::string>& arguments) {
     std::printf("%s", fsdp::list(rows, settings.verdict_folders()).c_str());
     return 0;
   }
+  if (!settings.audit.empty()) return fsdp::audit_row(settings.audit, settings.verdict_folders());
   fsdp::TrainRuns runs(settings.run.train);
   std::map<std::string, std::string> by_verdict;
   for (const fsdp::Row& row : rows.rows)

@@ -111,7 +111,7 @@ class LineRunner {
         return line_of(line, cells, {});
       }
     }
-    const TrainResult& result = train_(options);
+    const TrainResult& result = train_(with_receipt(options, line));
     if (first_ == nullptr) first_ = &result;
     if (!line.same_parameters) hash_ = result.hash();
     Texts cells;
@@ -121,6 +121,13 @@ class LineRunner {
       by_column[column] = cells.back();
     }
     return line_of(line, cells, verdict(result, by_column));
+  }
+
+  static TrainOptions with_receipt(TrainOptions options, const LineOfTable& line) {
+    if (line.receipt.empty()) return options;
+    append(options, {"--receipt", "%/" + line.receipt, "--receipt-sample",
+                     std::to_string(line.receipt_sample)});
+    return options;
   }
 
   std::optional<bool> verdict(const TrainResult& result, const Cells& cells) const {

@@ -49,6 +49,7 @@ LongResult read(const LongRun& run, const LongRunFiles& files) {
   all.result.seconds = usage.seconds;
   all.peak = usage.peak;
   all.swapped = usage.swapped;
+  if (fs::exists(files.receipt)) all.receipt = files.receipt;
   return all;
 }
 
@@ -59,6 +60,9 @@ std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
   command.insert(command.begin(), program);
   command.insert(command.end(), {"--log", files.log, "--json", result, "--checkpoint-dir",
                                  files.checkpoints, "--save-every", "3", "--keep", "1"});
+  if (run.receipt_sample > 0)
+    command.insert(command.end(), {"--receipt", files.receipt, "--receipt-sample",
+                                   std::to_string(run.receipt_sample)});
   if (std::ranges::find(command, "--offload") != command.end())
     command.insert(command.end(), {"--offload-dir", files.folder.parent_path()});
   return command;

@@ -15,7 +15,8 @@ struct LongRun {
   std::string name;
   TrainOptions options;  // without options that name files
   int64_t steps{};
-  int64_t state_bytes{};  // size of a checkpoint: parameters and optimizer state
+  int64_t state_bytes{};     // size of a checkpoint: parameters and optimizer state
+  int64_t receipt_sample{};  // of the run's receipt (see Sampling); 0: it leaves none
 };
 
 struct LongResult {
@@ -24,12 +25,13 @@ struct LongResult {
   // [bytes] The most anonymous and shared memory that all processes together held, and the most
   // that they had swapped out, sampled each second.
   int64_t peak{}, swapped{};
+  std::filesystem::path receipt{};  // its file; empty: there is none
 };
 
 // Runs `program` with its files in FOLDER/NAME.
 // - If that folder has the results of a finished run, reads them and runs nothing.
 // - The run saves a checkpoint after every third step. If an earlier run was interrupted or failed,
-//   this call continues from its latest checkpoint.
+//   this call continues from its latest checkpoint, and the receipt has only the steps after it.
 // - Prints steps, memory and the remaining time on stderr.
 // Throws std::runtime_error if the run fails, if FOLDER/NAME belongs to another run or is in use,
 // or if the disk has no room for two checkpoints and the optimizer's state.

@@ -15,6 +15,7 @@ struct LongRunFiles {
   std::filesystem::path usage{folder / "memory.json"};  // what RunWatcher has measured
   std::filesystem::path output{folder / "output"};
   std::filesystem::path result{folder / "result.json"};
+  std::filesystem::path receipt{folder / "receipt"};
   std::filesystem::path checkpoints{folder / "checkpoints"};
 };
 

@@ -9,8 +9,14 @@ namespace {
 
 std::vector<Table> make_gpt2xl(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
-  for (const LongResult* run : {&full.fsdp, &full.single})
-    runs.keep(to_json(*run));
+  for (const LongResult* run : {&full.fsdp, &full.single}) {
+    nlohmann::ordered_json kept = to_json(*run);
+    if (!run->receipt.empty()) {
+      kept["options"] = kept["options"].get<std::string>() + " --receipt %/gpt2xl.receipt";
+      std::filesystem::copy_file(run->receipt, runs.folder() / "gpt2xl.receipt");
+    }
+    runs.keep(kept);
+  }
   return {full_table(settings, full)};
 }
 

@@ -80,6 +80,17 @@ void require_known_columns(const TomlTable& toml, const TableOfRow& table) {
                   "columns");
 }
 
+int64_t read_receipt_sample(const TomlTable& toml, bool trains) {
+  if (!toml.has("receipt")) return 0;
+  if (!trains) toml.refuse("has a receipt, which only a run of train leaves", "receipt");
+  const int64_t sample = toml.number("receipt");
+  if (sample < 1)
+    toml.refuse("has a receipt of one event in " + std::to_string(sample) +
+                    "; it must be 1 (all events) or more",
+                "receipt");
+  return sample;
+}
+
 LineOfTable read_line(const TomlTable& toml, const TableOfRow& table, const PrintedWords& read) {
   LineOfTable line;
   if (toml.has("cells")) {
@@ -93,7 +104,7 @@ LineOfTable read_line(const TomlTable& toml, const TableOfRow& table, const Prin
     return line;
   }
   toml.allow_only({"labels", "options", "command", "published", "same_parameters", "if_it_fails",
-                   "needs", "read"});
+                   "needs", "receipt", "read"});
   line.labels = texts_for(toml, "labels", table.labels);
   if (toml.has("published")) line.published = texts_for(toml, "published", table.published);
   line.options = toml.text("options", "");
@@ -108,6 +119,7 @@ LineOfTable read_line(const TomlTable& toml, const TableOfRow& table, const Prin
   for (const auto& [column, word] : read_printed_words(toml.table("read"), table.columns))
     line.read[column] = word;
   require_read(toml, table, line);
+  line.receipt_sample = read_receipt_sample(toml, trains(table, line));
   return line;
 }
 
@@ -169,6 +181,15 @@ TableOfRow read_table(const TomlTable& toml) {
   return table;
 }
 
+// Names the receipts of a row's runs: ROW-1.receipt, ROW-2.receipt ...
+void name_receipts(Row& row) {
+  int number = 0;
+  for (TableOfRow& table : row.tables)
+    for (LineOfTable& line : table.lines)
+      if (line.receipt_sample > 0)
+        line.receipt = row.name + "-" + std::to_string(++number) + ".receipt";
+}
+
 Row read_row(const TomlTable& toml) {
   toml.allow_only(
       {"name", "source", "kind", "minutes", "when", "command", "same_as", "code", "table"});
@@ -185,6 +206,7 @@ Row read_row(const TomlTable& toml) {
     row.tables.push_back(read_table(table));
   if (!row.code.empty() && !row.tables.empty())
     toml.refuse("has code, which takes the place of [[row.table]]", "code");
+  name_receipts(row);
   const std::string& shown = row.same_as.empty() ? row.name : row.same_as;
   row.command = toml.text("command", "./fsdp reproduce --only " + shown);
   if (row.when != "never" && !row.has_tables())

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +24,8 @@ struct LineOfTable {
   bool same_parameters{}, may_fail{}, needs_peers{};
   std::vector<std::string> if_it_fails;  // cells of the columns if the run failed
   PrintedWords read;
+  int64_t receipt_sample{};        // of the run's receipt (see Sampling); 0: it leaves none
+  std::string receipt;             // name of the receipt's file: "ddp-1.receipt"
   std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
 };
 
@@ -60,6 +64,13 @@ struct Row {
 
   // Returns whether `reproduce` makes tables for this row.
   bool has_tables() const { return !code.empty() || !tables.empty(); }
+  // Returns whether a run of this row leaves a receipt.
+  bool has_receipts() const {
+    const auto leaves_one = [](const LineOfTable& line) { return !line.receipt.empty(); };
+    return code == "gpt2xl" || std::ranges::any_of(tables, [&](const TableOfRow& table) {
+             return std::ranges::any_of(table.lines, leaves_one);
+           });
+  }
 };
 
 struct Rows {

@@ -30,6 +30,13 @@ std::vector<std::string> names_with_tables(const std::vector<Row>& rows) {
   return names;
 }
 
+std::vector<std::string> names_with_receipts(const std::vector<Row>& rows) {
+  std::vector<std::string> names;
+  for (const Row& row : rows)
+    if (row.has_receipts()) names.push_back(row.name);
+  return names;
+}
+
 void add_selection(CLI::App& app, ReproduceSettings& settings, const std::vector<Row>& rows) {
   app.add_flag("--list", settings.list,
                "print the " + std::to_string(rows.size()) +
@@ -46,6 +53,15 @@ void add_selection(CLI::App& app, ReproduceSettings& settings, const std::vector
   app.add_flag("--long", settings.by_hand, "the rows that take an hour: gpt2xl and duke-loss")
       ->excludes(only)
       ->excludes(all);
+  app.add_option("--audit", settings.audit,
+                 "run nothing: compute a drawn microbatch of each receipt that the row's runs have "
+                 "left again, and compare")
+      ->type_name("NAME")
+      ->check(one_of("--audit", names_with_receipts(rows)))
+      ->excludes(only)
+      ->excludes(all)
+      ->excludes("--list")
+      ->excludes("--long");
   app.add_option("--train", settings.run.train, "the train program to run");
   auto* out =
       app.add_option("--out", settings.out, "folder of the results (default: build/reproduce)");
@@ -77,9 +93,12 @@ void check(const CLI::App& app, const ReproduceSettings& settings) {
   for (const char* option : {"--folder", "--device", "--world"})
     if (app.count(option) > 0 && !is_long)
       throw UsageError(std::string(option) + ": needs --full or --long");
+  if (!settings.audit.empty() && (settings.write || settings.full))
+    throw UsageError("--audit: runs nothing, so it excludes --write and --full");
   if (settings.write && settings.list) throw UsageError("--write: --list writes nothing");
   for (const auto& [option, folder, is_used] :
-       {std::tuple(settings.write ? "--write" : "--out", settings.out, !settings.list),
+       {std::tuple(settings.write ? "--write" : "--out", settings.out,
+                   !settings.list && settings.audit.empty()),
         std::tuple("--folder", settings.run.folder, is_long)})
     if (is_used) check_output(option, folder, reason_not_to_fill(folder));
   if (8 % settings.run.world != 0)

@@ -12,7 +12,8 @@ namespace fsdp {
 // The command line of `reproduce`.
 struct ReproduceSettings {
   std::vector<std::string> only;
-  std::string out;  // folder of the results: --out, writeup/ with --write, or build/reproduce
+  std::string audit;  // name of the row whose receipts are audited; empty: rows are run
+  std::string out;    // folder of the results: --out, writeup/ with --write, or build/reproduce
   bool list{}, all{}, by_hand{}, full{}, write{};
   FullSettings run;
 

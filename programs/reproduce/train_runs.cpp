@@ -100,6 +100,17 @@ void TrainRuns::train(Run& run) {
   }
 }
 
+void TrainRuns::move_receipts(const std::filesystem::path& into) const {
+  for (const auto& file : std::filesystem::directory_iterator(folder())) {
+    if (file.path().extension() != ".receipt") continue;
+    std::filesystem::create_directories(into);
+    // The folders may be on different disks, so this is no rename.
+    std::filesystem::copy_file(file, into / file.path().filename(),
+                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::remove(file);
+  }
+}
+
 nlohmann::ordered_json TrainRuns::take_json() {
   auto all = std::exchange(kept_, nlohmann::ordered_json::array());
   for (const Run* run : used_) {

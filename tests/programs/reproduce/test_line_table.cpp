@@ -55,6 +55,29 @@ line = [
             "\nseven g: the printed line shm has no word 9\n\nA note of two lines\n");
 }
 
+TEST(LineTable, a_run_with_a_receipt_gets_the_options_that_write_it) {
+  FakeTrain fake;
+  made(R"(
+labels = ["run"]
+columns = ["loss"]
+line = [
+  { labels = ["one"], options = "--world 1" },
+  { labels = ["two"], options = "--world 2", receipt = 8 },
+  { labels = ["three"], options = "--world 3", receipt = 1 },
+]
+)",
+       fake);
+  using Options = std::vector<std::string>;
+  std::vector<Options> options;
+  for (const auto& [run, result] : fake.results())
+    options.push_back(run);
+  EXPECT_EQ(options,
+            (std::vector<Options>{
+                {"--world", "1"},
+                {"--world", "2", "--receipt", "%/row-1.receipt", "--receipt-sample", "8"},
+                {"--world", "3", "--receipt", "%/row-2.receipt", "--receipt-sample", "1"}}));
+}
+
 TEST(LineTable, a_program_other_than_train_gets_the_options_of_the_table_and_of_the_line) {
   FakeTrain fake;
   const Table table = made(R"(

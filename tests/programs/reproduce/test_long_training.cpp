@@ -69,6 +69,20 @@ TEST_F(LongTraining, a_long_run_that_ended_early_continues_from_its_checkpoint) 
       << "a finished run must remove its checkpoints";
 }
 
+TEST_F(LongTraining, a_long_run_names_the_receipt_that_it_has_left) {
+  write_program();
+  EXPECT_EQ(run().receipt, "");
+  EXPECT_EQ(output().find("--receipt"), std::string::npos);
+  fs::remove_all(of_run());
+  const auto with_receipt = [&] {
+    return run_or_go_on(program(), folder_.path(), {"long", {"--seed", "3"}, 4, 3000, 64});
+  };
+  with_receipt();
+  EXPECT_CONTAINS(output(), "--receipt " + of_run() + "/receipt --receipt-sample 64");
+  folder_.write("long/receipt", "hashes");
+  EXPECT_EQ(with_receipt().receipt, of_run() + "/receipt");
+}
+
 TEST_F(LongTraining, a_long_run_skips_a_truncated_log_line_and_keeps_earlier_measurements) {
   write_program();
   folder_.write("long/log.jsonl", "{\"step\":0,\"lo\n");

@@ -64,6 +64,16 @@ TEST(ReadRows, read_rows_refuses_a_wrong_missing_or_unknown_key_of_a_row_and_nam
             "tables.toml:9: [[row]] has the name a, as a row above has");
 }
 
+TEST(ReadRows, read_rows_refuses_a_receipt_that_no_run_can_leave) {
+  const std::string table = "labels = [\"W\"]\ncolumns = [\"loss\"]\n";
+  EXPECT_CONTAINS(wrong_table(table + "line = [{ labels = [\"1\"], receipt = 0 }]\n"),
+                  "has a receipt of one event in 0; it must be 1 (all events) or more");
+  EXPECT_CONTAINS(
+      wrong_table(table + "read = { loss = \"1\" }\n"
+                          "line = [{ labels = [\"1\"], command = \"bench\", receipt = 8 }]\n"),
+      "has a receipt, which only a run of train leaves");
+}
+
 TEST(ReadRows, read_rows_refuses_a_table_with_a_column_that_no_run_fills) {
   EXPECT_CONTAINS(
       wrong_table("labels = [\"W\"]\ncolumns = [\"peek\"]\n"

@@ -73,6 +73,9 @@ TEST(ReproduceOption, contradicting_reproduce_options_are_refused) {
   };
   EXPECT_CONTAINS(why({"--write", "--out", "a"}), "--write");
   EXPECT_EQ(why({"--write", "--list"}), "--write: --list writes nothing");
+  EXPECT_EQ(why({"--audit", "ddp", "--write"}),
+            "--audit: runs nothing, so it excludes --write and --full");
+  EXPECT_CONTAINS(why({"--audit", "ddp", "--only", "ddp"}), "--audit");
   EXPECT_EQ(why({"--world", "4"}), "--world: needs --full or --long");
   EXPECT_CONTAINS(why({"--only", "smal"}), "small");
 }

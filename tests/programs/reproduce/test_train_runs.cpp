@@ -1,7 +1,9 @@
+#include <base/whole_file.h>
 #include <gtest/gtest.h>
 #include <reproduce/train_runs.h>
 
 #include <common/expect_text.h>
+#include <common/temporary_folder.h>
 
 #include <fstream>
 
@@ -27,6 +29,19 @@ TEST(TrainRuns, train_runs_once_with_each_set_of_options_and_its_results_are_rea
   EXPECT_EQ(runs({"--world", "3"}).hash(), "3");
   EXPECT_EQ(std::filesystem::file_size(count), 2 * std::string("run\n").size());
   EXPECT_EQ(runs.take_json().size(), 2U);
+}
+
+TEST(TrainRuns, receipts_are_moved_out_of_the_folder_of_the_runs) {
+  TrainRuns runs(
+      script("echo hashes > $2; for file; do :; done; echo '{\"final\":true}' > \"$file\""));
+  const TemporaryFolder folder;
+  const std::filesystem::path into = folder.path() + "/receipts";
+  runs.move_receipts(into);
+  EXPECT_FALSE(std::filesystem::exists(into));
+  runs({"--receipt", "%/a-1.receipt"});
+  runs.move_receipts(into);
+  EXPECT_EQ(content_of(into / "a-1.receipt"), "hashes\n");
+  EXPECT_FALSE(std::filesystem::exists(runs.folder() / "a-1.receipt"));
 }
 
 TEST(TrainRuns, the_error_of_a_failed_train_program_has_its_last_line_and_no_files_are_left) {
