@@ -14,8 +14,9 @@ constexpr int64_t kSteps = 3;
 constexpr int kMicrobatches = 8;
 
 // Where a bit flips: in a shard before the step, in a reduced gradient, in a moment, in what a rank
-// receives in an all-gather, or in a gradient of a microbatch.
-enum class Place { shard, reduced, moment, message, part };
+// receives in an all-gather, in a gradient of a microbatch, or in the logits, of which the loss is
+// computed.
+enum class Place { shard, reduced, moment, message, part, logits };
 
 // One bit of a run that flips once.
 struct Flip {
@@ -104,7 +105,8 @@ class Flipping final : public Strategy {
     const Owned chosen = all[static_cast<size_t>(flip_->parameter) % all.size()];
     for (const auto& parameter : layout().parameters)
       if (parameter.name == chosen.parameter) unit_ = layout().units[parameter.unit].name;
-    if (flip_->place != Place::part) std::ofstream(flip_->note) << chosen.parameter << ' ' << unit_;
+    if (flip_->place != Place::part && flip_->place != Place::logits)
+      std::ofstream(flip_->note) << chosen.parameter << ' ' << unit_;
     return chosen;
   }
   int64_t numel_of_unit() const {
@@ -140,13 +142,27 @@ void flip_in_backward(Module& model, const Flip& flip, int microbatches_of_rank)
   });
 }
 
+// Registers a hook that flips a bit of the logits of one microbatch.
+void flip_logits(Module& model, const Flip& flip, int microbatches_of_rank) {
+  const int64_t call = flip.step * microbatches_of_rank + flip.turn;
+  const auto calls = std::make_shared<int64_t>(0);
+  model.register_forward_hook([calls, call, &flip](Module&, const at::Tensor& logits) {
+    if ((*calls)++ == call) {
+      std::ofstream(flip.note) << "logits root";
+      flip(logits);
+    }
+    return at::Tensor();
+  });
+}
+
 std::unique_ptr<Strategy> make_flipping(const TrainConfig& config, Workload workload,
                                         std::shared_ptr<Communicator> comm) {
   const bool here = flip_of_run && flip_of_run->rank == comm->rank();
-  if (here && flip_of_run->place == Place::part) {
+  if (here && (flip_of_run->place == Place::part || flip_of_run->place == Place::logits)) {
     workload.build = [build = workload.build, own = kMicrobatches / config.ranks.world] {
       auto model = build();
-      flip_in_backward(*model, *flip_of_run, own);
+      const auto flip = flip_of_run->place == Place::part ? flip_in_backward : flip_logits;
+      flip(*model, *flip_of_run, own);
       return model;
     };
   }
@@ -180,7 +196,7 @@ RandomRun draw_run(std::mt19937_64& random, const std::string& note) {
   TrainConfig config = config_of_run({"fsdp", world, shards > 1 ? shards : 0});
   config.sharding.reshard_after_forward = below(4) > 0;
   config.sharding.limit = 1 + static_cast<int>(below(3));
-  const auto place = static_cast<Place>(below(5));
+  const auto place = static_cast<Place>(below(6));
   // With recomputation, the hook that flips a gradient would be called twice.
   if (place != Place::part) config.memory.activation_checkpoint_every = below(4) == 0 ? 1 : 0;
   return {config,
@@ -216,6 +232,8 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
       return {in_microbatch(0) + in_unit, in_microbatch(0) + "loss"};
     case Place::part:
       return {in_microbatch(run.flip.turn) + in_unit + "gradient of the microbatch: " + parameter};
+    case Place::logits:
+      return {in_microbatch(run.flip.turn) + "loss", in_microbatch(run.flip.turn) + in_unit};
     case Place::reduced:
       return {step + in_unit + "reduced gradient: " + parameter};
     case Place::moment: {  // an update can round to the right value; then the next one shows it
