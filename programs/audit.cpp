@@ -24,7 +24,8 @@ namespace fsdp {
 namespace {
 
 struct Settings {
-  std::string receipt, checkpoint, options, program;
+  std::string receipt, checkpoint, program;
+  std::vector<std::string> options;  // words of --options
   int64_t draw{3};
   int64_t microbatches{};  // 0: draws events
   bool no_files{};
@@ -49,8 +50,10 @@ Settings parse(int argc, char** argv) {
   app.add_option("--checkpoint", settings.checkpoint,
                  "folder with checkpoints of the run, to begin with the latest one before an event "
                  "(default: begin with the first step)");
-  app.add_option("--options", settings.options,
-                 "options of ./fsdp train in place of the run's, as \"--text BOOK.txt\"");
+  app.add_option_function<std::string>(
+      "--options",
+      [&settings](const std::string& text) { settings.options = CLI::detail::split_up(text); },
+      "options of ./fsdp train in place of the run's, as \"--text BOOK.txt\"");
   app.add_option("--public-key", settings.public_key,
                  "refuse a receipt that was not signed with the private key that belongs to this "
                  "public key, a PEM file");
@@ -118,8 +121,7 @@ RunHashes computed(const Settings& settings, const Receipt& receipt, const Recom
   const OnTerminal progress("computing " + text_of(piece) + " again");
   const OwnFolder own("fsdp-audit");
   const std::string hashes = own.path() / "hashes", log = own.path() / "output";
-  const AuditSources sources{settings.program, settings.checkpoint,
-                             CLI::detail::split_up(settings.options)};
+  const AuditSources sources{settings.program, settings.checkpoint, settings.options};
   const auto end = run_child(audit_command(sources, receipt, piece, hashes), log);
   if (end.ok()) return read_hashes(hashes);
   const std::string error = error_in(log, "fsdp train");
@@ -141,9 +143,8 @@ std::set<int64_t> known_steps(const Settings& settings, const Receipt& receipt) 
 // Throws std::invalid_argument if the receipt has options with which no audit should run the
 // program.
 void require_safe_options(const Settings& settings, const Receipt& receipt) {
-  const auto own = names_in(CLI::detail::split_up(settings.options));
   try {
-    check_audited_options(receipt.options, settings.no_files, own);
+    check_audited_options(receipt.options, settings.no_files, names_in(settings.options));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(settings.receipt + ": its options: " + error.what());
   }

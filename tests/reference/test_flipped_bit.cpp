@@ -232,8 +232,13 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
       return {in_microbatch(0) + in_unit, in_microbatch(0) + "loss"};
     case Place::part:
       return {in_microbatch(run.flip.turn) + in_unit + "gradient of the microbatch: " + parameter};
-    case Place::logits:
-      return {in_microbatch(run.flip.turn) + "loss", in_microbatch(run.flip.turn) + in_unit};
+    case Place::logits: {  // the loss can round to the right value; then a gradient is wrong
+      const std::string microbatch = in_microbatch(run.flip.turn);
+      std::vector<std::string> places{microbatch + "loss"};
+      for (const char* of : {"root", "h.0", "h.1", "h.2"})
+        places.push_back(microbatch + "unit " + of + ", gradient of the microbatch: ");
+      return places;
+    }
     case Place::reduced:
       return {step + in_unit + "reduced gradient: " + parameter};
     case Place::moment: {  // an update can round to the right value; then the next one shows it

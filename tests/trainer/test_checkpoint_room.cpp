@@ -41,5 +41,13 @@ TEST(CheckpointRoom, a_run_needs_disk_room_for_all_checkpoints_that_exist_at_the
   EXPECT_NO_THROW(require_room_for_checkpoints(config, layout_on(2), each));
 }
 
+TEST(CheckpointRoom, a_frozen_parameter_needs_no_room_for_moments) {
+  TrainConfig config = config_of("fsdp", 2);
+  ShardLayout layout = layout_on(2);
+  EXPECT_EQ(checkpoint_bytes(config, layout), 3 * 4 * 1600);
+  layout.parameters[0].trainable = false;
+  EXPECT_EQ(checkpoint_bytes(config, layout), 4 * 1600);
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -27,7 +27,8 @@ int64_t checkpoint_bytes(const TrainConfig& config, const ShardLayout& layout) {
   int64_t numel = 0;  // of the parameters and of their moments
   for (const auto& parameter : layout.parameters) {
     const OptimizerOptions& options = groups[group_of(parameter.name, groups)].options;
-    numel += parameter.numel * (1 + options.moments_of_element());
+    const int64_t moments = parameter.trainable ? options.moments_of_element() : 0;
+    numel += parameter.numel * (1 + moments);
   }
   return numel * int64_t{sizeof(float)};
 }
