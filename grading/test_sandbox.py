@@ -127,7 +127,7 @@ class InEveryMode(unittest.TestCase):
                 self.assertNotIn(status, (0, None))
                 self.assertLessEqual(len(printed), 110_000)
 
-    def test_scratch_folders_have_a_limit_of_size_and_nothing_else_is_written(self):
+    def test_scratch_folders_are_limited_in_size_and_no_other_folder_can_be_written(self):
         for mode in self.for_each("namespaces"):
             fills = (
                 "for i in 1 2 3; do for d in /tmp /dev/shm; do head -c 50000000 /dev/zero > "

@@ -279,7 +279,7 @@ class AsPeopleMakeThem(unittest.TestCase):
         ):
             submission.read(folder)
 
-    def test_another_archive_is_refused_with_what_to_do_wherever_it_is(self):
+    def test_an_archive_that_is_no_zip_is_refused_and_a_zip_is_asked_for(self):
         for suffix in (".tar.gz", ".tgz", ".7z", ".rar", ".TAR"):
             for path in (
                 self.folder / f"mine{suffix}",

@@ -80,7 +80,7 @@ class ParameterGradient {
 
   GradientState state() const { return state_; }
   LocalSum local_sum() const { return local_sum_; }
-  bool is_hidden() const;  // .grad of the leaf is the trap "have not been reduced"
+  bool is_hidden() const;  // whether .grad of the leaf is the trap "have not been reduced"
 
   // The events, in the order in which they can happen. Call the function when its event happens.
 

@@ -30,7 +30,8 @@ void check_is_no_leaf(const torch::autograd::edge_list& asked_for) {
   }
 }
 
-// Checks each backward pass, then has torch's engine run it. A process has one engine.
+// Takes the place of torch's engine, which each backward pass of this process uses: checks the
+// pass, and then has torch's engine run it.
 struct Looking : Engine {
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
                                          const torch::autograd::variable_list& inputs,

@@ -49,7 +49,7 @@ class ReplicatedModel {
   // options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
-  ReplicatedModel(const ReplicatedModel&) = delete;  // `net` has one set of hooks
+  ReplicatedModel(const ReplicatedModel&) = delete;  // a copy would share the hooks of `net`
 
   // The module's own parameters, each distinct one once, under its first name. net.parameters()
   // works too.

@@ -70,8 +70,9 @@ CallRings::CallRings(void* shared, const Group& group, int set)
       pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
       group_(group),
       set_(set),
-      // If each rank has its own core, the other ranks arrive soon, so this rank spins. Otherwise
-      // it sleeps early, because another rank may need this core.
+      // If this host has a core for each rank of the run, the other ranks arrive soon, so this rank
+      // looks often before it sleeps. Otherwise it sleeps early, because another rank may need its
+      // core.
       spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
                                                                                             : 20) {}
 

@@ -19,7 +19,8 @@ struct ChunkSum {
   std::vector<at::Tensor> parts;
   std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree
 
-  // into <- the sum of `count` > 1 parts from `first` on. Overwrites scratch from `level` on.
+  // Writes the sum of `count` parts, at least two, from number `first` on, to `into`, and returns
+  // it. Overwrites the tensors of `scratch` from number `level` on.
   at::Tensor add(at::Tensor into, size_t first, size_t count, size_t level) {
     const size_t left = std::bit_floor(count - 1);
     const at::Tensor a = sum(first, left, level);

@@ -34,8 +34,8 @@ std::string key(const char* what, int number) {
   return std::string(what) + '/' + std::to_string(number);
 }
 
-// Passes this rank's identity to the other ranks. Returns the identities of all ranks, one line
-// each, by rank.
+// Puts this rank's identity into the store, and waits for those of the other ranks. Returns all
+// identities, one line for each rank, in the order of the ranks.
 std::string exchange_identities(StoreRequests& requests, const LaunchedRank& self) {
   requests.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;

@@ -44,8 +44,8 @@ at::Tensor scaled(const at::Tensor& frequency, const TransformerLMOptions& optio
   return frequency * (share + (1 - share) / options.rope_factor);
 }
 
-// Returns cos and sin of position * frequency, where frequency i is theta^(-2i / d_head), scaled:
-// [2, context, d_head / 2].
+// Returns cos and sin of position * frequency: [2, context, d_head / 2]. Frequency number i is
+// theta^(-2i / d_head), changed by scaled().
 at::Tensor make_rotary_cache(const TransformerLMOptions& options) {
   const int64_t d_head = options.width_of_head();
   const auto exponents = -torch::arange(0, d_head, 2, torch::kFloat) / d_head;

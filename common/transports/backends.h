@@ -17,7 +17,8 @@ struct CudaBackend {
   int gpus{};  // of this host; nccl needs one for each rank of the host
   TransportMaker make_nccl{};
   c10::Allocator* pinned{};  // of page-locked memory, which the GPU itself reads and writes
-  c10::DeviceType device{c10::kCUDA};  // of the tensors that nccl moves; tests set the CPU
+  // Of the tensors that nccl moves. A test without a GPU sets the CPU.
+  c10::DeviceType device{c10::kCUDA};
 };
 inline CudaBackend cuda_backend;  // without GPUs until it is set
 

@@ -17,7 +17,8 @@ namespace {
 
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
-// The group, and the tensors that its threads read and write, by the sequence of the pending calls.
+// A gloo group and, for each pending call by its sequence number, the tensors that the threads of
+// the group read and write.
 struct GlooGroup {
   using Tensors = std::map<uint64_t, std::vector<at::Tensor>>;
 

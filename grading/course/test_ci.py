@@ -39,7 +39,7 @@ class Run(course_copy.CourseCopy):
                       (good, "echo '2 passed, 0 failed, 0 skipped'; exit 1")):
             self.assertEqual(self.run_with(*verbs), (1, ["5 passed, 1 failed, 0 skipped"]), verbs)
 
-    def test_a_verb_that_breaks_off_is_a_failure_and_the_other_one_runs(self):
+    def test_a_verb_that_breaks_off_is_a_failure_and_the_other_verb_still_runs(self):
         self.assertEqual(
             self.run_with("echo broken; exit 1", "echo '2 passed, 0 failed, 0 skipped'"),
             (1, ["broken", "./fsdp test broke off", "2 passed, 1 failed, 0 skipped"]),

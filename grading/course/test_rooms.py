@@ -50,7 +50,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_a_header_is_listed_only_if_somebody_includes_it(self):
+    def test_the_readme_lists_a_header_only_if_a_file_outside_the_rooms_includes_it(self):
         includes = {"library/fsdp.h": {"common/comm/communicator.h"}}
         self.assertEqual(
             list(rooms.broken_rooms(includes, README)),

@@ -99,7 +99,8 @@ class GivenOptions {
     return options;
   }
 
-  // Returns the options from which the run on `world` ranks is planned: with the plan's defaults.
+  // Returns the options of train for the run on `world` ranks that is planned. If nothing sets the
+  // data or the number of steps, they are those of a plan.
   std::vector<std::string> of_plan(int64_t world) const {
     std::vector<std::string> options = of_train(world);
     if (leave_data_open()) options.insert(options.end(), {"--data", "pattern"});

@@ -15,7 +15,7 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   void step() override;
   void zero_grad() override;
   double clip_grad_norm(double max_norm) override;
-  using ShardedOptimizer::clip_grad_norm;  // of problem 5.4: replace this line by your function
+  using ShardedOptimizer::clip_grad_norm;  // of problem 5.4; replace it by your declaration
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;  // also frozen ones

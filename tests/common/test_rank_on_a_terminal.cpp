@@ -60,7 +60,7 @@ TEST(RankOnATerminal, a_rank_can_write_to_the_terminal) {
 
 // This test creates no Communicator, so the time limit is the default one. If the run lasted until
 // that limit, the alarm would end it, and the test would fail.
-TEST(RankOnATerminal, a_rank_that_reads_from_the_terminal_ends_the_run) {
+TEST(RankOnATerminal, the_run_fails_if_a_rank_reads_from_the_terminal) {
   const std::string said = said_on_a_terminal([] {
     std::puts(failure(launch(2, [](const RankContext& context) {
                 if (context.rank == 1) std::getchar();

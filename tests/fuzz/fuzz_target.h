@@ -42,10 +42,10 @@ inline std::string sum_line(const std::string& text, const std::string& name) {
   return hash.hex() + "  " + name + '\n';
 }
 
-// Returns true if `read` returns, and false if it throws an `Error` with a fit message. A fit
-// message is one line of fewer than 2000 bytes that contains `name`. If `name` is empty, the line
-// may be longer, because it may repeat what a user has typed. Throws std::logic_error if the
-// message is not fit.
+// Returns true if `read` returns, and false if it throws an `Error` whose message is one line of
+// fewer than 2000 bytes that contains `name`. If `name` is empty, the line may be longer, because
+// it may repeat what a user has typed. Throws std::logic_error if `read` throws an `Error` with
+// another message.
 template <class Error, class Action>
 bool accepts(const std::string& name, Action read) {
   try {

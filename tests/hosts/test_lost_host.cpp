@@ -40,7 +40,7 @@ struct Loss {
 class LostHost : public MultiHostRun {
  protected:
   // Kills rank 5 and causes `loss`. Expects that all ranks end in time, that they print `stories`
-  // reports, and that both ranks of host-a succeed if `survives`, else fail.
+  // reports and name rank 5, and that all ranks fail, except those of host-a if `survives`.
   void lose(const Loss& loss, bool survives, int stories) {
     Network network(3);
     pid_t store = 0;

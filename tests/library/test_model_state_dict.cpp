@@ -15,7 +15,8 @@ namespace {
 
 MULTI_RANK_SUITE(ModelStateDict);
 
-MULTI_RANK_TEST(ModelStateDict, the_state_dict_has_a_whole_tensor_of_its_own_for_every_name) {
+MULTI_RANK_TEST(ModelStateDict,
+                the_state_dict_has_the_whole_tensor_of_every_name_and_outlives_the_model) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto build = [] {
       torch::manual_seed(3);

@@ -68,7 +68,7 @@ TEST(PlanStep, planning_needs_neither_ranks_nor_the_models_memory) {
 
 // The values that a rank measures in the second step of a training.
 struct MeasuredStep {
-  std::array<LiveBytes, 2> peaks;  // in forward and in backward
+  std::array<LiveBytes, 2> peaks;  // that of forward, and that of backward
   int64_t received_bytes{};
 };
 

@@ -8,7 +8,7 @@ namespace fsdp {
 
 // One operation of a user's program on one of its models.
 struct Op {
-  std::string what;  // one of the operations in random_program.cpp
+  std::string what;  // an operation of random_program.cpp, or the name of one of habits()
   int model{};       // 0 or 1
   int number{};      // number of the batch, parameter or block that the operation uses
 };

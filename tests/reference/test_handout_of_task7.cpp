@@ -87,7 +87,7 @@ TEST(HandoutOfTask7,
   expect_said(7, run, "4,708,608 = {of small}.");
 }
 
-// Returns the names of the units of the model small, with the root first.
+// Returns the names of the units into which `policy` wraps the model small, with the root first.
 nlohmann::json units_of_small(const std::string& policy) {
   const Values run = observed_on(1, [&](TestRank& rank) {
     std::shared_ptr<Module> small;

@@ -28,7 +28,7 @@ TEST(MuonTraining, muon_ends_with_the_same_bits_in_every_arrangement_and_needs_t
   same_bits.expect_of_resumed(with_muon({"fsdp", 4}, 2), with_muon({"fsdp", 2}));
 }
 
-TEST(MuonTraining, muon_trains_other_parameters_than_adamw) {
+TEST(MuonTraining, training_with_muon_ends_with_other_values_than_with_adamw) {
   const TemporaryFolder folder;
   EXPECT_NE(train(with_muon({"fsdp", 2}), folder)["param_sha256"],
             train(config_of({"fsdp", 2}, kMuonParts, 3), folder)["param_sha256"]);

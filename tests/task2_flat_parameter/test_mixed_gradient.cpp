@@ -139,7 +139,7 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
 
 // In bf16, 256 + 1 is 256. The gradients are multiplied by W, so that the mean is as exact as the
 // sum.
-MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_bf16_does_not_hold_keeps_its_last_bits) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_of_gradients_that_bf16_would_round_stays_exact) {
   const int w = world_size();
   expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
   expect_sum(w, {at::kFloat, at::kBFloat16}, 256 * w, w, 256 + w - 1);

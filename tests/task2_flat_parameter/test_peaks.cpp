@@ -78,7 +78,7 @@ MULTI_RANK_TEST(T2_5_peak, reduce_gradient_needs_one_flat_gradient_at_its_peak) 
   expect_on_all_ranks(run, name(8), 0);
 }
 
-MULTI_RANK_TEST(T2_5_peak, a_collected_gradient_has_no_copy_beside_it) {
+MULTI_RANK_TEST(T2_5_peak, collected_gradients_take_no_more_bytes_than_a_flat_gradient) {
   const std::string name = "bytes alive when all gradients are collected, beyond a flat gradient";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank, kEight);

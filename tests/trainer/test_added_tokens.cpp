@@ -19,7 +19,7 @@ Parts parts_of(const std::string& text) {
   return parts;
 }
 
-TEST(AddedTokens, the_parts_are_the_text_in_its_order) {
+TEST(AddedTokens, a_text_is_split_at_its_tokens_which_take_the_spaces_beside_them) {
   EXPECT_EQ(parts_of("a <l> <r> b"),
             Parts({{"a", -1}, {" <l>", 1}, {" ", -1}, {"<r> ", 2}, {"b", -1}}));
   EXPECT_EQ(parts_of(""), Parts());

@@ -64,7 +64,7 @@ TEST(Signature, only_the_signed_text_and_the_own_key_fit_a_signature) {
     EXPECT_FALSE(is_signed_by(own, kRfcText, no_signature)) << no_signature;
 }
 
-TEST(Signature, a_file_without_the_right_key_is_refused_by_name) {
+TEST(Signature, a_key_file_without_a_key_of_the_right_kind_is_refused_and_named) {
   const TemporaryFolder folder;
   folder.write("private", kRfcPrivateKey);
   folder.write("public", kRfcPublicKey);

@@ -66,8 +66,8 @@ class HuggingFaceFolder {
   // piece after it, so that ranks can share the comparison.
   void check_head(int part, int parts) const;
 
-  // Fills the values of `range`. Reads only the elements of the range; of a transposed tensor, the
-  // columns that have one of them.
+  // Fills the values of `range`. Reads only the elements of the range or, if the file has the
+  // tensor transposed, the whole columns in which they are.
   void read(const StateRange& range) const;
 
  private:

@@ -41,7 +41,8 @@ struct Traffic {
 
 // The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
-  std::string unit{};              // the unit whose module runs at the peak: "layers.3", "root"
+  // The unit whose module runs at the peak: "layers.3"; "root" also if no module runs then.
+  std::string unit{};
   int64_t parameters{};            // [elements] of the model
   int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
   Traffic host{};                  // of the host of rank 0

@@ -22,8 +22,8 @@ std::vector<int> microbatches_of(const TrainConfig& config, std::optional<int> r
   return indices;
 }
 
-// Returns the sum of `losses`, added in the order of `partition`, in fp64: [1], or for losses [n],
-// [1, n].
+// Returns the sum of `losses` in fp64, added in the order of `partition`. Its shape is [1] if each
+// loss is one number, and [1, n] if each has the shape [n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
   TreeSum sum(partition);
   std::vector<at::Tensor> running;

@@ -38,8 +38,8 @@ std::string precision_text(const TrainConfig& config) {
          ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
 }
 
-// Returns for example "gloo", or "shm and gloo on 2 hosts" if shards and replicas use different
-// transports.
+// Returns the transport of the shards, then that of the replicas if it is another one, and the
+// number of hosts if there are several: "gloo", "shm and gloo on 2 hosts".
 std::string transport_text(const Transports& transports, const RankContext& context) {
   std::string text = transports.shards;
   if (transports.replicas != transports.shards) text += " and " + transports.replicas;
