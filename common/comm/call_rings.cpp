@@ -70,11 +70,15 @@ CallRings::CallRings(void* shared, const Group& group, int set)
       pages_(reinterpret_cast<RankPage*>(sets_ + kSets)),
       group_(group),
       set_(set),
-      // If this host has a core for each rank of the run, the other ranks arrive soon, so this rank
+      // If this host has a core for each of its ranks, the other ranks arrive soon, so this rank
       // looks often before it sleeps. Otherwise it sleeps early, because another rank may need its
       // core.
-      spins_(static_cast<unsigned>(group.world_size) <= std::thread::hardware_concurrency() ? 200
-                                                                                            : 20) {}
+      spins_(static_cast<unsigned>(ranks_of_host()) <= std::thread::hardware_concurrency() ? 200
+                                                                                           : 20) {}
+
+int CallRings::ranks_of_host() const {
+  return here_->ranks > 0 ? here_->ranks : group_.world_size;
+}
 
 void CallRings::set_local_ranks(const std::vector<int>& ranks) {
   *here_ = {ranks.at(0), static_cast<int>(ranks.size())};
@@ -196,8 +200,7 @@ std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   for (int i = 0; i < kSets; ++i) {
     const int set = static_cast<int>((communicator + static_cast<uint64_t>(i)) % kSets);
     if (sets_[set].communicator == communicator) return set;
-    const int ranks = here_->ranks > 0 ? here_->ranks : group_.world_size;
-    if (!chooses || sets_[set].given_back != ranks) continue;
+    if (!chooses || sets_[set].given_back != ranks_of_host()) continue;
     for (size_t row = 0; row < kLevels * static_cast<size_t>(group_.world_size); ++row) {
       RankPage& former = (&page(set, Level::world, 0))[row];
       former.published = 0;

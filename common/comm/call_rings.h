@@ -113,6 +113,7 @@ class CallRings {
   struct Set;
   struct LocalRanks;
   struct RankPage;
+  int ranks_of_host() const;
   RankHead& head(int rank) const;
   RankPage& page(int rank) const { return page(set_, group_.level, group_.world_rank(rank)); }
   RankPage& page(int set, Level level, int world_rank) const;
