@@ -6,7 +6,9 @@ from docutils import nodes
 from pygments.lexer import RegexLexer
 from pygments.token import Comment, Generic, Name, String, Text
 
-WORDS = "cd cmake ctest curl docker export gdb git grep hf jq mpirun ninja pip python3 sbatch srun"
+WORDS = (
+    "cd cmake ctest curl docker export gdb git grep hf jq mpirun ninja openssl pip python3 sbatch srun"
+)
 COMMAND = (
     r"(?:\w+=\S+ +)*(?:\./fsdp(?: +\w+)?|(?:\.venv|build|scripts|grading)/[\w./-]+|\./\w+"
     rf"|sudo|tar|torchrun|(?:{'|'.join(WORDS.split())})\b)"
