@@ -1,6 +1,7 @@
 #include <memory/counting_allocator.h>
 #include <nn/models.h>
 #include <quiz/scale.h>
+#include <quiz/step_by_hand.h>
 
 #include <gtest/gtest.h>
 
@@ -238,6 +239,20 @@ TEST_IN_A_PROCESS(ScaleQuestion, the_answers_of_plan_are_those_that_a_student_co
   if (students() < 20) return;
   EXPECT_EQ(fastest.size(), 3) << nlohmann::json(fastest);
   std::printf("the fastest strategies: %s\n", nlohmann::json(fastest).dump().c_str());
+}
+
+// The grader accepts an answer that is at most 1 % off.
+TEST_IN_A_PROCESS(ScaleQuestion, the_explained_time_of_a_step_is_that_of_plan_for_every_strategy) {
+  counting_allocator::install();
+  for (int student = 0; student < students(); ++student) {
+    for (const Question& question : scale_questions_of(student)) {
+      if (question.solve != fastest_strategy) continue;
+      const PlanSettings settings = settings_with(question);
+      for (const Contender& one : contenders(question))
+        EXPECT_NEAR(step_by_hand(settings, one.name).total() / one.milliseconds, 1, 0.005)
+            << "student " << student << ", " << one.name;
+    }
+  }
 }
 
 TEST_IN_A_PROCESS(ScaleQuestion, the_plan_next_to_an_answer_shows_that_the_answer_is_the_limit) {
