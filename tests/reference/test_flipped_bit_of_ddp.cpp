@@ -108,18 +108,21 @@ std::vector<NamedParameter> parameters_in(const RunHashes& made) {
 }
 
 // A bit that flips in a rank's own gradient, or on rank 0, shows in the reduced gradient. If only
-// another rank has it, its replica is wrong from the next step on, and so are its microbatches.
+// another rank has it, its replica is wrong from the next step on, and so are its microbatches. If
+// a difference is so small that it is rounded away, the step after shows it.
 bool is_named(const std::string& wrong, const TrainConfig& config, const BucketFlip& flip,
               const NamedParameter& parameter) {
   if (!flip.is_received || flip.rank == 0)
     return wrong == "step " + std::to_string(flip.step + 1) + ", unit " + parameter.unit +
                         ", reduced gradient: " + parameter.name;
-  const auto microbatch = [&](int turn) {
-    return "step " + std::to_string(flip.step + 2) + ", microbatch " +
-           std::to_string(config.batch_partition().microbatch(flip.rank, turn)) + ", ";
-  };
-  for (int turn = 0; turn < kDdpMicrobatches / config.ranks.world; ++turn)
-    if (wrong.starts_with(microbatch(turn))) return true;
+  for (int64_t step = flip.step + 2; step <= kDdpSteps; ++step) {
+    for (int turn = 0; turn < kDdpMicrobatches / config.ranks.world; ++turn) {
+      const int microbatch = config.batch_partition().microbatch(flip.rank, turn);
+      if (wrong.starts_with("step " + std::to_string(step) + ", microbatch " +
+                            std::to_string(microbatch) + ", "))
+        return true;
+    }
+  }
   return false;
 }
 
