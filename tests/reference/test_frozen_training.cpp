@@ -44,6 +44,21 @@ TEST(FrozenTraining, a_pattern_that_freezes_nothing_or_everything_is_refused) {
   });
 }
 
+TEST(FrozenTraining, the_head_of_a_run_names_how_many_parameters_are_trained) {
+  const auto head_of = [](const TrainConfig& config) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_training(config, {make_fsdp_strategy, shard_layout, checkpoint_blocks,
+                                    construct_on_meta, make_ddp_reduction}),
+              0);
+    return testing::internal::GetCapturedStdout();
+  };
+  TrainConfig config = with_frozen_matrices({"fsdp", 2}, 1);
+  const std::string frozen = head_of(config);
+  EXPECT_CONTAINS(frozen, "\n1,378 of 44,288 parameters are trained, ");
+  config.model.freeze = "";
+  EXPECT_CONTAINS(head_of(config), "\n44,288 parameters, ");
+}
+
 // The frozen matrices are more than nine tenths of the model.
 TEST(FrozenTraining, gradients_and_traffic_are_those_of_the_trainable_parameters_alone) {
   const TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include <train/keep_fp32_check.h>
 #include <train/memory_check.h>
 #include <train/muon_groups.h>
+#include <train/run_report.h>
 #include <train/traced_model.h>
 
 #include <cstdio>
@@ -22,14 +23,11 @@ std::string transport_of(const TrainConfig& config) {
 }
 
 std::string what_is_trained(const TrainConfig& config, const ShardLayout& layout) {
-  int64_t trainable = 0;
-  for (const auto& parameter : layout.parameters)
-    trainable += parameter.trainable ? parameter.numel : 0;
   return to_string(config.ranks.mode) + std::string(" of ") + config.model.name + " (" +
-         with_commas(layout.numel()) + " parameters, " + with_commas(trainable) + " trained), " +
-         counted(config.ranks.world, "rank") + ", batch " + std::to_string(config.training.batch) +
-         " x " + std::to_string(config.training.seq) + " tokens, " +
-         counted(config.training.steps, "step");
+         with_commas(layout.numel()) + " parameters, " + with_commas(trained_numel(layout)) +
+         " trained), " + counted(config.ranks.world, "rank") + ", batch " +
+         std::to_string(config.training.batch) + " x " + std::to_string(config.training.seq) +
+         " tokens, " + counted(config.training.steps, "step");
 }
 
 }  // namespace

@@ -183,6 +183,19 @@ std::string description(const TrainConfig& config, const RankContext& context,
          std::to_string(config.training.seq) + " tokens, " + counted(config.training.steps, "step");
 }
 
+int64_t trained_numel(const ShardLayout& layout) {
+  int64_t numel = 0;
+  for (const auto& parameter : layout.parameters)
+    numel += parameter.trainable ? parameter.numel : 0;
+  return numel;
+}
+
+std::string size_of_model(const ShardLayout& layout) {
+  const int64_t all = layout.numel(), trained = trained_numel(layout);
+  if (trained == all) return with_commas(all) + " parameters";
+  return with_commas(trained) + " of " + with_commas(all) + " parameters are trained";
+}
+
 std::optional<std::string> loss_beside_entropy(const Dataset& dataset,
                                                const std::vector<double>& losses) {
   const auto* text = dynamic_cast<const TextDataset*>(&dataset);

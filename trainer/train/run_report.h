@@ -18,6 +18,11 @@ namespace fsdp {
 std::string description(const TrainConfig& config, const RankContext& context,
                         const Transports& transports);
 
+// Returns how many elements the trainable parameters of the model have.
+int64_t trained_numel(const ShardLayout& layout);
+// Returns "5,678 parameters" or, if some are frozen, "1,234 of 5,678 parameters are trained".
+std::string size_of_model(const ShardLayout& layout);
+
 // Returns a line for the summary that compares the mean of the last kReportedLosses of `losses`
 // with the unigram entropy of the text, the loss of a model that knows only how frequent each byte
 // is. Returns nothing for other data or without losses.

@@ -192,7 +192,7 @@ class TrainingRun {
   void say_size() {
     char live[48];
     std::snprintf(live, sizeof live, "%.1f MB", static_cast<double>(live_bytes::now().total) / 1e6);
-    say(with_commas(strategy_->layout().numel()) + " parameters, " + live + " live on each rank");
+    say(size_of_model(strategy_->layout()) + ", " + live + " live on each rank");
   }
 
   void begin() {
