@@ -17,22 +17,31 @@ import sys
 # Points of a curve. If a run has more steps, the lowest and highest value of each group are drawn.
 MOST_POINTS = 400
 HELD_OUT_LOSS = "held-out loss (right: perplexity)"
+HELD_OUT_ACCURACY = "held-out accuracy, %"
 SPEED = "tokens/s, running median"
 
 
-def held_out(line, what):
-    """Returns a number of the evaluation after this step; None if there was none."""
-    value = line.get("held_out", {}).get(what)
+def held_out(line, what, field="held_out"):
+    """Returns a number of the evaluation after this step or, with the field "held_out_before", of
+    the one before it; None if there was none."""
+    value = line.get(field, {}).get(what)
     return None if value is None else float(value)
+
+
+def percent(fraction):
+    return None if fraction is None else 100 * fraction
 
 
 PANELS = {
     "loss": lambda line: math.nan if line["loss"] is None else float(line["loss"]),
     HELD_OUT_LOSS: lambda line: held_out(line, "loss"),
-    "held-out accuracy, %": lambda line: (
-        None if held_out(line, "accuracy") is None else 100 * held_out(line, "accuracy")
-    ),
+    HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy")),
     SPEED: lambda line: line.get("tokens_per_s"),
+}
+# The values before a step. They are drawn at the place of the step before it.
+BEFORE = {
+    HELD_OUT_LOSS: lambda line: held_out(line, "loss", "held_out_before"),
+    HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy", "held_out_before")),
 }
 # Each colour has a contrast of 3:1 or more on the light and on the dark background.
 COLORS = (
@@ -64,7 +73,7 @@ def read(path):
                         file=sys.stderr,
                     )
                     marked = True
-                for value_of in PANELS.values():
+                for value_of in (*PANELS.values(), *BEFORE.values()):
                     value_of(line)  # raises if the line is not one of ours
                 steps[int(line["step"])] = line
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -90,7 +99,10 @@ def running_median(found):
 def points(steps, panel):
     """Returns (step, value) of the steps that have a value. A loss that is not finite interrupts
     the curve. A speed is the running median."""
-    values = ((step, PANELS[panel](line)) for step, line in sorted(steps.items()))
+    values = [(step, PANELS[panel](line)) for step, line in sorted(steps.items())]
+    if panel in BEFORE:
+        before = ((step - 1, BEFORE[panel](line)) for step, line in sorted(steps.items()))
+        values = sorted((*before, *values), key=lambda point: point[0])
     found = [(step, value) for step, value in values if value is not None]
     if panel == SPEED:
         found = running_median(found)

@@ -60,6 +60,15 @@ class Plot(unittest.TestCase):
             len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)
         )
 
+    def test_draws_the_evaluation_before_the_first_step_in_front_of_it(self):
+        first = {"step": 0, "loss": 3, "held_out_before": {"loss": 4, "accuracy": 0.25}}
+        second = {"step": 1, "loss": 2, "held_out": {"loss": 2, "accuracy": 0.5}}
+        (self.folder / "x").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+        steps = plot.read(self.folder / "x")
+        self.assertEqual(plot.points(steps, plot.HELD_OUT_LOSS), [(-1, 4), (1, 2)])
+        self.assertEqual(plot.points(steps, plot.HELD_OUT_ACCURACY), [(-1, 25), (1, 50)])
+        self.assertEqual(plot.points(steps, "loss"), [(0, 3), (1, 2)])
+
     def test_draws_the_running_median_of_the_speed(self):
         (self.folder / "x").write_text(
             "".join(

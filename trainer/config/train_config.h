@@ -166,6 +166,11 @@ struct TrainConfig {
   int64_t end_step() const {
     return training.stop_after > 0 ? std::min(training.stop_after, training.steps) : training.steps;
   }
+  // Returns whether the run evaluates held-out rows before its first step. A run that continues
+  // does not, because the run before it has evaluated its parameters.
+  bool evaluates_before_training() const {
+    return data.eval_every > 0 && checkpoint.first_step == 0;
+  }
   // Returns the learning rate of a step, counted from 0. The rate grows linearly over the warmup.
   // Then it stays at optimizer.lr or falls as lr_decay describes, from optimizer.lr in the first
   // step after the warmup to min_lr in the last step of the run.

@@ -103,7 +103,8 @@ void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
   add_number(
       app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
       "steps between evaluations, which print loss and accuracy on the data that is held out; "
-      "there is one after the last step too (default: no evaluation)");
+      "there is one before the first step and one after the last step too (default: no "
+      "evaluation)");
 }
 
 void resolve_data(const CLI::App& app, TrainConfig& config, const GivenData& given) {

@@ -84,9 +84,11 @@ class ShardedStep : public ScheduledStep {
   }
 
   // The root's units come first. Prefetching begins after the last of them, except in the first
-  // forward of a run, in which no order is known yet.
+  // forward of a run, in which no order is known yet. The first forward may be an evaluation.
   void pre_forward(size_t unit) {
-    const size_t window = first_ && microbatch_ == 0 ? 0 : forward_window_;
+    const bool is_first =
+        first_ && microbatch_ == 0 && !(training_ && config_.evaluates_before_training());
+    const size_t window = is_first ? 0 : forward_window_;
     unshard(unit);
     if (root(unit)) {
       if (unit + 1 == units_.size() || !root(unit + 1)) gather(order_, 0, window);

@@ -36,6 +36,7 @@
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -46,7 +47,8 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"finite_steps", scaler.finite_steps()}};
 }
 
-constexpr int64_t kProfiledSteps = 2;  // the last steps of a run
+constexpr int64_t kProfiledSteps = 2;                      // the last steps of a run
+constexpr const char* kHeldOutBefore = "held_out_before";  // a member of the first log line
 
 // One rank's training, from the model to the report.
 class TrainingRun {
@@ -100,7 +102,7 @@ class TrainingRun {
   void run() {
     survival_.takes_over() ? take_over() : begin();
     if (config_.training.only_microbatch) return compute_only_microbatch();
-    if (config_.training.steps == 0) evaluate();
+    config_.training.steps == 0 ? evaluate() : evaluate_held_out_before_training();
     if (counted_) counted_->begin();
     for (int64_t step = config_.checkpoint.first_step; step < config_.end_step(); ++step) {
       begin_profile_if_due(step);
@@ -278,8 +280,11 @@ class TrainingRun {
   }
 
   void make_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
+    // The first step's line begins with the evaluation before it.
+    const auto before = std::exchange(progress_.log_line, {});
     auto& line = progress_.log_line;
     line = {{"step", step}, {"loss", progress_.losses.back()}};
+    if (step == 0 && before.contains(kHeldOutBefore)) line[kHeldOutBefore] = before[kHeldOutBefore];
     if (norm) line["grad_norm"] = *norm;
     line["lr"] = config_.lr_of(step);
     line["tokens_per_s"] = tokens_per_s;
@@ -346,19 +351,31 @@ class TrainingRun {
     last_log_ = comm_->take_log();
     if (leads()) telemetry_.evaluated(loss.mean());
     progress_.log_line = {{"step", 0}, {"eval", true}, {"loss", loss.mean()}};
+    evaluate_held_out_before_training();
     if (log_ && std::isfinite(loss.mean())) log_->write(progress_.log_line);
     require_finite("before training", loss, std::nullopt);
+  }
+
+  // Evaluates the parameters with which the run begins, for a comparison with later evaluations.
+  void evaluate_held_out_before_training() {
+    if (!config_.evaluates_before_training() || survival_.takes_over()) return;
+    say("held out, before training: " + to_string(evaluate_held_out(kHeldOutBefore)));
   }
 
   void evaluate_held_out_if_due(int64_t steps) {
     const bool last = steps == config_.end_step();
     if (!held_out_ || (steps % config_.data.eval_every != 0 && !last)) return;
-    const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
-    if (log_)
-      progress_.log_line["held_out"] = {{"loss", result.loss}, {"accuracy", result.accuracy}};
+    const HeldOutResult result = evaluate_held_out("held_out");
     char seconds[48];
     std::snprintf(seconds, sizeof seconds, " (%.1f s of training)", progress_.seconds);
     say("held out, after step " + std::to_string(steps) + ": " + to_string(result) + seconds);
+  }
+
+  // `field`: the member of the step's log line that gets the result.
+  HeldOutResult evaluate_held_out(const char* field) {
+    const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
+    if (log_) progress_.log_line[field] = {{"loss", result.loss}, {"accuracy", result.accuracy}};
+    return result;
   }
 
   // Writes the line of the last step, if --log-every selects it or it has an evaluation.
