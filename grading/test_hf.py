@@ -14,8 +14,8 @@ import tempfile
 import types
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PEERS = ROOT / ".venv-peers/bin/python3"
+from in_peers import ROOT, in_peers
+
 PROMPT = "int main() {"
 TOKENS = 20
 
@@ -64,15 +64,7 @@ KINDS = [
 MODES = [("single", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 1), ("fsdp", 2), ("fsdp", 4)]
 
 
-@unittest.skipIf(transformers, "this Python has transformers")
-class InPeers(unittest.TestCase):
-    def test_transformers_and_ours_agree(self):
-        has = [PEERS, "-c", "import torch, transformers, safetensors"]
-        if not PEERS.exists() or subprocess.run(has, capture_output=True).returncode:
-            self.skipTest("transformers is not installed; ./fsdp setup --peers installs it")
-        command = [PEERS, "-m", "unittest", "test_hf"]
-        done = subprocess.run(command, cwd=ROOT / "grading", capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
+InPeers = in_peers("test_hf", ("torch", "safetensors", "transformers"), transformers)
 
 
 def fsdp(*arguments):

@@ -13,8 +13,8 @@ import tempfile
 import unicodedata
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PEERS = ROOT / ".venv-peers/bin/python3"
+from in_peers import ROOT, in_peers
+
 TEXTS = 3000  # for each tokenizer
 SEPARATOR = "<|sep|>"
 HEADER = 1024  # [bytes] of a file of token ids
@@ -47,15 +47,7 @@ BLOCKS = [(0x20, 0x250), (0x370, 0x7FD), (0x900, 0x9FE), (0x1E00, 0x2FE0), (0x30
           (0xF900, 0xFB50), (0x10000, 0x10A00), (0x1F000, 0x20000)]
 
 
-@unittest.skipIf(tokenizers, "this Python has the package tokenizers")
-class InPeers(unittest.TestCase):
-    def test_tokenizers_and_ours_agree(self):
-        has = [PEERS, "-c", "import tokenizers"]
-        if not PEERS.exists() or subprocess.run(has, capture_output=True).returncode:
-            self.skipTest("tokenizers is not installed; ./fsdp setup --peers installs it")
-        command = [PEERS, "-m", "unittest", "test_tokenizer"]
-        done = subprocess.run(command, cwd=ROOT / "grading", capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
+InPeers = in_peers("test_tokenizer", ("tokenizers",), tokenizers)
 
 
 def random_text(draw, length):
