@@ -132,7 +132,8 @@ TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
     return text.substr(std::min(text.size(), start.size()));
   };
   EXPECT_EQ(why(""), "can't be read, or is empty");
-  EXPECT_EQ(why("abc"), "has an odd number of bytes, so its tokens are not of 16 bits");
+  EXPECT_EQ(why(std::string("a\0c", 3)),
+            "has an odd number of bytes, so its tokens are not of 16 bits");
   EXPECT_EQ(why(header(20240801, 1, 1) + "abcd"),
             "has a header of version 1 for tokens of 32 bits, and only version 7 can be read");
   EXPECT_EQ(why(header(20240801, 7, 1) + "abcdef"),
@@ -149,9 +150,24 @@ TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
   EXPECT_EQ(refused({"--tokens", folder.path() + "/none"}),
             "--tokens " + folder.path() + "/none: no such file");
   EXPECT_EQ(refused({"--data", "tokens"}), "--data tokens: needs --tokens FILE");
-  const auto good = folder.write("good.bin", std::string(20, 'a'));
+  const auto good = folder.write("good.bin", bytes_of(counting(0, 10)));
   EXPECT_EQ(refused({"--tokens", good, "--data", "text"}), "--tokens: needs --data tokens");
   EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
+}
+
+TEST(TokenFile, a_text_in_place_of_token_ids_is_refused_with_what_to_do) {
+  const TemporaryFolder folder;
+  const std::string reason =
+      ": is text, not token ids; train on its bytes with --text, or make ids of it with ./fsdp "
+      "tokenize";
+  const auto book = folder.write("book", "The ranks add up their gradients.\n");
+  const auto named = folder.write("named.txt", "\xce\xbb\xce\xbb\xce\xbb\xce\xbb");
+  for (const std::string& path : {book, named})
+    EXPECT_EQ(refused({"--tokens", path, "--seq", "2"}), "--tokens " + path + reason);
+  const auto ids = folder.write("ids.bin", bytes_of(counting(40'000, 100)));
+  EXPECT_EQ(refused({"--tokens", ids, "--seq", "8"}), "accepted");
+  const auto numbers = folder.write("ids.txt", bytes_of(counting(0, 100)));
+  EXPECT_EQ(refused({"--tokens", numbers, "--seq", "8"}), "accepted");
 }
 
 TEST(TokenFile, a_token_file_that_is_shorter_than_a_row_is_refused_before_training) {

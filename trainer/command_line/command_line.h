@@ -1,5 +1,6 @@
 #pragma once
 
+#include <base/plain_error.h>
 #include <command_line/run_program.h>
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -22,6 +23,17 @@ namespace fsdp {
 void parse_command_line(
     CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {},
     const std::vector<std::string>& other_options = {});
+
+// Returns function(). If it throws a std::exception, throws UsageError with the option before the
+// text, such as "--tokens FILE: no such file" for a function that reads FILE.
+template <typename Function>
+auto naming_option(const std::string& option, const Function& function) {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    throw UsageError(option + ' ' + plain_text(error));
+  }
+}
 
 // The smallest and the largest number that an option takes.
 template <typename Number>

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -185,6 +186,19 @@ void add_text(const fs::path& path, std::string& text) {
   }
 }
 
+// Returns whether a file is text and not token ids. `begin`: its first bytes. A byte of 0 is in no
+// text, and in nearly every file of ids. Otherwise a name such as book.txt decides, or nine bytes
+// of ten that are letters and other characters of ASCII: pairs of such bytes are ids above 8000,
+// and the common tokens have lower ones.
+bool is_text(const fs::path& path, std::string_view begin) {
+  if (begin.find('\0') != std::string_view::npos) return false;
+  for (const char* end : {".txt", ".md", ".json", ".jsonl", ".csv", ".html", ".xml", ".tex"})
+    if (path.extension() == end) return true;
+  const auto ascii = std::ranges::count_if(
+      begin, [](unsigned char c) { return (c >= ' ' && c < 127) || (c >= '\t' && c <= '\r'); });
+  return 10 * ascii >= 9 * std::ssize(begin);
+}
+
 void add_all(const fs::path& path, std::string& text) {
   std::error_code unknown;
   const size_t before = text.size();
@@ -193,6 +207,10 @@ void add_all(const fs::path& path, std::string& text) {
       add_text(file, text);
   } else if (fs::is_regular_file(path, unknown)) {
     add_text(path, text);
+    if (text.size() == before && fs::file_size(path, unknown) > 0)
+      throw std::invalid_argument("'" + path.string() +
+                                  "' is not text, because it has a byte of 0; a file of token ids "
+                                  "is given with --tokens");
   } else {
     const bool exists = fs::exists(path, unknown);
     throw std::invalid_argument(
@@ -308,6 +326,11 @@ TokenFile::TokenFile(std::string name)
   std::ifstream file(path, std::ios::binary);
   file.read(reinterpret_cast<char*>(header.data()), sizeof(header));
   if (file.gcount() == 0) refuse("can't be read, or is empty");
+  if (is_text(path,
+              {reinterpret_cast<const char*>(header.data()), static_cast<size_t>(file.gcount())}))
+    refuse(
+        "is text, not token ids; train on its bytes with --text, or make ids of it with ./fsdp "
+        "tokenize");
   const bool wide = header[0] == kOf32Bits.magic;
   if (wide && header[1] != kOf32Bits.version)
     refuse("has a header of version " + std::to_string(header[1]) + " for tokens of 32 bits, and " +

@@ -1,4 +1,3 @@
-#include <base/plain_error.h>
 #include <command_line/command_line.h>
 #include <command_line/commit.h>
 #include <command_line/usage.h>
@@ -39,11 +38,7 @@ void resolve_modular(const CLI::App& app, TrainConfig& config, const GivenData& 
 }
 
 TokenFile token_file(const std::string& path) {
-  try {
-    return TokenFile(path);
-  } catch (const std::exception& error) {
-    throw UsageError("--tokens " + plain_text(error));
-  }
+  return naming_option("--tokens", [&] { return TokenFile(path); });
 }
 
 void require_row(const std::string& path, int64_t seq, int64_t ids, const std::string& what) {
@@ -100,6 +95,17 @@ void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
          "one to hold out (default: the last tenth of the first one)")
       ->expected(1, 2)
       ->type_name("FILE");
+  // A run takes token ids. The option is hidden, and its value is always refused.
+  app.add_option_function<std::string>(
+         "--tokenizer",
+         [](const std::string& path) {
+           throw UsageError("--tokenizer " + path +
+                            ": a run takes token ids; make them with ./fsdp tokenize --tokenizer " +
+                            path + " --input TEXT --output FILE, and give --tokens FILE");
+         },
+         "train takes token ids, with --tokens")
+      ->group("")
+      ->configurable(false);
   add_number(
       app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
       "steps between evaluations, which print loss and accuracy on the data that is held out; "
