@@ -10,6 +10,7 @@
 #include <receipt/recomputation.h>
 #include <receipt/signature.h>
 #include <state/checkpoint_folder.h>
+#include <state/folder_kind.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -69,7 +70,10 @@ Settings parse(int argc, char** argv) {
     if (settings.microbatches > 0 && app.count("--draw") > 0)
       throw UsageError("--microbatches: excludes --draw");
     if (!settings.checkpoint.empty() && step_folders(settings.checkpoint).empty())
-      throw UsageError("--checkpoint " + settings.checkpoint + ": has no checkpoints");
+      throw UsageError("--checkpoint " + settings.checkpoint + ": " +
+                       (kind_of_folder(settings.checkpoint) == FolderKind::checkpoint
+                            ? "is one checkpoint; give the folder that has it"
+                            : reason_for_no_checkpoint(settings.checkpoint)));
   });
   return settings;
 }

@@ -39,7 +39,8 @@ Settings parse(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.add_option("--checkpoint", settings.checkpoint,
                  "a checkpoint, or a folder of checkpoints, of which the latest is used");
-  add_init_option(app, settings.init);
+  add_init_option(app, settings.init,
+                  {.default_model = "that of --checkpoint", .checkpoint_option = "--checkpoint"});
   app.add_option("--prompt", settings.prompt, "the text to continue")->required();
   app.add_option(
       "--tokenizer", settings.tokenizer,
@@ -61,6 +62,7 @@ Settings parse(int argc, char** argv) {
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (settings.checkpoint.empty() == settings.init.empty())
       throw UsageError("give --checkpoint or --init, one of them");
+    if (!settings.checkpoint.empty()) checkpoint_of_option("--checkpoint", settings.checkpoint);
     if (!settings.logits.empty())
       check_output("--logits", settings.logits, reason_not_to_write(settings.logits));
     if (settings.prompt.empty()) throw UsageError("--prompt: needs at least one byte");

@@ -44,6 +44,7 @@ int inspect(int argc, char** argv) {
       ->required();
   app.add_flag("--tensors", tensors, "list the tensors in each file of a checkpoint");
   parse_command_line(app, {argv + 1, argv + argc});
+  if (!std::filesystem::exists(path)) throw UsageError(path + ": no such file or folder");
   if (std::filesystem::is_regular_file(path)) {
     const SafetensorsReader file(path);
     for (const auto& [key, value] : file.metadata())

@@ -39,9 +39,12 @@ TEST(CheckpointFolder, find_checkpoint_throws_if_the_folder_has_no_checkpoint) {
   const TemporaryFolder folder;
   folder.write("step-000001.part/checkpoint.json", "{}");
   EXPECT_EQ(latest_step(folder.path()), std::nullopt);
-  for (const std::string& path : {folder.path(), folder.path() + "/nowhere"})
-    EXPECT_EQ(error_of<std::runtime_error>([&] { find_checkpoint(path); }),
-              path + ": is no checkpoint, and has none (step-000001, ...)");
+  const auto error = [](const std::string& path) {
+    return error_of<std::runtime_error>([&] { find_checkpoint(path); });
+  };
+  EXPECT_EQ(error(folder.path()),
+            folder.path() + ": is not a checkpoint, and has none (step-000001, ...)");
+  EXPECT_EQ(error(folder.path() + "/nowhere"), folder.path() + "/nowhere: no such folder");
 }
 
 }  // namespace

@@ -48,6 +48,18 @@ TEST(CheckpointOption,
       "use a number of ranks that divides this number, or give other --microbatches");
 }
 
+TEST(CheckpointOption, resume_names_what_is_wrong_with_a_folder_that_has_no_checkpoint) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(refusal({"--resume", folder.path() + "/rnu"}),
+            "--resume " + folder.path() + "/rnu: no such folder");
+  folder.write("config.json", "{}");
+  EXPECT_EQ(refusal({"--resume", folder.path()}),
+            "--resume " + folder.path() +
+                ": is a Hugging Face folder, not a checkpoint; train and generate take it as "
+                "--init hf:" +
+                folder.path());
+}
+
 TEST(CheckpointOption, resume_auto_continues_from_a_checkpoint_or_starts_a_run_if_there_is_none) {
   const TemporaryFolder folder;
   const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};

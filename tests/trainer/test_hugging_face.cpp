@@ -1,5 +1,6 @@
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
+#include <nn/lora.h>
 #include <testing/multi_rank.h>
 
 #include <functional>
@@ -28,6 +29,12 @@ TEST(HuggingFace, names_and_shapes_in_hugging_faces_files_are_known_without_the_
   for (const std::string& name : kTinyModels)
     EXPECT_EQ(parameters_of(hugging_face_tensors(model_shape(name))),
               state_without_ranges(distinct_parameters(*tiny(name))).parameters);
+}
+
+TEST(HuggingFace, linear_layers_returns_the_layers_that_can_have_an_adapter) {
+  for (const std::string& name : kTinyModels)
+    EXPECT_EQ(linear_layers(model_shape(name)), add_lora(*tiny(name), ".", {.rank = 1, .alpha = 1}))
+        << name;
 }
 
 TEST(HuggingFace, tied_names_returns_the_parameters_that_the_model_ties) {
@@ -266,7 +273,7 @@ TEST(HuggingFace, truncated_and_missing_hugging_face_files_are_refused) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/model.safetensors";
   const auto said = [&] { return error_of([&] { HuggingFaceFolder read(folder.path()); }); };
-  EXPECT_EQ(said(), folder.path() + "/config.json: can't be read: No such file or directory");
+  EXPECT_CONTAINS(said(), folder.path() + ": has no config.json; give a folder that ");
   files_of(*tiny_gpt2()).write(folder.path());
   const HuggingFaceFolder whole(folder.path());
   for (const auto size : {fs::file_size(file) - 4, uintmax_t{1000}, uintmax_t{0}}) {

@@ -21,8 +21,24 @@ class InitOption : public testing::Test {
 TEST_F(InitOption, the_option_init_takes_hf_and_a_folder) {
   EXPECT_EQ(parse({"--model", "gpt2-tiny", "--init", option()}).model.init, folder_.path());
   EXPECT_EQ(parse({"--model", "gpt2-tiny"}).model.init, "");
-  EXPECT_EQ(refusal({"--init", folder_.path()}), "--init " + folder_.path() + ": takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", "/none"}), "--init /none: takes hf:FOLDER");
+  EXPECT_EQ(refusal({"--init", folder_.path()}),
+            "--init " + folder_.path() + ": takes hf:FOLDER; give --init " + option());
   EXPECT_EQ(refusal({"--init", "hf:"}), "--init hf:: takes hf:FOLDER");
+}
+
+TEST_F(InitOption, an_init_folder_that_is_not_of_hugging_face_is_refused_with_the_reason) {
+  const TemporaryFolder other;
+  const std::string path = other.path(), file = other.write("notes", "");
+  EXPECT_CONTAINS(refusal({"--init", "hf:" + path}), path + ": has no config.json; give a folder");
+  EXPECT_CONTAINS(refusal({"--init", "hf:" + file}),
+                  file + ": is a file; give the folder that has config.json");
+  other.write("step-000003/checkpoint.json", "{}");
+  for (const std::string& text : {"hf:" + path, path})
+    EXPECT_EQ(refusal({"--init", text}),
+              "--init " + text + ": " + path +
+                  " is a checkpoint, not a Hugging Face folder; give --resume " + path +
+                  ", or make a Hugging Face folder of it with ./fsdp export --format hf");
 }
 
 TEST_F(InitOption, an_init_folder_with_a_model_of_another_size_is_refused) {

@@ -5,7 +5,6 @@
 #include <state/untrusted_json.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <stdexcept>
@@ -221,11 +220,17 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
 }
 
 ModelShape read_hugging_face_config(const std::string& folder) {
-  std::error_code unknown;
-  if (!std::filesystem::exists(folder, unknown) && !unknown)
+  const FolderKind kind = kind_of_folder(folder);
+  if (kind == FolderKind::missing)
     throw std::runtime_error(folder +
                              ": no such folder; a model of the hub is first downloaded, for "
                              "example by: hf download NAME --local-dir FOLDER");
+  if (kind == FolderKind::file)
+    throw std::runtime_error(folder + ": is a file; give the folder that has " + kConfigFile);
+  if (kind != FolderKind::hugging_face)
+    throw std::runtime_error(folder + ": has no " + kConfigFile +
+                             "; give a folder that save_pretrained() of transformers or ./fsdp "
+                             "export --format hf has written");
   const std::string path = folder + '/' + kConfigFile;
   const std::string text = read_text(path, kLongestConfig);
   try {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nn/model_shape.h>
+#include <state/folder_kind.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,15 +10,16 @@
 // type and the sizes of a model, and other settings that change what the model computes.
 namespace fsdp {
 
-inline const std::string kConfigFile = "config.json";
+// The kinds of models that are read, for texts.
+inline const std::string kHuggingFaceModels = "GPT-2, Llama, Qwen2, Qwen3 or Mistral";
 
 // Returns the config.json of our model of this shape. Dropout is 0 in it, whatever the shape has.
 // The tokens that begin and end a text are null, because our models have none.
 nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 
 // Reads config.json in `folder`. A member that is missing has the default of transformers. Throws
-// std::runtime_error, which names the file and the member, unless the model is a GPT-2, a Llama, a
-// Qwen2 or a Mistral that computes what our models compute.
+// std::runtime_error, which names the file and the member, unless the model is of a kind in
+// kHuggingFaceModels and computes what our models compute.
 ModelShape read_hugging_face_config(const std::string& folder);
 
 // Returns the first size that differs between the shape `file` and the shape `own` of `model`:

@@ -178,6 +178,20 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape) {
   return std::visit([](const auto& options) { return tensors_of(options); }, shape);
 }
 
+std::vector<std::string> linear_layers(const ModelShape& shape) {
+  const std::string end = ".weight", head = kHeadName.substr(0, kHeadName.size() - end.size());
+  std::vector<std::string> layers;
+  for (const HuggingFaceTensor& tensor : hugging_face_tensors(shape)) {
+    const std::string& name = tensor.own.name;
+    const bool is_embedding = name.starts_with("wte.") || name.starts_with("wpe.") ||
+                              name.starts_with("token_embeddings.");
+    if (tensor.own.sizes.size() == 2 && !is_embedding)
+      layers.push_back(name.substr(0, name.size() - end.size()));
+  }
+  if (layers.empty() || layers.back() != head) layers.push_back(head);  // the head is tied
+  return layers;
+}
+
 std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTensor>& tensors) {
   std::vector<ModelState::Parameter> parameters;
   for (const HuggingFaceTensor& tensor : tensors)

@@ -41,6 +41,9 @@ struct HuggingFaceTensor {
 // Returns the tensors of a model of this shape, one for each parameter, in the order of the
 // parameters. Makes no model.
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape);
+// Returns the names of the layers of such a model that compute x W^T, in the order of their
+// parameters. They can have adapters.
+std::vector<std::string> linear_layers(const ModelShape& shape);
 std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTensor>& tensors);
 
 // A folder with config.json and model.safetensors, as save_pretrained() of transformers and ./fsdp

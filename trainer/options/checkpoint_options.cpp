@@ -14,23 +14,10 @@
 namespace fsdp {
 namespace {
 
-// Returns find_checkpoint(path). Throws UsageError if find_checkpoint() throws.
-Checkpoint checkpoint_at(const std::string& path) {
-  try {
-    return find_checkpoint(path);
-  } catch (const std::exception& error) {
-    throw UsageError("--resume " + plain_text(error));
-  }
-}
-
 // Returns --steps of the saved run; nothing if an older program, which did not store it, saved the
 // checkpoint.
 std::optional<int64_t> steps_of(const Checkpoint& saved) {
-  try {
-    return saved.number_in_run("/steps");
-  } catch (const std::exception& error) {
-    throw UsageError("--resume " + plain_text(error));
-  }
+  return naming_option("--resume", [&] { return saved.number_in_run("/steps"); });
 }
 
 bool lies_in(const std::string& path, const std::string& folder) {
@@ -53,6 +40,10 @@ void check_save_async(const TrainConfig& config) {
 }
 
 }  // namespace
+
+Checkpoint checkpoint_of_option(const std::string& option, const std::string& path) {
+  return naming_option(option, [&] { return find_checkpoint(path); });
+}
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
   app.add_option(
@@ -84,7 +75,7 @@ void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& micr
     config.checkpoint.auto_resume = true;
   }
   if (config.checkpoint.resume.empty()) return;
-  const Checkpoint checkpoint = checkpoint_at(config.checkpoint.resume);
+  const Checkpoint checkpoint = checkpoint_of_option("--resume", config.checkpoint.resume);
   const std::string name = "--resume " + checkpoint.folder + ": ";
   std::optional<int64_t> saved_parts;
   try {
@@ -139,7 +130,7 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
                      std::to_string(config.checkpoint.first_step) +
                      " of them already; give a larger number");
   const auto own = settings_of_run(config);
-  const Checkpoint saved = checkpoint_at(config.checkpoint.resume);
+  const Checkpoint saved = checkpoint_of_option("--resume", config.checkpoint.resume);
   const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
     throw UsageError("--resume " + config.checkpoint.resume + ": was trained with " + difference);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <config/train_config.h>
+#include <state/checkpoint.h>
 
 #include <optional>
 #include <string>
@@ -48,11 +49,17 @@ void check_lost_host_option(const TrainConfig& config);
 // ---- model ----
 
 void add_model_options(CLI::App& app, TrainConfig& config);
+// What a program does with --init.
+struct InitUse {
+  std::string default_model;      // text for the help: what it uses without --init
+  std::string checkpoint_option;  // its option for a checkpoint, which --init does not take
+};
 // Adds --init, which stores its folder in `folder`.
-void add_init_option(CLI::App& app, std::string& folder);
+void add_init_option(CLI::App& app, std::string& folder, const InitUse& use);
 // If --model is not given, uses the model of --init or --resume.
 void resolve_model(const CLI::App& app, TrainConfig& config);
-// Throws UsageError if --freeze or an option of adapters contradicts another option.
+// Throws UsageError if --freeze or an option of adapters contradicts another option, or if its
+// pattern matches nothing in the model. Makes no model.
 void check_lora(const CLI::App& app, const TrainConfig& config);
 // Throws UsageError if the folder of --init does not fit the model. Reads no tensor.
 void check_init_option(const TrainConfig& config);
@@ -138,6 +145,8 @@ void check_offload_options(const CLI::App& app, const TrainConfig& config, bool 
 // ---- checkpoint ----
 
 void add_checkpoint_options(CLI::App& app, TrainConfig& config);
+// Returns find_checkpoint(path). Throws UsageError, which begins with `option`, if it throws.
+Checkpoint checkpoint_of_option(const std::string& option, const std::string& path);
 // Finds the checkpoint that --resume names, and sets the first step and the loss scaler of the run
 // to those of the checkpoint. If --microbatches was not given, sets `microbatches` to the number of
 // microbatches of the checkpoint. Call it before defaults are filled in.

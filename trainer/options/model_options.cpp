@@ -7,6 +7,8 @@
 #include <options/groups.h>
 #include <options/pattern_check.h>
 #include <state/checkpoint.h>
+#include <state/folder_kind.h>
+#include <strategies/build_model.h>
 #include <strategies/run_data.h>
 #include <strategies/vocabulary.h>
 
@@ -54,16 +56,26 @@ void resolve_lora(TrainConfig& config) {
 
 }  // namespace
 
-void add_init_option(CLI::App& app, std::string& folder) {
-  const auto take = [&folder](const std::string& text) {
-    if (!text.starts_with(kKind) || text == kKind)
-      throw UsageError("--init " + text + ": takes hf:FOLDER");
-    folder = text.substr(kKind.size());
+void add_init_option(CLI::App& app, std::string& folder, const InitUse& use) {
+  const auto take = [&folder, option = use.checkpoint_option](const std::string& text) {
+    const bool has_kind = text.starts_with(kKind);
+    const std::string path = has_kind ? text.substr(kKind.size()) : text;
+    const FolderKind kind = kind_of_folder(path);
+    if (kind == FolderKind::checkpoint)
+      throw UsageError("--init " + text + ": " + path +
+                       " is a checkpoint, not a Hugging Face folder; give " + option + ' ' + path +
+                       ", or make a Hugging Face folder of it with ./fsdp export --format hf");
+    if (!has_kind || path.empty())
+      throw UsageError("--init " + text + ": takes hf:FOLDER" +
+                       (kind == FolderKind::hugging_face ? "; give --init " + kKind + path : ""));
+    folder = path;
   };
   app.add_option_function<std::string>(
          "--init", take,
-         "start with the parameters of a GPT-2, Llama, Qwen2 or Mistral model that Hugging Face's "
-         "transformers or ./fsdp export has written (docs/hugging_face.md) (default: random ones)")
+         "the parameters of a " + kHuggingFaceModels +
+             " model that Hugging Face's transformers or ./fsdp export has written "
+             "(docs/hugging_face.md) (default: " +
+             use.default_model + ")")
       ->type_name("hf:FOLDER");
 }
 
@@ -71,7 +83,8 @@ void add_model_options(CLI::App& app, TrainConfig& config) {
   add_name_option(app, config);
   add_number(app, "--vocabulary", config.model.vocabulary, NumberRange<int64_t>{1, 1 << 24},
              "number of token ids of the model (default: its own; at least 256 for text)");
-  add_init_option(app, config.model.init);
+  add_init_option(app, config.model.init,
+                  {.default_model = "random ones", .checkpoint_option = "--resume"});
   app.add_option("--freeze", config.model.freeze,
                  "parameters that are not trained: a regular expression that matches their names "
                  "(default: none)");
@@ -86,6 +99,16 @@ void check_lora(const CLI::App& app, const TrainConfig& config) {
   for (const char* option : {"--lora-alpha", "--lora-target"})
     if (config.model.lora == 0 && app.count(option) > 0)
       throw UsageError(std::string(option) + ": needs --lora");
+  const ModelShape shape = model_shape(config.model.name);
+  std::vector<std::string> parameters;
+  for (const HuggingFaceTensor& tensor : hugging_face_tensors(shape))
+    parameters.push_back(tensor.own.name);
+  try {
+    if (config.model.lora > 0) check_lora_target(config.model.lora_target, linear_layers(shape));
+    if (!config.model.freeze.empty()) check_freeze(config.model.freeze, parameters);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
 }
 
 void resolve_model(const CLI::App& app, TrainConfig& config) {
@@ -99,10 +122,13 @@ void resolve_model(const CLI::App& app, TrainConfig& config) {
   }
   if (config.checkpoint.resume.empty()) return;
   try {
-    const std::string model = find_checkpoint(config.checkpoint.resume).text_in_run("model");
+    const std::string model =
+        checkpoint_of_option("--resume", config.checkpoint.resume).text_in_run("model");
     if (!model.empty()) config.model.name = model_name(model_shape(model));
   } catch (const std::invalid_argument& error) {
     throw UsageError("--resume " + config.checkpoint.resume + ": " + one_line(plain_text(error)));
+  } catch (const UsageError&) {
+    throw;
   } catch (const std::exception& error) {
     throw UsageError("--resume " + plain_text(error));
   }

@@ -3,6 +3,7 @@
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
+#include <state/folder_kind.h>
 #include <state/untrusted_json.h>
 
 #include <cstdio>
@@ -115,8 +116,7 @@ Checkpoint find_checkpoint(const std::string& path) {
   if (!fs::exists(fs::path(path) / kDescriptionFile, unknown)) {
     if (unknown) throw std::runtime_error(path + ": " + unknown.message());
     const auto folders = step_folders(path);
-    if (folders.empty())
-      throw std::runtime_error(path + ": is no checkpoint, and has none (step-000001, ...)");
+    if (folders.empty()) throw std::runtime_error(path + ": " + reason_for_no_checkpoint(path));
     folder = folders.rbegin()->second;
   }
   const Json json = read_description(folder).json;

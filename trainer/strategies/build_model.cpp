@@ -5,6 +5,7 @@
 #include <strategies/vocabulary.h>
 #include <trace/module_spans.h>
 
+#include <algorithm>
 #include <regex>
 #include <stdexcept>
 #include <string>
@@ -12,25 +13,34 @@
 namespace fsdp {
 namespace {
 
-// Freezes the parameters whose names match the pattern; none, if the pattern is empty. Throws
-// std::invalid_argument if a pattern matches none of the parameters, or all of them.
+int64_t matches(const std::string& pattern, const std::vector<std::string>& names) {
+  const std::regex wanted(pattern);
+  return std::ranges::count_if(
+      names, [&](const std::string& name) { return std::regex_search(name, wanted); });
+}
+
+// Returns the first names and the last one: "wte.weight, wpe.weight, ..., ln_f.bias".
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kFirst = 6;
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i >= kFirst && i + 1 < names.size()) continue;
+    text += (i == 0 ? "" : i > kFirst ? ", ..., " : ", ") + names[i];
+  }
+  return text;
+}
+
+// Freezes the parameters whose names match the pattern; none, if the pattern is empty.
 void freeze(const torch::nn::Module& model, const std::string& pattern) {
   if (pattern.empty()) return;
-  const std::regex frozen(pattern);
   const auto parameters = distinct_parameters(model);
-  size_t count = 0;
-  for (const auto& [name, parameter] : parameters) {
-    if (!std::regex_search(name, frozen)) continue;
-    at::Tensor(parameter).set_requires_grad(false);
-    ++count;
-  }
-  if (count == 0)
-    throw std::invalid_argument("--freeze " + pattern + ": matches no parameter; their names are " +
-                                parameters.front().name + ", ..., " + parameters.back().name);
-  if (count == parameters.size())
-    throw std::invalid_argument("--freeze " + pattern +
-                                ": matches all parameters, so none is left "
-                                "to train");
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters)
+    names.push_back(parameter.name);
+  check_freeze(pattern, names);
+  const std::regex frozen(pattern);
+  for (const auto& [name, parameter] : parameters)
+    if (std::regex_search(name, frozen)) at::Tensor(parameter).set_requires_grad(false);
 }
 
 void add_adapters(torch::nn::Module& model, const ModelConfig& config) {
@@ -43,6 +53,23 @@ void add_adapters(torch::nn::Module& model, const ModelConfig& config) {
 }
 
 }  // namespace
+
+void check_freeze(const std::string& pattern, const std::vector<std::string>& parameters) {
+  const int64_t frozen = matches(pattern, parameters);
+  if (frozen == 0)
+    throw std::invalid_argument("--freeze " + pattern + ": matches no parameter; their names are " +
+                                some_of(parameters));
+  if (frozen == std::ssize(parameters))
+    throw std::invalid_argument("--freeze " + pattern +
+                                ": matches all parameters, so none is left to train");
+}
+
+void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers) {
+  if (matches(pattern, layers) == 0)
+    throw std::invalid_argument("--lora-target " + pattern +
+                                ": matches no layer that can have an adapter; their names are " +
+                                some_of(layers));
+}
 
 std::shared_ptr<Module> build_model(const TrainConfig& config) {
   torch::manual_seed(config.training.seed);

@@ -4,6 +4,8 @@
 #include <nn/module.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -11,5 +13,13 @@ namespace fsdp {
 // manual_seed(config.training.seed). Adds the adapters of --lora, then freezes the parameters that
 // --freeze names. If events are recorded, the modules record their spans.
 std::shared_ptr<Module> build_model(const TrainConfig& config);
+
+// Throws std::invalid_argument, which names the option and some of the parameters, if the pattern
+// of
+// --freeze matches none or all of the model's parameters.
+void check_freeze(const std::string& pattern, const std::vector<std::string>& parameters);
+// Throws std::invalid_argument, which names the option and some of the layers, if the pattern of
+// --lora-target matches no layer that can have an adapter.
+void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers);
 
 }  // namespace fsdp
