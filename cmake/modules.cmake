@@ -51,8 +51,8 @@ module(trainer/offload base memory optim)
 module(trainer/state agreement base comm digest memory optim)
 module(trainer/config base comm optim state)
 module(trainer/prediction base comm config memory offload optim trace)
-module(trainer/exchange agreement base comm nn state)
 module(trainer/tokenizer base state)
+module(trainer/exchange agreement base comm nn state tokenizer)
 module(trainer/strategies base comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
 module(trainer/diff base comm config digest nn optim state strategies)
@@ -60,7 +60,7 @@ module(trainer/receipt base command_line diff digest state)
 module(trainer/train agreement base command_line comm config cuda data diff digest exchange hosts
        launch memory optim planning prediction receipt report state strategies trace transports)
 module(trainer/options base comm command_line config cuda data diff exchange launch nn optim
-       receipt report state strategies trace train)
+       receipt report state strategies tokenizer trace train)
 
 add_library(fsdp_gloo INTERFACE)
 target_include_directories(fsdp_gloo SYSTEM INTERFACE

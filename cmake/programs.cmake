@@ -26,7 +26,7 @@ const char* const @name@ = R"text(@text@)text";
 endfunction()
 
 program(hello "fsdp_ranks;fsdp_trace" programs/hello.cpp)
-program(export_model fsdp_exchange programs/export_model.cpp)
+program(export_model "fsdp_exchange;fsdp_options" programs/export_model.cpp)
 program(inspect fsdp_state programs/inspect.cpp)
 program(generate "fsdp_options;fsdp_tokenizer" programs/generate.cpp)
 program(tokenize "fsdp_data;fsdp_tokenizer" programs/tokenize.cpp)

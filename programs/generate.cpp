@@ -11,7 +11,7 @@
 #include <strategies/build_model.h>
 #include <strategies/vocabulary.h>
 #include <tokenizer/tokenizer.h>
-#include <tokenizer/tokenizer_file.h>
+#include <tokenizer/tokenizer_folder.h>
 #include <tokenizer/utf8_stream.h>
 
 #include <cstdio>
@@ -29,6 +29,7 @@ struct Settings {
   std::string checkpoint, init, prompt, tokenizer, logits;
   int64_t tokens{200};
   int64_t threads{1};
+  bool ignore_eos{};
   std::optional<double> temperature;
   uint64_t seed{42};
 };
@@ -47,7 +48,11 @@ Settings parse(int argc, char** argv) {
       "a tokenizer.json, or a folder that has one; bytes: each token is a byte (default: "
       "the tokenizer.json in the folder of the model, if there is one, otherwise bytes)");
   add_number(app, "--tokens", settings.tokens, NumberRange<int64_t>{0, kMany},
-             "tokens to add (default 200)");
+             "tokens to add, at most (default 200)");
+  app.add_flag("--ignore-eos", settings.ignore_eos,
+               "also continue after the model's end-of-text token (eos_token_id in its "
+               "generation_config.json or config.json, or eos_token of the tokenizer) (default: "
+               "with a tokenizer the text ends there, unless --logits is given)");
   add_number(
       app, "--temperature", settings.temperature, positive_up_to(1e6),
       "draw each token at random: near 0 almost always a likely one, at 1 with the probabilities "
@@ -69,6 +74,8 @@ Settings parse(int argc, char** argv) {
   });
   if (app.count("--seed") > 0 && !settings.temperature)
     std::fprintf(stderr, "fsdp generate: --seed has no effect without --temperature\n");
+  if (settings.ignore_eos && settings.tokenizer == kBytesAreTokens)
+    std::fprintf(stderr, "fsdp generate: --ignore-eos has no effect with --tokenizer bytes\n");
   return settings;
 }
 
@@ -77,14 +84,6 @@ struct Loaded {
   int64_t context, vocabulary;
   std::string tokenizer;  // path of the tokenizer.json that belongs to the model; "": bytes
 };
-
-// Returns the path of the tokenizer.json in the first of the folders that has one, or "".
-std::string tokenizer_in(const std::vector<std::filesystem::path>& folders) {
-  std::error_code unknown;
-  for (const auto& folder : folders)
-    if (std::filesystem::exists(folder / kTokenizerFile, unknown)) return folder / kTokenizerFile;
-  return "";
-}
 
 // Returns the tokenizer of a checkpoint. A model that was trained on text has bytes as tokens.
 std::string tokenizer_of(const Checkpoint& checkpoint, const Settings& settings) {
@@ -100,8 +99,7 @@ std::string tokenizer_of(const Checkpoint& checkpoint, const Settings& settings)
   if (recipe != to_string(DataKind::tokens))
     throw std::runtime_error(checkpoint.folder + ": was trained on " + recipe +
                              " data, not on text");
-  const std::filesystem::path folder = std::filesystem::absolute(checkpoint.folder);
-  const std::string own = tokenizer_in({folder, folder.parent_path()});
+  const std::string own = tokenizer_beside(checkpoint.folder);
   if (own.empty() && settings.tokenizer.empty())
     throw std::runtime_error(checkpoint.folder +
                              ": was trained on token ids; give --tokenizer, the "
@@ -148,10 +146,8 @@ Loaded hugging_face_at(const std::string& path) {
 // Makes tokens of the prompt, and text of the tokens that follow.
 class Text {
  public:
-  // `tokenizer`: path of a tokenizer.json or its folder; "": each token is a byte
-  explicit Text(const std::string& tokenizer) {
-    if (!tokenizer.empty()) tokenizer_.emplace(tokenizer);
-  }
+  // Empty: each token is a byte.
+  explicit Text(std::optional<Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
   // Throws UsageError if the model has no such token.
   std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) const {
@@ -169,6 +165,7 @@ class Text {
     return tokens;
   }
 
+  bool has_tokenizer() const { return tokenizer_.has_value(); }
   int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }  // no token is larger
 
   // Returns the text that becomes complete with this token, and at the end what is left.
@@ -177,6 +174,13 @@ class Text {
     return complete_.add(tokenizer_->bytes_of(token));
   }
   std::string end() { return complete_.end(); }
+
+  // Returns the token that has this text; nothing if there is none.
+  std::optional<int64_t> token_of(const std::string& text) const {
+    if (!tokenizer_ || text.empty()) return std::nullopt;
+    const auto tokens = tokenizer_->encode(text, Tokenizer::Template::leave_out);
+    return tokens.size() == 1 ? std::optional(tokens.front()) : std::nullopt;
+  }
 
  private:
   std::optional<Tokenizer> tokenizer_;
@@ -200,13 +204,38 @@ void say_if_bytes_are_assumed(const Settings& settings, const Loaded& loaded) {
                settings.init.c_str());
 }
 
+// Returns the tokenizer of --tokenizer or, if the option is not given, the one that belongs to the
+// model; nothing if each token is a byte.
+std::optional<Tokenizer> tokenizer_for(const Settings& settings, const Loaded& loaded) {
+  if (settings.tokenizer == kBytesAreTokens) return std::nullopt;
+  if (!settings.tokenizer.empty())
+    return naming_option("--tokenizer", [&] { return Tokenizer(settings.tokenizer); });
+  if (loaded.tokenizer.empty()) return std::nullopt;
+  return Tokenizer(loaded.tokenizer);
+}
+
+// Returns the tokens at which the text ends: those of the model's folder or, if it has none, of the
+// tokenizer's folder.
+std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loaded,
+                                   const Text& text) {
+  const std::string path = settings.tokenizer.empty() ? loaded.tokenizer : settings.tokenizer;
+  if (settings.ignore_eos || !settings.logits.empty() || !text.has_tokenizer()) return {};
+  const std::string of_tokenizer = std::filesystem::is_directory(path)
+                                       ? path
+                                       : std::filesystem::absolute(path).parent_path().string();
+  for (const std::string& folder : {settings.init, of_tokenizer}) {
+    if (folder.empty()) continue;
+    if (const auto tokens = end_tokens_in(folder); !tokens.empty()) return tokens;
+    if (const auto token = text.token_of(end_text_in(folder))) return {*token};
+  }
+  return {};
+}
+
 int generate_text(const Settings& settings) {
   at::set_num_threads(static_cast<int>(settings.threads));
   const Loaded loaded =
       settings.checkpoint.empty() ? hugging_face_at(settings.init) : checkpoint_at(settings);
-  Text text(settings.tokenizer.empty()              ? loaded.tokenizer
-            : settings.tokenizer == kBytesAreTokens ? ""
-                                                    : settings.tokenizer);
+  Text text(tokenizer_for(settings, loaded));
   loaded.model->eval();
   const auto tokens = text.tokens_of(settings.prompt, loaded.vocabulary);
   say_if_bytes_are_assumed(settings, loaded);
@@ -217,10 +246,15 @@ int generate_text(const Settings& settings) {
     std::fflush(stdout);
   };
   print(settings.prompt);
-  const GenerateOptions options{loaded.context, text.ids(), settings.temperature, settings.seed};
-  generate(*loaded.model, tokens, settings.tokens, options,
-           [&](int64_t token) { print(text.text_of(token)); });
+  const GenerateOptions options{loaded.context, text.ids(), settings.temperature, settings.seed,
+                                end_tokens_of(settings, loaded, text)};
+  const int64_t count = generate(*loaded.model, tokens, settings.tokens, options,
+                                 [&](int64_t token) { print(text.text_of(token)); });
   print(text.end() + "\n");
+  if (count == 0 && settings.tokens > 0)
+    std::fprintf(stderr,
+                 "fsdp generate: the first token is already the model's end-of-text token; "
+                 "--ignore-eos continues after it\n");
   return 0;
 }
 

@@ -76,7 +76,8 @@ class Progress {
 };
 
 int tokenize(const Settings& settings) {
-  const Tokenizer tokenizer(settings.tokenizer);
+  const Tokenizer tokenizer =
+      naming_option("--tokenizer", [&] { return Tokenizer(settings.tokenizer); });
   const std::string text = read_text(settings.input, std::numeric_limits<int64_t>::max());
   if (text.empty()) throw std::runtime_error(settings.input + ": is empty");
   TokenFileWriter file(tokenizer.size());

@@ -14,8 +14,8 @@ at::Tensor logits_of(Module& model, const std::vector<int64_t>& tokens, int64_t 
   return model(input)[0];
 }
 
-void generate(Module& model, std::vector<int64_t> tokens, int64_t count,
-              const GenerateOptions& options, const std::function<void(int64_t token)>& visit) {
+int64_t generate(Module& model, std::vector<int64_t> tokens, int64_t count,
+                 const GenerateOptions& options, const std::function<void(int64_t token)>& visit) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options.seed);
   for (int64_t i = 0; i < count; ++i) {
@@ -28,8 +28,10 @@ void generate(Module& model, std::vector<int64_t> tokens, int64_t count,
       next = at::multinomial(at::softmax(scaled, 0), 1, /*replacement=*/false, generator);
     }
     tokens.push_back(next.item<int64_t>());
+    if (std::ranges::find(options.end_tokens, tokens.back()) != options.end_tokens.end()) return i;
     visit(tokens.back());
   }
+  return count;
 }
 
 }  // namespace fsdp

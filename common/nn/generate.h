@@ -14,16 +14,18 @@ struct GenerateOptions {
   int64_t ids;                          // ids >= this one are not drawn
   std::optional<double> temperature{};  // no value: always the most likely token
   uint64_t seed{42};                    // of the draws with a temperature
+  std::vector<int64_t> end_tokens{};    // a text ends before one of them
 };
 
 // Returns logits [n, vocabulary] for the tokens that follow each of the last n = min(context,
 // tokens.size()) tokens.
 at::Tensor logits_of(Module& model, const std::vector<int64_t>& tokens, int64_t context);
 
-// Continues `tokens`, which must not be empty, by `count` tokens. Calls `visit` with each new
-// token. With a temperature T it draws from softmax(logits / T); the same seed gives the same
+// Continues `tokens`, which must not be empty, by `count` tokens, or by fewer if an end token
+// comes. Calls `visit` with each new token; not with an end token. Returns the number of new
+// tokens. With a temperature T it draws from softmax(logits / T); the same seed gives the same
 // tokens. Does not use the default generator.
-void generate(Module& model, std::vector<int64_t> tokens, int64_t count,
-              const GenerateOptions& options, const std::function<void(int64_t token)>& visit);
+int64_t generate(Module& model, std::vector<int64_t> tokens, int64_t count,
+                 const GenerateOptions& options, const std::function<void(int64_t token)>& visit);
 
 }  // namespace fsdp

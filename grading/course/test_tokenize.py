@@ -82,11 +82,11 @@ class Tokenize(unittest.TestCase):
         empty.write_bytes(b"")
         none, new = self.folder / "none", self.folder / "new"
         for tokenizer, text, status, reason in (
-            (wrong, self.text, 1,
-             f'{wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of GPT-2, '
+            (wrong, self.text, 2,
+             f'--tokenizer {wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of GPT-2, '
              "Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
              "train --tokens"),
-            (none, self.text, 1, f"{none}: can't be read: No such file or directory"),
+            (none, self.text, 2, f"--tokenizer {none}: can't be read: No such file or directory"),
             (self.tokenizer, empty, 1, f"{empty}: is empty"),
             (self.tokenizer, none, 2, f"--input {none}: No such file or directory"),
         ):
@@ -129,12 +129,70 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(length_of_prompt(), 5)  # <|end|>, th, e, space, th
         self.assertEqual(length_of_prompt("--tokenizer", "bytes"), 6)
 
+    def test_export_copies_the_tokenizer_or_says_that_it_is_missing(self):
+        run, theirs = self.trained("for_export"), self.folder / "theirs"
+        theirs.mkdir()
+        (theirs / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        (theirs / "special_tokens_map.json").write_text("{}")
+
+        def exported(name, *options):
+            return fsdp("export", "--checkpoint", run, "--format", "hf", "--output",
+                        self.folder / name, *options)
+
+        bare = exported("bare")
+        self.assertEqual((bare.returncode, bare.stdout.decode()), (
+            0, f"wrote {self.folder}/bare\n{self.folder}/bare has no tokenizer.json: copy that of "
+            "the model into it, or export with --tokenizer\n"))
+        self.assertEqual(exported("whole", "--tokenizer", theirs).stdout.decode(),
+                         f"wrote {self.folder}/whole\n")
+        self.assertEqual(sorted(path.name for path in (self.folder / "whole").iterdir()),
+                         ["config.json", "model.safetensors", "special_tokens_map.json",
+                          "tokenizer.json"])
+        wrong = theirs / "special_tokens_map.json"
+        self.assert_refused(exported("none", "--tokenizer", wrong), 2,
+                            f"fsdp export: --tokenizer {wrong}: is not a tokenizer.json, which has "
+                            "a model")
+        self.assert_refused(
+            fsdp("export", "--checkpoint", run, "--format", "safetensors", "--output",
+                 self.folder / "none", "--tokenizer", theirs), 2,
+            "fsdp export: --tokenizer: needs --format hf")
+        (run / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        self.assertEqual(exported("found").stdout.decode(), f"wrote {self.folder}/found\n")
+        self.assertTrue((self.folder / "found" / "tokenizer.json").exists())
+
+    def test_generate_ends_at_the_end_of_text_token(self):
+        folder, logits = self.folder / "ends", self.folder / "logits_of_end"
+        fsdp("export", "--checkpoint", self.trained("of_ends"), "--format", "hf", "--output",
+             folder, "--tokenizer", self.tokenizer)
+
+        def generated(*options):
+            done = fsdp("generate", "--init", f"hf:{folder}", "--prompt", "the th", "--tokens", "5",
+                        *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout, done.stderr
+
+        whole = generated("--logits", logits)
+        last = memoryview(logits.read_bytes()[-4 * 258:]).cast("f").tolist()  # after the prompt
+        (folder / "generation_config.json").write_text(
+            json.dumps({"eos_token_id": [last.index(max(last))]}))
+        text, note = generated()
+        self.assertEqual(text, b"the th\n")
+        self.assertEqual(note, b"fsdp generate: the first token is already the model's end-of-text "
+                               b"token; --ignore-eos continues after it\n")
+        self.assertEqual(generated("--ignore-eos"), whole)
+        self.assertEqual(generated("--logits", logits), whole)
+
     def test_generate_refuses_a_tokenizer_that_the_model_does_not_have(self):
         folder = self.folder / "small"
         fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
              folder)
         done = fsdp("generate", "--checkpoint", folder, "--tokenizer", self.tokenizer, "--prompt",
                     "a")
+        none = folder / "none"
+        self.assert_refused(
+            fsdp("generate", "--checkpoint", self.trained("of_none"), "--tokenizer", none,
+                 "--prompt", "a"), 2,
+            f"fsdp generate: --tokenizer {none}: can't be read: No such file or directory")
         self.assert_refused(
             done, 1,
             f"fsdp generate: {folder}/step-000001: was trained on text, so its tokens are bytes; "

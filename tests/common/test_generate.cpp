@@ -48,6 +48,18 @@ TEST(Generate, generate_gives_the_model_no_more_tokens_than_its_context) {
   EXPECT_EQ(logits_of(model, {0, 0, 0, 1}, 3).sizes(), (at::IntArrayRef{3, 5}));
 }
 
+TEST(Generate, generate_ends_before_an_end_token) {
+  Successor model(5, 3.0);
+  const GenerateOptions options{.context = 8, .ids = 5, .end_tokens = {4, 2}};
+  EXPECT_EQ(generated(model, {4}, 9, options), (Tokens{0, 1}));
+  EXPECT_EQ(generated(model, {3}, 9, options), Tokens{});
+  const auto count = [&](int64_t most) {
+    return generate(model, {4}, most, options, [](int64_t) {});
+  };
+  EXPECT_EQ(count(9), 2);
+  EXPECT_EQ(count(1), 1);
+}
+
 TEST(Generate, generate_never_chooses_an_id_that_stands_for_no_text) {
   Successor model(5, 3.0);
   const Tokens greedy = generated(model, {1}, 20, {.context = 8, .ids = 3});

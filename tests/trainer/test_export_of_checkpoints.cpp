@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <exchange/export.h>
 #include <exchange/hugging_face_folder.h>
 #include <state/checkpoint.h>
@@ -94,6 +95,24 @@ TEST_F(Export, an_export_of_a_damaged_checkpoint_is_refused) {
     EXPECT_EQ(said(format), file + ": is damaged; its SHA-256 is not the one in SHA256SUMS");
     EXPECT_TRUE(nothing_left());
   }
+}
+
+TEST_F(Export, an_export_copies_the_tokenizer) {
+  saved("gpt2-tiny");
+  folder_.write("theirs/tokenizer.json", R"({"model": {}})");
+  export_parameters(path("run"), ExportFormat::hf, path("out"), path("theirs"));
+  EXPECT_EQ(content_of(path("out/tokenizer.json")), R"({"model": {}})");
+  EXPECT_EQ(HuggingFaceFolder(path("out")).shape(), model_shape("gpt2-tiny"));
+}
+
+TEST_F(Export, an_export_with_a_wrong_tokenizer_leaves_nothing) {
+  saved("gpt2-tiny");
+  const std::string wrong = folder_.write("theirs/tokenizer.json", "{}");
+  EXPECT_EQ(error_of([&] {
+              export_parameters(path("run"), ExportFormat::hf, path("out"), path("theirs"));
+            }),
+            wrong + ": is not a tokenizer.json, which has a model");
+  EXPECT_TRUE(nothing_left());
 }
 
 TEST_F(Export, an_export_into_an_existing_folder_is_refused) {

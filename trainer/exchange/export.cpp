@@ -7,6 +7,7 @@
 #include <nn/models.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
+#include <tokenizer/tokenizer_folder.h>
 
 #include <filesystem>
 #include <stdexcept>
@@ -90,7 +91,7 @@ void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTens
 }  // namespace
 
 void export_parameters(const std::string& checkpoint, ExportFormat format,
-                       const std::string& output) {
+                       const std::string& output, const std::string& tokenizer) {
   NewFolder folder(output);
   const SavedParameters saved = open_parameters(checkpoint);
   const std::string model = saved.checkpoint.text_in_run("model");
@@ -110,6 +111,7 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
     for (HuggingFaceTensor& tensor : tensors)
       tensor = {tensor.own, tensor.own.name, Layout::same, 0};
   }
+  if (!tokenizer.empty()) copy_tokenizer(tokenizer, folder.path());
   write_model(saved, tensors, metadata, folder.path() + "/model.safetensors");
   folder.complete();
 }

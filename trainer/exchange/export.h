@@ -15,9 +15,11 @@ enum class ExportFormat {
 //   the disk.
 // - Holds the values of one tensor in memory at a time, and a copy of them if the layout changes.
 // - Writes a tied parameter once, under its first name; __metadata__ maps its other names to it.
+// - `tokenizer`: a tokenizer.json or a folder that has one, which is copied too
+//   (copy_tokenizer()); "": none.
 // Throws: std::runtime_error, which names the file. Then `output` does not exist or, if it existed
 // before, is unchanged.
 void export_parameters(const std::string& checkpoint, ExportFormat format,
-                       const std::string& output);
+                       const std::string& output, const std::string& tokenizer = "");
 
 }  // namespace fsdp

@@ -1,10 +1,10 @@
 #include <base/text.h>
 #include <launch/launched.h>
 #include <options/groups.h>
+#include <tokenizer/tokenizer_folder.h>
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
-#include <filesystem>
 
 namespace fsdp {
 namespace {
@@ -39,13 +39,12 @@ void name_unused_of_mode(const CLI::App& app, const TrainConfig& config) {
 void name_unused_tokenizer(const TrainConfig& config) {
   const std::string& folder = config.model.init;
   if (folder.empty() || config.data.kind != DataKind::text) return;
-  std::error_code unknown;
-  if (!std::filesystem::exists(folder + "/tokenizer.json", unknown)) return;
+  if (tokenizer_in({folder}).empty()) return;
   std::fprintf(
       stderr,
-      "fsdp train: the tokenizer.json in %s has no effect: --data text trains on bytes; make "
-      "token ids of your text with ./fsdp tokenize, and give --tokens\n",
-      folder.c_str());
+      "fsdp train: the %s in %s has no effect: --data text trains on bytes; make token ids "
+      "of your text with ./fsdp tokenize, and give --tokens\n",
+      kTokenizerFile.c_str(), folder.c_str());
 }
 
 }  // namespace

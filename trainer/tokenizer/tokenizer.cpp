@@ -1,20 +1,14 @@
 #include <tokenizer/nfc.h>
 #include <tokenizer/tokenizer.h>
 #include <tokenizer/tokenizer_file.h>
+#include <tokenizer/tokenizer_folder.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 namespace fsdp {
 namespace {
-
-std::string file_at(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::is_directory(path, unknown) ? path + '/' + kTokenizerFile : path;
-}
 
 // Returns the tokens that are found in the text before it is normalized, or those that are found
 // afterwards, whose contents are then normalized too.
@@ -53,7 +47,8 @@ class Tokenizer::WordEncoder {
   std::unordered_map<std::string, std::vector<int32_t>> known_;
 };
 
-Tokenizer::Tokenizer(const std::string& path) : Tokenizer(read_tokenizer_file(file_at(path))) {}
+Tokenizer::Tokenizer(const std::string& path)
+    : Tokenizer(read_tokenizer_file(tokenizer_at(path))) {}
 
 Tokenizer::Tokenizer(TokenizerFile file)
     : nfc_(file.nfc),

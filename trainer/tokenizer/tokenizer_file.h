@@ -10,8 +10,6 @@
 
 namespace fsdp {
 
-inline const std::string kTokenizerFile = "tokenizer.json";
-
 // The content of a tokenizer.json, as the package tokenizers and save_pretrained() of transformers
 // write it.
 struct TokenizerFile {

@@ -1,0 +1,94 @@
+#include <base/whole_file.h>
+#include <gtest/gtest.h>
+#include <tokenizer/tokenizer_folder.h>
+
+#include <filesystem>
+
+#include <common/expect_text.h>
+#include "tokenizer_files.h"
+
+namespace fsdp {
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+TEST(TokenizerFolder, the_end_tokens_are_those_of_the_generation_config_or_else_of_the_config) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(end_tokens_in(folder.path()), Ids());
+  folder.write("config.json", R"({"eos_token_id": 7})");
+  EXPECT_EQ(end_tokens_in(folder.path()), Ids({7}));
+  folder.write("generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_EQ(end_tokens_in(folder.path()), Ids({7}));
+  folder.write("generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(end_tokens_in(folder.path()), Ids({3, 5}));
+}
+
+TEST(TokenizerFolder, an_end_token_that_is_no_id_is_refused) {
+  const TemporaryFolder folder;
+  for (const std::string value : {"\"<|end|>\"", "-1", "1.5", "[1, \"a\"]", "{}"}) {
+    const auto path = folder.write("config.json", "{\"eos_token_id\": " + value + "}");
+    EXPECT_EQ(error_of<std::runtime_error>([&] { end_tokens_in(folder.path()); }),
+              path + ": eos_token_id is neither an id nor a list of ids")
+        << value;
+  }
+  const auto path = folder.write("config.json", "[]");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { end_tokens_in(folder.path()); }),
+            path + ": is no JSON object");
+}
+
+TEST(TokenizerFolder, the_end_text_is_the_eos_token_of_the_tokenizers_settings) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(end_text_in(folder.path()), "");
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  EXPECT_EQ(end_text_in(folder.path()), "<|end|>");
+  folder.write("tokenizer_config.json", R"({"eos_token": {"content": "</s>"}})");
+  EXPECT_EQ(end_text_in(folder.path()), "</s>");
+  const auto path = folder.write("tokenizer_config.json", R"({"eos_token": 5})");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { end_text_in(folder.path()); }),
+            path + ": eos_token is not a text");
+}
+
+TEST(TokenizerFolder, a_tokenizer_is_copied_with_the_files_about_it) {
+  const TemporaryFolder folder, into;
+  const std::string json = tokenizer_json().dump();
+  const auto file = folder.write("mine.json", json);
+  folder.write("tokenizer.json", json + ' ');
+  folder.write("tokenizer_config.json", "{}");
+  folder.write("generation_config.json", R"({"eos_token_id": 5})");
+  folder.write("vocab.json", "{}");
+  copy_tokenizer(file, into.path());
+  EXPECT_EQ(content_of(into.path() + "/tokenizer.json"), json);
+  EXPECT_EQ(content_of(into.path() + "/tokenizer_config.json"), "{}");
+  EXPECT_EQ(end_tokens_in(into.path()), Ids({5}));
+  EXPECT_FALSE(std::filesystem::exists(into.path() + "/special_tokens_map.json"));
+  EXPECT_FALSE(std::filesystem::exists(into.path() + "/vocab.json"));
+  const TemporaryFolder other;
+  copy_tokenizer(folder.path(), other.path());
+  EXPECT_EQ(content_of(other.path() + "/tokenizer.json"), json + ' ');
+}
+
+TEST(TokenizerFolder, a_file_that_is_not_a_tokenizer_json_is_refused) {
+  const TemporaryFolder folder;
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] { check_tokenizer(folder.path()); }),
+                  folder.path() + "/tokenizer.json: ");
+  for (const std::string text : {"{}", "[1]", "no JSON"}) {
+    const auto path = folder.write("config.json", text);
+    EXPECT_EQ(error_of<std::runtime_error>([&] { check_tokenizer(path); }),
+              path + ": is not a tokenizer.json, which has a model");
+  }
+}
+
+TEST(TokenizerFolder, the_tokenizer_beside_a_checkpoint_may_lie_in_the_folder_of_all_checkpoints) {
+  const TemporaryFolder folder;
+  folder.write("step-000001/checkpoint.json", "{}");
+  const std::string step = folder.path() + "/step-000001";
+  EXPECT_EQ(tokenizer_beside(step), "");
+  const auto of_all = folder.write("tokenizer.json", "{}");
+  EXPECT_EQ(tokenizer_beside(step), of_all);
+  EXPECT_EQ(tokenizer_beside(step + "/"), of_all);
+  const auto own = folder.write("step-000001/tokenizer.json", "{}");
+  EXPECT_EQ(tokenizer_beside(step), own);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// The files of a tokenizer in a folder, as save_pretrained() of transformers writes them.
+namespace fsdp {
+
+inline const std::string kTokenizerFile = "tokenizer.json";
+inline const std::string kTokenizerConfigFile = "tokenizer_config.json";
+inline const std::string kGenerationConfigFile = "generation_config.json";
+
+// Returns `path` or, if it is a folder, the path of the tokenizer.json in it.
+std::string tokenizer_at(const std::string& path);
+// Returns the path of the tokenizer.json in the first of the folders that has one, or "".
+std::string tokenizer_in(const std::vector<std::string>& folders);
+// Returns the path of the tokenizer.json that lies beside a checkpoint: in its folder, or in the
+// folder of all checkpoints; "" if there is none.
+std::string tokenizer_beside(const std::string& checkpoint);
+
+// Throws std::runtime_error, which names the file, unless `path` is a tokenizer.json or a folder
+// that has one. The tokenizer may be of a kind that Tokenizer does not read.
+void check_tokenizer(const std::string& path);
+
+// Copies the tokenizer at `path`, a tokenizer.json or a folder that has one, into `folder`. Copies
+// also the files that lie beside it and say which tokens begin and end a text:
+// tokenizer_config.json, special_tokens_map.json and generation_config.json.
+// Throws: what check_tokenizer() throws, and std::runtime_error if a file can't be copied.
+void copy_tokenizer(const std::string& path, const std::string& folder);
+
+// Returns the ids at which a text of the model in `folder` ends; none if the folder does not say.
+// Reads eos_token_id of generation_config.json or, if that file has none, of config.json.
+// Throws: std::runtime_error, which names the file, if the file can't be read, or if the value is
+// neither an id nor a list of ids.
+std::vector<int64_t> end_tokens_in(const std::string& folder);
+// Returns eos_token of the tokenizer_config.json in `folder`; "" if the folder does not say. Throws
+// what end_tokens_in() throws.
+std::string end_text_in(const std::string& folder);
+
+}  // namespace fsdp
