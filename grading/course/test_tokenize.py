@@ -86,7 +86,9 @@ class Tokenize(unittest.TestCase):
              f'--tokenizer {wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of GPT-2, '
              "Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
              "train --tokens"),
-            (none, self.text, 2, f"--tokenizer {none}: can't be read: No such file or directory"),
+            (none, self.text, 2,
+             f"--tokenizer {none}: no such file or folder; a tokenizer of the hub is first "
+             "downloaded, for example by: hf download NAME tokenizer.json --local-dir FOLDER"),
             (self.tokenizer, empty, 1, f"{empty}: is empty"),
             (self.tokenizer, none, 2, f"--input {none}: No such file or directory"),
         ):
@@ -192,7 +194,8 @@ class Tokenize(unittest.TestCase):
         self.assert_refused(
             fsdp("generate", "--checkpoint", self.trained("of_none"), "--tokenizer", none,
                  "--prompt", "a"), 2,
-            f"fsdp generate: --tokenizer {none}: can't be read: No such file or directory")
+            f"fsdp generate: --tokenizer {none}: no such file or folder; a tokenizer of the hub is "
+            "first downloaded, for example by: hf download NAME tokenizer.json --local-dir FOLDER")
         self.assert_refused(
             done, 1,
             f"fsdp generate: {folder}/step-000001: was trained on text, so its tokens are bytes; "
