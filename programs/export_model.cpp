@@ -40,6 +40,7 @@ int export_model(int argc, char** argv) {
   app.add_option("--checkpoint", checkpoint,
                  "a checkpoint, or a folder of checkpoints, of which the latest is used")
       ->required();
+  add_advice(app, "--resume", "--checkpoint takes a checkpoint");
   add_choice(app, "--format", format, formats,
              "safetensors (model.safetensors with the model's own names) or hf (also "
              "config.json, with the names and shapes of Hugging Face's transformers)")

@@ -40,6 +40,8 @@ Settings parse(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.add_option("--checkpoint", settings.checkpoint,
                  "a checkpoint, or a folder of checkpoints, of which the latest is used");
+  add_advice(app, "--resume", "--checkpoint takes a checkpoint");
+  add_advice(app, "--model", "--checkpoint or --init names the model");
   add_init_option(app, settings.init,
                   {.default_model = "that of --checkpoint", .checkpoint_option = "--checkpoint"});
   app.add_option("--prompt", settings.prompt, "the text to continue")->required();
@@ -234,7 +236,9 @@ std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loade
 int generate_text(const Settings& settings) {
   at::set_num_threads(static_cast<int>(settings.threads));
   const Loaded loaded =
-      settings.checkpoint.empty() ? hugging_face_at(settings.init) : checkpoint_at(settings);
+      settings.checkpoint.empty()
+          ? naming_option("--init", [&] { return hugging_face_at(settings.init); })
+          : checkpoint_at(settings);
   Text text(tokenizer_for(settings, loaded));
   loaded.model->eval();
   const auto tokens = text.tokens_of(settings.prompt, loaded.vocabulary);

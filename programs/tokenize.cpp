@@ -29,6 +29,7 @@ Settings parse(int argc, char** argv) {
                  "a file of text; special tokens such as <|endoftext|> may be in it")
       ->required()
       ->type_name("FILE");
+  add_advice(app, "--text", "--input takes the text");
   app.add_option("--output", settings.output,
                  "the file to write: ids of 16 bits, or of 32 bits if an id does not fit")
       ->required()
@@ -80,6 +81,9 @@ int tokenize(const Settings& settings) {
       naming_option("--tokenizer", [&] { return Tokenizer(settings.tokenizer); });
   const std::string text = read_text(settings.input, std::numeric_limits<int64_t>::max());
   if (text.empty()) throw std::runtime_error(settings.input + ": is empty");
+  if (text.find('\0') != std::string::npos)
+    std::fprintf(stderr, "fsdp tokenize: %s has a byte of 0, so it may not be a text\n",
+                 settings.input.c_str());
   TokenFileWriter file(tokenizer.size());
   {
     Progress progress(text.size());

@@ -60,6 +60,25 @@ TEST(CheckpointOption, resume_names_what_is_wrong_with_a_folder_that_has_no_chec
                 folder.path());
 }
 
+TEST(CheckpointOption, a_run_with_other_settings_than_the_checkpoint_is_told_where_they_are) {
+  const TemporaryFolder folder;
+  const std::string path = saved(folder, {"--lr", "0.25"});
+  const std::string reason =
+      "--resume " + path + ": was trained with lr 0.25, and this run has 0.5";
+  const Arguments other{"--resume", path, "--lr", "0.5"};
+  EXPECT_EQ(refusal(other), reason);
+  const std::string options = folder.write("run.toml", "lr = 0.25\n");
+  EXPECT_EQ(refusal(other),
+            reason + "; --config " + options + " gives the options of the saved run");
+}
+
+TEST(CheckpointOption, a_name_that_users_try_is_refused_with_the_option_that_they_want) {
+  EXPECT_EQ(refusal({"--checkpoint", "run"}),
+            "there is no option --checkpoint; --checkpoint-dir FOLDER saves checkpoints, and "
+            "--resume FOLDER continues from one");
+  EXPECT_EQ(refusal({"--checkpoint"}), refusal({"--checkpoint", "run"}));
+}
+
 TEST(CheckpointOption, resume_auto_continues_from_a_checkpoint_or_starts_a_run_if_there_is_none) {
   const TemporaryFolder folder;
   const Arguments arguments{"--resume", "auto", "--checkpoint-dir", folder.path()};

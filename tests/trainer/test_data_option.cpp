@@ -61,8 +61,8 @@ TEST(DataOption, contradicting_data_options_are_refused) {
 
 TEST(DataOption, a_tokenizer_is_refused_with_the_command_that_makes_token_ids) {
   EXPECT_EQ(refused({"--tokenizer", "gpt2", "--text", "book.txt"}),
-            "--tokenizer gpt2: a run takes token ids; make them with ./fsdp tokenize --tokenizer "
-            "gpt2 --input TEXT --output FILE, and give --tokens FILE");
+            "there is no option --tokenizer; train takes token ids: make them with ./fsdp tokenize "
+            "--tokenizer FOLDER --input TEXT --output FILE, and give --tokens FILE");
 }
 
 TEST(DataOption, the_option_text_must_name_a_regular_file_or_a_folder) {

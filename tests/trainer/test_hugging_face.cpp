@@ -37,6 +37,15 @@ TEST(HuggingFace, linear_layers_returns_the_layers_that_can_have_an_adapter) {
         << name;
 }
 
+TEST(HuggingFace, a_pointer_of_git_lfs_in_place_of_the_weights_is_refused_with_what_to_do) {
+  const TemporaryFolder folder;
+  files_of(*tiny_gpt2()).write(folder.path());
+  const auto path = folder.write("model.safetensors",
+                                 "version https://git-lfs.github.com/spec/v1\noid sha256:1\n");
+  EXPECT_CONTAINS(error_of([&] { HuggingFaceFolder{folder.path()}; }),
+                  path + ": is only a pointer of Git LFS to the file; fetch the file with ");
+}
+
 TEST(HuggingFace, tied_names_returns_the_parameters_that_the_model_ties) {
   run_ranks(1, [](TestRank&) {
     for (const std::string& name : kTinyModels) {

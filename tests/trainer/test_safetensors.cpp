@@ -103,7 +103,8 @@ TEST(Safetensors, a_safetensors_header_that_is_no_json_object_or_does_not_fit_th
   EXPECT_EQ(refusal("1234567"), "has no header");
   for (const uint64_t length : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, uint64_t{1} << 63}) {
     EXPECT_EQ(refusal(file_text("{}", 0, length)),
-              "has a header of " + std::to_string(length) + " bytes, after which 2 bytes are left");
+              "has a header of " + std::to_string(length) +
+                  " bytes, after which 2 bytes are left; it is damaged, or not a safetensors file");
   }
   EXPECT_EQ(refusal(file_text("{}", 0)), "accepted");
   for (const std::string header : {"", "[]", "{", "\xff\xfe", "null", "{} {}"})

@@ -65,8 +65,8 @@ TEST(TokenFile, tokens_of_32_bits_are_read_without_a_sign) {
     EXPECT_TRUE(data->batch(0, 4, 9).inputs.eq(150'000).all().item<bool>());
     EXPECT_EQ(error_of<std::invalid_argument>([&] { data->held_out(1, 9); }),
               path +
-                  ": token 99 is 4000000000, and the model has 150001 ids; give --vocabulary of "
-                  "the tokenizer");
+                  ": token 99 is 4000000000, and the model has 150001 ids; make the ids with the "
+                  "tokenizer of the model or, for a new model, give --vocabulary");
   });
 }
 
@@ -117,8 +117,8 @@ TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
     const auto small = make_token_dataset({train, val}, 105, 1);
     EXPECT_EQ(error_of<std::invalid_argument>([&] { small->held_out(1, 9); }),
               val +
-                  ": token 5 is 105, and the model has 105 ids; give --vocabulary of the "
-                  "tokenizer");
+                  ": token 5 is 105, and the model has 105 ids; make the ids with the tokenizer of "
+                  "the model or, for a new model, give --vocabulary");
   });
 }
 
@@ -155,7 +155,7 @@ TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
   EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
 }
 
-TEST(TokenFile, a_text_in_place_of_token_ids_is_refused_with_what_to_do) {
+TEST(TokenFile, another_file_in_place_of_token_ids_is_refused_with_what_to_do) {
   const TemporaryFolder folder;
   const std::string reason =
       ": is text, not token ids; train on its bytes with --text, or make ids of it with ./fsdp "
@@ -164,6 +164,9 @@ TEST(TokenFile, a_text_in_place_of_token_ids_is_refused_with_what_to_do) {
   const auto named = folder.write("named.txt", "\xce\xbb\xce\xbb\xce\xbb\xce\xbb");
   for (const std::string& path : {book, named})
     EXPECT_EQ(refused({"--tokens", path, "--seq", "2"}), "--tokens " + path + reason);
+  const auto weights = folder.write("model.safetensors", bytes_of(counting(0, 100)));
+  EXPECT_CONTAINS(refused({"--tokens", weights}),
+                  "--tokens " + weights + ": is a file of the kind .safetensors, not of plain ");
   const auto ids = folder.write("ids.bin", bytes_of(counting(40'000, 100)));
   EXPECT_EQ(refused({"--tokens", ids, "--seq", "8"}), "accepted");
   const auto numbers = folder.write("ids.txt", bytes_of(counting(0, 100)));

@@ -59,6 +59,15 @@ void parse_command_line(CLI::App& app, std::vector<std::string> arguments,
   }
 }
 
+void add_advice(CLI::App& app, const std::string& name, const std::string& advice) {
+  const std::string text = "there is no option " + name + "; " + advice;
+  app.add_option_function<std::string>(
+         name, [text](const std::string&) { throw UsageError(text); }, text)
+      ->expected(0, 1)
+      ->group("")
+      ->configurable(false);
+}
+
 template <typename Number>
 Number parse_number(const std::string& option, const std::string& text, NumberRange<Number> range) {
   const auto refuse = [&](const std::string& rule) {

@@ -35,6 +35,10 @@ auto naming_option(const std::string& option, const Function& function) {
   }
 }
 
+// Refuses the option `name`, which does not exist and under which users look for another one, with
+// the text "there is no option NAME; ADVICE". The help does not show it.
+void add_advice(CLI::App& app, const std::string& name, const std::string& advice);
+
 // The smallest and the largest number that an option takes.
 template <typename Number>
 struct NumberRange {

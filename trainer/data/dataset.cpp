@@ -149,7 +149,8 @@ class TokenDataset : public SequenceDataset {
       throw std::invalid_argument(file.path + ": token " + std::to_string(first + i) + " is " +
                                   std::to_string(into[i]) + ", and the model has " +
                                   std::to_string(vocabulary_) +
-                                  " ids; give --vocabulary of the tokenizer");
+                                  " ids; make the ids with the tokenizer of the model or, for a "
+                                  "new model, give --vocabulary");
     }
   }
 
@@ -321,6 +322,10 @@ TokenFile::TokenFile(std::string name)
   if (kind == std::filesystem::file_type::not_found) refuse("no such file");
   if (kind != std::filesystem::file_type::regular)
     refuse(unknown ? unknown.message() : "is not a plain file");
+  for (const char* end : {".safetensors", ".npy", ".parquet", ".arrow", ".gz", ".zip", ".pt"})
+    if (std::filesystem::path(path).extension() == end)
+      refuse(std::string("is a file of the kind ") + end + ", not of plain token ids; ./fsdp " +
+             "tokenize writes such files, and so do the scripts of nanoGPT and llm.c");
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   TokenFileHeader header{};
   std::ifstream file(path, std::ios::binary);

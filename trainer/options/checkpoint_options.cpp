@@ -20,6 +20,15 @@ std::optional<int64_t> steps_of(const Checkpoint& saved) {
   return naming_option("--resume", [&] { return saved.number_in_run("/steps"); });
 }
 
+// Returns what to do if this run has other settings than the saved one: its options lie beside the
+// checkpoint, unless another program saved it or the folder was moved.
+std::string options_of_run(const Checkpoint& saved) {
+  const auto file = std::filesystem::path(saved.folder).parent_path() / "run.toml";
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown)) return "";
+  return "; --config " + file.string() + " gives the options of the saved run";
+}
+
 bool lies_in(const std::string& path, const std::string& folder) {
   std::error_code unknown;
   const auto whole = std::filesystem::canonical(path, unknown);
@@ -66,6 +75,9 @@ void add_checkpoint_options(CLI::App& app, TrainConfig& config) {
       "--resume", config.checkpoint.resume,
       "continue from a checkpoint, or from the latest one in a folder, up to --steps; auto: "
       "from the latest one in --checkpoint-dir or, if there is none, from the start");
+  for (const char* name : {"--checkpoint", "--output", "--output-dir"})
+    add_advice(app, name,
+               "--checkpoint-dir FOLDER saves checkpoints, and --resume FOLDER continues from one");
 }
 
 void find_checkpoint_to_resume(TrainConfig& config, std::optional<int64_t>& microbatches) {
@@ -133,7 +145,8 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   const Checkpoint saved = checkpoint_of_option("--resume", config.checkpoint.resume);
   const std::string difference = one_line(difference_of_runs(saved.run, own));
   if (!difference.empty())
-    throw UsageError("--resume " + config.checkpoint.resume + ": was trained with " + difference);
+    throw UsageError("--resume " + config.checkpoint.resume + ": was trained with " + difference +
+                     options_of_run(saved));
   const auto self = launched_rank();
   const std::string change =
       change_of_rate(config, steps_of(saved).value_or(config.training.steps));

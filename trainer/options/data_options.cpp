@@ -95,17 +95,10 @@ void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
          "one to hold out (default: the last tenth of the first one)")
       ->expected(1, 2)
       ->type_name("FILE");
-  // A run takes token ids. The option is hidden, and its value is always refused.
-  app.add_option_function<std::string>(
-         "--tokenizer",
-         [](const std::string& path) {
-           throw UsageError("--tokenizer " + path +
-                            ": a run takes token ids; make them with ./fsdp tokenize --tokenizer " +
-                            path + " --input TEXT --output FILE, and give --tokens FILE");
-         },
-         "train takes token ids, with --tokens")
-      ->group("")
-      ->configurable(false);
+  add_advice(
+      app, "--tokenizer",
+      "train takes token ids: make them with ./fsdp tokenize --tokenizer FOLDER --input TEXT "
+      "--output FILE, and give --tokens FILE");
   add_number(
       app, "--eval-every", config.data.eval_every, NumberRange<int64_t>{1, kMany},
       "steps between evaluations, which print loss and accuracy on the data that is held out; "

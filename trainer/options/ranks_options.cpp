@@ -43,6 +43,7 @@ void check_compare(const TrainConfig& config) {
 }  // namespace
 
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world) {
+  add_advice(app, "--gpus", "--world is the number of ranks; with --device cuda, each has a GPU");
   CommunicatorOptions& comm = config.ranks.comm;
   add_choice(app, "--mode", config.ranks.mode, choices_of({Mode::single, Mode::ddp, Mode::fsdp}),
              "single (one process computes the microbatches of all ranks), ddp (a replica on each "

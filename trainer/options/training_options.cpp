@@ -30,6 +30,10 @@ void add_training_options(CLI::App& app, TrainConfig& config, GivenTraining& giv
   add_number(app, "--seed", config.training.seed,
              NumberRange<uint64_t>{0, std::numeric_limits<uint64_t>::max()},
              "seed of the parameters and the batches (default 42)");
+  add_advice(app, "--epochs",
+             "--steps counts the steps: an epoch has as many as --batch times --seq fits into the "
+             "tokens of the data");
+  add_advice(app, "--max-length", "--seq is the number of tokens in a row");
   app.add_flag("--allow-nan", config.training.allow_nan,
                "continue when a loss or the norm of the gradients is not finite (default: stop)");
 }

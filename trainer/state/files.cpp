@@ -98,6 +98,13 @@ std::string read_text(const std::string& path, int64_t most) {
   return text;
 }
 
+void refuse_lfs_pointer(const std::string& path, std::string_view begin) {
+  if (begin.starts_with("version https://git-lfs."))
+    throw std::runtime_error(path +
+                             ": is only a pointer of Git LFS to the file; fetch the file with "
+                             "git lfs pull, or with: hf download NAME --local-dir FOLDER");
+}
+
 void sync_folder(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail(path, "can't be read");

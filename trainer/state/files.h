@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 // Files whose writers must know that the bytes are on the disk, and whose readers do not trust the
 // content. Every function throws std::runtime_error "PATH: what is wrong".
@@ -49,6 +50,9 @@ class FileReader {
 
 // Returns the whole file. Throws if it has more than `most` bytes.
 std::string read_text(const std::string& path, int64_t most);
+// Throws std::runtime_error if `begin`, the first bytes of the file, are those of a pointer of Git
+// LFS, which lies in the place of a large file until that is fetched.
+void refuse_lfs_pointer(const std::string& path, std::string_view begin);
 // Returns when the names of the files in the folder are on the disk.
 void sync_folder(const std::string& path);
 

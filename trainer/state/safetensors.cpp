@@ -120,9 +120,13 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   if (file_.size() < kLengthBytes) refuse("has no header");
   file_.read(0, &length, kLengthBytes);
   const int64_t rest = file_.size() - kLengthBytes;
-  if (length > static_cast<uint64_t>(std::min(kLongestHeader, rest)))
+  if (length > static_cast<uint64_t>(std::min(kLongestHeader, rest))) {
+    std::string begin(static_cast<size_t>(std::min<int64_t>(file_.size(), 64)), '\0');
+    file_.read(0, begin.data(), begin.size());
+    refuse_lfs_pointer(path, begin);
     refuse("has a header of " + std::to_string(length) + " bytes, after which " +
-           std::to_string(rest) + " bytes are left");
+           std::to_string(rest) + " bytes are left; it is damaged, or not a safetensors file");
+  }
   std::string header(length, '\0');
   file_.read(kLengthBytes, header.data(), length);
   nlohmann::json json;

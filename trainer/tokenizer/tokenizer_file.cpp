@@ -201,6 +201,7 @@ TokenizerFile read(const JsonValue& json) {
 
 TokenizerFile read_tokenizer_file(const std::string& path) {
   const std::string text = read_text(path, kLongest);  // its error begins with the path
+  refuse_lfs_pointer(path, text);
   try {
     const auto json = read_json_object<nlohmann::json>(text);
     return read(JsonValue(json, ""));

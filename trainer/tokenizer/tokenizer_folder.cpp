@@ -42,6 +42,7 @@ std::optional<std::vector<int64_t>> end_tokens_of(const fs::path& path) {
 
 void check_tokenizer(const std::string& path) {
   const std::string file = tokenizer_at(path), text = read_text(file, kLongestTokenizer);
+  refuse_lfs_pointer(file, text);
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("model"))
     throw std::runtime_error(file + ": is not a " + kTokenizerFile + ", which has a model");
@@ -49,6 +50,11 @@ void check_tokenizer(const std::string& path) {
 
 std::string tokenizer_at(const std::string& path) {
   std::error_code unknown;
+  if (!fs::exists(path, unknown))
+    throw std::runtime_error(path +
+                             ": no such file or folder; a tokenizer of the hub is first "
+                             "downloaded, for example by: hf download NAME tokenizer.json "
+                             "--local-dir FOLDER");
   return fs::is_directory(path, unknown) ? path + '/' + kTokenizerFile : path;
 }
 

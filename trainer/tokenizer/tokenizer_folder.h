@@ -11,7 +11,8 @@ inline const std::string kTokenizerFile = "tokenizer.json";
 inline const std::string kTokenizerConfigFile = "tokenizer_config.json";
 inline const std::string kGenerationConfigFile = "generation_config.json";
 
-// Returns `path` or, if it is a folder, the path of the tokenizer.json in it.
+// Returns `path` or, if it is a folder, the path of the tokenizer.json in it. Throws
+// std::runtime_error if there is neither a file nor a folder.
 std::string tokenizer_at(const std::string& path);
 // Returns the path of the tokenizer.json in the first of the folders that has one, or "".
 std::string tokenizer_in(const std::vector<std::string>& folders);
