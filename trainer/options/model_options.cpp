@@ -99,6 +99,7 @@ void check_lora(const CLI::App& app, const TrainConfig& config) {
   for (const char* option : {"--lora-alpha", "--lora-target"})
     if (config.model.lora == 0 && app.count(option) > 0)
       throw UsageError(std::string(option) + ": needs --lora");
+  if (config.model.lora == 0 && config.model.freeze.empty()) return;
   const ModelShape shape = model_shape(config.model.name);
   std::vector<std::string> parameters;
   for (const HuggingFaceTensor& tensor : hugging_face_tensors(shape))
