@@ -166,7 +166,7 @@ TEST(TokenFile, another_file_in_place_of_token_ids_is_refused_with_what_to_do) {
     EXPECT_EQ(refused({"--tokens", path, "--seq", "2"}), "--tokens " + path + reason);
   const auto weights = folder.write("model.safetensors", bytes_of(counting(0, 100)));
   EXPECT_CONTAINS(refused({"--tokens", weights}),
-                  "--tokens " + weights + ": is a file of the kind .safetensors, not of plain ");
+                  "--tokens " + weights + ": is a .safetensors file, not plain token ids, ");
   const auto ids = folder.write("ids.bin", bytes_of(counting(40'000, 100)));
   EXPECT_EQ(refused({"--tokens", ids, "--seq", "8"}), "accepted");
   const auto numbers = folder.write("ids.txt", bytes_of(counting(0, 100)));

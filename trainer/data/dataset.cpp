@@ -324,8 +324,9 @@ TokenFile::TokenFile(std::string name)
     refuse(unknown ? unknown.message() : "is not a plain file");
   for (const char* end : {".safetensors", ".npy", ".parquet", ".arrow", ".gz", ".zip", ".pt"})
     if (std::filesystem::path(path).extension() == end)
-      refuse(std::string("is a file of the kind ") + end + ", not of plain token ids; ./fsdp " +
-             "tokenize writes such files, and so do the scripts of nanoGPT and llm.c");
+      refuse("is a " + std::string(end) +
+             " file, not plain token ids, which ./fsdp tokenize and the scripts of nanoGPT and "
+             "llm.c write");
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   TokenFileHeader header{};
   std::ifstream file(path, std::ios::binary);
