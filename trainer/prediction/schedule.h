@@ -60,8 +60,9 @@ struct Schedule {
 // Returns the step of `rank` for a model with these traces. Without traces, uses those that
 // chain_of() returns for the layout.
 // - `first`: the step is the first one of the run. Its first forward does not prefetch, because no
-//   order of the units is known yet, unless the run evaluates before the step. The optimizer has no state before its first update, unless the
-//   run loads a checkpoint or the parameters of another model.
+//   order of the units is known yet, unless the run evaluates before the step. The optimizer has no
+//   state before its first update, unless the run loads a checkpoint or the parameters of another
+//   model.
 // - A run of no steps is one forward without gradients.
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                   bool first = false, const std::optional<ModelTraces>& traces = {});
