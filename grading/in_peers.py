@@ -1,4 +1,4 @@
-"""Lets a test that needs Hugging Face's packages run in the Python of .venv-peers, which has them."""
+"""Lets tests that need Hugging Face's packages run in the Python of .venv-peers, which has them."""
 
 import pathlib
 import subprocess
@@ -9,8 +9,8 @@ PEERS = ROOT / ".venv-peers/bin/python3"
 
 
 def in_peers(module, packages, is_there):
-    """Returns a test case that runs the tests of `module`, a file of grading/, in .venv-peers. It is
-    skipped if that Python lacks one of `packages`, or if this Python has them (`is_there`)."""
+    """Returns a test case that runs the tests of `module`, a file of grading/, in .venv-peers. It
+    is skipped if that Python lacks one of `packages`, or if this Python has them (`is_there`)."""
 
     @unittest.skipIf(is_there, f"this Python has {packages[-1]}")
     class InPeers(unittest.TestCase):

@@ -83,8 +83,8 @@ class Tokenize(unittest.TestCase):
         none, new = self.folder / "none", self.folder / "new"
         for tokenizer, text, status, reason in (
             (wrong, self.text, 2,
-             f'--tokenizer {wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of GPT-2, '
-             "Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
+             f'--tokenizer {wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of '
+             "GPT-2, Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
              "train --tokens"),
             (none, self.text, 2,
              f"--tokenizer {none}: no such file or folder; a tokenizer of the hub is first "
@@ -124,8 +124,8 @@ class Tokenize(unittest.TestCase):
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
             return header["logits"]["shape"][0]
 
-        note = (f"fsdp generate: {folder} has no tokenizer.json, so each token is taken for a byte; "
-                "copy that of the model into the folder, or give --tokenizer\n")
+        note = (f"fsdp generate: {folder} has no tokenizer.json, so each token is taken for a "
+                "byte; copy that of the model into the folder, or give --tokenizer\n")
         self.assertEqual(length_of_prompt(note=note), 6)
         (folder / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
         self.assertEqual(length_of_prompt(), 5)  # <|end|>, th, e, space, th

@@ -10,8 +10,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from course.skeletons import tomllib  # noqa: E402
 
-# `shown`: the name of the row whose tables show this row. Mostly this is its own name; if it is that
-# of another row, `when` is None.
+# `shown`: the name of the row whose tables show this row. Mostly this is its own name; if it is
+# that of another row, `when` is None.
 Row = collections.namedtuple("Row", "name source kind minutes when shown command")
 TITLES = {  # of the pages, for readers who know neither the documents nor the names of the rows
     "gpt2xl": "GPT-2 XL: FSDP on eight ranks computes what one process computes",

@@ -7,7 +7,8 @@ from pygments.lexer import RegexLexer
 from pygments.token import Comment, Generic, Name, String, Text
 
 WORDS = (
-    "cd cmake ctest curl docker export gdb git grep hf jq mpirun ninja openssl pip python3 sbatch srun"
+    "cd cmake ctest curl docker export gdb git grep hf jq mpirun ninja openssl pip python3 sbatch "
+    "srun"
 )
 COMMAND = (
     r"(?:\w+=\S+ +)*(?:\./fsdp(?: +\w+)?|(?:\.venv|build|scripts|grading)/[\w./-]+|\./\w+"
