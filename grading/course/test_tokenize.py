@@ -84,8 +84,8 @@ class Tokenize(unittest.TestCase):
         for tokenizer, text, status, reason in (
             (wrong, self.text, 2,
              f'--tokenizer {wrong}: model.type: is "WordPiece"; only byte-level BPE is read, as of '
-             "GPT-2, Llama 3 and Qwen; write the token ids with the package tokenizers, and pass them to "
-             "train --tokens"),
+             "GPT-2, Llama 3 and Qwen; write the token ids with the package tokenizers, and pass "
+             "them to train --tokens"),
             (none, self.text, 2,
              f"--tokenizer {none}: no such file or folder; a tokenizer of the hub is first "
              "downloaded, for example by: hf download NAME tokenizer.json --local-dir FOLDER"),

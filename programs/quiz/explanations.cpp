@@ -59,10 +59,10 @@ std::string ranks_without_padding(const PhaseCost& backward, const ModelUnits& u
   const auto calls = static_cast<double>(backward.calls);
   return formatted(
       "To find W, first take 1 for (W - 1) / W: the links receive 2 x (2 x %lld x %s + %s) bytes = "
-      "%.1f MB in backward, which takes %.3f ms. If the links need as long as a rank computes, %.3f "
-      "- %.3f = %.3f ms are left for the latencies, %.0f x (W - 1) x %g us. This gives W = %.1f. Then "
-      "try the whole numbers around it, also above it, because (W - 1) / W is below 1. Use this "
-      "factor now, and the padding of each unit for this W.\n",
+      "%.1f MB in backward, which takes %.3f ms. If the links need as long as a rank computes, "
+      "%.3f - %.3f = %.3f ms are left for the latencies, %.0f x (W - 1) x %g us. This gives W = "
+      "%.1f. Then try the whole numbers around it, also above it, because (W - 1) / W is below 1. "
+      "Use this factor now, and the padding of each unit for this W.\n",
       static_cast<long long>(units.blocks), with_commas(units.block).c_str(),
       with_commas(units.root).c_str(), mega(bytes), transfer, milliseconds(backward.computing),
       transfer, left, calls, latency, 1 + left * 1e3 / (calls * latency));
@@ -108,9 +108,9 @@ std::string explain_most_ranks(const Question& question, const nlohmann::json& a
   }
   return text +
          "With more ranks the latency grows. The bytes hardly change: (W - 1) / W is nearly 1 "
-         "already, and the padding differs a little. With more rows a rank computes longer, so the links are fast enough for more "
-         "ranks. Section 3.3 of the FSDP paper (Zhao et al., VLDB 2023) shows how collectives "
-         "overlap with computing.\n";
+         "already, and the padding differs a little. With more rows a rank computes longer, so the "
+         "links are fast enough for more ranks. Section 3.3 of the FSDP paper (Zhao et al., VLDB "
+         "2023) shows how collectives overlap with computing.\n";
 }
 
 namespace {
@@ -156,9 +156,9 @@ std::string explain_fewest_rows(const Question& question, const nlohmann::json& 
                     {.calls = 1, .received = block.received, .links = block.gather}) +
           ".\n";
   text += formatted(
-      "For one row, the forward of a block computes %.3f Gflop: for each of its seq tokens, 2 flops "
-      "for each of the 12 x d_model^2 elements of the matrices (d_model is %lld), and 4 x seq x "
-      "d_model in attention. At %g Tflop/s this takes %.5f ms.\n"
+      "For one row, the forward of a block computes %.3f Gflop: for each of its seq tokens, 2 "
+      "flops for each of the 12 x d_model^2 elements of the matrices (d_model is %lld), and 4 x "
+      "seq x d_model in attention. At %g Tflop/s this takes %.5f ms.\n"
       "%.4f / %.5f = %.2f, rounded up to whole rows: %lld.\n",
       static_cast<double>(block.flops_of_row) * 1e-9, static_cast<long long>(shape.d_model),
       machine.flops * 1e-12, of_row, of_block, of_row, of_block / of_row,
@@ -176,8 +176,8 @@ std::string explain_fewest_rows(const Question& question, const nlohmann::json& 
              "  2 E T / (flops/s) = 2 E x (W - 1) / W / bandwidth.\n"
              "E cancels, so\n"
              "  T = (W - 1) / W x (flops/s) / bandwidth.\n"
-             "Here T = %.0f tokens, or %.1f rows, beside %.1f above: latency raises this number, and "
-             "attention lowers it. ",
+             "Here T = %.0f tokens, or %.1f rows, beside %.1f above: latency raises this number, "
+             "and attention lowers it. ",
              tokens, tokens / seq, of_block / of_row) +
          "Prefetch in forward is section 3.3.3 of the FSDP paper (Zhao et al., VLDB 2023).\n";
 }
@@ -209,8 +209,8 @@ std::string text_of(const Contender& one, const PlanSettings& settings, const Mo
          text_of_phase("- backward", by_hand.backward) +
          formatted(
              "- A step takes %.2f ms; counted action by action, %.2f ms.\n"
-             "- The terms of the peak give %.2f GB. With gathered units, gradients that are not yet "
-             "reduced and activations it is %.2f GB, which %s.\n",
+             "- The terms of the peak give %.2f GB. With gathered units, gradients that are not "
+             "yet reduced and activations it is %.2f GB, which %s.\n",
              by_hand.total(), one.milliseconds, named * 1e-9,
              static_cast<double>(one.plan.peak.bytes.total) * 1e-9,
              one.fits ? "fits" : "does not fit");
@@ -233,10 +233,11 @@ std::string collectives_of_strategies(const ModelUnits& units) {
              "  %lld x (W - 1) x latency, and 2 N x (W - 1) / W bytes.\n",
              all) +
          formatted(
-             "hybrid: forward and backward are those of full, but among the G ranks of a host: over "
-             "--intra, and with G in place of W. In addition, for each of the %lld units, backward "
-             "adds up the gradients of the H ranks that hold the same shard, over --inter. These "
-             "are fp32, N / G elements in all. Each sum is a reduce-scatter and an all-gather:\n"
+             "hybrid: forward and backward are those of full, but among the G ranks of a host: "
+             "over --intra, and with G in place of W. In addition, for each of the %lld units, "
+             "backward adds up the gradients of the H ranks that hold the same shard, over "
+             "--inter. These are fp32, N / G elements in all. Each sum is a reduce-scatter and an "
+             "all-gather:\n"
              "  %lld x 2 x (H - 1) x latency, and in all 2 x (H - 1) / H x 4 N / G bytes.\n",
              all, all);
 }
@@ -251,8 +252,8 @@ std::string computing_of(const PlanSettings& settings) {
              "A rank has rows x seq = %lld tokens. In forward, each token takes 2 flops for each "
              "element of the matrices (12 x d_model^2 in a block, and vocabulary x d_model in the "
              "head), and in each block 4 x seq x d_model for attention. In backward it takes 4 in "
-             "place of 2, and 10 in place of 4; and each block, which is checkpointed, computes its "
-             "forward again. Here d_model is %lld, and the vocabulary has %lld tokens.\n",
+             "place of 2, and 10 in place of 4; and each block, which is checkpointed, computes "
+             "its forward again. Here d_model is %lld, and the vocabulary has %lld tokens.\n",
              static_cast<long long>(tokens), static_cast<long long>(shape.d_model),
              static_cast<long long>(shape.vocabulary)) +
          formatted(
@@ -270,8 +271,8 @@ const char* const kTimeOfPhase =
     "- the sums of hybrid: a rank continues only when a sum has ended, so nothing overlaps with "
     "them;\n"
     "- the ends of the phase, where either the links or the rank has nothing to do. If the "
-    "collectives are longer, these are what the last block and the head compute in forward, and the "
-    "head in backward (with grad_op also the last block). If computing is longer, they are the "
+    "collectives are longer, these are what the last block and the head compute in forward, and "
+    "the head in backward (with grad_op also the last block). If computing is longer, they are the "
     "all-gathers of the root and of the first block in forward, and the reductions of the first "
     "block and of the root in backward;\n"
     "- at the end of backward, the average of the loss over all ranks: 2 x (W - 1) x latency over "
@@ -317,7 +318,8 @@ std::string explain_checkpoint_time(const Question& question, const nlohmann::js
              "byte is written twice.\n",
              all / 12e9, all * 1e-9, ranks, ranks, static_cast<double>(bytes) * 1e-9) +
          formatted(
-             "With %d ranks on each host, %d hosts write at the same time: %d x %g GB/s = %g GB/s.\n"
+             "With %d ranks on each host, %d hosts write at the same time: %d x %g GB/s = %g "
+             "GB/s.\n"
              "%.1f GB / %g GB/s = %.4g s.\n",
              of_host, ranks / of_host, ranks / of_host, question.amount,
              question.amount * ranks / of_host, all * 1e-9, question.amount * ranks / of_host,

@@ -37,8 +37,8 @@ std::vector<Row> scale_rows() {
       {"A rank has a memory of @ GB. Compare the strategies full, grad_op and hybrid; with "
        "hybrid, each of the two hosts has a replica. Which of the strategies whose peak is below "
        "this memory has the fastest step, and how long does this step take? The optimizer is "
-       "AdamW. Sums between replicas are sent in fp32, and a rank continues only when such a sum has "
-       "ended, so it waits for each of them. " +
+       "AdamW. Sums between replicas are sent in fp32, and a rank continues only when such a sum "
+       "has ended, so it waits for each of them. " +
            options,
        "--model gpt2-1558m --wrap block --param-dtype bf16 --checkpoint-activations all --rows "
        "{1,2} --seq {256,384,512} --flops {150T,200T} {--world 8 --gpus-per-host 4 @5.2,--world 8 "

@@ -156,8 +156,8 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
   if (microbatches != own.at("parts")) {
     std::fprintf(
         stderr,
-        "fsdp train: --microbatches is %lld here, and %lld in the checkpoint: from here on, sums are "
-        "rounded differently\n",
+        "fsdp train: --microbatches is %lld here, and %lld in the checkpoint: from here on, sums "
+        "are rounded differently\n",
         own.at("parts").get<long long>(), static_cast<long long>(microbatches));
   }
 }
