@@ -24,7 +24,7 @@ struct BucketFlip {
 };
 
 // A parameter of the model, in the order of gradients.
-struct NamedParameter {
+struct ModelParameter {
   std::string name, unit;
   int64_t numel{};
 };
@@ -96,12 +96,12 @@ Receipt receipt_of_ddp(TrainConfig config, const TemporaryFolder& folder) {
   return read_receipt(config.reports.receipt);
 }
 
-std::vector<NamedParameter> parameters_in(const RunHashes& made) {
-  std::map<int64_t, NamedParameter> by_place;
+std::vector<ModelParameter> parameters_in(const RunHashes& made) {
+  std::map<int64_t, ModelParameter> by_place;
   for (const auto& [key, event] : made.events)
     if (key.what == TensorKind::initial)
       by_place[event.place] = {key.name, event.unit, event.numel};
-  std::vector<NamedParameter> parameters;
+  std::vector<ModelParameter> parameters;
   for (const auto& [place, parameter] : by_place)
     parameters.push_back(parameter);
   return parameters;
@@ -111,7 +111,7 @@ std::vector<NamedParameter> parameters_in(const RunHashes& made) {
 // another rank has it, its replica is wrong from the next step on, and so are its microbatches. If
 // a difference is so small that it is rounded away, the step after shows it.
 bool is_named(const std::string& wrong, const TrainConfig& config, const BucketFlip& flip,
-              const NamedParameter& parameter) {
+              const ModelParameter& parameter) {
   if (!flip.is_received || flip.rank == 0)
     return wrong == "step " + std::to_string(flip.step + 1) + ", unit " + parameter.unit +
                         ", reduced gradient: " + parameter.name;
@@ -132,7 +132,7 @@ TEST(FlippedBitOfDdp, an_auditor_with_one_process_names_the_gradient_or_the_wron
   single.reports.hashes = folder.path() + "/hashes";
   trained(single, folder);
   const RunHashes made = read_hashes(single.reports.hashes);
-  const std::vector<NamedParameter> parameters = parameters_in(made);
+  const std::vector<ModelParameter> parameters = parameters_in(made);
   const char* asked = std::getenv("FSDP_FLIPPED_BITS");  // for more than the usual number
   const int64_t runs = asked == nullptr ? 6 : std::strtoll(asked, nullptr, 10);
   std::mt19937_64 random(11);
@@ -141,7 +141,7 @@ TEST(FlippedBitOfDdp, an_auditor_with_one_process_names_the_gradient_or_the_wron
   for (int64_t i = 0; i < runs; ++i) {
     const int world = 2 << below(3);
     const auto gradient = static_cast<size_t>(below(static_cast<int64_t>(parameters.size())));
-    const NamedParameter& parameter = parameters[gradient];
+    const ModelParameter& parameter = parameters[gradient];
     const BucketFlip flip{.is_received = below(2) == 0,
                           .rank = static_cast<int>(below(world)),
                           .step = below(kDdpSteps),

@@ -37,13 +37,13 @@ TEST(HandoutOfTask7, prediction_1_of_the_handout_of_task_7_counts_the_bytes_of_t
   expect_said(7, costs, "With DDP it would receive 2 x 3/4 x 4N = {DDP} bytes.");
 }
 
-struct Leaf : Module {
-  explicit Leaf(int64_t numel) { register_parameter("weight", at::ones({numel})); }
+struct LeafModule : Module {
+  explicit LeafModule(int64_t numel) { register_parameter("weight", at::ones({numel})); }
   torch::Tensor forward(torch::Tensor x) override { return x; }
 };
 
-struct Outer : Leaf {
-  Outer() : Leaf(1) { register_module("inner", std::make_shared<Leaf>(23)); }
+struct Outer : LeafModule {
+  Outer() : LeafModule(1) { register_module("inner", std::make_shared<LeafModule>(23)); }
 };
 
 struct TwoOuter : Module {
