@@ -26,7 +26,7 @@ TEST(PlanOption, plan_refuses_wrong_options_with_the_reason) {
 TEST(PlanOption, options_of_a_config_file_replace_the_defaults_of_a_plan) {
   const TemporaryFolder folder;
   folder.write("run/step-000009/checkpoint.json", "{}");
-  const std::string tokens = folder.write("t.bin", std::string(400, 'a'));
+  const std::string tokens = folder.write("t.bin", std::string(400, '\1'));
   const std::string file = folder.write(
       "run.toml",
       "mode = \"ddp\"\nworld = 4\nmodel = \"gpt2-tiny\"\ndata = \"tokens\"\ntokens = \"" + tokens +
