@@ -25,6 +25,19 @@ TEST(MemoryCheck, the_memory_that_a_run_needs_is_what_a_step_holds_on_all_ranks)
       "--offload-dir DIR, or --checkpoint-activations all, or a smaller --model");
 }
 
+// One process holds the parameters and the gradients, and 8 bytes for the loss.
+TEST(MemoryCheck, one_microbatch_alone_needs_neither_moments_nor_sums_of_other_microbatches) {
+  TrainConfig config = config_of("single");
+  config.training.batch = config.training.microbatches = 8;
+  config.training.only_microbatch = 3;
+  const int64_t needed = 2 * 4 * 1600 + 8;
+  require_enough_memory(config, layout_on(1), {}, "shm", 1, needed);
+  EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
+                    require_enough_memory(config, layout_on(1), {}, "shm", 1, needed - 1);
+                  }),
+                  "--mode single of ");
+}
+
 // The error must advise only options that the run does not use yet.
 TEST(MemoryCheck, the_error_of_too_little_memory_advises_no_option_that_the_run_uses_already) {
   TrainConfig config = config_of("fsdp", 1);

@@ -44,6 +44,16 @@ int64_t bytes_of_copies(const TrainConfig& config, const ShardLayout& layout, in
   return sharded ? whole * std::min(processes, config.shards()) / config.shards() : whole;
 }
 
+// Returns the configuration of a step that holds what this run holds. With --only-microbatch, a run
+// has no sums of other microbatches, and no moments, because it updates nothing.
+TrainConfig config_of_step(TrainConfig config) {
+  if (!config.training.only_microbatch) return config;
+  config.training.batch /= config.batch_partition().microbatches();
+  config.training.microbatches = config.ranks.world = 1;
+  config.optimizer.kind = OptimizerOptions::Kind::sgd;
+  return config;
+}
+
 }  // namespace
 
 int64_t memory_of_machine() {
@@ -55,7 +65,8 @@ int64_t memory_of_machine() {
 void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,
                            int processes, int64_t memory) {
-  const Schedule step = schedule(config, layout, /*rank=*/0, /*first=*/false, traces);
+  const Schedule step =
+      schedule(config_of_step(config), layout, /*rank=*/0, /*first=*/false, traces);
   const int64_t needed = processes * predict_memory(step, transports).peak.bytes.total +
                          bytes_of_copies(config, layout, processes);
   if (needed <= memory) return;
