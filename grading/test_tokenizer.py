@@ -125,7 +125,9 @@ class Tokenizers(unittest.TestCase):
         done = subprocess.run(
             [ROOT / "fsdp", "tokenize", "--tokenizer", self.folder, "--input", read, "--output",
              wrote, *options], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        note = "has a byte of 0, so it may not be a text\n" if "\0" in text else ""
+        self.assertEqual((done.returncode, done.stderr[-len(note) :] if note else done.stderr),
+                         (0, note))
         self.assertIn("16 bits", done.stdout)
         return list(memoryview(wrote.read_bytes())[HEADER:].cast("H"))
 

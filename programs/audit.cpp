@@ -31,7 +31,7 @@ struct Settings {
   int64_t microbatches{};  // 0: draws events
   bool no_files{};
   std::optional<uint64_t> seed;
-  std::string public_key;
+  std::string public_key_file, public_key;  // the key is empty if no option names a file
 };
 
 Settings parse(int argc, char** argv) {
@@ -55,7 +55,7 @@ Settings parse(int argc, char** argv) {
       "--options",
       [&settings](const std::string& text) { settings.options = CLI::detail::split_up(text); },
       "options of ./fsdp train in place of the run's, as \"--text BOOK.txt\"");
-  app.add_option("--public-key", settings.public_key,
+  app.add_option("--public-key", settings.public_key_file,
                  "refuse a receipt that was not signed with the private key that belongs to this "
                  "public key, a PEM file");
   app.add_flag("--no-files", settings.no_files,
@@ -67,6 +67,9 @@ Settings parse(int argc, char** argv) {
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (access(settings.program.c_str(), X_OK) != 0)
       throw UsageError("--binary " + settings.program + ": " + std::strerror(errno));
+    if (app.count("--public-key") > 0)
+      settings.public_key =
+          naming_option("--public-key", [&] { return public_key_in(settings.public_key_file); });
     if (settings.microbatches > 0 && app.count("--draw") > 0)
       throw UsageError("--microbatches: excludes --draw");
     if (!settings.checkpoint.empty() && step_folders(settings.checkpoint).empty())
@@ -180,9 +183,10 @@ void require_signature(const Settings& settings, const Receipt& receipt) {
   if (receipt.signature.empty())
     throw std::invalid_argument(settings.receipt + ": is not signed, and --public-key is given");
   if (!is_signed_by(settings.public_key, receipt.seal, receipt.signature))
-    throw std::invalid_argument(
-        settings.receipt + ": was not signed with the key that belongs to " + settings.public_key);
-  say("signed with the key that belongs to " + settings.public_key);
+    throw std::invalid_argument(settings.receipt +
+                                ": was not signed with the key that belongs to " +
+                                settings.public_key_file);
+  say("signed with the key that belongs to " + settings.public_key_file);
 }
 
 int audit(const Settings& settings) {
@@ -220,7 +224,7 @@ int main(int argc, char** argv) {
   return fsdp::run_program("fsdp audit", [&] {
     try {
       return fsdp::audit(fsdp::parse(argc, argv));
-    } catch (const std::invalid_argument& error) {  // the receipt can't be audited here
+    } catch (const std::exception& error) {  // the receipt can't be audited here
       throw fsdp::UsageError(error.what());
     }
   });

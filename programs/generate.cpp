@@ -249,9 +249,9 @@ int generate_text(const Settings& settings) {
     std::fwrite(part.data(), 1, part.size(), stdout);
     std::fflush(stdout);
   };
-  print(settings.prompt);
   const GenerateOptions options{loaded.context, text.ids(), settings.temperature, settings.seed,
                                 end_tokens_of(settings, loaded, text)};
+  print(settings.prompt);
   const int64_t count = generate(*loaded.model, tokens, settings.tokens, options,
                                  [&](int64_t token) { print(text.text_of(token)); });
   print(text.end() + "\n");

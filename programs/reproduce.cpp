@@ -18,7 +18,7 @@ std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs,
   std::printf("%s", report.markdown().c_str());
   std::fflush(stdout);
   report.write(settings.out, runs.take_json());
-  runs.move_receipts(settings.out + "/receipts");
+  runs.move_receipts(row.name, settings.out + "/receipts");
   return report.verdict();
 }
 

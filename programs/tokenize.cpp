@@ -3,6 +3,7 @@
 #include <data/token_file_writer.h>
 #include <state/files.h>
 #include <tokenizer/tokenizer.h>
+#include <tokenizer/tokenizer_folder.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -41,6 +42,9 @@ Settings parse(int argc, char** argv) {
       throw UsageError("--input " + settings.input + ": " + reason);
     if (same_file(settings.input, settings.output))
       throw UsageError("--output " + settings.output + ": is the file of --input");
+    for (const std::string& name : {settings.tokenizer, settings.tokenizer + '/' + kTokenizerFile})
+      if (same_file(name, settings.output))
+        throw UsageError("--output " + settings.output + ": is the tokenizer");
     check_output("--output", settings.output, reason_not_to_write(settings.output));
   });
   return settings;

@@ -1,14 +1,15 @@
-#include <base/child_program.h>
+
 #include <base/text.h>
 #include <base/whole_file.h>
+#include <command_line/child.h>
 #include <command_line/commit.h>
 #include <reproduce/audit_row.h>
 #include <reproduce/option_text.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 struct RunWithReceipt {
   std::string options;  // without those about the receipt
   fs::path receipt;
+  bool failed{};  // the run has left no receipt
 };
 
 // Returns the options without those about the receipt.
@@ -32,30 +34,42 @@ std::string without_receipt(TrainOptions options) {
   return joined(options);
 }
 
+std::string advice_for(const std::string& name) {
+  return "; run ./fsdp reproduce --only " + name;
+}
+
 // Returns the runs in the results of a row that have left a receipt in `folder`/receipts.
 std::vector<RunWithReceipt> runs_in(const fs::path& folder, const std::string& name) {
   std::vector<RunWithReceipt> runs;
-  std::istringstream lines(content_of(folder / (name + ".json")));
-  for (std::string line; std::getline(lines, line);) {
-    const TrainOptions options = words(nlohmann::json::parse(line).value("options", ""));
-    const fs::path receipt = value_of(options, "--receipt");
-    if (!receipt.empty())
-      runs.push_back({without_receipt(options), folder / "receipts" / receipt.filename()});
+  const std::string file = folder / (name + ".json");
+  std::istringstream lines(content_of(file));
+  try {
+    for (std::string line; std::getline(lines, line);) {
+      const auto run = nlohmann::json::parse(line);
+      const TrainOptions options = words(run.value("options", ""));
+      const fs::path receipt = value_of(options, "--receipt");
+      if (!receipt.empty())
+        runs.push_back({without_receipt(options), folder / "receipts" / receipt.filename(),
+                        run.contains("error")});
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw std::runtime_error(file + ": is damaged" + advice_for(name));
   }
   return runs;
 }
 
-// Runs ./fsdp audit with the output of this process. Returns its exit status.
-int audited(const fs::path& receipt) {
-  ChildProgram audit([&](int) {
-    return std::vector<std::string>{source_root() + "/fsdp", "audit", receipt, "--microbatches",
-                                    "1"};
-  });
-  while (!audit.has_ended(std::chrono::seconds(1))) {
+// Runs ./fsdp audit with the output of this process. Returns its exit status, or 2 if it was
+// killed.
+int audited(const RunWithReceipt& run) {
+  if (run.failed) {
+    std::printf("this run failed, and has left no receipt\n");
+    return 2;
   }
-  const ChildProgram::End end = audit.end(std::chrono::milliseconds(0));
-  if (end.signal != 0) throw std::runtime_error("./fsdp audit " + end.text());
-  return end.code;
+  const auto end =
+      run_child({source_root() + "/fsdp", "audit", run.receipt, "--microbatches", "1"});
+  if (end.signal == 0) return end.code;
+  std::printf("./fsdp audit %s\n", end.text().c_str());
+  return 2;
 }
 
 }  // namespace
@@ -63,23 +77,26 @@ int audited(const fs::path& receipt) {
 int audit_row(const std::string& name, const std::vector<fs::path>& folders) {
   const auto has_results = [&](const fs::path& one) { return fs::exists(one / (name + ".json")); };
   const auto folder = std::ranges::find_if(folders, has_results);
-  const std::string advice = "; run ./fsdp reproduce --only " + name;
-  if (folder == folders.end()) throw std::runtime_error("there are no results of " + name + advice);
+  if (folder == folders.end())
+    throw std::runtime_error("there are no results of " + name + advice_for(name));
   const std::vector<RunWithReceipt> runs = runs_in(*folder, name);
   if (runs.empty())
     throw std::runtime_error((*folder / (name + ".json")).string() + ": its runs left no receipts" +
-                             advice);
-  int worst = 0;
+                             advice_for(name));
+  std::set<int> statuses;
   for (const RunWithReceipt& run : runs) {
     std::printf("%s\n", wrap("./fsdp train " + run.options, 100, 2).c_str());
     std::fflush(stdout);
-    worst = std::max(worst, audited(run.receipt));
+    statuses.insert(audited(run));
     std::printf("\n");
   }
+  const bool wrong = statuses.contains(1), equal = statuses == std::set<int>{0};
   std::printf("%s of %s: %s\n", counted(static_cast<int64_t>(runs.size()), "receipt").c_str(),
               name.c_str(),
-              worst == 0 ? "what was computed again is equal" : "NOT equal, or not audited");
-  return worst;
+              equal   ? "what was computed again is equal"
+              : wrong ? "NOT equal"
+                      : "not all could be audited");
+  return equal ? 0 : wrong ? 1 : 2;
 }
 
 }  // namespace fsdp

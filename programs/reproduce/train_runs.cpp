@@ -28,6 +28,23 @@ TrainResult result_in(const std::string& file) {
   return result;
 }
 
+// Returns the files of receipts in `folder` that runs of the row `name` have left: NAME.receipt,
+// and NAME-1.receipt ...
+std::vector<std::filesystem::path> receipts_of(const std::string& name,
+                                               const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  if (!std::filesystem::exists(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string stem = entry.path().stem().string();
+    const bool numbered =
+        stem.starts_with(name + '-') &&
+        stem.find_first_not_of("0123456789", name.size() + 1) == std::string::npos;
+    if (entry.path().extension() == ".receipt" && (stem == name || numbered))
+      files.push_back(entry.path());
+  }
+  return files;
+}
+
 // Adds to `last` the bytes and the number of files of the latest checkpoint in `folder`.
 void add_checkpoint(Fields& last, const std::filesystem::path& folder) {
   const Description saved = read_description(step_folders(folder).rbegin()->second);
@@ -100,13 +117,13 @@ void TrainRuns::train(Run& run) {
   }
 }
 
-void TrainRuns::move_receipts(const std::filesystem::path& into) const {
-  for (const auto& file : std::filesystem::directory_iterator(folder())) {
-    if (file.path().extension() != ".receipt") continue;
+void TrainRuns::move_receipts(const std::string& name, const std::filesystem::path& into) const {
+  for (const auto& old : receipts_of(name, into))
+    std::filesystem::remove(old);
+  for (const auto& file : receipts_of(name, folder())) {
     std::filesystem::create_directories(into);
     // The folders may be on different disks, so this is no rename.
-    std::filesystem::copy_file(file, into / file.path().filename(),
-                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(file, into / file.filename());
     std::filesystem::remove(file);
   }
 }

@@ -39,9 +39,10 @@ class TrainRuns {
   // Returns an entry for every run that was used since the last call: its options, its seconds, and
   // the fields of its lines that tables have read, or its output, or its error.
   nlohmann::ordered_json take_json();
-  // Moves the receipts that runs have left in folder() since the last call into `into`, which it
-  // creates if there are any. Throws std::filesystem::filesystem_error.
-  void move_receipts(const std::filesystem::path& into) const;
+  // Moves the receipts that runs of the row `name` have left in folder() into `into`, which it
+  // creates if there are any. Removes those of an earlier run of the row from there. Throws
+  // std::filesystem::filesystem_error.
+  void move_receipts(const std::string& name, const std::filesystem::path& into) const;
   // Adds an entry to what take_json() returns next.
   void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }
 

@@ -112,7 +112,6 @@ TEST(ReceiptOption, a_receipt_needs_steps_and_ranks_that_stay) {
   EXPECT_EQ(refused({"--receipt-sample", "4"}), "--receipt-sample: needs --receipt");
   EXPECT_EQ(refused({"--receipt", "/dev/null", "--steps", "0"}),
             "--receipt: needs a step; --steps is 0");
-  EXPECT_EQ(refused({"--receipt-key", "key"}), "--receipt-key: needs --receipt");
   EXPECT_CONTAINS(refused({"--receipt", "/dev/null", "--hashes", "h"}), "--hashes");
   EXPECT_CONTAINS(refused({"--receipt", "/nowhere/receipt"}), "--receipt /nowhere/receipt: ");
   EXPECT_CONTAINS(refused({"--receipt", "x", "--log", "x"}), "name one file, x");
@@ -120,11 +119,18 @@ TEST(ReceiptOption, a_receipt_needs_steps_and_ranks_that_stay) {
 
 TEST(ReceiptOption, a_key_that_can_sign_nothing_is_refused_before_the_run) {
   const TemporaryFolder folder;
-  folder.write("key", "no key\n");
-  const std::string key = folder.path() + "/key";
-  EXPECT_CONTAINS(refused({"--receipt", "/dev/null", "--receipt-key", key}),
-                  "--receipt-key " + key + ": has no private key of Ed25519");
+  const std::string text = folder.write("text", "no key\n");
+  EXPECT_CONTAINS(refused({"--receipt", "/dev/null", "--receipt-key", text}),
+                  "--receipt-key " + text + ": has no private key of Ed25519");
+  EXPECT_EQ(refused({"--receipt", "/dev/null", "--receipt-key", ""}),
+            "--receipt-key : No such file or directory");
+  const std::string key =
+      folder.write("key",
+                   "-----BEGIN PRIVATE KEY-----\n"
+                   "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                   "-----END PRIVATE KEY-----\n");
   EXPECT_CONTAINS(refused({"--receipt", key, "--receipt-key", key}), "name one file, " + key);
+  EXPECT_EQ(refused({"--receipt-key", key}), "--receipt-key: needs --receipt");
 }
 
 TEST(ReceiptOption, only_a_microbatch_that_exists_can_be_computed_alone) {

@@ -41,27 +41,21 @@ std::string refusal_of_key(Call call) {
 }
 
 TEST(Signature, a_text_has_the_signature_of_the_rfc) {
-  const TemporaryFolder folder;
-  folder.write("key", kRfcPrivateKey);
-  EXPECT_EQ(sign(kRfcText, folder.path() + "/key"), kRfcSignature);
+  EXPECT_EQ(sign(kRfcText, kRfcPrivateKey), kRfcSignature);
 }
 
 TEST(Signature, only_the_signed_text_and_the_own_key_fit_a_signature) {
-  const TemporaryFolder folder;
-  folder.write("own", kRfcPublicKey);
-  folder.write("other", kOtherPublicKey);
-  const std::string own = folder.path() + "/own", other = folder.path() + "/other";
-  EXPECT_TRUE(is_signed_by(own, kRfcText, kRfcSignature));
-  EXPECT_FALSE(is_signed_by(other, kRfcText, kRfcSignature));
-  EXPECT_FALSE(is_signed_by(own, "s", kRfcSignature));
+  EXPECT_TRUE(is_signed_by(kRfcPublicKey, kRfcText, kRfcSignature));
+  EXPECT_FALSE(is_signed_by(kOtherPublicKey, kRfcText, kRfcSignature));
+  EXPECT_FALSE(is_signed_by(kRfcPublicKey, "s", kRfcSignature));
   for (size_t place : {0U, 63U, 64U, 127U}) {
     std::string changed = kRfcSignature;
     changed[place] = changed[place] == '0' ? '1' : '0';
-    EXPECT_FALSE(is_signed_by(own, kRfcText, changed)) << place;
+    EXPECT_FALSE(is_signed_by(kRfcPublicKey, kRfcText, changed)) << place;
   }
   for (const std::string& no_signature :
        {std::string(), kRfcSignature.substr(2), kRfcSignature + "00", std::string(128, 'x')})
-    EXPECT_FALSE(is_signed_by(own, kRfcText, no_signature)) << no_signature;
+    EXPECT_FALSE(is_signed_by(kRfcPublicKey, kRfcText, no_signature)) << no_signature;
 }
 
 TEST(Signature, a_key_file_without_a_key_of_the_right_kind_is_refused_and_named) {
@@ -70,19 +64,26 @@ TEST(Signature, a_key_file_without_a_key_of_the_right_kind_is_refused_and_named)
   folder.write("public", kRfcPublicKey);
   folder.write("text", "no key\n");
   folder.write("damaged", kRfcPrivateKey.substr(0, 60));
+  folder.write("large", kRfcPrivateKey + std::string(1 << 17, ' '));
   const std::string path = folder.path() + '/';
+  EXPECT_EQ(private_key_in(path + "private"), kRfcPrivateKey);
+  EXPECT_EQ(public_key_in(path + "public"), kRfcPublicKey);
   for (const char* name : {"public", "text", "damaged"})
-    EXPECT_EQ(refusal_of_key([&] { sign("", path + name); }),
+    EXPECT_EQ(refusal_of_key([&] { private_key_in(path + name); }),
               path + name +
                   ": has no private key of Ed25519 without a password; make one: openssl genpkey "
                   "-algorithm ed25519 -out KEY.pem");
   for (const char* name : {"private", "text"})
-    EXPECT_EQ(refusal_of_key([&] { is_signed_by(path + name, "", kRfcSignature); }),
+    EXPECT_EQ(refusal_of_key([&] { public_key_in(path + name); }),
               path + name +
                   ": has no public key of Ed25519; make one: openssl pkey -in KEY.pem -pubout -out "
                   "PUBLIC.pem");
-  EXPECT_EQ(refusal_of_key([&] { sign("", path + "none"); }),
+  EXPECT_EQ(refusal_of_key([&] { private_key_in(path + "none"); }),
             path + "none: No such file or directory");
+  EXPECT_EQ(refusal_of_key([&] { private_key_in(path + "large"); }),
+            path + "large: is no plain file of at most 64 KB");
+  EXPECT_EQ(refusal_of_key([&] { public_key_in("/dev/zero"); }),
+            "/dev/zero: is no plain file of at most 64 KB");
 }
 
 }  // namespace

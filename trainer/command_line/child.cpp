@@ -25,6 +25,27 @@ void pass_on(int signal) {
   if (running_child > 0) kill(running_child, signal);
 }
 
+// Waits until the child ends, as run_child() promises.
+ChildProgram::End ended(ChildProgram& child, const std::function<void(int)>& watch) {
+  running_child = child.process();
+  while (!child.has_ended(1s)) {
+    // Sends the signal again: before exec() the child still had this process's handler, which does
+    // not end it.
+    if (asked_to_end != 0) kill(child.process(), asked_to_end);
+    if (watch) watch(child.process());
+  }
+  running_child = 0;
+  const ChildProgram::End end = child.end(0s);
+  if (asked_to_end != 0)
+    throw Interrupted{asked_to_end};  // NOLINT: not a std::exception on purpose
+  return end;
+}
+
+void pass_signals_on() {
+  for (const int signal : {SIGINT, SIGTERM})
+    std::signal(signal, pass_on);
+}
+
 }  // namespace
 
 std::unique_ptr<ChildProgram> start_child(const std::vector<std::string>& command,
@@ -45,21 +66,14 @@ std::unique_ptr<ChildProgram> start_child(const std::vector<std::string>& comman
 ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch) {
-  for (const int signal : {SIGINT, SIGTERM})
-    std::signal(signal, pass_on);
-  const auto child = start_child(command, log);
-  running_child = child->process();
-  while (!child->has_ended(1s)) {
-    // Sends the signal again: before exec() the child still had this process's handler, which does
-    // not end it.
-    if (asked_to_end != 0) kill(child->process(), asked_to_end);
-    if (watch) watch(child->process());
-  }
-  running_child = 0;
-  const ChildProgram::End end = child->end(0s);
-  if (asked_to_end != 0)
-    throw Interrupted{asked_to_end};  // NOLINT: not a std::exception on purpose
-  return end;
+  pass_signals_on();
+  return ended(*start_child(command, log), watch);
+}
+
+ChildProgram::End run_child(const std::vector<std::string>& command) {
+  pass_signals_on();
+  ChildProgram child([&](int) { return command; });
+  return ended(child, nullptr);
 }
 
 std::string error_in(const std::filesystem::path& log, const std::string& program) {

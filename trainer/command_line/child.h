@@ -26,6 +26,9 @@ ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch = nullptr);
 
+// The same, but the command writes where this process writes.
+ChildProgram::End run_child(const std::vector<std::string>& command);
+
 // Returns the last error in `log`, the output of a child: the text after "PROGRAM: " in a line that
 // begins with it. Returns "" if there is none.
 std::string error_in(const std::filesystem::path& log, const std::string& program);

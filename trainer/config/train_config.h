@@ -134,7 +134,7 @@ struct ReportsConfig {
   int64_t log_every{1};       // see ReportedSteps
   std::string receipt;        // the file of the run's receipt
   int64_t receipt_sample{8};  // Sampling::every
-  std::string receipt_key;    // the file of the private key that signs the receipt; empty: none
+  std::string receipt_key;    // the private key that signs the receipt; empty: none
   int64_t watch{};            // see Watch; 0: the run is not audited while it trains
   std::string watch_program;  // the program that computes again; empty: this one
   // The options on which the numbers of the run depend, in the format of --config, except --world

@@ -26,16 +26,17 @@ struct NamedFile {
 // others.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
   std::vector<NamedFile> files{
-      {"--json", config.reports.json},        {"--trace", config.reports.trace},
-      {"--profile", config.reports.profile},  {"--log", config.reports.log},
-      {"--receipt", config.reports.receipt},  {"--receipt-key", config.reports.receipt_key},
-      {"--resume", config.checkpoint.resume}, {"--checkpoint-dir", config.checkpoint.dir}};
+      {"--json", config.reports.json},       {"--trace", config.reports.trace},
+      {"--profile", config.reports.profile}, {"--log", config.reports.log},
+      {"--receipt", config.reports.receipt}, {"--checkpoint-dir", config.checkpoint.dir},
+      {"--resume", config.checkpoint.resume}};
   for (const std::string& path : config.data.text)
     files.push_back({"--text", path});
   for (const std::string& path : config.data.tokens)
     files.push_back({"--tokens", path});
-  for (const std::string& path : app["--config"]->results())
-    files.push_back({"--config", path});
+  for (const std::string option : {"--config", "--receipt-key"})
+    for (const std::string& path : app[option]->results())
+      files.push_back({option, path});
   std::erase_if(files, [](const NamedFile& file) { return file.path.empty(); });
   return files;
 }
@@ -121,13 +122,12 @@ void check_receipt(const CLI::App& app, const TrainConfig& config) {
         "--watch: needs --checkpoint-dir, because it computes the step after a checkpoint again");
 }
 
-// Throws UsageError if the key can't sign a receipt, so that this does not happen after the run.
-void check_receipt_key(const std::string& key) {
-  try {
-    if (!key.empty()) sign("", key);
-  } catch (const std::runtime_error& error) {
-    throw UsageError(std::string("--receipt-key ") + error.what());
-  }
+// Returns the key that signs the receipt. It is read before the run, so that it can't be lost
+// meanwhile. Under a launcher only rank 0 signs.
+std::string signing_key(const std::string& path) {
+  const auto self = launched_rank();
+  if (self && self->rank != 0) return "";
+  return naming_option("--receipt-key", [&] { return private_key_in(path); });
 }
 
 void check_only_microbatch(const TrainConfig& config) {
@@ -192,8 +192,10 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
       ->excludes(hashes);
   add_number(app, "--receipt-sample", config.reports.receipt_sample, NumberRange<int64_t>{1, kMany},
              "with --receipt: hash one in so many tensors; 1: all (default 8)");
-  app.add_option("--receipt-key", config.reports.receipt_key,
-                 "with --receipt: sign it with this private key, a PEM file (docs/receipts.md)");
+  app.add_option_function<std::string>(
+      "--receipt-key",
+      [&config](const std::string& path) { config.reports.receipt_key = signing_key(path); },
+      "with --receipt: sign it with this private key, a PEM file (docs/receipts.md)");
   add_number(
       app, "--watch", config.reports.watch, NumberRange<int64_t>{1, kMany},
       "with --receipt and --checkpoint-dir: while the run trains, compute up to so many drawn "
@@ -235,7 +237,6 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
   // Under a launcher, only rank 0 writes the files below.
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
-  check_receipt_key(config.reports.receipt_key);
   if (!config.reports.log.empty()) check_log(config);
   for (const auto& [option, path] :
        {std::pair<std::string, std::string>("--json", config.reports.json),

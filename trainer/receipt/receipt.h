@@ -54,9 +54,8 @@ struct Receipt {
 };
 
 // Writes the file, whole or not at all. Returns the root.
-// - `private_key`: the file of the key that signs the receipt; empty: nothing signs it.
-// Throws std::runtime_error, which names the file. If the key can't be used, writes the receipt
-// without a signature before it throws, because the hashes of a long run must not be lost.
+// - `private_key`: the key that signs the receipt (private_key_in()); empty: nothing signs it.
+// Throws std::runtime_error, which names the file.
 std::string write_receipt(const std::string& path, const Receipt& receipt,
                           const std::string& private_key = "");
 

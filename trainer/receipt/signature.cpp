@@ -5,8 +5,12 @@
 #include <receipt/signature.h>
 
 #include <array>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -21,6 +25,7 @@ using Key = std::unique_ptr<EVP_PKEY, Free>;
 using Context = std::unique_ptr<EVP_MD_CTX, Free>;
 
 using Signature = std::array<unsigned char, 64>;
+constexpr uintmax_t kMostBytes = 64 << 10;  // of the file of a key
 constexpr char kDigits[] = "0123456789abcdef";
 
 // Takes the place of OpenSSL's function that asks for a password on the terminal.
@@ -30,17 +35,26 @@ int no_password(char*, int, int, void*) {
 
 using Read = EVP_PKEY* (*)(BIO*, EVP_PKEY**, pem_password_cb*, void*);
 
-// Reads a key. `kind` and `command` say in a message which key the file lacks, and what makes one.
-Key key_in(const std::string& path, Read read, const std::string& kind,
-           const std::string& command) {
+// Returns the key in the text of a PEM file; null if there is none of Ed25519.
+Key key_of(const std::string& pem, Read read) {
+  const File file(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  Key key(read(file.get(), nullptr, no_password, nullptr));
+  return key && EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519 ? std::move(key) : nullptr;
+}
+
+// `kind` and `command` say in a message which key the file lacks, and what makes one.
+std::string key_in(const std::string& path, Read read, const std::string& kind,
+                   const std::string& command) {
   const std::string reason = reason_not_to_read(path);
   if (!reason.empty()) throw std::runtime_error(path + ": " + reason);
-  const std::string content = content_of(path);
-  const File file(BIO_new_mem_buf(content.data(), static_cast<int>(content.size())));
-  Key key(read(file.get(), nullptr, no_password, nullptr));
-  if (!key || EVP_PKEY_id(key.get()) != EVP_PKEY_ED25519)
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown) ||
+      std::filesystem::file_size(path, unknown) > kMostBytes)
+    throw std::runtime_error(path + ": is no plain file of at most 64 KB");
+  std::string pem = content_of(path);
+  if (!key_of(pem, read))
     throw std::runtime_error(path + ": has no " + kind + "; make one: " + command);
-  return key;
+  return pem;
 }
 
 std::string hexadecimal(const Signature& signature) {
@@ -58,23 +72,30 @@ const unsigned char* bytes_of(const std::string& text) {
 
 }  // namespace
 
+std::string private_key_in(const std::string& path) {
+  return key_in(path, PEM_read_bio_PrivateKey, "private key of Ed25519 without a password",
+                "openssl genpkey -algorithm ed25519 -out KEY.pem");
+}
+
+std::string public_key_in(const std::string& path) {
+  return key_in(path, PEM_read_bio_PUBKEY, "public key of Ed25519",
+                "openssl pkey -in KEY.pem -pubout -out PUBLIC.pem");
+}
+
 std::string sign(const std::string& text, const std::string& private_key) {
-  const Key key =
-      key_in(private_key, PEM_read_bio_PrivateKey, "private key of Ed25519 without a password",
-             "openssl genpkey -algorithm ed25519 -out KEY.pem");
+  const Key key = key_of(private_key, PEM_read_bio_PrivateKey);
   const Context context(EVP_MD_CTX_new());
   Signature signature{};
   size_t size = signature.size();
   if (EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1 ||
       EVP_DigestSign(context.get(), signature.data(), &size, bytes_of(text), text.size()) != 1)
-    throw std::runtime_error(private_key + ": OpenSSL can't sign with this key");
+    throw std::runtime_error("OpenSSL can't sign the receipt");
   return hexadecimal(signature);
 }
 
 bool is_signed_by(const std::string& public_key, const std::string& text,
                   const std::string& signature) {
-  const Key key = key_in(public_key, PEM_read_bio_PUBKEY, "public key of Ed25519",
-                         "openssl pkey -in KEY.pem -pubout -out PUBLIC.pem");
+  const Key key = key_of(public_key, PEM_read_bio_PUBKEY);
   Signature bytes{};
   if (signature.size() != 2 * bytes.size()) return false;
   for (size_t i = 0; i < signature.size(); ++i) {

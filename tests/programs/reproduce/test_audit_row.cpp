@@ -58,13 +58,33 @@ TEST_F(AuditRow, each_receipt_of_a_row_is_audited_with_one_microbatch) {
                           "equal\n");
 }
 
-TEST_F(AuditRow, the_status_is_that_of_the_audit_which_found_most) {
+TEST_F(AuditRow, a_wrong_event_counts_more_than_a_receipt_that_cannot_be_audited) {
   write("writeup/ddp.json", kTwoReceipts);
-  write("writeup/receipts/ddp-2.receipt", "0");
-  for (const int status : {1, 2}) {
-    write("writeup/receipts/ddp-1.receipt", std::to_string(status));
-    EXPECT_EQ(audit(), status);
-    EXPECT_CONTAINS(output(), "2 receipts of ddp: NOT equal, or not audited\n");
+  const auto status_of = [&](const std::string& first, const std::string& second) {
+    write("writeup/receipts/ddp-1.receipt", first);
+    write("writeup/receipts/ddp-2.receipt", second);
+    return audit();
+  };
+  EXPECT_EQ(status_of("1", "0"), 1);
+  EXPECT_CONTAINS(output(), "2 receipts of ddp: NOT equal\n");
+  EXPECT_EQ(status_of("2", "1"), 1);
+  EXPECT_EQ(status_of("0", "2"), 2);
+  EXPECT_CONTAINS(output(), "2 receipts of ddp: not all could be audited\n");
+}
+
+TEST_F(AuditRow, a_run_that_failed_is_not_audited_with_an_older_receipt) {
+  write("writeup/ddp.json", "{}\n{\"options\":\"--receipt %/ddp-1.receipt\",\"error\":\"lost\"}\n");
+  write("writeup/receipts/ddp-1.receipt", "0");
+  EXPECT_EQ(audit(), 2);
+  EXPECT_CONTAINS(output(), "this run failed, and has left no receipt\n");
+}
+
+TEST_F(AuditRow, damaged_results_are_refused_by_name) {
+  for (const char* damaged : {"{\"options\":", "null", "[]", "{\"options\":5}"}) {
+    write("writeup/ddp.json", damaged);
+    EXPECT_EQ(audit(), 1) << damaged;
+    EXPECT_CONTAINS(output(),
+                    at("writeup/ddp.json") + ": is damaged; run ./fsdp reproduce --only ddp\n");
   }
 }
 

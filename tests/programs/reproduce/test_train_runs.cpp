@@ -36,10 +36,14 @@ TEST(TrainRuns, receipts_are_moved_out_of_the_folder_of_the_runs) {
       script("echo hashes > $2; for file; do :; done; echo '{\"final\":true}' > \"$file\""));
   const TemporaryFolder folder;
   const std::filesystem::path into = folder.path() + "/receipts";
-  runs.move_receipts(into);
+  runs.move_receipts("a", into);
   EXPECT_FALSE(std::filesystem::exists(into));
+  folder.write("receipts/a-2.receipt", "of an earlier run");
+  folder.write("receipts/a-b-1.receipt", "of another row");
   runs({"--receipt", "%/a-1.receipt"});
-  runs.move_receipts(into);
+  runs.move_receipts("a", into);
+  EXPECT_FALSE(std::filesystem::exists(into / "a-2.receipt"));
+  EXPECT_TRUE(std::filesystem::exists(into / "a-b-1.receipt"));
   EXPECT_EQ(content_of(into / "a-1.receipt"), "hashes\n");
   EXPECT_FALSE(std::filesystem::exists(runs.folder() / "a-1.receipt"));
 }
