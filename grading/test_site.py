@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE / "site"), str(HERE / "course")]
 import drawings  # noqa: E402
+import figures  # noqa: E402
 import make  # noqa: E402
 import pages  # noqa: E402
 import results  # noqa: E402
@@ -279,7 +280,8 @@ class Site(unittest.TestCase):
         drawings = re.findall(
             r'<div class="figure".*?</div>', (self.folder / "whole/figures.html").read_text()
         )
-        self.assertGreaterEqual(len(drawings), 6)
+        # duke needs a GPU; the last full run of gpt2xl kept no losses, so its curve is not drawn.
+        self.assertEqual(len(drawings), len(figures.ROWS) - 2)
         for drawing in drawings:
             self.assertNotRegex(drawing, r"(?<!, )#[0-9a-f]{6}\b")
 

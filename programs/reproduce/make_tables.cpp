@@ -9,6 +9,7 @@ namespace {
 
 std::vector<Table> make_gpt2xl(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
+  const Table table = full_table(settings, full);  // before to_json(), which keeps what it has read
   for (const LongResult* run : {&full.fsdp, &full.single}) {
     nlohmann::ordered_json kept = to_json(*run);
     if (!run->receipt.empty()) {
@@ -17,7 +18,7 @@ std::vector<Table> make_gpt2xl(TrainRuns& runs, const FullSettings& settings) {
     }
     runs.keep(kept);
   }
-  return {full_table(settings, full)};
+  return {table};
 }
 
 std::vector<Table> make_described(const Row& row, TrainRuns& runs) {
