@@ -1,3 +1,4 @@
+#include <digest/hexadecimal.h>
 #include <digest/sha256.h>
 #include <openssl/evp.h>
 
@@ -34,12 +35,7 @@ std::string Sha256::bytes() const {
 }
 
 std::string Sha256::hex() const {
-  std::string digits;
-  for (const unsigned char byte : bytes()) {
-    digits += "0123456789abcdef"[byte >> 4];
-    digits += "0123456789abcdef"[byte & 15];
-  }
-  return digits;
+  return hexadecimal(bytes());
 }
 
 }  // namespace fsdp

@@ -17,7 +17,7 @@ struct CudaBackend {
   int gpus{};  // of this host; nccl needs one for each rank of the host
   TransportMaker make_nccl{};
   c10::Allocator* pinned{};  // of page-locked memory, which the GPU itself reads and writes
-  // Of the tensors that nccl moves. A test without a GPU sets the CPU.
+  // The tensors that nccl moves are on this device. A test without a GPU sets the CPU.
   c10::DeviceType device{c10::kCUDA};
 };
 inline CudaBackend cuda_backend;  // without GPUs until it is set

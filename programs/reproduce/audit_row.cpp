@@ -1,4 +1,3 @@
-
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <command_line/child.h>

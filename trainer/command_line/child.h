@@ -26,7 +26,7 @@ ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch = nullptr);
 
-// The same, but the command writes where this process writes.
+// Runs `command` in the same way, but lets it write where this process writes.
 ChildProgram::End run_child(const std::vector<std::string>& command);
 
 // Returns the last error in `log`, the output of a child: the text after "PROGRAM: " in a line that

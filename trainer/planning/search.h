@@ -35,7 +35,7 @@ struct Candidate {
   double tokens_per_second() const;  // of all ranks; 0: the plan has no time
 };
 
-// What search() needs to know of a model and a rank, and whom it tells of its progress.
+// Tells search() about a model and a rank, and takes its progress.
 struct SearchOf {
   std::function<ShardLayout(const TrainConfig& config)> layout;
   std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)> traces;

@@ -1,4 +1,5 @@
 #include <base/whole_file.h>
+#include <digest/hexadecimal.h>
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -57,15 +58,6 @@ std::string key_in(const std::string& path, Read read, const std::string& kind,
   return pem;
 }
 
-std::string hexadecimal(const Signature& signature) {
-  std::string digits;
-  for (const unsigned char byte : signature) {
-    digits += kDigits[byte >> 4];
-    digits += kDigits[byte & 15];
-  }
-  return digits;
-}
-
 const unsigned char* bytes_of(const std::string& text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
@@ -90,7 +82,7 @@ std::string sign(const std::string& text, const std::string& private_key) {
   if (EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1 ||
       EVP_DigestSign(context.get(), signature.data(), &size, bytes_of(text), text.size()) != 1)
     throw std::runtime_error("OpenSSL can't sign the receipt");
-  return hexadecimal(signature);
+  return hexadecimal({reinterpret_cast<const char*>(signature.data()), signature.size()});
 }
 
 bool is_signed_by(const std::string& public_key, const std::string& text,

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fsdp {
+
+// Returns two lower-case hexadecimal digits for each byte.
+std::string hexadecimal(std::string_view bytes);
+
+}  // namespace fsdp
