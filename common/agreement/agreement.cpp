@@ -21,7 +21,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& tex
   const at::Tensor sizes = gather(comm, at::full({1}, size, at::kLong));
   const auto longest = sizes.max().item<int64_t>();
   std::vector<std::string> texts(static_cast<size_t>(comm.world_size()));
-  if (longest == 0) return texts;  // an empty tensor cannot be gathered
+  if (longest == 0) return texts;  // all texts are empty, so there is nothing more to gather
   const at::Tensor padded = at::zeros({longest}, at::kByte);
   std::copy(text.begin(), text.end(), padded.data_ptr<uint8_t>());
   const at::Tensor all = gather(comm, padded);

@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kHashDigits = 16;  // length of values_digest()
+constexpr size_t kHashDigits = 16;  // number of digits that values_digest() returns
 
 using RankInvariants = std::vector<std::pair<std::string, std::string>>;
 
@@ -27,8 +27,8 @@ std::string on_ranks(const std::vector<size_t>& ranks) {
   return text;
 }
 
-// Describes which ranks have which value: "0.5 on rank 0, 0.25 on ranks 1, 2". `of_ranks`: the
-// value of each rank. The values are in the order of the lowest rank that has each.
+// Returns a text that says which ranks have which value: "0.5 on rank 0, 0.25 on ranks 1, 2".
+// of_ranks[rank] is the value of a rank. The text lists a value of a lower rank first.
 std::string tell(const std::vector<std::string>& of_ranks) {
   std::vector<std::string> distinct;
   std::map<std::string, std::vector<size_t>> ranks;
@@ -51,8 +51,9 @@ std::string hash_of(const at::Tensor& values) {
   return "hash " + values_digest(values);
 }
 
-// Returns the index of the first part that differs between ranks. Each text consists of parts of
-// `characters` characters. All texts have the same length.
+// Finds the first part of a text that is not the same on all ranks. of_ranks[rank] is the text of a
+// rank; it consists of parts of `characters` characters, and all texts have the same length.
+// Returns the index of the part.
 size_t first_part_that_differs(const std::vector<std::string>& of_ranks, size_t characters) {
   for (size_t begin = 0; begin < of_ranks[0].size(); begin += characters)
     for (const std::string& text : of_ranks)
@@ -61,7 +62,8 @@ size_t first_part_that_differs(const std::vector<std::string>& of_ranks, size_t 
   return 0;
 }
 
-// Returns the index of `element` in each dimension: "[0, 3]".
+// Returns the indices of an element of a tensor in each dimension: "[0, 3]". `element` is the index
+// of the element in row-major order, `sizes` the sizes of the tensor.
 std::string index_text(int64_t element, at::IntArrayRef sizes) {
   std::vector<int64_t> index(sizes.size());
   for (size_t dim = sizes.size(); dim-- > 0; element /= sizes[dim])
@@ -71,8 +73,8 @@ std::string index_text(int64_t element, at::IntArrayRef sizes) {
   return text.str();
 }
 
-// Returns a text such as "0.25", with enough digits that elements with different values have
-// different texts.
+// Returns the value of a tensor with one element as a text such as "0.25", with enough digits that
+// different values have different texts.
 std::string element_text(const at::Tensor& element) {
   std::ostringstream text;
   if (element.is_complex()) {
@@ -89,10 +91,10 @@ std::string element_text(const at::Tensor& element) {
 }
 
 // Returns a text such as "element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2". Collective over the
-// ranks of all replicas. Call it only if the tensors differ. Finds the element by comparing hashes
-// of 64 parts of the tensor, then of 64 parts of the first part that differs, and so on. If two
-// elements have the same text but different bits, such as two kinds of NaN, the text has their
-// hashes.
+// ranks of all replicas. Call it only if the values of `tensor` differ between ranks. Finds the
+// element by comparing hashes of 64 parts of the tensor, then of 64 parts of the first part that
+// differs, and so on. If the element has the same text on all ranks but different bits, such as two
+// kinds of NaN, the returned text has hashes in place of the values.
 std::string first_element_that_differs(Communicator& comm, const at::Tensor& tensor) {
   const auto shapes = gather_all_texts(comm, dtype_and_sizes(tensor));
   if (differ(shapes)) return tell(shapes);
@@ -116,8 +118,8 @@ std::string first_element_that_differs(Communicator& comm, const at::Tensor& ten
   return "element " + index_text(begin, tensor.sizes()) + " is " + found;
 }
 
-// Returns the first difference between the ranks' lists of invariants. There must be one.
-// Collective.
+// Collective. Compares the lists of invariants of all ranks and returns the first difference.
+// Requires that the lists differ.
 Difference first_difference(Communicator& comm, const std::vector<RankInvariants>& of_ranks,
                             const std::vector<RankInvariant>& own,
                             const std::string& what_differs) {

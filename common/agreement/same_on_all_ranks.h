@@ -10,33 +10,40 @@
 
 namespace fsdp {
 
-// Something that must be the same on every rank: {"parameter b0.weight", "float [4, 4]"}.
+// Something that must be the same on every rank, and its value on this rank: {"parameter
+// b0.weight", "float [4, 4]"}.
 struct RankInvariant {
   std::string what;
   std::string value;
-  std::string advice;  // what to do if it differs
-  // The values whose hash is `value`; undefined if `value` is not a hash, or if the values are not
-  // kept.
+  std::string advice;  // for the error text: what the user can do if the value differs
+  // The tensor whose hash is `value`. Undefined if `value` is not the hash of a tensor, or if this
+  // object does not keep the tensor.
   at::Tensor values{};
 };
 
-// The first difference between ranks.
+// The first invariant (RankInvariant) that differs between ranks.
 struct Difference {
-  std::string what;  // RankInvariant::what of the first invariant that differs, or "what they have"
-  std::vector<std::string> of_ranks;  // by global rank: the value, or `what` if ranks differ in it
-  // "parameter b0.weight: float [4, 4] on rank 0, float [4, 5] on ranks 1, 2; ADVICE"
+  // RankInvariant::what of the first invariant that differs; "what they have" if the ranks have
+  // invariants of different names.
+  std::string what;
+  // What each rank has, by global rank: its RankInvariant::value, or, if the ranks have invariants
+  // of different names, its RankInvariant::what.
+  std::vector<std::string> of_ranks;
+  // The difference as a text for a message: "parameter b0.weight: float [4, 4] on rank 0, float [4,
+  // 5] on ranks 1, 2; ADVICE".
   std::string text;
 };
 
 // Collective. Compares one digest of all invariants over the ranks of all replicas with small
 // all-gathers. Only if the digests differ, gathers the invariants. Returns the first difference,
 // the same on every rank; nothing if there is none.
-// - If an invariant has values, the text names the first element that differs: "the values of
-//   parameter b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1, 2".
-// - If an invariant has only the hash of values, the text shows it: "hash 5f796f5004548068 on
-//   rank 0".
-// - If the ranks have different invariants, `what` is "what they have", and `what_differs` is the
-//   advice.
+// - If an invariant keeps its tensor, the text of the difference names the first element that
+//   differs: "the values of parameter b0.weight: element [0, 3] is 0.5 on rank 0, 0.25 on ranks 1,
+//   2".
+// - If an invariant has only the hash of a tensor, the text shows the hash: "hash 5f796f5004548068
+//   on rank 0".
+// - If the ranks have invariants of different names, Difference::what is "what they have", and the
+//   text ends with `what_differs` as its advice.
 std::optional<Difference> difference_between_ranks(Communicator& comm,
                                                    const std::vector<RankInvariant>& invariants,
                                                    const std::string& what_differs);
@@ -55,8 +62,8 @@ void check_same_on_all_ranks(
 RankInvariant invariant_of_values(const std::string& what, const at::Tensor& tensor,
                                   const std::string& advice, bool keep = true);
 
-// Adds an invariant for the values of each tensor: {"the values of parameter b0.weight", ...}.
-// `kind` is the first word of the tensor's description, for example "parameter".
+// Adds to `invariants` one invariant for the values of each tensor: {"the values of parameter
+// b0.weight", ...}. `kind` is the first word of the tensor's description, for example "parameter".
 void add_values(std::vector<RankInvariant>& invariants, const std::string& kind,
                 const std::vector<NamedParameter>& tensors, const std::string& advice);
 
@@ -64,7 +71,7 @@ void add_values(std::vector<RankInvariant>& invariants, const std::string& kind,
 // and not cryptographic.
 std::string values_digest(const at::Tensor& tensor);
 
-// Returns a text such as "float [4, 4]".
+// Returns the dtype and the sizes of a tensor as a text such as "float [4, 4]".
 std::string dtype_and_sizes(const at::Tensor& tensor);
 
 }  // namespace fsdp
