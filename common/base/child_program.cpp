@@ -37,7 +37,7 @@ ChildProgram::ChildProgram(const std::function<std::vector<std::string>(int)>& p
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  setpgid(pid_, pid_);  // called in both processes, because either may run first
+  setpgid(pid_, pid_);  // parent and child both call setpgid(), because either may run first
   if (pid_ == 0) {
     end_with(parent);
     become(prepare(ends[1]));

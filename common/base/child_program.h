@@ -17,9 +17,9 @@ class ChildProgram {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `prepare` runs in the new process. It gets the end of the pipe to write to, arranges
-  // descriptors and environment, and returns the command and its arguments. If the command cannot
-  // be run, the new process prints the reason to its standard error and exits with 127.
+  // `prepare` runs in the new process. It gets the writing end of the pipe, arranges descriptors
+  // and environment, and returns the command and its arguments. If the command cannot be run, the
+  // new process prints the reason to its standard error and exits with 127.
   // Throws: std::system_error if the pipe or the process cannot be made.
   explicit ChildProgram(const std::function<std::vector<std::string>(int pipe)>& prepare);
   ~ChildProgram();
@@ -33,17 +33,18 @@ class ChildProgram {
   std::optional<size_t> read(void* into, size_t most, Clock::time_point deadline);
 
   struct End {
-    int code{};    // the argument of exit()
+    int code{};    // the exit status; 0 if a signal killed the program
     int signal{};  // the signal that killed the program, else 0
 
     bool ok() const { return code == 0 && signal == 0; }
-    std::string text() const;  // "left by exit(3)", "was killed: Aborted"
+    std::string text() const;  // for messages: "left by exit(3)" or "was killed: Aborted"
   };
 
-  bool has_ended(std::chrono::milliseconds moment) const;  // waits for the end for at most `moment`
+  // Waits at most `moment` for the end of the program. Returns whether the program has ended.
+  bool has_ended(std::chrono::milliseconds moment) const;
 
-  // Waits at most `moment` for the end of the program. Then kills the process group, which is the
-  // program, if it still runs, and what it has forked. Returns how the program ended.
+  // Waits at most `moment` for the end of the program. Then kills the process group: the program,
+  // if it still runs, and the processes that it has forked. Returns how the program ended.
   End end(std::chrono::milliseconds moment);
 
  private:

@@ -20,7 +20,8 @@ char* mapped(const std::string& purpose, void* where, size_t bytes, int protecti
   return static_cast<char*>(base);
 }
 
-// Reserves addresses without memory, so that nothing else is mapped there.
+// Reserves `bytes` bytes of addresses that begin at a multiple of `alignment`, so that the system
+// maps nothing else there. There is no memory behind them until the caller maps some over them.
 char* reserved(const std::string& purpose, size_t bytes, size_t alignment) {
   char* begin = mapped(purpose, nullptr, bytes + alignment, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);

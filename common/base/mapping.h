@@ -12,12 +12,14 @@ namespace fsdp {
 // system provides each page when it is first touched.
 class Mapping {
  public:
-  // Throws: std::runtime_error, whose text begins with `purpose`, if the system cannot map so much.
+  // Throws: std::runtime_error, whose text begins with `purpose`, if the system cannot map `bytes`
+  // bytes.
   Mapping(const std::string& purpose, size_t bytes);
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file);
-  // The base is a multiple of `alignment`, which must be a power of two and at least a page. If the
-  // file's descriptor is -1, the memory has no file. The system reserves no swap space for this
-  // memory and writes it to no core file, so it may be larger than the machine's memory.
+  // Maps memory whose base() is a multiple of `alignment`, which must be a power of two and at
+  // least a page. If the descriptor of `file` is -1, the memory has no file. The system reserves no
+  // swap space for this memory and writes it to no core file, so it may be larger than the
+  // machine's memory.
   Mapping(const std::string& purpose, size_t bytes, const OpenFile& file, size_t alignment);
   ~Mapping();
   Mapping(const Mapping&) = delete;

@@ -11,16 +11,16 @@ struct OpenFile {
   OpenFile(OpenFile&& other) noexcept;
   OpenFile& operator=(OpenFile&& other) noexcept;
 
-  int descriptor;  // -1: no file
+  int descriptor;  // file descriptor; -1: this object has no file
 };
 
-// Makes a file in memory. It has no name in a file system and exists while this process, or one
-// that it forks, has it open. A program that is executed does not inherit it. `name` is shown in
-// /proc. Throws std::system_error.
+// Makes a file in memory (memfd_create()). The file has no name in a file system and exists while
+// this process, or one that it forks, has it open. A program that such a process executes does not
+// inherit it. `name` is shown in /proc. Throws std::system_error.
 OpenFile memory_file(const char* name);
 
-// Returns all bytes of the file, without moving its position. Throws std::system_error, whose text
-// begins with `what`.
+// Returns all bytes of the file, without moving its position. If the file cannot be read, throws
+// std::system_error, whose text begins with `what`.
 std::string content_of(const OpenFile& file, const std::string& what);
 
 }  // namespace fsdp

@@ -16,7 +16,9 @@ std::string plain_text(const std::exception& error) {
   }
   std::string text = beginning_of_error(error.what());
   if (text.starts_with("[json.exception.")) text.erase(0, text.find("] ") + 2);
-  return text.substr(0, text.find("\nException raised from "));  // where torch's backtrace begins
+  // Torch's backtrace begins with the line "Exception raised from", so the text ends before that
+  // line.
+  return text.substr(0, text.find("\nException raised from "));
 }
 
 }  // namespace fsdp

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// [bytes] An error's text is cut after this many, because a search for a backtrace in a giant text
-// takes a second.
+// The most bytes of an error's text that are kept. A longer text is cut, because a search for
+// torch's backtrace in a giant text takes a second.
 inline constexpr size_t kMostOfError = size_t{1} << 16;
 std::string beginning_of_error(const char* text);
 

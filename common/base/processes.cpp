@@ -13,13 +13,16 @@ namespace fsdp {
 namespace {
 
 // Returns whether the process or thread that the folder `task` of /proc describes is ending or
-// gone. A thread that ends may stay listed for a moment, and a process until its parent has waited
-// for it.
+// gone. /proc may list a thread for a moment after its end, and a process until its parent has
+// waited for it.
 bool is_ending(const std::filesystem::path& task) {
-  constexpr unsigned long kExiting = 4;  // the kernel's PF_EXITING
+  // PF_EXITING, a flag that the kernel sets when a process or thread is ending.
+  constexpr unsigned long kExiting = 4;
   std::string line;
   if (!std::getline(std::ifstream(task / "stat"), line)) return true;
-  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+  // The name of the process stands in parentheses and may contain any character, so the fields are
+  // read after the last parenthesis.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string state, parent, group, session, terminal, foreground;
   unsigned long flags = 0;
   fields >> state >> parent >> group >> session >> terminal >> foreground >> flags;
@@ -30,7 +33,8 @@ bool is_ending(const std::filesystem::path& task) {
 
 void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the parent ended before the call of prctl()
+  // If `parent` ended before prctl() was called, the system sends no signal.
+  if (getppid() != parent) _exit(1);
 }
 
 bool process_runs(pid_t process) {
@@ -40,7 +44,7 @@ bool process_runs(pid_t process) {
 void require_one_thread(const std::string& who) {
   int threads = 0;
   std::string names;
-  std::error_code unknown;  // a system without /proc
+  std::error_code unknown;  // set if the system has no /proc; then no thread is counted
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown)) {
     if (is_ending(task.path())) continue;
     std::string name;

@@ -1,8 +1,8 @@
 #pragma once
 
-// A student's code needs no files, processes or sockets. cmake/isolate.sh replaces its calls of
-// such functions by the functions below. A call that never runs has no effect; a call that runs
-// ends its rank.
+// A student's code needs no files, processes or sockets. In that code, cmake/isolate.sh replaces
+// the calls of functions for them by calls of fsdp_refused_call() or fsdp_futex_alone(). A refused
+// call in code that never runs has no effect; when one runs, it ends its rank.
 extern "C" {
 
 // Replaces a function that a student's code must not call. Calls the handler of on_refused_call(),
@@ -16,8 +16,8 @@ long fsdp_futex_alone(long number, long a, long b, long c, long d, long e, long 
 
 namespace fsdp {
 
-// Sets the handler that the functions above call, with the name of the function that a student's
-// code must not call. It applies to this process and to those that it forks later.
+// Sets the handler that fsdp_refused_call() calls, with the name of the function that a student's
+// code must not call. The handler applies to this process and to processes that it forks later.
 void on_refused_call(void (*handler)(const char* function));
 
 }  // namespace fsdp

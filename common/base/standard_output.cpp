@@ -11,7 +11,8 @@
 namespace fsdp {
 namespace {
 
-int first_error = 0;  // errno of the first failed flush_output(); stdout itself keeps only a flag
+// The errno of the first flush_output() that failed. stdout itself keeps only a flag (ferror()).
+int first_error = 0;
 
 }  // namespace
 

@@ -4,9 +4,9 @@
 
 namespace fsdp {
 
-// Writes what this process has printed and stdout has buffered. If nothing reads standard output
-// any more (a closed pipe), ends the process by SIGPIPE, even if the process ignores SIGPIPE
-// (gloo_group.cpp ignores it for its connections).
+// Writes the output that this process has printed and that stdout still buffers. If no process
+// reads standard output any more (a closed pipe), ends this process by SIGPIPE, even if it ignores
+// SIGPIPE (gloo_group.cpp ignores it for its connections).
 void flush_output();
 
 // Calls flush_output(). Then returns why some of what this process has printed since its start

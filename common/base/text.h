@@ -16,7 +16,8 @@ std::string wrap(const std::string& text, size_t columns, size_t indent = 0);
 // and cuts the text after 500 characters.
 std::string one_line(const std::string& text);
 
-std::string counted(int64_t count, const std::string& what);  // "1 rank", "2 ranks"
+// Returns a number with its noun: "1 rank", "2 ranks".
+std::string counted(int64_t count, const std::string& what);
 
 // Joins the words: "a", "a and b" or "a, b and c" for `last` = "and".
 std::string in_a_row(const std::vector<std::string>& words, const std::string& last);

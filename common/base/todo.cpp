@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-// The first todo() that was reached. It lies in memory that a process shares with the processes
-// that it forks.
+// Names the first todo() that was reached since the last take_todo(). A Note lies in memory that a
+// process shares with the processes that it forks.
 struct Note {
   std::atomic<bool> taken;
   char text[1024];

@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file or free name to which a path leads.
+// What a path names when its symbolic links are followed: a file, or a name that no file has yet.
 struct Place {
   int error{};                      // errno if the path cannot be resolved, else 0
-  std::optional<struct stat> file;  // no value: there is no file yet
-  fs::path path;                    // of the file after all symbolic links were followed
-  bool is_open{};                   // the path names an open file of a process, as /dev/stdout does
+  std::optional<struct stat> file;  // status of the file; no value: no file has this name yet
+  fs::path path;                    // path of the file, after all symbolic links were followed
+  bool is_open{};  // whether the path names an open file of a process, as /dev/stdout does
 
   bool plain() const { return !is_open && (!file || S_ISREG(file->st_mode)); }
 };
@@ -55,7 +55,8 @@ Place place_of(const std::string& path) {
 
 using Content = std::function<void(const WritePiece&)>;
 
-// Writes all pieces that `content` passes on. Returns 0 or errno.
+// Calls `content`, and writes to `file` each piece that `content` passes on. Returns 0, or errno of
+// the first write that failed.
 int write_pieces(int file, const Content& content) {
   int error = 0;
   content([&](const std::string& piece) {
@@ -64,8 +65,8 @@ int write_pieces(int file, const Content& content) {
   return error;
 }
 
-// A new file in the folder of the place, under a temporary name. become() moves it to the place;
-// otherwise the destructor deletes it.
+// A new file under a temporary name, in the folder of `place`. become() renames it to the path of
+// `place`; if become() is not called or fails, the destructor deletes it.
 class NewFile {
  public:
   explicit NewFile(const Place& place) : place_(place) {
@@ -87,21 +88,23 @@ class NewFile {
 
   int error() const { return error_; }  // errno if the file could not be made, else 0
 
-  // Writes one block, to notice a full disk. Returns 0 or errno.
+  // Writes one block, so that a full disk is noticed. Returns 0 or errno.
   int try_to_write() {
     const std::string block(4096, '\0');
     return error_ != 0 ? error_ : write_all(file_, block);
   }
 
-  // Writes the content and moves the file to the place. If it replaces a file, it takes over the
-  // mode and, if the system permits it, the owner of that file. Returns 0 or errno.
+  // Writes the content, then renames the file to the path of `place`. If it replaces a file there,
+  // it gets the mode and, if the system permits it, the owner of that file. Returns 0 or errno.
   int become(const Content& content) {
     if (place_.file) {
-      if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;  // needs root
+      // Only root may change the owner, so a failure is ignored.
+      if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;
       fchmod(file_, place_.file->st_mode & 07777);
     }
     if (const int error = write_pieces(file_, content)) return error;
-    // Without fsync() a power failure could leave an empty file where the former one was whole.
+    // Without fsync() before rename(), a power failure could leave an empty file in place of the
+    // former one.
     if (fsync(file_) != 0) return errno;
     if (rename(path_.c_str(), place_.path.c_str()) != 0) return errno;
     path_.clear();
@@ -110,7 +113,7 @@ class NewFile {
 
  private:
   const Place& place_;
-  fs::path path_;  // empty after become() has moved the file
+  fs::path path_;  // temporary path; empty after become() has renamed the file
   int file_;
   int error_;
 };
@@ -164,11 +167,12 @@ std::string reason_not_to_read(const std::string& path) {
 std::string reason_not_to_fill(const std::string& folder) {
   struct stat status {};
   fs::path path = folder;
-  if (!path.has_filename()) path = path.parent_path();  // `folder` ends with a slash
+  if (!path.has_filename()) path = path.parent_path();  // removes the slash at the end of `folder`
   while (stat(path.c_str(), &status) != 0) {
     std::error_code none;
     if (errno != ENOENT) return std::strerror(errno);
-    if (fs::is_symlink(path, none)) return std::strerror(ENOENT);  // the link leads to nothing
+    // A symbolic link without a target is refused, because no folder can be made at its path.
+    if (fs::is_symlink(path, none)) return std::strerror(ENOENT);
     path = path.has_parent_path() ? path.parent_path() : ".";
   }
   if (!S_ISDIR(status.st_mode)) return std::strerror(ENOTDIR);

@@ -8,9 +8,10 @@
 namespace fsdp {
 namespace {
 
-// While this object lives, the signal of a failed write stays pending, only for this thread. Other
-// threads may write at the same time, so the action of the signal, which belongs to the process,
-// must not change.
+// While this object lives, the signals of a failed write (SIGPIPE, SIGXFSZ) are blocked in this
+// thread; the destructor discards those that have arrived. The signals are not ignored instead,
+// because that would change their action for the whole process, and other threads may write at the
+// same time.
 class HeldSignals {
  public:
   HeldSignals() {

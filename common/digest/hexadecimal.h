@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// Returns two lower-case hexadecimal digits for each byte.
+// Returns the bytes as text, with two lower-case hexadecimal digits for each byte.
 std::string hexadecimal(std::string_view bytes);
 
 }  // namespace fsdp

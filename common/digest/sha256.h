@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-struct evp_md_ctx_st;  // a type of OpenSSL
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace fsdp {
 
@@ -16,9 +16,10 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
 
-  // These functions return the digest of all bytes so far. More update() calls may follow.
-  std::string bytes() const;  // 32 bytes
-  std::string hex() const;    // 64 lower-case hexadecimal digits
+  // bytes() and hex() return the digest of all bytes that update() has received so far. More
+  // update() calls may follow.
+  std::string bytes() const;  // the digest as 32 bytes
+  std::string hex() const;    // the digest as 64 lower-case hexadecimal digits
 
  private:
   struct Free {
