@@ -1,4 +1,5 @@
-// Shows what runs when in a backward pass: hooks on a tensor, on a leaf, and at the end.
+// Prints in which order hooks run in a backward pass: a hook on an intermediate tensor, two hooks
+// on a leaf, and a callback at the end of the pass.
 #include <nn/gradient_hook.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -30,7 +31,7 @@ int main() {
       say("hook of h, given " + std::to_string(gradient.item<int>()) + recording);
       engine.queue_callback([&] { say("callback at the end"); });
     });
-    (h * w).backward();  // 2 w^2, which uses w twice
+    (h * w).backward();  // the loss is h * w = 2 w^2, so it uses w twice
     say("backward() has returned");
   }
 

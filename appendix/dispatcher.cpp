@@ -6,7 +6,8 @@
 
 #include <iostream>
 
-// The arguments are the last values on the stack; the results take their place.
+// Calls `op` and prints its name. Before op.callBoxed(), the arguments of the operator are the last
+// values on the stack; after it, the results are in their place.
 static void print_and_call(const c10::OperatorHandle& op, c10::DispatchKeySet,
                            torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard not_inside(c10::DispatchKey::DeferredInit);

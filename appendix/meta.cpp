@@ -1,4 +1,5 @@
-// Shows what tensors without memory can do, what throws, and how they get real data.
+// Shows what tensors without memory (device meta) can do, which calls on them throw, and how such a
+// tensor gets real data.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <torch/torch.h>

@@ -1,4 +1,5 @@
-// Shows which tensors share memory, and the three things that "the same tensor" can mean.
+// Shows which tensors share memory, and the three things that "the same tensor" can mean: the same
+// TensorImpl, the same StorageImpl, or the same data_ptr.
 #include <torch/torch.h>
 
 #include <iostream>

@@ -1,4 +1,5 @@
-// Autograd notices a write to a saved tensor, unless the write counts in another version counter.
+// Shows when backward() notices that a tensor which autograd has saved was written to: it throws,
+// unless the write raised another version counter than that of the saved tensor.
 #include <torch/torch.h>
 
 #include <iostream>
