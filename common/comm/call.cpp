@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Returns a text such as "12 B" or "1.0 MB".
+// Returns a number of bytes as a text such as "12 B" or "1.0 MB".
 std::string size_text(double bytes) {
   constexpr std::array<const char*, 5> units{"B", "kB", "MB", "GB", "TB"};
   size_t unit = 0;

@@ -14,8 +14,9 @@ enum class Operation : uint8_t { all_gather, reduce_scatter, all_reduce, broadca
 inline constexpr size_t kOperations = 5;
 const char* to_string(Operation operation);
 
-// Names of collectives that serve no unit, in place of a unit's name. Reports count the bytes of
-// each of them separately.
+// A collective that serves no unit has one of these labels in place of a unit's name: kNorm for
+// gradient norms, kMetrics for losses and other measurements, kState for checkpoints and checks.
+// Reports count the bytes of each label separately.
 inline const std::string kNorm = "<norm>";
 inline const std::string kMetrics = "<metrics>";
 inline const std::string kState = "<state>";
@@ -28,12 +29,13 @@ class UnitName {
   explicit UnitName(std::string_view name);
   operator std::string_view() const { return characters_.data(); }
   std::string str() const { return characters_.data(); }
-  bool is_label() const { return characters_[0] == '<'; }  // kNorm, kMetrics or kState
+  // Whether this name is a label (kNorm, kMetrics or kState), not the name of a unit.
+  bool is_label() const { return characters_[0] == '<'; }
   friend bool operator==(const UnitName& a, const UnitName& b) = default;
   friend bool operator==(const UnitName& a, std::string_view b) { return std::string_view(a) == b; }
 
  private:
-  std::array<char, 64> characters_{};  // the name, then zeros
+  std::array<char, 64> characters_{};  // the name, padded with zeros
 };
 
 // While this object lives, messages name `function` ("state_dict()") as the caller of this thread's
@@ -54,13 +56,14 @@ class CallerScope {
 
 // One collective, as one rank has issued it. Plain data, so that it can lie in shared memory.
 struct Call {
-  uint64_t sequence{};  // 0, 1, 2, ... on each rank, in each of its groups
-  Level level{};        // the kind of the group
+  // Number of the call among the calls of this rank in this group: 0, 1, 2, ...
+  uint64_t sequence{};
+  Level level{};  // the kind of group whose ranks make the call
   Operation operation{};
   at::ScalarType dtype{};
   uint8_t communicator{};  // the number of the Communicator, modulo 256
-  // The calling thread; 0 is the main thread. Always 0 on CUDA, where autograd calls from a thread
-  // of its own.
+  // The thread that issued the call; 0 is the main thread. Always 0 on CUDA, where autograd calls
+  // from a thread of its own.
   int32_t thread{};
   int32_t root{};   // the root of a broadcast, numbered in the world
   int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
@@ -69,17 +72,19 @@ struct Call {
   // all-reduce, with B rounded up to a multiple of W elements; 0 for a barrier.
   int64_t bytes{};
   UnitName unit;
-  UnitName caller;  // the calling function; empty: none was given
+  UnitName caller;  // the function that CallerScope names: "state_dict()"; empty: no CallerScope
 
-  // Returns "all_gather layers.3"; if `unit` is a label and a caller was given, "broadcast
-  // state_dict()".
+  // Returns the operation and the unit: "all_gather layers.3". If `unit` is a label such as kState
+  // and `caller` is not empty, the caller stands in place of the unit: "broadcast state_dict()".
   std::string name() const;
-  // Returns " in state_dict()"; empty if no caller was given, or if `unit` is a label.
+  // Returns the caller as the end of a message: " in state_dict()". Returns "" if `caller` is
+  // empty, or if `unit` is a label, because name() then has the caller.
   std::string caller_text() const;
-  std::string text() const;  // "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()"
+  // The call for messages: "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()".
+  std::string text() const;
 };
 
-// Returns the value for `call.bytes` if `ranks` ranks make the call.
+// Returns the value of Call::bytes if `ranks` ranks make `call`: the bytes that each rank receives.
 int64_t textbook_bytes(const Call& call, int ranks);
 
 // Returns whether the calls of two ranks match: all fields that must not differ between ranks are

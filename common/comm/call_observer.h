@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// Observes every collective of this process. For each, issued() is called first, then waits(), then
-// waited(). Observers are called in the order of their construction.
+// Observes every collective of this process. For each collective, Communicator calls issued(), then
+// waits(), then waited(). Observers are called in the order of their construction.
 class CallObserver {
  public:
   using Moved = std::optional<std::pair<int64_t, int64_t>>;
@@ -21,20 +21,21 @@ class CallObserver {
 
   virtual void issued(const Call& call, const at::Tensor& output) = 0;
 
-  // The rank begins to wait for `call`.
+  // Called when this rank begins to wait for `call`.
   virtual void waits(const Call& call) = 0;
 
-  // The wait for `call` has returned. Not called if the call fails. `moved`: [ns] start and end of
-  // the transfer, if the transport knows them.
+  // Called when this rank has waited for `call`; not called if the call fails. `moved`: [ns] start
+  // and end of the transfer, if the transport knows them.
   virtual void waited(const Call& call, Moved moved) = 0;
 
-  inline static std::vector<CallObserver*> all;  // of this process, in the order of construction
+  // All observers of this process, in the order of their construction.
+  inline static std::vector<CallObserver*> all;
 
  protected:
   ~CallObserver() { std::erase(all, this); }
 };
 
-// Functions for Communicator; each calls all observers.
+// Communicator calls these functions. Each calls the function of the same name of every observer.
 namespace call_observers {
 
 inline void issued(const Call& call, const at::Tensor& output) {

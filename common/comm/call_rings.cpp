@@ -14,9 +14,9 @@
 namespace fsdp {
 namespace {
 
-// Returns how far a rank is with the calls that share one entry. The number grows with the
-// sequence, then with the stage, so one comparison shows whether a rank has reached a stage, even
-// if the entry already has a later call.
+// Returns a number for the progress of a rank that has reached `stage` of call `sequence`. The
+// number grows with the sequence, then with the stage. So one comparison shows whether a rank has
+// reached a stage of a call, even if its ring has overwritten the call with a later one.
 uint64_t progress(uint64_t sequence, Stage stage) {
   constexpr uint64_t kStages = 256;
   return sequence * kStages + static_cast<uint64_t>(stage);
@@ -26,31 +26,36 @@ uint64_t progress(uint64_t sequence, Stage stage) {
 
 struct alignas(128) CallRings::Entry {
   PublishedCall call;
-  std::atomic<uint64_t> progress;  // guards `call`, which is written before it and read after it
+  // A rank writes `call` before it stores `progress`; the other ranks load `progress` before they
+  // read `call`.
+  std::atomic<uint64_t> progress;
 };
 
 struct alignas(128) CallRings::RankHead {
-  SharedCondition condition;   // notified when a stage or the status of this rank changes
-  uint64_t counted;            // calls, see count_call()
-  uint64_t taken, given_back;  // how many sets this rank has acquired and released
+  SharedCondition condition;  // notified when this rank reaches a stage, or when its status changes
+  uint64_t counted;           // how many calls of this rank count_call() has counted
+  uint64_t taken, given_back;  // how many sets of rings this rank has acquired and released
   std::atomic<RankStatus> status;
-  std::atomic<pid_t> watched;  // the process to check, see register_process(); 0: none
-  Lost lost;                   // valid if is_lost
+  std::atomic<pid_t> watched;  // the process that register_process() has set for this rank; 0: none
+  Lost lost;                   // valid only if is_lost is true
   bool is_lost;
 };
 
 // The ranks of this host, which share the memory: the lowest of them, and their number. Both are 0
-// if all ranks share the memory.
+// until set_local_ranks() is called; until then, all ranks of the world share the memory.
 struct alignas(128) CallRings::LocalRanks {
   int lowest;
   int ranks;
 };
 
-// Communicator i < kSets has set i. For each later Communicator the lowest rank of this host
-// chooses a set that all ranks of the host have given back.
+// Which Communicator uses a set of rings. Communicator i uses set i if i < kSets. For each later
+// Communicator, the lowest rank of this host chooses a set that all ranks of the host have
+// released.
 struct alignas(128) CallRings::Set {
-  std::atomic<uint64_t> communicator;  // the later Communicator that has this set; 0: none yet
-  std::atomic<int> given_back;         // number of ranks that have given it back
+  // Number of the Communicator that uses this set, if the number is kSets or more; 0: none of these
+  // yet.
+  std::atomic<uint64_t> communicator;
+  std::atomic<int> given_back;  // number of ranks of this host that have released this set
 };
 
 struct alignas(128) CallRings::RankPage {
@@ -102,8 +107,8 @@ void CallRings::publish(int rank, const PublishedCall& call) {
   Entry& mine = entry(rank, sequence);
   mine.call = call;
   mine.progress.store(progress(sequence, Stage::published), std::memory_order_release);
-  // Sequentially consistent: if two ranks publish and then compare, at least one of them sees the
-  // call of the other.
+  // This store is sequentially consistent: if two ranks publish and then compare, at least one of
+  // them sees the call of the other.
   page(rank).published.store(sequence + 1, std::memory_order_seq_cst);
   head(rank).condition.notify_all();
 }
@@ -118,9 +123,9 @@ bool CallRings::reached(int rank, uint64_t sequence, Stage stage) const {
   return theirs >= progress(sequence, stage);
 }
 
-// Waits until `done` returns true, for at most `limit`. Calls it whenever the condition of `rank`
-// is notified, and at least every kNap. A sleep counts at most its planned length towards `limit`:
-// if it took longer, this process was stopped meanwhile.
+// Waits until `done` returns true, for at most `limit`. Calls `done` whenever the condition of
+// `rank` is notified, and at least every kNap. A sleep counts at most its planned length towards
+// `limit`: if it took longer, this process was stopped meanwhile.
 template <class Done>
 void CallRings::sleep_until(const Done& done, RankHead& rank, std::chrono::nanoseconds limit) {
   constexpr std::chrono::nanoseconds kNap{std::chrono::milliseconds(100)};
@@ -147,7 +152,8 @@ bool CallRings::wait_for(int rank, uint64_t sequence, Stage stage,
 #endif
   }
   const auto done = [&] {
-    const bool gone = status(rank).gone();  // read first: a rank that is gone advances no more
+    // The status is read before the stage, because a rank that is gone reaches no further stage.
+    const bool gone = status(rank).gone();
     return reached(rank, sequence, stage) || gone;
   };
   sleep_until(done, head(rank), limit);
@@ -161,7 +167,8 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
   head(rank).condition.notify_all();
-  heads_->condition.notify_all();  // find_ended_rank() and acquire_set() sleep on it
+  // find_ended_rank() and acquire_set() sleep on the condition of rank 0.
+  heads_->condition.notify_all();
 }
 
 std::optional<int> CallRings::find_ended_rank(std::chrono::milliseconds limit) const {
@@ -184,7 +191,8 @@ void CallRings::look_for_process(RankHead& rank) {
   const pid_t process = rank.watched.load(std::memory_order_acquire);
   RankStatus seen = rank.status.load();
   if (process == 0 || !seen.runs() || process_runs(process)) return;
-  // If the launcher writes at this moment how the process ended, the launcher's status stays.
+  // compare_exchange_strong() replaces only the status `seen`: if the launcher has meanwhile
+  // written how the process ended, the status of the launcher stays.
   rank.status.compare_exchange_strong(seen, {RankStatus::Kind::vanished, 0});
 }
 
@@ -192,9 +200,9 @@ void CallRings::register_process(int rank, pid_t process) {
   head(rank).watched.store(process, std::memory_order_release);
 }
 
-// Returns the set of `communicator`. If the Communicator has no set yet and `chooses` is true,
-// chooses a free one. Returns nothing if no set is free, or if the lowest rank of this host has not
-// chosen one yet.
+// Returns the set of rings that Communicator number `communicator` uses. If it uses no set yet and
+// `chooses` is true, chooses a set that no Communicator uses any more. Returns nothing if there is
+// no such set, or if the lowest rank of this host, which chooses, has not chosen one yet.
 std::optional<int> CallRings::set_of(uint64_t communicator, bool chooses) {
   if (communicator < kSets) return static_cast<int>(communicator);
   for (int i = 0; i < kSets; ++i) {

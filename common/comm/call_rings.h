@@ -12,19 +12,19 @@ namespace fsdp {
 
 struct CallHistory;
 
-// A call as the other ranks see it.
+// A call as its rank publishes it for the other ranks.
 struct PublishedCall {
   Call call;
-  int64_t issued_at{};  // [ns], by the clock of the communicator's options
-  uint64_t address{};   // where other ranks read this rank's data; 0: nowhere
+  int64_t issued_at{};  // [ns] when the rank issued the call, by CommunicatorOptions::clock
+  uint64_t address{};   // where the other ranks read this rank's data; 0: they read none
 };
 
-// The progress of a rank with one call.
+// How far a rank is with a call: the stages in their order.
 enum class Stage : uint8_t {
   none,
   published,
-  waited_for,  // its wait() has read the data of the other ranks
-  finished,    // only for all-reduce: it has also read the sums of the other ranks
+  waited_for,  // the rank's wait() has read the data of the other ranks
+  finished,    // only in an all-reduce: the rank's wait() has also read the sums of the other ranks
 };
 
 // The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
@@ -37,15 +37,15 @@ enum class Stage : uint8_t {
 class CallRings {
  public:
   static constexpr uint64_t kLength = 64;
-  static constexpr int kSets = 8;  // Communicators that a rank may have at once
+  static constexpr int kSets = 8;  // the most Communicators that a rank may have at once
 
-  // Returns the bytes of shared, zeroed memory that `world_size` ranks need.
+  // Returns how many bytes of shared, zeroed memory CallRings needs for `world_size` ranks.
   static size_t bytes(int world_size);
   CallRings(void* shared, const Group& group, int set = 0);
   const Group& group() const { return group_; }
 
-  // Sets the ranks that share this memory, numbered in the world, ascending. Until it is called,
-  // all ranks share it.
+  // Sets which ranks share this memory: those of this host, numbered in the world, ascending. Until
+  // set_local_ranks() is called, all ranks of the world share it.
   void set_local_ranks(const std::vector<int>& ranks);
 
   // Reserves a set of rings that no rank uses any more for the next Communicator of `rank`, until
@@ -60,12 +60,12 @@ class CallRings {
   Slot acquire_set(int rank, std::chrono::milliseconds limit);
   void release_set(int rank, int set);
 
-  // Counts a call that `rank` is about to make. Returns how many it counted before, over all groups
-  // of the rank.
+  // Counts a call that `rank` is about to make. Returns how many calls of `rank` were counted
+  // before, over all its groups.
   uint64_t count_call(int rank);
 
-  // Publishes the next call of `rank` with the stage `published`. It overwrites the call that is
-  // kLength calls older.
+  // Publishes the next call of `rank` with the stage `published`. The record of the call overwrites
+  // that of the call which is kLength calls older.
   void publish(int rank, const PublishedCall& call);
   void advance(int rank, uint64_t sequence, Stage stage);
   bool reached(int rank, uint64_t sequence, Stage stage) const;
@@ -74,8 +74,10 @@ class CallRings {
   // stage.
   bool wait_for(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
-  const PublishedCall& at(int rank, uint64_t sequence) const;  // one of the last kLength calls
-  uint64_t published(int rank) const;  // number of calls of `rank`: the sequence of its next one
+  // `sequence` must be that of one of the last kLength calls of `rank`.
+  const PublishedCall& at(int rank, uint64_t sequence) const;
+  // Returns how many calls `rank` has published, which is the sequence of its next call.
+  uint64_t published(int rank) const;
   // Sets the status of `rank`, as the process that forked it sees it, and wakes the ranks that wait
   // for `rank`.
   void set_status(int rank, RankStatus status);
@@ -84,26 +86,29 @@ class CallRings {
   // `limit`, because another rank can notice a broken connection before the status of the ended
   // rank is written.
   std::optional<int> find_ended_rank(std::chrono::milliseconds limit) const;
-  // Tells waiting ranks to check that `process`, the process of `rank`, still exists. The process
-  // that forked it may be killed too, and then cannot report its end.
+  // Tells the ranks that wait for `rank` to check that `process`, the process of `rank`, still
+  // exists. The process that forked `process` may be killed too, and then cannot report its end.
   void register_process(int rank, pid_t process);
   // Returns "#16 reduce_scatter layers.4", the last call of `rank` in any group; empty if it has
   // none.
   std::string last_call(int rank) const;
-  std::vector<CallHistory> histories() const;  // the last kLength calls and the status, by rank
+  // Returns for each rank of the group its last calls, at most kLength, and its status.
+  std::vector<CallHistory> histories() const;
 
   // The call in which a rank failed because another rank was missing, or because a library failed
   // and the missing rank is not known.
   struct Lost {
     Group group;
     int set;
-    std::optional<uint64_t> sequence;  // of that call; nothing: the rank was connecting
+    // Sequence of the call in which the rank failed; nothing: the rank failed while it connected.
+    std::optional<uint64_t> sequence;
   };
-  void note_lost(int rank, std::optional<uint64_t> sequence);  // stores Lost, with this group
+  // Stores a Lost for `rank`, with the group and the set of this object.
+  void note_lost(int rank, std::optional<uint64_t> sequence);
   std::optional<Lost> lost(int rank) const;
 
-  // Returns all that `rank` has published, as bytes that deserialize() reads on another host, in
-  // the same program.
+  // Returns the rings of `rank`, which hold what it has published, as bytes that deserialize()
+  // reads in a process of the same program on another host.
   std::string serialize(int rank) const;
   void deserialize(int rank, const std::string& pages);
 
@@ -123,14 +128,14 @@ class CallRings {
   Entry& entry(int rank, uint64_t sequence) const;
   static void look_for_process(RankHead& rank);
 
-  // The next four members point into the shared memory.
+  // here_, heads_, sets_ and pages_ point into the shared memory.
   LocalRanks* here_;
   RankHead* heads_;  // [world_size]
   Set* sets_;        // [kSets]
   RankPage* pages_;  // [kSets][kLevels][world_size]
   Group group_;
   int set_;
-  int spins_;  // checks of a stage before this rank sleeps
+  int spins_;  // how often a waiting rank checks a stage before it sleeps
 };
 
 }  // namespace fsdp

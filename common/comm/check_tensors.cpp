@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// Returns the position in the storage at which the elements of a contiguous tensor end.
+// Returns the position in the storage at which the elements of a contiguous tensor end [bytes].
 int64_t end_in_bytes(const at::Tensor& tensor) {
   return (tensor.storage_offset() + tensor.numel()) * tensor.element_size();
 }
@@ -28,7 +28,8 @@ std::string describe(const at::Tensor& tensor) {
   return out.str();
 }
 
-// Returns what is wrong with the tensors of a call, or an empty text.
+// Returns what is wrong with the tensors of a collective: "needs contiguous tensors"; "" if nothing
+// is.
 std::string argument_error(const TensorsOfCall& given, int world_size, c10::DeviceType device) {
   const auto& [operation, output, input, root, unit] = given;
   if (operation == Operation::barrier) return {};

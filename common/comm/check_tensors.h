@@ -10,9 +10,9 @@ namespace fsdp {
 // The arguments of a collective, as the caller has passed them.
 struct TensorsOfCall {
   Operation operation;
-  const at::Tensor& output;  // of all-reduce and broadcast: the one tensor
-  const at::Tensor& input;   // of all-reduce and broadcast: the one tensor
-  int root;                  // the root of a broadcast, numbered in the group
+  const at::Tensor& output;  // in an all-reduce or a broadcast: the tensor, which is also the input
+  const at::Tensor& input;  // in an all-reduce or a broadcast: the tensor, which is also the output
+  int root;                 // the root of a broadcast, numbered in the group
   const std::string& unit;
 };
 

@@ -5,15 +5,16 @@
 
 namespace fsdp {
 
-// The time in nanoseconds. All ranks of one machine read the same clock.
+// A source of time in nanoseconds. monotonic_clock() gives all ranks of one machine the same time.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual int64_t now() = 0;
-  virtual void sleep_until(int64_t time) = 0;  // leaves the core to other threads
+  // Sleeps until now() is at least `time`, so that other threads can use the core.
+  virtual void sleep_until(int64_t time) = 0;
 };
 
-// Returns the clock CLOCK_MONOTONIC.
+// Returns a Clock that reads the system's CLOCK_MONOTONIC.
 std::shared_ptr<Clock> monotonic_clock();
 
 }  // namespace fsdp

@@ -15,9 +15,10 @@
 namespace fsdp {
 namespace {
 
-// Runs `body`, which issues or waits. If a call has failed before, throws the error of that call
-// again instead, because after the first failure the ranks' calls no longer match, and another wait
-// would only delay the report. Throws std::logic_error if another thread is in attempt().
+// Runs `body`, which issues a collective or waits for one. If a call has failed before, throws the
+// error of that call again instead, because after the first failure the ranks' calls no longer
+// match, and another wait would only delay the report. Throws std::logic_error if another thread
+// runs attempt() on this Communicator at the same time.
 template <class Body>
 void attempt(CommunicatorState& comm, const Body& body) {
   if (comm.busy.exchange(true)) {
@@ -35,8 +36,8 @@ void attempt(CommunicatorState& comm, const Body& body) {
   }
 }
 
-// Counts the call that is about to be made. Returns whether CommunicatorOptions::fault skips it; if
-// the fault kills this rank here, does not return.
+// Counts the call that is about to be made. Returns whether CommunicatorOptions::fault skips the
+// call. If the fault kills this rank before this call, does not return.
 bool leaves_out_next_call(CommunicatorState& comm) {
   const uint64_t call = comm.ranks.ledger->count_call();
   if (!comm.fault || comm.fault->rank != comm.global_rank || comm.fault->at != call) return false;
@@ -81,7 +82,7 @@ Call next_call(const CommunicatorState& comm, const Connection& connection,
   return call;
 }
 
-// Issues the collective: checks its tensors, completes the oldest of 64 pending calls, publishes
+// Issues the collective: checks its tensors, completes the oldest call if 64 are pending, publishes
 // the call, and starts the transfer. Returns null if CommunicatorOptions::fault skips the call.
 std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm,
                                   Connection& connection, const TensorsOfCall& given) {
@@ -90,7 +91,8 @@ std::shared_ptr<IssuedCall> issue(const std::shared_ptr<CommunicatorState>& comm
   if (const auto oldest = latest.lock()) finish(*oldest);
   if (leaves_out_next_call(*comm)) return nullptr;
   const Call call = next_call(*comm, connection, given);
-  // A barrier consists of the comparison, so it is always compared.
+  // A barrier moves no bytes: waiting until every rank has published the call, which the comparison
+  // does, is the barrier. So a barrier is always compared.
   const bool compared = comm->compares(connection) || given.operation == Operation::barrier;
   const auto issued =
       std::make_shared<IssuedCall>(IssuedCall{comm, &connection, call, compared, nullptr});
@@ -118,7 +120,7 @@ void complete(IssuedCall& issued) {
 void finish(IssuedCall& issued) {
   if (issued.complete) return;
   complete(issued);
-  // The transfer has ended, so the next collective may use the output.
+  // The reduce-scatter has ended, so the all-reduce over the replicas may use its output.
   if (issued.of_replicas.defined()) {
     const at::Tensor& sum = issued.of_replicas;
     Handle(issue(issued.comm, *issued.comm->replicas,

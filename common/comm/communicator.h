@@ -37,7 +37,8 @@ class Communicator {
   // - CollectiveError if the other ranks cannot be connected within the time limit.
   static std::shared_ptr<Communicator> create(const RankContext& context,
                                               const CommunicatorOptions& options);
-  static std::shared_ptr<Communicator> create(const RankContext& context);  // with default options
+  // Creates a Communicator with default CommunicatorOptions.
+  static std::shared_ptr<Communicator> create(const RankContext& context);
   // Creates a Communicator as create() does, but for replicas of a model, each sharded over
   // `shard_size` neighbouring ranks: rank = replica * shard_size + shard.
   // - Every function works on the ranks of one replica, except that reduce_scatter_into() sums over
@@ -48,19 +49,20 @@ class Communicator {
   static std::shared_ptr<Communicator> create_hybrid(const RankContext& context,
                                                      const CommunicatorOptions& options,
                                                      int shard_size);
-  Communicator(const Communicator&) = delete;  // it owns the connections to the other ranks
-  int rank() const;                            // in this group
-  int world_size() const;                      // W: the ranks of this group
-  int global_rank() const;                     // among the ranks of all replicas
+  // A Communicator cannot be copied, because it owns the connections to the other ranks.
+  Communicator(const Communicator&) = delete;
+  int rank() const;         // this rank's number in the group
+  int world_size() const;   // W: the number of ranks of the group
+  int global_rank() const;  // this rank's number among the ranks of all replicas
   // Returns over how many ranks reduce_scatter_into() sums: W, or all ranks if there are replicas.
   int data_parallel_size() const;
-  const std::string& backend() const;  // of this group; never "auto"
-  c10::DeviceType device() const;      // of all tensors
+  const std::string& backend() const;  // the backend of the group: shm, gloo or nccl, never "auto"
+  c10::DeviceType device() const;      // the device of all tensors of the collectives
 
-  // output [W n] <- the inputs [n] of the W ranks, in the order of ranks. The input may be a part
-  // of the output. If the input was made by empty(), the other ranks read it in place. The caller
-  // may free it at once, but may change it only after wait_for_readers(), or after a later
-  // collective that shows that all ranks have waited for this one, such as the unit's
+  // All-gather: output [W n] <- the inputs [n] of the W ranks, in the order of ranks. The input may
+  // be a part of the output. If the input was made by empty(), the other ranks read it in place.
+  // The caller may free it at once, but may change it only after wait_for_readers(), or after a
+  // later collective that shows that all ranks have waited for this all-gather, such as the unit's
   // reduce-scatter.
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
@@ -74,27 +76,28 @@ class Communicator {
   std::shared_ptr<Communicator> assuming_no_readers() const;
 
   // Returns the communicator between the ranks that hold the same shard, where rank() is the number
-  // of the replica; null if there is one replica. All ranks must make their calls on the two
-  // communicators in the same order.
+  // of the replica; null if there is one replica. All ranks must make their calls on this
+  // communicator and on the returned one in the same order.
   std::shared_ptr<Communicator> replicas() const;
 
-  // output [n] <- the sum of part `rank` of all inputs [W n], first over the ranks of a replica,
-  // then over the replicas. The input may be bf16 or fp16 and the output fp32: then the narrow
-  // dtype is sent, and everything is added in fp32. (NCCL adds the ranks of a replica in the
-  // input's dtype.)
+  // Reduce-scatter: output [n] <- the sum over ranks of part number rank() of their inputs [W n],
+  // first over the ranks of a replica, then over the replicas. The input may be bf16 or fp16 and
+  // the output fp32: then the narrow dtype is sent, and everything is added in fp32. (NCCL adds the
+  // ranks of a replica in the input's dtype.)
   Handle reduce_scatter_into(const at::Tensor& output, const at::Tensor& input,
                              const std::string& unit);
-  // tensor <- the sum over ranks of tensor.
+  // All-reduce: `tensor` on every rank <- the sum of the tensors of all ranks.
   Handle all_reduce(const at::Tensor& tensor, const std::string& unit);
-  // tensor <- the tensor of rank `root`.
+  // Broadcast: `tensor` on every rank <- the tensor of rank `root`.
   Handle broadcast(const at::Tensor& tensor, int root, const std::string& unit);
-  Handle barrier(const std::string& unit);  // its wait() returns when every rank has called it
+  // Barrier: wait() of the returned Handle returns when every rank has called barrier().
+  Handle barrier(const std::string& unit);
 
   // Returns a contiguous tensor with undefined values, in memory that the transport reads without a
   // copy.
   at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
-  // Collective. Call it when every call of the first iteration has been waited for. With
-  // Compare::first_iteration, later calls are not compared.
+  // Collective. Ends the first iteration: with Compare::first_iteration, later calls are not
+  // compared. Call it when this rank has waited for every call of the first iteration.
   void end_first_iteration();
   // Returns the calls since the last take_log(), in the order of issue. Throws std::logic_error if
   // CommunicatorOptions::keep_log is off.
@@ -103,9 +106,9 @@ class Communicator {
  private:
   Communicator(std::shared_ptr<CommunicatorState> state, Connection& ranks)
       : state_(std::move(state)), ranks_(&ranks) {}
-  std::shared_ptr<CommunicatorState> state_;  // shared with the handles
-  Connection* ranks_;                         // in *state_: the group of these collectives
-  bool has_readers_{true};                    // false: wait_for_readers() does nothing
+  std::shared_ptr<CommunicatorState> state_;  // shared with the Handles of its calls
+  Connection* ranks_;       // points into *state_: the connection to the group of this Communicator
+  bool has_readers_{true};  // false: wait_for_readers() does nothing
 };
 
 }  // namespace fsdp

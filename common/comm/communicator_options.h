@@ -13,12 +13,13 @@
 
 namespace fsdp {
 
-// A fault to inject: `rank` skips its call number `at`, or is killed before it.
+// A fault to inject: `rank` skips its call number `at`, or its process is killed before that call.
 struct Fault {
   enum class Kind { skip, kill };
   Kind kind;
-  int rank;     // in the world
-  uint64_t at;  // 0, 1, 2, ... counts the rank's calls over all its communicators
+  int rank;  // the rank that fails, numbered in the world
+  // Number of the call among the rank's calls over all its Communicators: 0, 1, 2, ...
+  uint64_t at;
 };
 
 // Which calls are compared between ranks. A rank that waits for a compared call also waits until
@@ -27,16 +28,19 @@ struct Fault {
 enum class Compare { always, first_iteration, never };
 
 struct CommunicatorOptions {
-  // auto, shm, gloo or nccl. auto: on CUDA nccl if every rank of this host has a GPU of its own;
-  // otherwise shm between ranks that share memory and gloo between other ranks, on CUDA through
-  // copies on the host.
+  // The backend: auto, shm, gloo or nccl. auto: on CUDA nccl if every rank of this host has a GPU
+  // of its own; otherwise shm between ranks that share memory and gloo between other ranks, on CUDA
+  // through copies on the host.
   std::string backend{"auto"};
   std::chrono::milliseconds timeout{kDefaultTimeout};  // limit of each wait for another rank
   std::optional<Fault> fault{};
-  std::optional<Link> link{};  // simulated on top of the backend
+  std::optional<Link> link{};  // a network to simulate on top of the backend; nothing: none
   std::shared_ptr<Clock> clock{monotonic_clock()};
-  c10::DeviceType device{c10::kCPU};  // of all tensors; on CUDA, the current device
-  std::optional<Compare> compare{};   // nothing: first_iteration over nccl, else always
+  // The device of all tensors of the collectives; on CUDA, the current GPU.
+  c10::DeviceType device{c10::kCPU};
+  // Which calls are compared between ranks. Nothing means Compare::first_iteration over nccl,
+  // Compare::always over other backends.
+  std::optional<Compare> compare{};
   bool keep_log{};  // log the calls for Communicator::take_log(), which empties the log
 };
 

@@ -29,8 +29,8 @@ struct Connection {
   Compare compare{};
   std::shared_ptr<Ledger> ledger;
   std::shared_ptr<Transport> transport;
-  uint64_t sequence{};  // of this rank's next call in the group
-  // The latest calls; call `sequence` is at [sequence % kRing].
+  uint64_t sequence{};  // sequence of this rank's next call in the group
+  // This rank's latest calls in the group; the call with sequence s is at index s % kRing.
   std::array<std::weak_ptr<IssuedCall>, Ledger::kRing> latest{};
 
   const Group& group() const { return ledger->group(); }
@@ -38,20 +38,21 @@ struct Connection {
 
 struct CommunicatorState {
   CallRings::Slot place{};
-  // Its deleter gives `place` back to the CallRings. It is declared before the transports, so it is
-  // destroyed after them.
+  // The deleter of gives_place_back releases `place`, this Communicator's set of rings. The member
+  // is declared before those that own transports, so it is destroyed after them.
   std::shared_ptr<void> gives_place_back;
   int global_rank{};
   c10::DeviceType device{};
   bool in_first_iteration{true};
   std::optional<Fault> fault;
   std::shared_ptr<Clock> clock;
-  Connection ranks;                    // all ranks, or the ranks of one replica
-  std::optional<Connection> replicas;  // ranks with the same shard; nothing: one replica
+  Connection ranks;  // connection to all ranks, or, with several replicas, to those of this replica
+  // Connection to the ranks with the same shard; nothing: one replica.
+  std::optional<Connection> replicas;
   bool keep_log{};
   std::vector<Call> log;
-  std::exception_ptr failure;  // of the first call that failed; null: none has
-  std::atomic<bool> busy{};    // whether a thread issues or waits
+  std::exception_ptr failure;  // error of the first call that failed; null: no call has failed
+  std::atomic<bool> busy{};    // whether a thread is issuing a call or waiting for one
 
   // Returns whether calls over `connection` are compared between ranks now.
   bool compares(const Connection& connection) const {
@@ -67,13 +68,14 @@ struct CommunicatorState {
 
 struct IssuedCall {
   std::shared_ptr<CommunicatorState> comm;
-  Connection* connection;  // in *comm
+  Connection* connection;  // points into *comm
   Call call;
   bool compared;
-  std::unique_ptr<Transfer> transfer;  // holds the tensors; null after the wait
-  at::Tensor of_replicas{};            // if defined: the output, still to be summed over replicas
-  bool complete{};                     // the call no longer uses its tensors
-  bool done{};                         // a wait() of its handle has returned
+  std::unique_ptr<Transfer> transfer;  // holds the call's tensors; null after the wait for the call
+  // If defined: output of a reduce-scatter that must still be summed over the replicas.
+  at::Tensor of_replicas{};
+  bool complete{};  // whether the call no longer uses its tensors
+  bool done{};      // whether wait() of its Handle has returned
 };
 
 }  // namespace fsdp

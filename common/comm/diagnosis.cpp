@@ -8,12 +8,13 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kLabel = 12;      // characters
+// [characters] The width of the first column, which has the numbers of calls.
+constexpr size_t kLabel = 12;
 constexpr size_t kShownCalls = 5;  // how many of the last calls of each rank the table shows
-constexpr size_t kColumns = 3;     // of the table; more columns continue below
-constexpr size_t kCell = 29;       // characters
-constexpr size_t kWidth = 100;     // characters of a line
-constexpr uint64_t kLookout = 4;   // how many calls ahead to search for a missing call
+constexpr size_t kColumns = 3;  // columns side by side in the table; further columns continue below
+constexpr size_t kCell = 29;    // [characters] width of the other columns
+constexpr size_t kWidth = 100;  // [characters] the longest line
+constexpr uint64_t kLookout = 4;  // how many calls ahead to search for a missing call
 
 bool same(const Call& a, const Call& b) {
   return a.operation == b.operation && a.unit == b.unit;
@@ -23,7 +24,7 @@ std::string call_number(uint64_t sequence) {
   return "#" + std::to_string(sequence);
 }
 
-// Returns a text such as "rank 2" or "ranks 0, 2 and 3".
+// Returns a list of ranks as a text such as "rank 2" or "ranks 0, 2 and 3".
 std::string ranks_text(const std::vector<int>& ranks) {
   std::vector<std::string> numbers;
   for (const int rank : ranks)
@@ -36,15 +37,16 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// Ranks that agree on a call. Ranks that have not issued it form a side without a call.
+// The ranks that have issued equal calls under one sequence. The ranks that have not issued a call
+// under this sequence form a side without a call.
 struct Side {
-  std::vector<int> ranks;  // of the world
-  const Call* call;        // null: not issued yet
+  std::vector<int> ranks;  // numbers of the ranks in the world, ascending
+  const Call* call;        // the call of these ranks; null: they have not issued it yet
   size_t first;            // the first of `ranks`, numbered in the group
 };
 
-// Returns the sides, the largest first; among equal ones, the side with the lowest rank first. The
-// side without a call comes last.
+// Groups the ranks by their call `sequence`. Returns the sides, the largest first; of two equally
+// large sides, the one with the lowest rank comes first. The side without a call comes last.
 std::vector<Side> sides_of(uint64_t sequence, const Group& group,
                            const std::vector<CallHistory>& ranks) {
   std::vector<Side> sides;
@@ -67,8 +69,8 @@ std::vector<Side> sides_of(uint64_t sequence, const Group& group,
   return sides;
 }
 
-// Returns how many calls after `sequence` the rank issued `call`; nothing if not within kLookout
-// calls.
+// Returns how many calls after call `sequence` the rank issued `call`; nothing if `call` is not
+// among the kLookout calls after call `sequence`.
 std::optional<uint64_t> later(const CallHistory& rank, uint64_t sequence, const Call& call) {
   for (uint64_t ahead = 1; ahead <= kLookout; ++ahead) {
     const Call* found = rank.find(sequence + ahead);
@@ -97,8 +99,8 @@ const Call* usual_next(uint64_t sequence, const CallHistory& rank) {
   return found;
 }
 
-// Returns the cause if exactly one side calls what the earlier calls predict; the text blames the
-// other side. Otherwise returns an empty text.
+// Returns the likely cause of a difference in call `sequence` if exactly one side has made the call
+// that usual_next() predicts; the text blames the other side. Otherwise returns "".
 std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other,
                            const CallHistory& rank) {
   const Call* next = usual_next(sequence, rank);
@@ -111,9 +113,9 @@ std::string cause_of_habit(uint64_t sequence, const Side& one, const Side& other
          who + " only?";
 }
 
-// Returns the cause if the calls of the two sides come from different functions (CallerScope),
-// which all ranks must call together. Returns an empty text if both come from the same function, or
-// from none.
+// Returns the likely cause of a difference if the calls of the two sides come from different
+// functions (CallerScope), which all ranks must call together. Returns "" if both calls come from
+// the same function, or from none.
 std::string cause_of_callers(const Side& one, const Side& other) {
   const std::string caller = one.call->caller.str(), another = other.call->caller.str();
   if (caller == another) return "";
@@ -188,8 +190,8 @@ std::string cause_of_difference(uint64_t sequence, const Side& usual, const Side
   return someone + " took another path through the program than the other ranks";
 }
 
-// A table of the last calls: a line for each call, and a column for each set of ranks that issued
-// the same calls.
+// The table of last calls in an error text: a line for each call, and a column for each set of
+// ranks that issued the same calls.
 class Table {
  public:
   Table(const Group& group, const std::vector<CallHistory>& ranks, uint64_t marked)

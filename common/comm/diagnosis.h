@@ -10,10 +10,11 @@ namespace fsdp {
 
 // The latest calls of a rank, as far as the other ranks can see them.
 struct CallHistory {
-  std::vector<Call> calls;  // oldest first
+  std::vector<Call> calls;  // the oldest call first
   RankStatus status{};
 
-  const Call* find(uint64_t sequence) const;  // null if `calls` does not have it
+  // Returns the call with this sequence; null if `calls` does not have it.
+  const Call* find(uint64_t sequence) const;
   bool has_called_for(std::string_view unit) const;
 };
 

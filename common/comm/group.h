@@ -23,7 +23,8 @@ struct Group {
   int stride{1};
   int size{1};
   int world_size{1};
-  uint64_t communicator{};  // the Communicator of the group: 0, 1, 2, ... in the order of creation
+  // Number of the group's Communicator: 0, 1, 2, ... in the order of creation.
+  uint64_t communicator{};
 
   static Group world(int world_size);
   // Every `shard_size` neighbouring ranks hold one replica of the model: rank = replica *

@@ -10,7 +10,7 @@ struct IssuedCall;
 // A collective that has been issued. Every handle must be waited for.
 class [[nodiscard]] Handle {
  public:
-  Handle() = default;  // has no call: wait() returns at once
+  Handle() = default;  // a Handle without a call, whose wait() returns at once
   explicit Handle(std::shared_ptr<IssuedCall> call) : call_(std::move(call)) {}
 
   // Returns when the output is complete. Over nccl it can return earlier: work that is queued on
@@ -20,7 +20,7 @@ class [[nodiscard]] Handle {
   // call of a communicator has failed, waiting for any of its calls throws the same error at once.
   void wait();
 
-  bool pending() const;  // issued, and no wait() has returned yet
+  bool pending() const;  // whether the call was issued and wait() has not returned yet
 
  private:
   std::shared_ptr<IssuedCall> call_;

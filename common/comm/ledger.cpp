@@ -63,7 +63,8 @@ bool Ledger::all_reached(uint64_t sequence, Stage stage) const {
 
 void Ledger::wait(int rank, uint64_t sequence, Stage stage) {
   if (rings_.wait_for(rank, sequence, stage, timeout_)) return;
-  // A rank that runs may itself be waiting for a rank that does not run: blame that rank.
+  // If `rank` still runs, it may itself be waiting for a rank that does not run: then the error
+  // names that other rank.
   for (int other = 0; other < group().size && rings_.status(rank).runs(); ++other) {
     if (!rings_.status(other).runs() && !rings_.reached(other, sequence, stage)) rank = other;
   }

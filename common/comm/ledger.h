@@ -14,7 +14,7 @@ class Ledger {
  public:
   static constexpr uint64_t kRing = CallRings::kLength;  // the most calls that may be pending
 
-  // `rank`: in the group. `timeout` limits every wait for one rank.
+  // `rank` is the number of this rank in the group. `timeout` limits every wait for one rank.
   Ledger(const CallRings& rings, int rank, std::chrono::milliseconds timeout)
       : rings_(rings), rank_(rank), timeout_(timeout) {}
   virtual ~Ledger() = default;
@@ -22,12 +22,12 @@ class Ledger {
   Ledger& operator=(const Ledger&) = delete;
 
   const Group& group() const { return rings_.group(); }
-  int rank() const { return rank_; }  // in the group
+  int rank() const { return rank_; }  // this rank's number in the group
 
   // Publishes this rank's next call, which overwrites the record of the call kRing before it. So
   // first waits until every rank has waited for that earlier call. Throws
-  // - std::logic_error if this rank has not waited for it, and never can, because its Handle is
-  //   gone;
+  // - std::logic_error if this rank has not waited for that earlier call, and never can, because
+  //   its Handle is gone;
   // - CollectiveError as wait_for_all() does.
   virtual void publish(const PublishedCall& call);
 
@@ -52,11 +52,12 @@ class Ledger {
   // Waits until every rank has reached `stage` of call `sequence`. Throws CollectiveError, which
   // names a rank that has not reached it within the timeout, or has ended.
   virtual void wait_for_all(uint64_t sequence, Stage stage);
-  bool all_reached(uint64_t sequence, Stage stage) const;  // does not wait
+  // Returns whether every rank has reached `stage` of call `sequence`; does not wait.
+  bool all_reached(uint64_t sequence, Stage stage) const;
 
   // Returns the error to throw when `library` ("gloo"), which moves the bytes of call `sequence`,
   // has thrown `error`. The usual reason is that another rank did not move its bytes: the text
-  // names this rank if it is known.
+  // names that other rank if it is known.
   virtual CollectiveError library_error(const char* library, uint64_t sequence,
                                         const std::exception& error);
 
@@ -70,21 +71,22 @@ class Ledger {
   const PublishedCall& at(int rank, uint64_t sequence) const { return rings_.at(rank, sequence); }
 
   // Returns the number of calls that this rank has published, which is the sequence of its next
-  // one.
+  // call.
   uint64_t published() const { return rings_.published(rank_); }
 
-  // Counts a call that this rank is about to make. Returns how many it counted before, over all
-  // groups of the rank.
+  // Counts a call that this rank is about to make. Returns how many calls of this rank were counted
+  // before, over all its groups.
   uint64_t count_call() { return rings_.count_call(rank_); }
 
  protected:
   // Call `sequence` overwrites the record of an earlier call. Throws std::logic_error unless this
   // rank has waited for that earlier call.
   void require_waited_for(uint64_t sequence) const;
-  std::chrono::milliseconds patience() const;  // how long to wait for facts that explain an error
+  // How long to wait for what other ranks report, before an error is thrown.
+  std::chrono::milliseconds patience() const;
   CollectiveError missing(const std::string& reason, int rank, uint64_t sequence);
 
-  CallRings rings_;  // a view of the shared memory
+  CallRings rings_;  // this object's view of the call rings in shared memory
 
  private:
   void wait(int rank, uint64_t sequence, Stage stage);

@@ -24,7 +24,8 @@ Link parse_link(const std::string& text) {
   }
   const double latency = std::stod(match[1]) * kUnits.at(match[2]);
   const double bandwidth = std::stod(match[3]) * kUnits.at(match[4]);
-  if (bandwidth < 1e3 || latency > 60e9)  // so that Link::time() can count in nanoseconds
+  // Refuses extreme values, so that the nanoseconds of Link::time() do not overflow.
+  if (bandwidth < 1e3 || latency > 60e9)
     throw std::invalid_argument("link '" + text +
                                 "': the latency may be at most 60s, the bandwidth at least 1kB/s");
   return {std::chrono::nanoseconds(static_cast<int64_t>(latency)), bandwidth};

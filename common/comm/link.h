@@ -8,11 +8,11 @@
 
 namespace fsdp {
 
-// A network between the ranks, which stand in a ring (the alpha-beta model: Thakur, Rabenseifner,
-// Gropp, "Optimization of Collective Communication Operations in MPICH", 2005).
+// A simulated network in which the ranks form a ring, with the alpha-beta model (Thakur,
+// Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", 2005).
 struct Link {
-  std::chrono::nanoseconds latency{};  // of one hop to the next rank
-  double bytes_per_second{};           // that a rank receives
+  std::chrono::nanoseconds latency{};  // time of one hop from a rank to the next
+  double bytes_per_second{};           // bytes that a rank can receive in a second
 
   // Returns the time [ns] of a call in which each of `world_size` ranks receives `bytes`: W - 1
   // hops, or twice as many for an all-reduce, and the transfer of the bytes. 0 for one rank, which

@@ -12,7 +12,7 @@ namespace fsdp {
 struct alignas(8) RankStatus {
   enum class Kind : int32_t { running, stopped, ended, killed, vanished, silent };
   Kind kind{};
-  int32_t number{};  // the signal that stopped or killed it, or its exit status
+  int32_t number{};  // the signal that stopped or killed the rank, or its exit status
 
   bool runs() const { return kind == Kind::running; }
   bool gone() const { return kind >= Kind::ended; }
@@ -23,7 +23,7 @@ struct alignas(8) RankStatus {
 };
 static_assert(std::has_unique_object_representations_v<RankStatus>);
 
-// Returns "signal 9 (Killed)".
+// Returns the number and the name of a signal for messages: "signal 9 (Killed)".
 std::string signal_text(int signal);
 
 }  // namespace fsdp

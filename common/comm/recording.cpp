@@ -21,17 +21,20 @@ namespace {
 
 namespace files = std::filesystem;
 
-// One entry of a recording. After it come the bytes of the tensor if it is an `output`, the text of
-// the failure if it is the `end`, and nothing if it is a `call`.
+// The head of an entry in a recording. In the file it is followed by the bytes of the tensor if the
+// entry is an `output`, by the text of the failure if it is the `end`, and by nothing if it is a
+// `call`.
 struct Record {
-  static constexpr uint32_t kMark = 0xf5d90000 + sizeof(Call);  // differs if sizeof(Call) does
+  // The mark at the head of each entry. It depends on sizeof(Call), so that a recording of a build
+  // with another Call is refused.
+  static constexpr uint32_t kMark = 0xf5d90000 + sizeof(Call);
   enum class Kind : uint32_t { call, output, end };
 
   uint32_t mark{kMark};
   Kind kind{};
-  uint64_t number{};  // of the call, counted over all calls of the rank
-  uint64_t bits{};    // of a call: a hash of what this rank sends
-  uint64_t bytes{};   // after this entry
+  uint64_t number{};  // number of the call among all calls of the rank
+  uint64_t bits{};    // in a `call` entry: hash of the bytes that this rank sends
+  uint64_t bytes{};   // number of bytes that follow this head in the file
   Call call{};
 };
 
@@ -51,7 +54,7 @@ class Written {
   Written(const std::string& path, int rank)
       : path_(path), rank_(rank), file_(path, std::ios::binary) {}
 
-  // Returns the number of the call.
+  // Writes an entry for a call that this rank issues. Returns the number of the call.
   uint64_t issue(const Collective& collective) {
     write({.kind = Record::Kind::call,
            .number = calls_,
@@ -115,7 +118,8 @@ class Replayed {
     if (!output) stand("waits here for", call, ", which never came");
     const at::Tensor& tensor = collective.output;
     if (!tensor.defined()) return;
-    // A watchpoint does not see what the system writes, so the bytes are not read in place.
+    // Reads the bytes into a buffer and copies them from there: if the system wrote them into the
+    // tensor, a debugger's watchpoint on the tensor would not see the write.
     std::string bytes(std::min(output->second, tensor.nbytes()), ' ');
     read(output->first, bytes.data(), bytes.size());
     receiving_ = &collective;
@@ -137,7 +141,8 @@ class Replayed {
   struct Recorded {
     Call call;
     uint64_t bits;
-    std::optional<std::pair<uint64_t, size_t>> output{};  // its place in the file, and its bytes
+    // The recorded output's position in the file, and its bytes; nothing: none was recorded.
+    std::optional<std::pair<uint64_t, size_t>> output{};
   };
 
   void read(uint64_t at, void* into, size_t bytes) {
@@ -153,7 +158,7 @@ class Replayed {
     return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
   }
   // Reports that the rank cannot continue: "rank R DOES CALL WHY". Then calls
-  // replay_breakpoint_stuck(), on which a debugger can stop, and throws.
+  // replay_breakpoint_stuck(), on which a debugger can stop, and throws CollectiveError.
   [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
     stands_ = true;
     const std::string what = does + ' ' + call.text() + why;
@@ -166,10 +171,12 @@ class Replayed {
   int rank_;
   std::ifstream file_;
   std::vector<Recorded> calls_;
-  std::optional<std::string> end_;  // the failure, empty if none; nothing: no end was recorded
+  // The text of the failure with which the recorded rank ended, "" if it succeeded; nothing: the
+  // recording has no `end`.
+  std::optional<std::string> end_;
   bool stands_{};
   uint64_t next_{}, differences_{};
-  const Collective* receiving_{};  // whose output is being written; null: none
+  const Collective* receiving_{};  // the collective whose output receive() is writing; null: none
 };
 
 // The recording that this process writes, and the one that it replays. At most one of the two is
@@ -214,16 +221,17 @@ class RecordedTransport final : public Transport {
   std::shared_ptr<Transport> inner_;
 };
 
-// Publishes each call of this rank for the other ranks too. So the inner transport computes and
-// allocates what it would with the other ranks, but reads this rank's data in place of theirs. Then
-// RecordedTransfer overwrites the output with the recorded one.
+// The ledger of a replayed rank. Publishes each call of this rank for the other ranks too. So the
+// inner transport computes and allocates what it would with the other ranks, but reads this rank's
+// data in place of theirs. Then RecordedTransfer overwrites the output with the recorded one.
 class ReplayLedger final : public Ledger {
  public:
   using Ledger::Ledger;
 
   void publish(const PublishedCall& call) override {
     PublishedCall theirs = call;
-    // A call without data points at the first byte of the arenas, which can be read.
+    // If this rank publishes no data (address 0), the other ranks' data is said to begin at address
+    // 1, the first byte of the arenas, because the transport may read there.
     theirs.address = std::max<uint64_t>(call.address, 1);
     for (int other = 0; other < group().size; ++other) {
       if (other == rank()) continue;
@@ -234,17 +242,19 @@ class ReplayLedger final : public Ledger {
   }
 };
 
-// Returns whether the file `command` records an environment variable: its prefix is one of those
-// whose variables change what a rank computes. ./fsdp replay sets only the recorded variables.
+// Returns whether the file `command` of a recording includes an environment variable. It includes
+// those whose prefix belongs to variables that change what a rank computes. ./fsdp replay sets only
+// the recorded variables.
 bool is_recorded(std::string_view variable) {
   const auto begins = [&](const char* name) { return variable.starts_with(name); };
   return std::ranges::any_of(
       std::array{"FSDP_", "OMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH_", "GLOO_"}, begins);
 }
 
-// Returns the text of the file `command` for ./fsdp replay. Each word ends with a zero byte: the
-// working directory, the program's name, the recorded variables, an empty word; then the program's
-// arguments, or the value of FSDP_RECORD_AS in their place.
+// Returns the text of the file `command`, from which ./fsdp replay starts the program again. Each
+// word ends with a zero byte: the working directory, the program's name, the recorded environment
+// variables, an empty word; then the arguments of the program. If FSDP_RECORD_AS is set, its value
+// replaces the arguments.
 std::string command_of_process() {
   std::string words = files::current_path().string() + '\0' +
                       files::read_symlink("/proc/self/exe").filename().string() + '\0';
@@ -256,7 +266,8 @@ std::string command_of_process() {
   return words + line.substr(line.find('\0') + 1);
 }
 
-std::string recording, recorded_run;  // folders; empty: nothing is recorded
+// The folder that FSDP_RECORD names, and that of the current run; empty: nothing is recorded.
+std::string recording, recorded_run;
 
 }  // namespace
 
@@ -286,7 +297,7 @@ void end_recording(const std::string& failure) noexcept {
   try {
     if (written) written->end(failure);
     if (replayed) replayed->end(failure);
-  } catch (const std::exception&) {  // the file ends here, and can be replayed up to here
+  } catch (const std::exception&) {  // a write failed; the entries before it can be replayed
   }
 }
 

@@ -26,11 +26,12 @@ namespace fsdp {
 // run inside. Must be called before the ranks of the run are forked. Throws std::invalid_argument
 // if the folder that FSDP_RECORD names exists already and was not created by this process.
 void begin_recording();
-// Both functions must be called in the rank's process: record_rank() when the rank starts,
-// end_recording() when it ends. `failure` is empty if the rank succeeded.
+// record_rank() must be called when a rank starts, end_recording() when it ends, both in the rank's
+// process. `failure` is empty if the rank succeeded.
 void record_rank(int rank);
 void end_recording(const std::string& failure) noexcept;
-// Returns "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; empty if nothing is recorded.
+// Returns a line for the user: "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; "" if nothing is
+// recorded.
 std::string recorded_text();
 // Returns the number of the latest run of this process, counted from 0; -1 if that run was not
 // recorded.
@@ -40,19 +41,19 @@ int recorded_run_number();
 // otherwise returns nothing. Throws std::runtime_error, which names the file, if it is not a
 // recording of this build.
 std::optional<int> take_replay();
-bool replays();  // whether this process replays a rank
+bool replays();  // returns whether this process replays a rank
 // Returns the collective whose recorded output a replayed rank is writing now; null: none.
 const Collective* receiving();
-// Empty functions for breakpoints. They are called when the replayed rank begins, and when it
-// cannot continue.
+// Empty functions, on which a debugger can set breakpoints. replay_breakpoint_begin() is called
+// when the replayed rank begins, replay_breakpoint_stuck() when it cannot continue.
 void replay_breakpoint_begin();
 void replay_breakpoint_stuck();
 
 // Returns `inner` if this process neither records nor replays a rank. Otherwise returns a transport
 // that passes all calls to `inner` and records or replays each collective.
 std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner);
-// Makes the ledger of a replayed rank, in which every other rank has issued the same calls as this
-// one.
+// Makes the ledger of a replayed rank. In this ledger, every other rank has issued the same calls
+// as the replayed rank.
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout);
 

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// Uses the shared form of the system call: the private form would not wake other processes.
+// Calls futex() without FUTEX_PRIVATE_FLAG, because with this flag it would wake no other process.
 void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }

@@ -12,25 +12,27 @@ namespace fsdp {
 // A call with its tensors, which check_tensors() has accepted. A barrier has no tensors.
 struct Collective {
   Call call;
-  at::Tensor output;  // of all-reduce and broadcast: the one tensor
-  at::Tensor input;   // of all-reduce and broadcast: the one tensor
+  at::Tensor output;  // in an all-reduce or a broadcast: the tensor, which is also the input
+  at::Tensor input;   // in an all-reduce or a broadcast: the tensor, which is also the output
 };
 
-// The transfer of the bytes of one call. Its functions are called in the order of their
-// declaration.
+// The transfer of the bytes of one call. Communicator calls address(), start(), complete() and
+// moved(), in this order.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  // Returns the address to publish with the call, where the other ranks read this rank's data; 0:
-  // they read nothing.
+  // Returns the address at which the other ranks read this rank's data, to be published with the
+  // call; 0: they read none.
   virtual uint64_t address() const { return 0; }
 
-  // Called after the call is published and matches every call published so far. If two ranks
-  // disagree, at most one gets here, so no byte is misdelivered.
+  // Called after the call is published and, if it is to be compared, matches every call that other
+  // ranks have published so far. If the calls of two ranks do not match, start() is called on at
+  // most one of these ranks, so no bytes go to the wrong call.
   virtual void start() {}
 
-  // Called by wait(), after every rank's call was compared. Returns when the output is complete.
+  // Called by wait(), after the calls of all ranks were compared if the call is to be compared.
+  // Returns when the output is complete.
   virtual void complete() = 0;
 
   // Returns the start and the end of the transfer [ns]; nothing if the transport does not know

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// [elements] Small enough that partial sums stay in the cache and that torch uses only one thread.
+// [elements] How much of the parts is summed at a time: small enough that partial sums stay in the
+// cache and that torch uses only one thread.
 constexpr int64_t kChunk = 16384;
 
 at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
@@ -17,10 +18,11 @@ at::Tensor view(const void* data, int64_t numel, at::ScalarType dtype) {
 // Sums one chunk, which is the same range of elements of every part, as a tree.
 struct ChunkSum {
   std::vector<at::Tensor> parts;
-  std::vector<at::Tensor> scratch;  // of the chunk's size, one for each level of the tree
+  // Partial sums: a tensor of the chunk's size for each level of the tree.
+  std::vector<at::Tensor> scratch;
 
-  // Writes the sum of `count` parts, at least two, from number `first` on, to `into`, and returns
-  // it. Overwrites the tensors of `scratch` from number `level` on.
+  // Adds the parts with the numbers from `first` to first + count - 1, at least two. Writes their
+  // sum to `into` and returns it. Overwrites the tensors of `scratch` from number `level` on.
   at::Tensor add(at::Tensor into, size_t first, size_t count, size_t level) {
     const size_t left = std::bit_floor(count - 1);
     const at::Tensor a = sum(first, left, level);

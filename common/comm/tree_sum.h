@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-// The order in which parts are added, for example the inputs of all ranks: as a binary tree, in
-// every transport on the CPU and in every mode. The sum of n parts is the sum of the first m plus
+// The order in which parts are added, for example the inputs of all ranks: as a binary tree, which
+// is the same over every transport on the CPU. The sum of n parts is the sum of the first m plus
 // the sum of the other n - m, where m is the largest power of two below n: (0+1)+2, (0+1)+(2+3),
 // ((0+1)+(2+3))+4. So a rank that holds 2^k neighbouring parts, the first at a multiple of 2^k, may
 // add them first: the bits of the whole sum stay the same.
