@@ -17,17 +17,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kExitTimeout = 2s;   // time limit of all requests to the store when a rank has ended
-constexpr auto kCauseTimeout = 1s;  // for the report of the process of a missing rank
-constexpr auto kCallerCounts = 250ms;  // how often the process of rank 0 counts kCaller
+constexpr auto kExitTimeout = 2s;  // time limit of each request to the store after a rank has ended
+// If a rank failed because another rank was missing, how long the process of the failed rank waits
+// for that of the missing rank to print the error.
+constexpr auto kCauseTimeout = 1s;
+// How often the process of rank 0 raises the counter kCaller in the store, which shows that the
+// process is alive.
+constexpr auto kCallerCounts = 250ms;
 constexpr std::chrono::hours kAnyTime{24 * 365};
 
 const std::string kFailed = "failed", kIsTold = "told", kTeller = "teller", kEnds = "ends",
                   kEnded = "ended", kAllEnded = "all ended", kOver = "over", kRoll = "roll",
                   kCaller = "caller", kDecision = "decision", kSparesTold = "spares told";
 
-// Returns the report of how a rank has ended, to be appended to the reports of other ranks: a line
-// with the rank, its status and the number of bytes of `pages`, and then `pages`, its last calls.
+// Returns the report of how a rank has ended. It is appended to the reports of other ranks in the
+// store. It has a line with the rank, its status and the number of bytes of `pages`, and then
+// `pages`, the last calls of the rank.
 std::string framed(int rank, RankStatus status, const std::string& pages) {
   std::ostringstream line;
   line << rank << ' ' << static_cast<int>(status.kind) << ' ' << status.number << ' '
@@ -35,8 +40,8 @@ std::string framed(int rank, RankStatus status, const std::string& pages) {
   return line.str() + pages;
 }
 
-// Writes the reports of ranks on other hosts into the rings, as if these ranks shared them. A rank
-// without a report gets the status `silent`.
+// Writes the reports `ends` of ranks on other hosts into the rings, as if those ranks shared the
+// memory of this host. A rank without a report gets the status `silent`.
 void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
   std::vector<bool> has_said(hosts.of_rank.size());
   for (size_t at = 0; at < ends.size();) {
@@ -75,8 +80,9 @@ std::optional<int> culprit(const CallRings& rings, int self, uint64_t sequence) 
   return gone ? gone : first([&](int rank) { return rings.published(rank) <= sequence; });
 }
 
-// In a process of rank 0: waits for the decision for at most `limit`, and counts kCaller meanwhile.
-// Returns whether there is a decision.
+// For the process of rank 0: waits for the decision on the run for at most `limit`, and meanwhile
+// raises the counter kCaller in the store, which shows that this process is alive. Returns whether
+// there is a decision.
 bool decision_comes_to_caller(StoreRequests& requests, std::chrono::milliseconds limit) {
   const auto deadline = BlockedSignals::Time::clock::now() + limit;
   for (;;) {
@@ -86,9 +92,9 @@ bool decision_comes_to_caller(StoreRequests& requests, std::chrono::milliseconds
   }
 }
 
-// In a process of another rank: waits for the decision for at most `limit`. The process of rank 0,
-// which decides, may be lost too: the wait ends if that process does not count kCaller for
-// kToAnswer. Returns whether there is a decision.
+// For the process of any rank but 0: waits for the decision on the run for at most `limit`. The
+// process of rank 0, which decides, may be lost too: the wait ends if that process does not raise
+// the counter kCaller in the store for kToAnswer. Returns whether there is a decision.
 bool caller_decides(StoreRequests& requests, std::chrono::milliseconds limit) {
   const auto deadline = BlockedSignals::Time::clock::now() + limit;
   for (int64_t counted = 0; BlockedSignals::Time::clock::now() < deadline;) {
@@ -107,8 +113,8 @@ void wait_for_spares(StoreRequests& requests, int spares) {
     std::this_thread::sleep_for(10ms);
 }
 
-// Returns the answer of `client`. Returns nothing if the store can't be reached, or if a signal
-// that ends this process arrives first.
+// Waits for the text that the request of `client` returns, and returns it. Returns nothing if the
+// store can't be reached, or if a signal that ends this process arrives first.
 std::optional<std::string> answer_of(StoreClientProcess& client, BlockedSignals& signals) {
   try {
     for (;;) {
@@ -163,7 +169,7 @@ bool ExitProtocol::others_failed() {
 
 std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.ended_by_launcher && shared_->one_has_failed())
-    return "";  // another process of this host prints
+    return "";  // another process of this host prints the error
   LaunchedRank self = hosts_->self;
   self.timeout = kExitTimeout;
   CallRings rings(shared_->call_rings(), Group::world(self.world_size));
@@ -172,7 +178,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
   if (exit.stopped_by != 0) status = {RankStatus::Kind::stopped, exit.stopped_by};
   const bool failed = !exit.ok() && !exit.ended_by_launcher;
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0;
-  if (failed) rings.set_status(exit.rank, status);  // for ranks of this host
+  if (failed) rings.set_status(exit.rank, status);  // shows the failure to the ranks of this host
   const std::string end = framed(exit.rank, status, rings.serialize(exit.rank));
   StoreClientProcess client(self, [&](StoreRequests& requests) -> std::string {
     requests.append(kEnds, end);
@@ -207,7 +213,8 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
                                         const AfterLoss& after_loss, BlockedSignals& signals,
                                         const StoreClientProcess::Log& log) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
-  if (!exit.ok()) rings.set_status(exit.rank, exit.status());  // for ranks of this host
+  // Shows the failure to the other ranks of this host.
+  if (!exit.ok()) rings.set_status(exit.rank, exit.status());
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
   std::string word = exit.ok() ? "done" : "out";
   if (lost && !saved_steps.empty())
@@ -225,8 +232,8 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
   return Decision::of(answer->substr(0, middle));
 }
 
-// Returns the decision, a newline and, if this process must print the error, the reports of all
-// ranks.
+// Returns the decision on the run, a newline and, if this process must print which host was lost,
+// the reports of all ranks.
 std::string ExitProtocol::decide_survivors(StoreRequests& requests, const RankExit& exit,
                                            const std::string& word,
                                            const AfterLoss& after_loss) const {
@@ -273,7 +280,7 @@ std::string ExitProtocol::story_of_the_lost(const std::string& ends, const RankE
   return missing_rank(rings, self, " is not complete", *rank, *lost.sequence);
 }
 
-// Returns the error text for a lost host if the run continues on the other hosts.
+// Returns the text that reports the lost host if the run continues, or is done, without it.
 std::string ExitProtocol::story_of_a_host(const std::string& ends, const RankExit& exit) const {
   CallRings world(shared_->call_rings(), Group::world(hosts_->self.world_size));
   enter(ends, *hosts_, world);
@@ -344,7 +351,7 @@ void ExitProtocol::end_spares(const LaunchedRank& self, int spares, bool succeed
       return std::string();
     }).answer();
   } catch (const std::runtime_error&) {
-    return;  // without a store, no spare rank waits
+    return;  // if the store is gone, no spare rank waits any more
   }
 }
 
@@ -357,7 +364,7 @@ void write_error_file(const std::string& text) {
   try {
     write_whole_file(file, content.dump());
   } catch (const std::exception&) {
-    return;  // the text is on stderr too
+    return;  // a failure is ignored, because stderr has the text too
   }
 }
 

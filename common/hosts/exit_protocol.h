@@ -13,53 +13,58 @@
 
 namespace fsdp {
 
-// Reports between hosts on how ranks have ended. Hosts share no memory, and a killed rank reports
-// nothing. So each process appends to the store how its rank ended and the last calls of the rank,
-// and one process whose rank has failed prints the error. If a rank failed because another one was
-// missing, its process first waits a moment: the process of the other rank knows the cause. Every
-// step has a time limit. If a host can't reach the store, one process of this host prints the
-// error.
+// How hosts tell one another that ranks have ended. Hosts share no memory, and a killed rank
+// reports nothing. So each process appends to the store how its rank ended and the last calls of
+// the rank, and one process whose rank has failed prints the error. If a rank failed because
+// another one was missing, the process of this rank first waits a moment, because the process of
+// the missing rank knows the cause and prints it. Every step has a time limit. If a host can't
+// reach the store, one process of this host prints the error.
 class ExitProtocol {
  public:
-  // Starts to listen for failures on other hosts. Returns null if all ranks are on one host, where
-  // shared memory reports everything, and the launcher has started no spare ranks, which would
-  // listen to the store. With `goes_on`, surviving ranks may continue after a failure.
+  // Starts to listen for failures on other hosts. Returns null if ExitProtocol is not needed: if
+  // all ranks are on one host, where shared memory shows all failures, and the launcher has started
+  // no spare ranks, which would listen to the store. With `goes_on`, surviving ranks may continue
+  // the run after a failure.
   static std::unique_ptr<ExitProtocol> listen(const JoinedRun& joined, bool goes_on = false);
 
   // Returns whether this process must end its rank because a rank of another process has failed, or
   // because the store is gone. Does not wait.
   // - SIGCHLD arrives when the child process that watches the store has seen a failure, or can't
-  //   reach the store. A failure that another process of this host knows, but could not write to
-  //   the store, brings no signal: so call this again after kLook.
-  // - With `goes_on`, a failure is not enough. The decision on the run must be made too, and all
-  //   ranks must have ended if it is Kind::done; or time_to_end() must have passed, so that this
-  //   rank could notice the failure and save its state.
+  //   reach the store. No signal arrives for a failure that another process of this host knows but
+  //   could not write to the store: so call others_failed() again after kLook.
+  // - With `goes_on` of listen(), a failure alone does not make the result true, so that this rank
+  //   can notice the failure itself and save its state. The result becomes true when the decision
+  //   on the run is made (and, if it is Kind::done, all ranks have ended), or when time_to_end()
+  //   has passed.
   bool others_failed();
   static constexpr std::chrono::milliseconds kLook{500};
 
-  // Reports how this process's rank has ended. Returns the error text if this process must print
-  // it, else an empty text: one process of all hosts that reach the store prints the error, and one
-  // process of each host that does not reach the store. Takes at most 3 s.
+  // Reports to the other hosts how the rank of this process has ended. Returns the error text if
+  // this process must print it, else an empty text: one process of all hosts that reach the store
+  // prints the error, and one process of each host that does not reach the store. Takes at most 3
+  // s.
   std::string report_exit(const RankExit& exit);
 
-  // With `goes_on`: reports how this process's rank has ended, and the numbers of steps after which
-  // it has saved its states. Returns the decision on the run, which is Kind::fail also if the store
-  // is gone, or if a signal arrives that ends this process. If the run continues, or is done in
-  // spite of a failure, the process of rank 0 reports through `log` which host was lost.
+  // For a run that may continue after a failure (`goes_on` of listen()): reports how the rank of
+  // this process has ended, and the numbers of steps after which the rank has saved its states.
+  // Returns the decision on the run, which is Kind::fail also if the store is gone, or if a signal
+  // arrives that ends this process. If the run continues, or is done in spite of a failure, the
+  // process of rank 0 reports through `log` which host was lost.
   Decision decide_survivors(const RankExit& exit, const std::vector<int64_t>& saved_steps,
                             const AfterLoss& after_loss, BlockedSignals& signals,
                             const StoreClientProcess::Log& log);
 
-  // For the process that ends the store when it ends: waits until all processes have reported how
-  // their ranks ended, for at most `limit`, and then until `spares` spare ranks have returned from
-  // all_succeed(), for at most 2 s. A signal that ends this process ends the wait.
+  // For the process that hosts the store and ends it when it exits: waits until all processes have
+  // reported how their ranks ended, for at most `limit`, and then until `spares` spare ranks have
+  // returned from all_succeed(), for at most 2 s. A signal that ends this process ends the wait.
   void wait_for_all(std::chrono::milliseconds limit, int spares, BlockedSignals& signals);
 
-  // For a spare rank: waits until all ranks have ended or one has failed. Returns whether none has
-  // failed. Throws std::runtime_error if the store is gone. If survivors may continue after a loss,
-  // `self` must be what of_spares() returns for the first world. The wait then ends when the
-  // process of rank 0 calls end_spares(). end_spares() waits until `spares` spare ranks have
-  // returned from all_succeed(), for at most 2 s.
+  // all_succeed(), for a spare rank: waits until all ranks of the run have ended or one has failed.
+  // Returns whether no rank has failed. Throws std::runtime_error if the store is gone.
+  // If survivors may continue the run after a loss, the spare ranks pass of_spares(self) to
+  // all_succeed(), and their wait ends when the process of rank 0 calls end_spares(). There `self`
+  // is the rank in the first world, before any loss. end_spares() waits until `spares` spare ranks
+  // have returned from all_succeed(), for at most 2 s.
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
   static void end_spares(const LaunchedRank& self, int spares, bool succeeded);

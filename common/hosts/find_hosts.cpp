@@ -27,8 +27,8 @@ std::string name_space(const char* kind) {
 
 }  // namespace
 
-// The name comes first, because find_hosts() reads it. The boot id is needed too: it is the only
-// difference between clones of one machine.
+// The identity begins with the name of the host, because find_hosts() reads the name from there. It
+// includes the boot id, because two clones of one machine may differ in nothing else.
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -39,7 +39,7 @@ Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& ident
   Hosts hosts;
   hosts.self = self;
   std::map<std::string, int> numbers;
-  std::map<std::string, int> times;  // number of hosts with this name
+  std::map<std::string, int> times;  // how many hosts have each name
   for (const std::string& identity : identities) {
     const auto [at, is_new] = numbers.emplace(identity, static_cast<int>(numbers.size()));
     hosts.of_rank.push_back(at->second);
@@ -55,7 +55,8 @@ Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& ident
 std::string address_towards(const std::string& host) {
   const auto found = addresses_of(host, 9);
   const OpenFile socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  // connect() on a datagram socket sends nothing; it only chooses a route.
+  // connect() on a datagram socket sends nothing: it only chooses a route, and with it the local
+  // address.
   sockaddr_storage local{};
   socklen_t length = sizeof local;
   if (connect(socket.descriptor, found->ai_addr, found->ai_addrlen) != 0 ||

@@ -11,7 +11,8 @@ namespace fsdp {
 // hosts.
 std::string host_identity();
 
-// Returns on which hosts the ranks are. `identities` has the host_identity() of each rank, by rank.
+// Returns on which hosts the ranks of the run are. `identities` has the host_identity() of each
+// rank, by rank.
 Hosts find_hosts(const LaunchedRank& self, const std::vector<std::string>& identities);
 
 // Returns the local address from which packets to `host` are sent, by which `host` also reaches

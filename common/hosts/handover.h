@@ -19,24 +19,26 @@ class Handover {
  public:
   Handover();
 
-  // For the rank that has failed: `write` writes the state after `steps` steps to the file. Call it
-  // at most twice. Throws what `write` throws; then this state is not saved.
+  // For the rank that has failed: saves a state. `write` writes the state after `steps` steps to
+  // the file. Call save() at most twice. Throws what `write` throws; then this state is not saved.
   void save(int64_t steps, const std::function<void(int file)>& write) const;
 
   // For the process that has forked the rank: returns the numbers of steps after which the states
   // were saved, in the order of save().
   std::vector<int64_t> saved_steps() const;
-  void select(int64_t steps) const;  // keeps this state to be read, and frees the other
+  // Keeps the state after `steps` steps for the new rank, and frees the other state.
+  void select(int64_t steps) const;
 
   // For the new rank: steps() returns the number of steps after which the state was saved; nothing
-  // if this rank starts from the beginning. file() has the state, to be read once from its current
-  // position.
+  // if there is no state, because this rank starts from the beginning. file() returns the
+  // descriptor of the file with the state, to be read once from its current position.
   std::optional<int64_t> steps() const;
   int file() const;
-  void free() const;  // call it when the state was read
+  void free() const;  // frees the states; call it when the new rank has read its state
 
  private:
-  std::array<OpenFile, 2> files_;  // memory files: steps + 1, then what `write` wrote
+  // Files in memory: each begins with the number of steps + 1, then has the state.
+  std::array<OpenFile, 2> files_;
 };
 
 // Returns whether this rank has failed because it waited for a rank that was lost, or because a

@@ -34,8 +34,8 @@ std::string key(const char* what, int number) {
   return std::string(what) + '/' + std::to_string(number);
 }
 
-// Puts this rank's identity into the store, and waits for those of the other ranks. Returns all
-// identities, one line for each rank, in the order of the ranks.
+// Writes this rank's host_identity() into the store, and waits for those of the other ranks.
+// Returns all identities, one line for each rank, in the order of ranks.
 std::string exchange_identities(StoreRequests& requests, const LaunchedRank& self) {
   requests.set(key("identity", self.rank), host_identity());
   std::vector<std::string> keys;
@@ -47,8 +47,9 @@ std::string exchange_identities(StoreRequests& requests, const LaunchedRank& sel
   return lines;
 }
 
-// Returns the memory that the ranks of this host share. The lowest rank creates it, and waits until
-// the other ranks have opened it, because its name is valid only while that rank's process lives.
+// Returns the memory that the ranks of this host share. The lowest rank creates the memory and
+// waits until the other ranks have opened it, because the name by which they open it is valid only
+// while the process of the lowest rank lives.
 std::shared_ptr<SharedRegion> share_memory(const Hosts& hosts, const StoreClientProcess::Log& log) {
   const LaunchedRank& self = hosts.self;
   const auto ranks = hosts.ranks_of(hosts.this_host());

@@ -34,18 +34,19 @@ std::function<void()> if_interrupted(const AtEnd& at_end) {
 }
 
 // Returns the error text if this process must print it, else an empty text. One failure makes other
-// ranks fail, so only the process whose rank failed first prints the error. It prints while signals
-// are blocked, so that no signal ends it before. A process whose rank was killed always prints,
-// because another rank may have failed before the death was noticed.
+// ranks fail, so only the process whose rank failed first prints the error. Signals are blocked
+// until it has printed, so no signal ends it before. A process whose rank was killed always prints,
+// because another rank may have failed as a consequence before this process noticed the kill.
 std::string story_of(const RankExit& failed, SharedRegion& shared) {
   const bool first = shared.first_to_fail();
-  // Shows the failure to ranks that other processes have forked.
+  // Shows the failure to ranks that other processes of this host have forked.
   CallRings(shared.call_rings(), Group::world(shared.world_size()))
       .set_status(failed.rank, failed.status());
   return first || failed.signal != 0 ? failed.text() : "";
 }
 
-// Reports how the ranks have ended. Returns the exit status.
+// Reports how the ranks of this process have ended: prints the error if this process must, and
+// calls at_end(). Returns the exit status for main().
 int conclude(const Share& share, const LaunchResult& result, const AtEnd& at_end,
              ExitProtocol* exit_protocol, const Log& log) {
   const int told = result.ok() ? share.first : result.first_failure;
@@ -80,7 +81,7 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   int spares = self.spares;
   Body runs = body;
-  for (;;) {  // runs once, and again after each loss of a host
+  for (;;) {  // runs once, and once more after each loss of a host after which the run continues
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
     const auto exit_protocol = ExitProtocol::listen(joined, handover != nullptr);
@@ -137,7 +138,7 @@ int start(int world_size, const Body& body, const std::string& program, const At
         throw std::invalid_argument(self->launcher + " has started " +
                                     counted(self->world_size, "rank") +
                                     ", but this program needs " + std::to_string(world_size));
-      static int times = 0;  // how often this process has begun to run ranks
+      static int times = 0;  // how often start() has run in this process under a launcher
       self->group += '/' + std::to_string(times++);
       self->timeout = timeout;
       if (self->rank >= world_size)

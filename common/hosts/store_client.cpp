@@ -20,18 +20,19 @@
 namespace fsdp {
 namespace {
 
-// Writes a line whose first letter is its kind. It is short enough to be written to a pipe as a
-// whole.
+// Writes to `pipe` a line whose first letter is its kind: kWaits, kAnswers or kFails. Cuts `text`
+// after 2000 bytes, so that the system writes the line to the pipe as a whole.
 void write_line(int pipe, char kind, const std::string& text) {
   const std::string line = kind + text.substr(0, 2000) + '\n';
   if (write(pipe, line.data(), line.size()) < 0) _exit(1);
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
-constexpr std::chrono::milliseconds kSlack{1000};  // for the child, besides its waits for the store
+// Extra time for the child, beyond the time limits of its waits for the store.
+constexpr std::chrono::milliseconds kSlack{1000};
 
-// The store, over a connection of this process. Reports through `waits` what it waits for, before
-// each wait. The text of an exception is what it waited for, a tab, and the reason.
+// The store, over a connection of this process. Calls `waits` before each wait, with a text that
+// names what is missing. The text of an exception is what was missing, a tab, and the reason.
 class ConnectedStore final : public StoreRequests {
  public:
   ConnectedStore(const LaunchedRank& self, StoreClientProcess::Log waits)
@@ -60,8 +61,8 @@ class ConnectedStore final : public StoreRequests {
     explain(missing, [&] { value = store_->get_to_str(key); });
     return value;
   }
-  // Waits for the first missing key, and checks again which keys are missing when it is set, or
-  // after one second.
+  // Waits for the first key that is not set. When it is set, or after one second, checks again
+  // which keys are not set.
   std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                    const Missing& missing) override {
     const auto deadline = std::chrono::steady_clock::now() + limit_;
@@ -85,8 +86,9 @@ class ConnectedStore final : public StoreRequests {
       explain(kSilent, [&] { values.push_back(store_->get_to_str(key)); });
     return values;
   }
-  // Waits in parts, because each part shows that the store still answers: if the network is cut,
-  // the connection does not break, and a read from it waits for ever.
+  // Waits for half a time limit at a time, because after each part the store must answer.
+  // Otherwise, if the network is cut, the connection does not break, and a read from it waits for
+  // ever.
   bool comes(const std::string& key, std::chrono::milliseconds limit) override {
     for (; limit > part_; limit -= part_)
       if (comes_within(part_, key)) return true;
@@ -109,7 +111,8 @@ class ConnectedStore final : public StoreRequests {
     }
   }
 
-  // Waits for `key`, for at most `limit`. Returns at `limit`; throws if the store does not answer.
+  // Waits until `key` is set, for at most `limit`. Also returns if `key` is not set after `limit`.
+  // Throws if the store does not answer.
   void wait_for(const std::string& key, const std::string& missing,
                 std::chrono::milliseconds limit) {
     try {
@@ -125,7 +128,8 @@ class ConnectedStore final : public StoreRequests {
     } catch (const c10::Error& error) {
       std::string reason = error.what_without_backtrace();
       reason = reason.substr(0, reason.find('\n'));
-      // Leaves out the names of keys, which mean nothing to the user.
+      // If the reason lists keys of the store, replaces it, because these keys mean nothing to the
+      // user.
       if (reason.find("keys: ") != std::string::npos) reason = kTooLong;
       throw std::runtime_error(failure + '\t' + reason);
     }
@@ -154,7 +158,7 @@ void end_process(pid_t process) {
 
 }  // namespace
 
-// The reading end of a pipe to which a process writes lines.
+// Reads the lines that another process writes to a pipe.
 class StoreClientProcess::Lines {
  public:
   explicit Lines(int pipe) : pipe_(pipe) {}
@@ -203,15 +207,16 @@ StoreClientProcess::~StoreClientProcess() {
 
 std::string StoreClientProcess::answer(const Log& log) {
   bool told = !log || self_.timeout <= self_.announce_after;
-  // The time of the announcement: lines that report further waits do not postpone it.
+  // When to announce that this rank waits. Lines from the child about further waits do not postpone
+  // this time.
   const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
     const auto patience =
         std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(
                                                    announce_at - std::chrono::steady_clock::now()));
-    // The child has the same limit, and its error has more details, so wait a little longer for it.
-    // This process does not wait until the child ends, because a name server can hold up the child
-    // for longer.
+    // The child process has the same time limit, and its error has more details, so this process
+    // waits a little longer for that error. It does not wait until the child ends, because a name
+    // server can hold up the child for longer.
     const auto line = lines_->next(told ? self_.timeout + kSlack : patience);
     if (!line && told)
       throw std::runtime_error(failed(waits_for_, "no answer within the time limit"));
@@ -226,8 +231,8 @@ std::string StoreClientProcess::answer(const Log& log) {
 
 std::optional<std::string> StoreClientProcess::answer_so_far() {
   const auto now = std::chrono::steady_clock::now();
-  // Count at most 1 s: if this call comes later, this process was stopped meanwhile, and the store
-  // was not silent.
+  // Adds at most 1 s to the time in which the store was silent: if more time has passed since the
+  // last call, this process was stopped meanwhile.
   silent_ += std::min<std::chrono::nanoseconds>(now - looked_, std::chrono::seconds(1));
   looked_ = now;
   while (const auto line = lines_->next(std::chrono::milliseconds(0))) {

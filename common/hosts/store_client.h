@@ -13,16 +13,17 @@
 
 namespace fsdp {
 
-// The requests to the store through which launched ranks find one another. Created by
-// StoreClientProcess, in a child process.
+// The requests to the store through which launched ranks find one another. StoreClientProcess
+// creates this object in its child process.
 class StoreRequests {
  public:
   virtual ~StoreRequests() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual void append(const std::string& key, const std::string& value) = 0;
-  virtual int64_t add(const std::string& key, int64_t number) = 0;  // returns the sum
-  // Waits until a process has set `key`, for at most the time limit. `missing` is the part of the
-  // error that names what is missing: "rank 3 has not come".
+  // Adds `number` to the integer at `key`, and returns the sum.
+  virtual int64_t add(const std::string& key, int64_t number) = 0;
+  // Waits until a process has set `key`, for at most the time limit, and returns the value.
+  // `missing` is the part of the error that names what is missing: "rank 3 has not come".
   virtual std::string get(const std::string& key, const std::string& missing) = 0;
   // Waits for several keys, with one time limit for all, and returns their values. `missing`
   // receives the positions in `keys` of the keys that are not set yet, and returns the part of the
@@ -30,8 +31,8 @@ class StoreRequests {
   using Missing = std::function<std::string(const std::vector<int>& places)>;
   virtual std::vector<std::string> get_all(const std::vector<std::string>& keys,
                                            const Missing& missing) = 0;
-  // Waits until `key` is set, for at most `limit`, which may be longer than the time limit of an
-  // answer. Returns whether it is set.
+  // Waits until `key` is set, for at most `limit`, which may be longer than the time limit within
+  // which the store must answer. Returns whether `key` is set.
   virtual bool comes(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
@@ -54,9 +55,9 @@ class StoreClientProcess {
   // the rank, the store and what is missing.
   std::string answer(const Log& log = {});
 
-  // Returns the text of `request`, or throws as answer() does, if `request` has ended; returns
-  // nothing if it still runs. Also throws if the store has not answered for a little more than one
-  // and a half time limits. Must be called at least once a second.
+  // Does not wait. If `request` has ended, returns its text, or throws as answer() does. Returns
+  // nothing if `request` still runs. Also throws if the store has not answered for a little more
+  // than one and a half time limits. Must be called at least once a second.
   std::optional<std::string> answer_so_far();
 
  private:
@@ -65,22 +66,23 @@ class StoreClientProcess {
   std::string store() const;
   std::string failed(const std::string& what, const std::string& reason) const;
   std::string waiting(const std::string& what) const;
-  // Returns the answer if `line` reports one, nothing if it reports a wait. Throws if it reports an
-  // error.
+  // `line` is a line from the child process. Returns the text of `request` if the line reports that
+  // `request` has ended, nothing if it reports a wait. Throws if it reports an error.
   std::optional<std::string> answer_in(const std::string& line);
 
   LaunchedRank self_;
   pid_t process_{};
-  OpenFile answer_;  // the text of `request`: any bytes
+  OpenFile answer_;  // file in memory to which the child writes the text of `request`
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
   std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};
-  std::chrono::nanoseconds silent_{};  // since the last line, at the last answer_so_far()
+  // Time from the last line of the child to the last answer_so_far().
+  std::chrono::nanoseconds silent_{};
 };
 
-// Hosts the store of `self` in a child process, which ends with this object, at the address
-// MASTER_ADDR only. Throws std::runtime_error if MASTER_ADDR is not an address of this host, if it
-// is a loopback address although ranks are on other hosts, or if the port is taken.
+// Hosts the store of `self`, at the address MASTER_ADDR only, in a child process that ends with
+// this object. Throws std::runtime_error if MASTER_ADDR is not an address of this host, if it is a
+// loopback address although ranks are on other hosts, or if the port is taken.
 class StoreServer {
  public:
   explicit StoreServer(const LaunchedRank& self);

@@ -16,7 +16,8 @@ struct Word {
   bool left(int64_t steps) const { return first == steps || last == steps; }
 };
 
-// Returns the last word of each rank. A "here" that arrives late does not replace another word.
+// Returns, by rank, the last word that the process of the rank has written: "here", "left", "out"
+// or "done". A "here" that arrives late does not replace another word.
 std::vector<Word> words_in(const std::string& said, size_t ranks) {
   std::vector<Word> words(ranks);
   std::istringstream lines(said);
@@ -30,7 +31,7 @@ std::vector<Word> words_in(const std::string& said, size_t ranks) {
   return words;
 }
 
-// Returns whether a host with these ranks has survived; nothing while it may still survive.
+// Returns whether a host with these ranks has survived; nothing while that can't be known yet.
 std::optional<bool> has_survived(const std::vector<int>& ranks, const std::vector<Word>& words,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit) {
   const auto count = [&](const std::string& word) {
@@ -61,7 +62,8 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
                                  std::chrono::milliseconds since, std::chrono::milliseconds limit,
                                  const AfterLoss& after_loss) {
   const auto words = words_in(said, hosts.of_rank.size());
-  // A rank is done only after it has seen that all other ranks are done.
+  // One rank that is done is enough, because a rank is done only after it has seen that all other
+  // ranks are done.
   for (const Word& word : words)
     if (word.word == "done") return Decision{.kind = Decision::Kind::done};
   std::vector<int> survivors;
@@ -69,7 +71,7 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
     const auto ranks = hosts.ranks_of(static_cast<int>(host));
     const auto survived = has_survived(ranks, words, since, limit);
     if (!survived) return std::nullopt;
-    if (host == 0 && !*survived) return Decision();  // rank 0's host is lost
+    if (host == 0 && !*survived) return Decision();  // the host of rank 0 is lost, so the run fails
     if (*survived) survivors.insert(survivors.end(), ranks.begin(), ranks.end());
   }
   std::sort(survivors.begin(), survivors.end());
@@ -78,7 +80,8 @@ std::optional<Decision> decision(const std::string& said, const Hosts& hosts,
     result.steps = std::max(result.steps, words[static_cast<size_t>(rank)].first);
   for (const int rank : survivors)
     if (!words[static_cast<size_t>(rank)].left(result.steps)) return Decision();
-  if (survivors.size() == words.size()) return Decision();  // no host is lost
+  // No host is lost, so the failure has another cause and the run fails.
+  if (survivors.size() == words.size()) return Decision();
   const int count = after_loss(static_cast<int>(survivors.size()));
   if (count == 0) return Decision();
   result.kind = Decision::Kind::resume;

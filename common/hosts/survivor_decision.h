@@ -11,41 +11,41 @@
 
 namespace fsdp {
 
-// The decision on a run after ranks were lost.
+// The decision on how a run ends or continues after ranks have failed or were lost.
 struct Decision {
   enum class Kind { fail, done, resume };
   Kind kind{};
   int64_t steps{};            // the run continues with the states after this number of steps
   std::vector<int> ranks{};   // ranks that continue, ascending, by their former numbers
-  std::vector<int> spares{};  // surviving ranks that the run does not use
+  std::vector<int> spares{};  // surviving ranks, by their former numbers, that the run does not use
 
   std::string text() const;
   static Decision of(const std::string& text);
 };
 
-// A function that returns how many of `ranks` surviving ranks continue the run; these are the
-// lowest ones. Returns 0 if the run cannot continue.
+// A function that returns how many of `ranks` surviving ranks continue the run; the lowest ones
+// continue. Returns 0 if the run cannot continue.
 using AfterLoss = std::function<int(int ranks)>;
 
-// The time limit for the first answer of a process ("here").
+// After a failure, the time limit for the first answer of each process ("here").
 inline constexpr std::chrono::seconds kToAnswer{2};
 
-// Returns how long a process waits for its rank to end, if the rank waits for another one for at
-// most `limit`.
+// Returns how long, after a failure, a process waits for its rank to end, if the rank waits for
+// another rank for at most `limit`.
 inline std::chrono::milliseconds time_to_end(std::chrono::milliseconds limit) {
   return limit + std::chrono::seconds(15);
 }
 
-// Returns the decision; nothing while more answers are awaited.
-// - If one rank is done, the decision is Kind::done, because a rank is done only after it has seen
-//   that all other ranks are done.
+// Returns the decision on the run; nothing while more lines of processes are awaited.
 // - `said` has the lines that the process of each rank has written. The first line, "3 here", means
-//   that rank 3 will end soon. The next one tells how it ended: "3 left 7 8", it has saved its
-//   states after 7 and after 8 steps ("3 left 7 7": it has saved one state); "3 out", it has
-//   failed; "3 done", it has finished the run.
+//   that rank 3 will end soon. The next one tells how rank 3 ended: "3 left 7 8", it has saved its
+//   states after 7 and after 8 steps ("3 left 7 7": it has saved one state); "3 out", it has failed
+//   without a saved state; "3 done", it has finished the run.
 // - `since` is the time since the process of rank 0 began to decide, `limit` the time limit of each
 //   wait for another rank.
-// - A host survives if all its ranks have saved a state. It is lost if one of its ranks has failed,
+// - If one rank is done, the decision is Kind::done, because a rank is done only after it has seen
+//   that all other ranks are done.
+// - A host survives if all its ranks have saved a state. It is lost if one of its ranks is "out",
 //   or if its processes do not answer in time.
 // - The run continues after the most steps that a surviving rank has made for certain, the first
 //   number in its line. If a rank makes an update only when all ranks have all inputs of theirs,
