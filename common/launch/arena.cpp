@@ -19,11 +19,11 @@ AddressRanges::From side_of(MemoryClass cls) {
 
 }  // namespace
 
-// Lies in front of the data of each block.
+// The header that lies in front of the data of each allocated block.
 struct alignas(kBlockAlignment) Arena::Header {
   Arena* owner;
-  size_t length;  // [bytes] with this header and the rounding
-  size_t bytes;   // requested
+  size_t length;  // [bytes] of the block, with this header and the rounding
+  size_t bytes;   // [bytes] that the caller of allocate() requested
   MemoryClass cls;
   bool counted;
 };

@@ -19,8 +19,8 @@ namespace fsdp {
 // - Counts the requested bytes as live, for blocks that were allocated before stop_counting().
 class Arena final : public c10::Allocator {
  public:
-  // `begin` and `bytes` must be multiples of 64. `hint` is appended to the error of an allocation
-  // that has no room.
+  // `begin` and `bytes` must be multiples of 64. If an allocation finds no room, `hint` is appended
+  // to the text of its error.
   Arena(char* begin, size_t bytes, std::string hint = "");
 
   void stop_counting() { counts_ = false; }

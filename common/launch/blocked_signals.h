@@ -9,8 +9,9 @@ namespace fsdp {
 
 // While this object lives, the signals that a process must handle while it waits for its ranks are
 // blocked, and next() returns them. So no signal is lost between a check and a sleep. The signals
-// are SIGCHLD, SIGCONT, and, unless they are ignored (as under nohup), those that end or stop a
-// process from a terminal or a batch system, or that are for the ranks.
+// are SIGCHLD, SIGCONT, and, unless they are ignored (as under nohup), those by which a terminal or
+// a batch system ends or stops a process (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP), and SIGUSR1
+// and SIGUSR2, which are for the ranks.
 class BlockedSignals {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -24,11 +25,11 @@ class BlockedSignals {
   // unless its action is the default.
   bool passes_on(int signal) const { return sigismember(&passed_on_, signal) == 1; }
 
-  // Restores the blocked signals and the handler of SIGCHLD from before this object was made. Call
-  // it in a child, and before a signal is to end this process.
+  // Restores the signal mask and the action of SIGCHLD from before this object was made. Call it in
+  // a child process, and before this process ends itself by a signal.
   void restore();
 
-  // Sleeps until one of the signals arrives, and returns it; returns 0 at `deadline`.
+  // Sleeps until one of the blocked signals arrives, and returns it; returns 0 at `deadline`.
   int next(std::optional<Time> deadline);
 
   // Stops this process by SIGTSTP. Returns when SIGCONT has arrived, or at once if the system does
@@ -38,7 +39,7 @@ class BlockedSignals {
  private:
   sigset_t held_, passed_on_;
   sigset_t former_mask_;
-  struct sigaction former_action_;  // of SIGCHLD
+  struct sigaction former_action_;  // the action of SIGCHLD before this object was made
 };
 
 }  // namespace fsdp

@@ -25,7 +25,7 @@ ForkedRanks::ForkedRanks(std::shared_ptr<SharedRegion> shared)
     : shared_(std::move(shared)), ranks_(shared_->world_size()) {}
 
 void ForkedRanks::add(int rank, pid_t pid) {
-  setpgid(pid, pid);  // the rank calls it too, because either process may run first
+  setpgid(pid, pid);  // the rank calls setpgid() too, because either process may run first
   ranks_[rank].pid = pid;
 }
 
@@ -71,7 +71,9 @@ std::optional<ForkedRanks::Time> ForkedRanks::limit_of_stopped() const {
   std::optional<Time> limit;
   for (const Forked& rank : ranks_) {
     if (rank.stopped_by == 0) continue;
-    Time end = rank.stopped_at;  // at once for SIGTTIN: the terminal's input never reaches a rank
+    // A rank that SIGTTIN has stopped fails at once, because the terminal's input never reaches a
+    // rank.
+    Time end = rank.stopped_at;
     if (rank.stopped_by != SIGTTIN) end += shared_->longest_wait();
     limit = std::min(limit.value_or(end), end);
   }
@@ -93,11 +95,13 @@ void ForkedRanks::note_stops(int rank) {
   }
 }
 
-// Waits until `rank` has ended, and ends what it has forked.
+// Waits until `rank` has ended, and kills the processes that it has forked.
 RankExit ForkedRanks::reap(int rank) {
   Forked& forked = ranks_[rank];
   has_ended(forked.pid, 0);
-  kill(-forked.pid, SIGKILL);  // what it forked; after waitpid() the group's number may be reused
+  // Kills what the rank has forked. This comes before waitpid(), because afterwards another process
+  // group may have this number.
+  kill(-forked.pid, SIGKILL);
   int status = 0;
   waitpid(forked.pid, &status, 0);
   RankExit exit = describe(rank, status);

@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// The forked ranks that have not been reaped yet. Each leads a process group, which ends with the
-// rank. No rank outlives this object. It writes the status of its ranks into the memory that the
-// ranks share.
+// The forked ranks that have not been reaped yet. Each rank leads a process group, which ends with
+// the rank. No rank outlives this object. This object writes the status of its ranks into the
+// memory that the ranks share.
 class ForkedRanks {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -35,7 +35,7 @@ class ForkedRanks {
 
   // Sends a signal to all remaining ranks and to what they have forked.
   void send(int signal);
-  void pass_on(int signal) const;  // sends a signal to the ranks only
+  void pass_on(int signal) const;  // sends a signal to the ranks, not to what they have forked
 
   // Returns the time from which a stopped rank counts as failed: SharedRegion's longest_wait()
   // after it was stopped, or the time at which it was stopped if it reads from the terminal. If
@@ -45,7 +45,7 @@ class ForkedRanks {
 
  private:
   struct Forked {
-    pid_t pid{};  // 0: not forked by this process, or reaped
+    pid_t pid{};  // process of the rank; 0: this process has not forked the rank, or has reaped it
     int stopped_by{};
     Time stopped_at{};
   };

@@ -11,21 +11,24 @@ namespace fsdp {
 namespace {
 
 constexpr int kManyRanks = 100'000;
-constexpr uint16_t kUsualPort = 29500;  // the default of torchrun, and the port in torch's examples
+// The port of the store if MASTER_PORT is not set: torchrun's default.
+constexpr uint16_t kUsualPort = 29500;
 
-// A launcher, and the variables in which it writes which rank a process is.
+// A launcher, and the names of the environment variables in which it writes which rank a process
+// is.
 struct Launcher {
   std::string name;
   const char* rank;
   const char* world_size;
-  const char* local_world_size;  // null: it has none
-  const char* hosts;             // number of hosts; null: it has none
-  const char* job;               // differs between jobs; null: it has none
+  const char* local_world_size;  // has the number of ranks on this host; null: no such variable
+  const char* hosts;             // has the number of hosts; null: no such variable
+  const char* job;               // has a text that differs between jobs; null: no such variable
 };
 
-// If several launchers have set their variables, the first one in this order has started this
-// process: srun starts the agents of mpirun, and either may start torchrun. SLURM's number of tasks
-// is that of a step, because a batch script has a SLURM_PROCID too, but no step.
+// If several launchers have set their variables, the first one in the order of kLaunchers has
+// started this process: srun starts the agents of mpirun, and srun or mpirun may start torchrun.
+// For SLURM, the number of ranks is that of a step, because a batch script has a SLURM_PROCID too,
+// but belongs to no step and is not a rank.
 const std::array<Launcher, 4> kLaunchers{{
     {kPlainLauncher, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -59,13 +62,15 @@ void require_set(const char* name, const std::string& why) {
 bool has_started_this(const Launcher& launcher) {
   if (&launcher == kLaunchers.data())
     return !variable(launcher.rank).empty() || !variable(launcher.world_size).empty();
-  // If mpirun or srun has started only one process, it may be a shell, or start ranks itself.
+  // A process that mpirun or srun has started alone does not count as a rank, because it may be a
+  // shell, or start ranks itself.
   return !variable(launcher.rank).empty() && !variable(launcher.world_size).empty() &&
          variable(launcher.world_size) != "1";
 }
 
-// If a user exports RANK by hand, it is the same in every process that mpirun starts: each would be
-// rank 0. Variables that torchrun itself has set are right under any other launcher.
+// Throws if a user has exported RANK and WORLD_SIZE, and they contradict those of a launcher. RANK
+// would be the same in every process that mpirun starts. RANK and WORLD_SIZE of torchrun are not
+// compared, because they are right even if another launcher has started torchrun.
 void require_no_contradiction(const Launcher& launcher) {
   if (&launcher != kLaunchers.data() || !variable(launcher.job).empty()) return;
   for (const Launcher& other : kLaunchers) {
@@ -80,8 +85,9 @@ void require_no_contradiction(const Launcher& launcher) {
   }
 }
 
-// Returns the address of the store. It has a default only if the launcher says that all ranks are
-// on one host: with several hosts, no address is right by itself.
+// Returns the address of the store, MASTER_ADDR. If it is not set, returns 127.0.0.1 if mpirun or
+// srun says that all ranks are on one host. Otherwise throws std::invalid_argument, because with
+// several hosts no default is right.
 std::string master_address(const Launcher& launcher, const LaunchedRank& self) {
   std::string given = variable("MASTER_ADDR");
   if (!given.empty()) return given;

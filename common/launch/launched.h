@@ -19,10 +19,12 @@ struct LaunchedRank {
   std::string host;             // MASTER_ADDR of the store through which the ranks find one another
   uint16_t port{};              // MASTER_PORT of this store
   bool launcher_hosts_store{};  // false: the process of rank 0 hosts the store
-  std::string group;  // prefix of these ranks' keys; no other ranks use it in the store, ever
-  std::chrono::milliseconds timeout{kDefaultTimeout};  // of each wait for another rank
-  std::chrono::milliseconds announce_after{5'000};     // a longer wait is announced
-  std::string launcher{"torchrun"};  // or "Open MPI", "PMI", "SLURM", kPlainLauncher
+  // Prefix of the keys of this run's ranks in the store. No other run uses it in this store.
+  std::string group;
+  std::chrono::milliseconds timeout{kDefaultTimeout};  // time limit of each wait for a rank
+  // A wait for another rank that takes longer than this is announced to the user.
+  std::chrono::milliseconds announce_after{5'000};
+  std::string launcher{"torchrun"};  // "torchrun", "Open MPI", "PMI", "SLURM" or kPlainLauncher
   int local_world_size{};            // ranks on this host; 0 if the launcher does not say
   int spares{};                      // ranks that the launcher has started and the run does not use
 };
@@ -37,8 +39,8 @@ struct LaunchedRank {
 //   launchers contradict each other.
 std::optional<LaunchedRank> launched_rank();
 
-// Removes the variables that say which rank this process is, so that a program that it starts is no
-// rank. For a child process before exec().
+// Removes the variables that say which rank this process is, so that a program that this process
+// executes does not take itself for a rank. Call it in a child process before exec().
 void forget_launcher();
 
 }  // namespace fsdp

@@ -13,8 +13,8 @@ namespace fsdp {
 //   at::set_num_threads() in `body`, says more.
 // - Failure: a rank fails if it returns non-zero, throws, dies by a signal, cannot write its
 //   output, reads from the terminal, or stays stopped (SIGSTOP) longer than its communicators' time
-//   limit. The first failure ends the other ranks at once. If a rank returns 0 while others wait
-//   for it, their error names it.
+//   limit. The first failure ends the other ranks at once. If a rank returns 0 while other ranks
+//   wait for it, the error of those ranks names it.
 // - End: a rank ends with exit(), which destroys the static objects that it has made. Each rank
 //   leads a process group, so what it has forked ends with it.
 // - Signals to the caller: SIGINT, SIGTERM, SIGHUP and SIGQUIT end every rank; then `on_interrupt`

@@ -10,23 +10,27 @@ namespace fsdp {
 // The end of one rank, as launch() reports it.
 struct RankExit {
   int rank{};
-  int exit_code{};           // the rank's exit status, if it ended by itself
-  int signal{};              // the signal that ended it, else 0
+  int exit_code{};           // the rank's exit status; 0 if a signal ended the rank
+  int signal{};              // the signal that ended the rank, else 0
   bool ended_by_launcher{};  // killed by launch() or start(), because another rank had failed
-  int stopped_by{};       // the signal (SIGSTOP) by which it was stopped when it was killed, else 0
-  std::string message;    // what() of the exception that ended it, or another reason, else empty
-  std::string last_call;  // "#3 all_gather layers.1", its last collective in any group; empty: none
+  // If the rank was stopped when it was killed, the signal that had stopped it, such as SIGSTOP;
+  // else 0.
+  int stopped_by{};
+  std::string message;  // what() of the exception that ended the rank, or another reason; "": none
+  // The last collective of the rank in any group, "#3 all_gather layers.1"; "" if it made none.
+  std::string last_call;
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   RankStatus status() const;
-  // Returns "rank 2 was killed by signal 9 (Killed) after collective #3 all_gather layers.2".
+  // Returns the end of the rank for messages: "rank 2 was killed by signal 9 (Killed) after
+  // collective #3 all_gather layers.2".
   std::string text() const;
 };
 
 struct LaunchResult {
-  std::vector<RankExit> ranks;  // by rank
-  // The rank whose failure ended the others; -1 if all succeeded. If a rank of another process has
-  // failed, it is the rank that this process has ended.
+  std::vector<RankExit> ranks;  // the end of each rank, by rank
+  // The rank whose failure ended the other ranks; -1 if all ranks succeeded. If a rank of another
+  // process failed, the rank that this process then ended.
   int first_failure{-1};
 
   bool ok() const { return first_failure < 0; }

@@ -37,7 +37,8 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
     const int code = body(context);
     if (code == 0) flush_output();
     if (code != 0) failure = "exit status " + std::to_string(code);
-    status = code == 0 ? 0 : std::clamp(code, 1, 255);  // the system keeps 8 bits: 256 would be 0
+    // The system keeps only 8 bits, so 256 would become 0.
+    status = code == 0 ? 0 : std::clamp(code, 1, 255);
   } catch (const std::exception& error) {
     keep_message(context, failure = message_of(error));
   } catch (...) {
@@ -47,8 +48,8 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   return status;
 }
 
-RankContext this_rank;  // valid in the process of a rank
-int returned = -1;      // the status that the rank's function has returned; -1: it has not
+RankContext this_rank;  // valid only in the process of a rank
+int returned = -1;      // the exit status of the rank; -1: the rank's function has not returned yet
 
 [[noreturn]] void end_rank(int status) {
   std::cout.flush();
@@ -59,32 +60,35 @@ int returned = -1;      // the status that the rank's function has returned; -1:
   _exit(lost.empty() ? status : 1);
 }
 
-// Keeps exit() from destroying inherited objects. exit() first destroys the thread-local objects,
-// the latest first, so this object is destroyed after those that the rank has made and before
-// inherited ones. Its destructor runs the exit handlers, the latest first: they destroy the static
-// objects that the rank has made, and the handler of end_by_exit() then ends the process.
+// Keeps exit() from destroying objects that the rank has inherited. exit() first destroys the
+// thread-local objects, the latest first. So this object is destroyed after those that the rank has
+// made and before inherited ones. Its destructor runs the exit handlers, the latest first: they
+// destroy the static objects that the rank has made, and the handler of end_by_exit() then ends the
+// process.
 struct BeforeInheritedObjects {
   ~BeforeInheritedObjects() {
     if (returned >= 0) __cxa_finalize(nullptr);
   }
 };
 
-// Must be called before the rank makes an object: then exit() first destroys all objects of the
-// rank, and afterwards runs the handler that is registered here, which ends the process.
+// Registers the exit handlers of a rank. Must be called before the rank makes an object: then
+// exit() first destroys all objects of the rank, and afterwards runs the std::atexit() handler of
+// this function, which ends the process.
 void end_by_exit(const RankContext& context) {
   this_rank = context;
   std::atexit([] { end_rank(returned); });
-  // This handler ends a rank that calls exit() itself. leave() ends a rank through
+  // The on_exit() handler ends a rank that calls exit() itself. leave() ends a rank through
   // __cxa_finalize(), which does not run handlers of on_exit().
   on_exit([](int status, void*) { end_rank(status); }, nullptr);
   [[maybe_unused]] static thread_local BeforeInheritedObjects barrier;
 }
 
-// Ends this rank with exit(). Destructors may run for the longest time limit of a wait; after a
-// failure, for at most 5 s, because the caller waits for this rank.
+// Ends this rank with exit(). Destructors of static objects may run for
+// SharedRegion::longest_wait(); after a failure for at most 5 s, because the process that forked
+// this rank waits for its end.
 [[noreturn]] void leave(int status) {
   returned = status;
-  int64_t limit = this_rank.shared->longest_wait().count();  // [ms]
+  int64_t limit = this_rank.shared->longest_wait().count();  // [ms] time for destructors
   if (status == 0) keep_message(this_rank, "the destructor of a static object has not returned");
   if (status != 0) limit = std::min<int64_t>(limit, 5'000);
   signal(SIGALRM, [](int) { _exit(returned == 0 ? 1 : returned); });

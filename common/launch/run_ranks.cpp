@@ -24,7 +24,7 @@ namespace {
 
 void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& signals,
                 const std::function<int(const RankContext&)>& body) {
-  std::fflush(nullptr);  // or each child would also write what the buffers hold
+  std::fflush(nullptr);  // without this, each child would also write what the buffers hold
   std::cout.flush();
   const pid_t parent = getpid();
   for (int rank = share.first; rank < share.end; ++rank) {
@@ -56,8 +56,9 @@ void end_ranks(ForkedRanks& ranks, LaunchResult& result, bool elsewhere) {
   }
 }
 
-// Does what the signal asks for. Does nothing for SIGCHLD, and nothing for 0, which means that the
-// deadline has passed.
+// Does what `signal` asks for: passes it on to the ranks, stops or continues them, or ends them and
+// this process. Does nothing for SIGCHLD, and nothing for 0, which means that the deadline has
+// passed.
 void answer(int signal, ForkedRanks& ranks, BlockedSignals& signals,
             const std::function<void()>& on_interrupt) {
   if (signal == 0 || signal == SIGCHLD) return;

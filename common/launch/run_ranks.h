@@ -17,13 +17,16 @@ struct Share {
   int first, end;  // ranks of the world, from `first` to `end` - 1
   std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<const Hosts> hosts{};
-  const Handover* handover{};  // for RankContext
+  const Handover* handover{};  // becomes RankContext::handover of each rank
 };
 
-// With this, a process that waits for its ranks notices that a rank of another process has failed.
+// How a process that waits for its ranks notices that a rank of another process has failed.
 struct FailuresElsewhere {
-  std::function<bool()> one_has_failed;  // does not wait
-  std::chrono::milliseconds look_every;  // how often to look; sooner if SIGCHLD arrives
+  // Returns whether a rank of another process has failed. Does not wait.
+  std::function<bool()> one_has_failed;
+  // The time between two calls of one_has_failed(). If SIGCHLD arrives, the next call comes at
+  // once.
+  std::chrono::milliseconds look_every;
 };
 
 // Forks the ranks of `share`, each to run `body`, and waits until all have ended.

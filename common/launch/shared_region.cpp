@@ -29,8 +29,8 @@ size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Returns the most that an arena may need. Under valgrind that is less, because its search for
-// leaks reads arenas to their end.
+// Returns the most bytes that an arena may need: the machine's memory. Under valgrind returns 64
+// MiB, because its search for leaks reads arenas to their end.
 size_t physical_memory() {
   const char* loaded = std::getenv("LD_PRELOAD");
   if (loaded != nullptr && std::strstr(loaded, "vgpreload") != nullptr) return kLeastArena;
@@ -84,10 +84,11 @@ size_t length_of(const OpenFile& file) {
 
 }  // namespace
 
-// Lies at the beginning of the memory that all ranks share, which is zeroed.
+// The beginning of the memory that all ranks of a host share. The memory is zeroed, so all fields
+// begin as 0.
 struct SharedRegion::Head {
   std::atomic<uint32_t> failed;
-  std::atomic<int64_t> longest_wait;  // [ms] 0: no limit was reported
+  std::atomic<int64_t> longest_wait;  // [ms] the longest limit that a rank has reported; 0: none
 };
 
 SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)
@@ -123,7 +124,9 @@ std::shared_ptr<SharedRegion> SharedRegion::create_for_started(int world_size, s
 
 void SharedRegion::create_arenas(size_t arena_bytes) {
   const size_t wanted = round_up(arena_bytes ? arena_bytes : physical_memory(), kHugePage);
-  const size_t share = addresses_left() / 2 / world_size_;  // the other half is for everything else
+  // All arenas together get half of the free addresses, because the process needs the other half
+  // for everything else.
+  const size_t share = addresses_left() / 2 / world_size_;
   size_t bytes = std::min(wanted, std::max(share / kHugePage * kHugePage, kLeastArena));
   // The kernel does not report how large a mapping it would allow, so the arenas are halved until
   // it maps them.
@@ -133,7 +136,8 @@ void SharedRegion::create_arenas(size_t arena_bytes) {
   if (arenas_file_.descriptor >= 0) set_length(arenas_file_, arenas_->bytes());
 }
 
-// Each arena begins at a huge page.
+// Maps the arenas of all ranks, each of `bytes`. Each arena begins at a huge page. If the system
+// refuses the mapping, returns false, or throws if `or_throw` is true.
 bool SharedRegion::map_arenas(size_t bytes, bool or_throw) {
   try {
     arenas_.emplace(kPurpose, world_size_ * bytes, arenas_file_, kHugePage);

@@ -34,16 +34,16 @@ class SharedRegion {
   ~SharedRegion();
 
   int world_size() const { return world_size_; }
-  void* call_rings() const;       // CallRings::bytes() of memory
-  char* message(int rank) const;  // [kMessageBytes], zero-terminated
+  void* call_rings() const;       // the memory for CallRings, of CallRings::bytes()
+  char* message(int rank) const;  // [kMessageBytes] exit message of `rank`, zero-terminated
   static constexpr size_t kMessageBytes = 4096;
-  bool first_to_fail();         // true for the first call that any process makes
-  bool one_has_failed() const;  // whether a process has called first_to_fail()
+  bool first_to_fail();         // returns true only for the first call by any process
+  bool one_has_failed() const;  // returns whether a process has called first_to_fail()
 
   // wait_at_most() reports that this rank waits for another one for at most `limit`. longest_wait()
   // returns the longest limit that any rank has reported.
   void wait_at_most(std::chrono::milliseconds limit);
-  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if there is none
+  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if no rank has reported one
 
   // Returns the path of a file for a c10d::FileStore, which every rank can open and no other
   // process can name.
@@ -71,17 +71,19 @@ class SharedRegion {
   Head& head() const;
   static std::shared_ptr<SharedRegion> create_small(int world_size);
   void create_arenas(size_t arena_bytes);
-  bool map_arenas(size_t bytes, bool or_throw);  // returns whether the system allows it
+  bool map_arenas(size_t bytes, bool or_throw);  // returns false if the system refuses the mapping
   SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous);
 
   int world_size_;
-  OpenFile memory_file_, rendezvous_;  // memory files
-  OpenFile arenas_file_{-1};  // a memory file; -1: ranks are forked, or there are no arenas
-  Mapping memory_;  // of memory_file_: first a page with a Head, then the messages and call rings
+  OpenFile memory_file_, rendezvous_;  // files in memory; rendezvous_ is for c10d::FileStore
+  // File in memory with the arenas; -1: ranks are forked, or there are none.
+  OpenFile arenas_file_{-1};
+  Mapping memory_;  // maps memory_file_: first a page with a Head, then the messages and call rings
   std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
-  bool arenas_are_cut_{};  // whether they have fewer bytes than wanted
-  std::vector<std::unique_ptr<c10::Allocator>> allocators_;  // by rank; created at first use
+  bool arenas_are_cut_{};  // whether the arenas have fewer bytes than wanted
+  // Each rank's Arena, made at its first use.
+  std::vector<std::unique_ptr<c10::Allocator>> allocators_;
 };
 
 }  // namespace fsdp
