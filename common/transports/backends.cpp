@@ -34,7 +34,8 @@ std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankCo
     throw std::invalid_argument("device cuda needs a GPU: call gpu::use_gpu_of() first");
   }
   if (shm) context.shared->stop_counting(context.rank);
-  // The GPU itself copies to and from pinned memory. The memory of the arenas is not pinned.
+  // For gloo, the host copies are in pinned memory, which the GPU itself reads and writes. For shm,
+  // they are in the arena, so that the other ranks read them in place; arenas are not pinned.
   c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
   return make_staged_transport(std::move(transport), options.device, staging);
 }
@@ -60,7 +61,7 @@ Compare comparison_over(const std::string& backend, const RankContext& context,
   const Compare usual = backend == "nccl" ? Compare::first_iteration : Compare::always;
   const Compare wanted = options.compare.value_or(usual);
   if (wanted == Compare::always || (backend != "shm" && !options.link)) return wanted;
-  // Calls of launched ranks over shm are always compared, whatever the options say.
+  // For launched ranks, calls over shm are always compared, whatever the options say.
   if (!options.link && context.hosts) return Compare::always;
   throw std::invalid_argument("calls over " +
                               std::string(options.link ? "a simulated link" : "backend shm") +

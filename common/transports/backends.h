@@ -12,18 +12,20 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
                                                       std::shared_ptr<Ledger> ledger,
                                                       std::chrono::milliseconds timeout);
 
-// The additions of the CUDA module to the backends. gpu::use_gpu_of() sets them.
+// What the CUDA module adds to the backends; gpu::use_gpu_of() sets it.
 struct CudaBackend {
-  int gpus{};  // of this host; nccl needs one for each rank of the host
+  int gpus{};  // GPUs of this host; nccl needs one for each rank of the host
   TransportMaker make_nccl{};
-  c10::Allocator* pinned{};  // of page-locked memory, which the GPU itself reads and writes
+  // Allocator of page-locked memory, which the GPU itself reads and writes.
+  c10::Allocator* pinned{};
   // The tensors that nccl moves are on this device. A test without a GPU sets the CPU.
   c10::DeviceType device{c10::kCUDA};
 };
-inline CudaBackend cuda_backend;  // without GPUs until it is set
+inline CudaBackend cuda_backend;  // has no GPUs until gpu::use_gpu_of() sets it
 
-// Returns the backend that the options mean between the ranks of `group`, never "auto". Throws
-// std::invalid_argument if they mean shm or a simulated link and the ranks are on several hosts.
+// Returns the backend that the options ask for between the ranks of `group`; for "auto" chooses
+// one. Throws std::invalid_argument if the options ask for shm or a simulated link and the ranks of
+// `group` are on several hosts.
 std::string choose_backend(const RankContext& context, const CommunicatorOptions& options,
                            const Group& group);
 
@@ -41,7 +43,7 @@ std::shared_ptr<Transport> make_transport(const std::string& backend, const Rank
                                           const std::shared_ptr<Ledger>& ledger,
                                           const CommunicatorOptions& options);
 
-// The transports, each in a file of its own.
+// Each make_X_transport() is defined in a file of its own, X_transport.cpp.
 std::shared_ptr<Transport> make_shm_transport(const RankContext& context,
                                               std::shared_ptr<Ledger> ledger);
 std::shared_ptr<Transport> make_gloo_transport(const RankContext& context,

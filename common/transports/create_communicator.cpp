@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <utility>
 
-// Connects the ranks: defines Communicator::create() and create_hybrid(), which comm/communicator.h
-// declares, because they use the transports, which comm/ does not know.
+// Connects the ranks: defines Communicator::create() and create_hybrid(). comm/communicator.h
+// declares them, but they cannot be defined in comm/, which does not know the transports.
 namespace fsdp {
 namespace {
 
@@ -21,7 +21,8 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   context.shared->wait_at_most(options.timeout);
   CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
-  // Each of the other ranks has been forked by another process, which may be killed too.
+  // If a launcher has started the ranks, each is forked by a process of its own, which may be
+  // killed together with its rank. So the other ranks check this process themselves.
   if (context.hosts) rings.register_process(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;

@@ -4,7 +4,7 @@
 #include <comm/ledger.h>
 #include <launch/rank_context.h>
 
-// This header includes gloo's headers, in place of which gloo_declarations/ has declarations.
+// ProcessGroupGloo.hpp includes gloo's headers; gloo_declarations/ has declarations in their place.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <chrono>

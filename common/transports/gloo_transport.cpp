@@ -38,8 +38,8 @@ struct GlooGroup {
   }
 };
 
-// Returns a view of the bytes of a tensor, because gloo moves bytes without knowing the dtype. Like
-// the writes of the other transports, gloo's writes to it raise no version counter.
+// Returns a view of the bytes of a tensor, because gloo moves bytes without knowing the dtype. When
+// gloo writes to the view, no version counter is raised, as with the other transports.
 at::Tensor bytes_of(const at::Tensor& tensor) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return at::from_blob(tensor.data_ptr(), {static_cast<int64_t>(tensor.nbytes())}, at::kByte);
@@ -60,8 +60,9 @@ GlooWork all_to_all(GlooGroup& group, const at::Tensor& output, const at::Tensor
   return group.gloo->alltoall_base(to, from, equal_parts, equal_parts);
 }
 
-// copies [W n] <- W times `part` [n]. Exchanging the copies is an all-gather. gloo's own all-gather
-// allocates a buffer of this size and frees it at a time that cannot be predicted.
+// Fills `copies` [W n] with W copies of `part` [n]. If each rank then sends one of its copies to
+// every rank, with all_to_all(), that is an all-gather. gloo's own all-gather is not used, because
+// it allocates a buffer of this size and frees it at a time that cannot be predicted.
 void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& part) {
   auto* data = static_cast<char*>(copies.data_ptr());
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -69,7 +70,8 @@ void repeat(const GlooGroup& group, const at::Tensor& copies, const at::Tensor& 
   }
 }
 
-// output [n] <- the sum of the W parts of `received` [W n], which may be of a narrower dtype.
+// output [n] <- the sum of the W parts of `received` [W n]. `received` may have a narrower dtype
+// than `output`.
 void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tensor& received) {
   std::vector<const void*> parts;
   auto* data = static_cast<const char*>(received.const_data_ptr());
@@ -83,8 +85,8 @@ void sum_parts(const GlooGroup& group, const at::Tensor& output, const at::Tenso
 class GlooTransfer final : public Transfer {
  public:
   // `issue` starts to move the bytes; when they have arrived, `finish` does the rest of the work.
-  // Neither is called for empty tensors. `buffers` are the tensors that both use besides those of
-  // the call.
+  // Neither is called for empty tensors. `buffers` are the tensors that `issue` and `finish` use in
+  // addition to those of the call.
   GlooTransfer(std::shared_ptr<GlooGroup> group, Collective collective,
                std::vector<at::Tensor> buffers = {}, std::function<GlooWork()> issue = {},
                std::function<void()> finish = {})
@@ -118,10 +120,10 @@ class GlooTransfer final : public Transfer {
 
   std::shared_ptr<GlooGroup> group_;
   Collective collective_;
-  std::vector<at::Tensor> buffers_;  // owned
+  std::vector<at::Tensor> buffers_;  // scratch tensors of this call, owned
   std::function<GlooWork()> issue_;
   std::function<void()> finish_;
-  GlooWork work_;  // null before start(), and for empty tensors
+  GlooWork work_;  // the c10d::Work of the transfer; null before start(), and for empty tensors
 };
 
 class GlooTransport final : public Transport {
@@ -138,7 +140,7 @@ class GlooTransport final : public Transport {
         return all_reduce(call);
       case Operation::broadcast:
         return broadcast(call);
-      case Operation::barrier:  // the ledger's comparison
+      case Operation::barrier:  // moves no bytes: the ledger waits for all ranks
         return std::make_unique<GlooTransfer>(group_, call);
     }
     throw std::logic_error("unknown operation");
@@ -148,7 +150,8 @@ class GlooTransport final : public Transport {
 
  private:
   std::unique_ptr<Transfer> all_gather(const Collective& call) {
-    const at::Tensor copies = scratch_like(call.output);  // [W n], the input for every rank
+    // [W n], a copy of this rank's input for each rank.
+    const at::Tensor copies = scratch_like(call.output);
     const auto issue = [group = group_, call, copies] {
       repeat(*group, copies, call.input);
       return all_to_all(*group, call.output, copies);
@@ -156,9 +159,10 @@ class GlooTransport final : public Transport {
     return std::make_unique<GlooTransfer>(group_, call, std::vector{copies}, issue);
   }
 
-  // Exchanges parts and sums them here, because gloo's own reduce-scatter sums in another order.
+  // Exchanges the parts and sums them in the order of tree_sum.h, because gloo's own reduce-scatter
+  // sums in another order.
   std::unique_ptr<Transfer> reduce_scatter(const Collective& call) {
-    // [W n], this rank's part of every rank's input
+    // [W n]: for each rank, the part of its input that this rank sums.
     const at::Tensor received = scratch_like(call.input);
     const auto issue = [group = group_, call, received] {
       return all_to_all(*group, received, call.input);
@@ -172,9 +176,10 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transfer> all_reduce(const Collective& call) {
     const int64_t part = (call.input.numel() + group_->size() - 1) / group_->size();
     const at::ScalarType dtype = call.input.scalar_type();
-    // [W part]: the input and zeros, then the sums
+    // [W * part]: at first the input and zeros, at the end the whole sum.
     const at::Tensor padded = scratch(part * group_->size(), dtype);
-    // [W part], this rank's part of every rank's input, then its sum for every rank
+    // [W * part]: at first, for each rank, the part of its input that this rank sums; later W
+    // copies of this rank's sum.
     const at::Tensor received = scratch(part * group_->size(), dtype);
     const auto issue = [group = group_, call, padded, received] {
       auto* data = static_cast<char*>(padded.mutable_data_ptr());

@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Computes when each call is done. Every rank has a table of its own, computed from what all ranks
-// have published, so the tables are equal.
+// Computes when the simulated link has moved the bytes of each call. Every rank has a table of its
+// own, computed from what all ranks have published, so the tables are equal.
 class Timetable {
  public:
   Timetable(const Link& link, std::shared_ptr<Ledger> ledger)
@@ -19,8 +19,9 @@ class Timetable {
     times_[call.sequence].took = link_.time(call.operation, call.bytes, ranks_);
   }
 
-  // Returns when the bytes of the call start and end to move [ns]. The bytes of earlier calls,
-  // which all ranks have published, move first. Must be called once for each call.
+  // Returns the times at which the bytes of call `sequence` start and end to move [ns]. The bytes
+  // of earlier calls, which all ranks have published, move first. Must be called once for each
+  // call.
   std::pair<int64_t, int64_t> take(uint64_t sequence) {
     for (auto next = times_.begin(); next != times_.end() && next->first <= sequence; ++next) {
       Time& time = next->second;
@@ -33,7 +34,7 @@ class Timetable {
  private:
   struct Time {
     int64_t took{};
-    int64_t done{};  // 0 until it is known
+    int64_t done{};  // time at which the call ends; 0 until it is known
   };
 
   int64_t start(uint64_t sequence) {
@@ -47,8 +48,8 @@ class Timetable {
   Link link_;
   int ranks_;
   std::shared_ptr<Ledger> ledger_;
-  std::map<uint64_t, Time> times_;  // of the calls that have not been waited for
-  int64_t free_{};                  // when the link is free again: the latest `done` so far
+  std::map<uint64_t, Time> times_;  // by sequence: times of the calls that have not been waited for
+  int64_t free_{};  // time at which the link is free again: the latest `done` so far
 };
 
 class LinkTransfer final : public Transfer {

@@ -10,11 +10,13 @@ namespace fsdp {
 
 static_assert(std::is_trivially_copyable_v<PublishedCall>);
 
-// Exchanges the calls of all ranks with one collective. It has a gloo group of its own, so that no
-// other collective can come in between. Its memory does not count as live.
+// Exchanges the calls of all ranks with one all-to-all over gloo. Exchange has a gloo group of its
+// own, so that no other collective can come in between. The memory of the exchanged calls does not
+// count as live.
 struct RemoteLedger::Exchange {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::vector<PublishedCall> sent, received;  // [W]
+  // [W] the calls that this rank sends to, and receives from, each rank.
+  std::vector<PublishedCall> sent, received;
 
   static at::Tensor bytes(std::vector<PublishedCall>& calls) {
     return at::from_blob(calls.data(), static_cast<int64_t>(calls.size() * sizeof(PublishedCall)),
@@ -37,8 +39,8 @@ RemoteLedger::RemoteLedger(const RankContext& context, const CallRings& rings, i
                                std::vector<PublishedCall>(size), std::vector<PublishedCall>(size)});
 }
 
-// The destructor of a gloo group waits for its calls. After a failure some may never end, so this
-// destructor leaves the group allocated until the process ends.
+// The destructor of a gloo group waits for its calls. After a failure some calls may never end, so
+// ~RemoteLedger() leaves the group allocated until the process ends.
 RemoteLedger::~RemoteLedger() {
   if (rings_.lost(rank())) exchange_.release()->gloo.release();
 }

@@ -10,9 +10,10 @@
 namespace fsdp {
 
 // The ledger of ranks on several hosts, which share no memory. Before the bytes of a compared call
-// move, each rank sends the call to all ranks of its group and receives theirs. That costs the time
-// of one message between hosts, and (W-1) sizeof(PublishedCall) bytes for each rank. Without this
-// comparison, a skipped call would end in an abort of the process or in wrong sums.
+// move, each rank sends the call to all ranks of its group and receives the calls of those ranks.
+// That costs the time of one message between hosts, and (W-1) sizeof(PublishedCall) bytes for each
+// rank. Without this comparison, a skipped call would end in an abort of the process or in wrong
+// sums.
 class RemoteLedger final : public Ledger {
  public:
   // Connects to the other ranks. Throws CollectiveError, which names a rank that can't be reached.
@@ -20,21 +21,24 @@ class RemoteLedger final : public Ledger {
                std::chrono::milliseconds timeout);
   ~RemoteLedger() override;
 
-  void publish(const PublishedCall& call) override;  // also compares it with the calls of all ranks
+  // Also compares the call with those of all ranks, so compare() and check() do nothing.
+  void publish(const PublishedCall& call) override;
   void compare(uint64_t) override {}
   void check(uint64_t) override {}
-  void wait_for_all(uint64_t, Stage) override {}  // no rank reads this rank's memory
+  // Does not wait: ranks of other hosts can't read this rank's memory.
+  void wait_for_all(uint64_t, Stage) override {}
   CollectiveError library_error(const char* library, uint64_t sequence,
                                 const std::exception& error) override;
 
  private:
   struct Exchange;
   std::unique_ptr<Exchange> exchange_;
-  std::vector<CallHistory> histories_;  // by rank: their latest calls
+  std::vector<CallHistory> histories_;  // the latest calls of each rank, by rank
 };
 
-// Makes the ledger of this rank in the group of the rings. It is that of make_replayed_ledger() if
-// this process replays a rank; otherwise a RemoteLedger if the group spans hosts, else a Ledger.
+// Makes the ledger of this rank in the group of `rings`. If this process replays a rank, calls
+// make_replayed_ledger(). Otherwise makes a RemoteLedger if the group spans hosts, and a Ledger if
+// not.
 std::shared_ptr<Ledger> make_ledger(const RankContext& context, const CallRings& rings,
                                     std::chrono::milliseconds timeout);
 

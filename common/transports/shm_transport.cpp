@@ -17,10 +17,10 @@
 namespace fsdp {
 namespace {
 
-// The rank and the group of a call, and the memory that its ranks share.
+// This rank's place in a group, and the memory that the ranks of the group share.
 struct Peers {
-  int rank;  // in the group
-  int size;  // of the group
+  int rank;  // this rank's number in the group
+  int size;  // number of ranks of the group
   std::shared_ptr<SharedRegion> shared;
   std::shared_ptr<Ledger> ledger;
 
@@ -35,8 +35,8 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// A tensor that the other ranks can read: in place if it lies in an arena, else as a copy in this
-// rank's arena.
+// A tensor that the other ranks can read: in place if it lies in an arena, otherwise as a copy in
+// this rank's arena.
 class Readable {
  public:
   Readable(const Peers& peers, const at::Tensor& tensor)
@@ -52,7 +52,7 @@ class Readable {
   bool staged() const { return static_cast<bool>(staging_); }
 
  private:
-  c10::DataPtr staging_;  // owned, until every rank has read it
+  c10::DataPtr staging_;  // the copy, owned; kept until every rank has read it
   uint64_t address_;
 };
 
@@ -70,7 +70,8 @@ class ShmTransfer final : public Transfer {
 
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
-  // Returns whether the other ranks read the input in place until they have waited for the call.
+  // Returns whether the other ranks read the input of this call in place until they have waited for
+  // the call: true for an all-gather whose input lies in an arena.
   bool lends() const {
     return collective_.call.operation == Operation::all_gather && collective_.input.numel() > 0 &&
            !source_->staged();
@@ -86,7 +87,7 @@ class ShmTransfer final : public Transfer {
         return all_reduce();
       case Operation::broadcast:
         return broadcast();
-      case Operation::barrier:  // the comparison has shown that every rank has called it
+      case Operation::barrier:  // the ledger has shown that every rank has called barrier()
         return advance(Stage::waited_for);
     }
   }
@@ -108,7 +109,9 @@ class ShmTransfer final : public Transfer {
     const size_t offset = peers_.rank * (collective_.input.nbytes() / peers_.size);
     sum_as_tree(output.mutable_data_ptr(), output.scalar_type(), all_data(offset), output.numel(),
                 collective_.input.scalar_type());
-    meet(Stage::waited_for);  // the input may be changed or freed after wait()
+    // Waits until every rank has read the input, because the caller may change or free it after
+    // wait().
+    meet(Stage::waited_for);
   }
 
   // Rank r sums part r of all tensors into part r of its own readable tensor, which no other rank
@@ -149,7 +152,7 @@ class ShmTransfer final : public Transfer {
   }
 
   std::pair<int64_t, int64_t> part(int peer) const {
-    constexpr int64_t kAligned = 16;  // elements
+    constexpr int64_t kAligned = 16;  // [elements] a part begins at a multiple of this
     const int64_t numel = collective_.output.numel();
     int64_t each = (numel + peers_.size - 1) / peers_.size;
     each = (each + kAligned - 1) / kAligned * kAligned;

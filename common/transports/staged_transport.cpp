@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// A call of the inner transport with copies of the tensors on the host. Copying waits for the
-// device.
+// A transfer of tensors on a device. It copies them to tensors on the host, which the inner
+// transport transfers, and copies the output back. The CPU waits for the device in each copy.
 class StagedTransfer final : public Transfer {
  public:
   StagedTransfer(Transport& inner, const Collective& call, c10::Allocator* allocator)
@@ -46,7 +46,7 @@ class StagedTransfer final : public Transfer {
   }
 
   at::Tensor output_;
-  at::Tensor host_output_;  // of the shape of the output, owned
+  at::Tensor host_output_;  // host copy of the output, owned
   std::unique_ptr<Transfer> inner_;
 };
 

@@ -7,7 +7,8 @@
 
 namespace gloo::rendezvous {
 
-// Declared so that c10d's subclass can be declared; its objects are created inside libtorch.
+// gloo::rendezvous::Store is declared here so that the header of c10d::ProcessGroupGloo can declare
+// a subclass of it. Objects of that subclass are created inside libtorch.
 class Store {
  public:
   using Bytes = std::vector<char>;
