@@ -33,7 +33,8 @@ bool is_ending(const std::filesystem::path& task) {
 
 void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // If `parent` ended before prctl() was called, the system sends no signal.
+  // If `parent` ended before prctl() was called, the system sends no signal, so this process ends
+  // itself.
   if (getppid() != parent) _exit(1);
 }
 

@@ -94,8 +94,9 @@ class NewFile {
     return error_ != 0 ? error_ : write_all(file_, block);
   }
 
-  // Writes the content, then renames the file to the path of `place`. If it replaces a file there,
-  // it gets the mode and, if the system permits it, the owner of that file. Returns 0 or errno.
+  // Writes the content, then renames this new file to the path of `place`. If it replaces a file
+  // there, the new file gets the mode and, if the system permits it, the owner of the replaced
+  // file. Returns 0 or errno.
   int become(const Content& content) {
     if (place_.file) {
       // Only root may change the owner, so a failure is ignored.

@@ -80,7 +80,8 @@ struct Call {
   // Returns the caller as the end of a message: " in state_dict()". Returns "" if `caller` is
   // empty, or if `unit` is a label, because name() then has the caller.
   std::string caller_text() const;
-  // The call for messages: "all_gather layers.3 (262144 x float, 1.0 MB) in state_dict()".
+  // Returns the call as a text for messages: "all_gather layers.3 (262144 x float, 1.0 MB) in
+  // state_dict()".
   std::string text() const;
 };
 

@@ -52,7 +52,7 @@ class CallRings {
   // release_set(). Returns the number of the Communicator and the set. Throws
   // - std::logic_error if this rank has kSets Communicators;
   // - CollectiveError if, within `limit`, the other ranks free no set or the lowest rank of this
-  //   host does not create the Communicator, or if that rank has ended.
+  //   host does not create the Communicator, or if the lowest rank has ended.
   struct Slot {
     uint64_t communicator;
     int set;
@@ -82,9 +82,9 @@ class CallRings {
   // for `rank`.
   void set_status(int rank, RankStatus status);
   RankStatus status(int rank) const;
-  // Returns a rank of the group that is not running; nothing if all run. Waits for one for at most
-  // `limit`, because another rank can notice a broken connection before the status of the ended
-  // rank is written.
+  // Returns a rank of the group that is not running; nothing if all run. Waits for such a rank for
+  // at most `limit`, because another rank can notice a broken connection before the status of the
+  // ended rank is written.
   std::optional<int> find_ended_rank(std::chrono::milliseconds limit) const;
   // Tells the ranks that wait for `rank` to check that `process`, the process of `rank`, still
   // exists. The process that forked `process` may be killed too, and then cannot report its end.

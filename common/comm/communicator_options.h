@@ -41,7 +41,7 @@ struct CommunicatorOptions {
   // Which calls are compared between ranks. Nothing means Compare::first_iteration over nccl,
   // Compare::always over other backends.
   std::optional<Compare> compare{};
-  bool keep_log{};  // log the calls for Communicator::take_log(), which empties the log
+  bool keep_log{};  // whether to log the calls for Communicator::take_log(), which empties the log
 };
 
 }  // namespace fsdp

@@ -37,8 +37,8 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// The ranks that have issued equal calls under one sequence. The ranks that have not issued a call
-// under this sequence form a side without a call.
+// One side of a call: the ranks that have issued equal calls with one sequence number. The ranks
+// that have not issued a call with this number yet form a side without a call.
 struct Side {
   std::vector<int> ranks;  // numbers of the ranks in the world, ascending
   const Call* call;        // the call of these ranks; null: they have not issued it yet

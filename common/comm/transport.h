@@ -31,7 +31,7 @@ class Transfer {
   // most one of these ranks, so no bytes go to the wrong call.
   virtual void start() {}
 
-  // Called by wait(), after the calls of all ranks were compared if the call is to be compared.
+  // Called by wait(); if the call is to be compared, after the calls of all ranks were compared.
   // Returns when the output is complete.
   virtual void complete() = 0;
 

@@ -25,9 +25,9 @@ class ForkedRanks {
   void add(int rank, pid_t pid);
   bool any() const;
 
-  // Returns the ranks that have ended since the last call. The other ranks see at once that a rank
-  // has succeeded. They see that a rank has failed only if the caller sets the status of that rank,
-  // as start() does.
+  // Returns the ranks that have ended since the last reap(). The other ranks see at once that a
+  // rank has succeeded. They see that a rank has failed only if the caller sets the status of that
+  // rank, as start() does.
   std::vector<RankExit> reap();
 
   // Kills all remaining ranks. Returns how they ended.
@@ -39,8 +39,9 @@ class ForkedRanks {
 
   // Returns the time from which a stopped rank counts as failed: SharedRegion's longest_wait()
   // after it was stopped, or the time at which it was stopped if it reads from the terminal. If
-  // several ranks are stopped, returns the earliest of these times; if none is, nothing. After that
-  // time the caller must call end_all(), which returns each stopped rank with its `stopped_by`.
+  // several ranks are stopped, returns the earliest of these times; if no rank is stopped, returns
+  // nothing. After that time the caller must call end_all(), which returns each stopped rank with
+  // its `stopped_by`.
   std::optional<Time> limit_of_stopped() const;
 
  private:

@@ -18,7 +18,7 @@ struct LaunchedRank {
   int world_size{1};
   std::string host;             // MASTER_ADDR of the store through which the ranks find one another
   uint16_t port{};              // MASTER_PORT of this store
-  bool launcher_hosts_store{};  // false: the process of rank 0 hosts the store
+  bool launcher_hosts_store{};  // whether the launcher hosts the store; false: rank 0 does
   // Prefix of the keys of this run's ranks in the store. No other run uses it in this store.
   std::string group;
   std::chrono::milliseconds timeout{kDefaultTimeout};  // time limit of each wait for a rank

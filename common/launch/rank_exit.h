@@ -10,9 +10,10 @@ namespace fsdp {
 // The end of one rank, as launch() reports it.
 struct RankExit {
   int rank{};
-  int exit_code{};           // the rank's exit status; 0 if a signal ended the rank
-  int signal{};              // the signal that ended the rank, else 0
-  bool ended_by_launcher{};  // killed by launch() or start(), because another rank had failed
+  int exit_code{};  // the rank's exit status; 0 if a signal ended the rank
+  int signal{};     // the signal that ended the rank, else 0
+  // Whether launch() or start() killed the rank because another rank had failed.
+  bool ended_by_launcher{};
   // If the rank was stopped when it was killed, the signal that had stopped it, such as SIGSTOP;
   // else 0.
   int stopped_by{};
@@ -30,7 +31,7 @@ struct RankExit {
 struct LaunchResult {
   std::vector<RankExit> ranks;  // the end of each rank, by rank
   // The rank whose failure ended the other ranks; -1 if all ranks succeeded. If a rank of another
-  // process failed, the rank that this process then ended.
+  // process failed, this is the rank that this process then ended.
   int first_failure{-1};
 
   bool ok() const { return first_failure < 0; }

@@ -37,7 +37,7 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
     const int code = body(context);
     if (code == 0) flush_output();
     if (code != 0) failure = "exit status " + std::to_string(code);
-    // The system keeps only 8 bits, so 256 would become 0.
+    // The system keeps only 8 bits of an exit status, so 256 would become 0, which means success.
     status = code == 0 ? 0 : std::clamp(code, 1, 255);
   } catch (const std::exception& error) {
     keep_message(context, failure = message_of(error));
@@ -48,7 +48,7 @@ int run_body(const RankContext& context, const std::function<int(const RankConte
   return status;
 }
 
-RankContext this_rank;  // valid only in the process of a rank
+RankContext this_rank;  // the context of this process's rank; valid only in the process of a rank
 int returned = -1;      // the exit status of the rank; -1: the rank's function has not returned yet
 
 [[noreturn]] void end_rank(int status) {

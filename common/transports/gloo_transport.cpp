@@ -29,7 +29,7 @@ struct GlooGroup {
   int size() const { return ledger->group().size; }
 
   // The destructor of gloo's group waits for its calls. If some of them will never end because a
-  // rank has failed, this destructor leaves the group and its tensors allocated until the process
+  // rank has failed, ~GlooGroup() leaves the group and its tensors allocated until the process
   // ends.
   ~GlooGroup() {
     if (in_use.empty()) return;
