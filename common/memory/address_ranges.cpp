@@ -40,7 +40,7 @@ size_t AddressRanges::remove(char* begin, size_t bytes) {
   char* const end = begin + bytes;
   size_t removed = 0;
   auto range = ranges_.upper_bound(begin);
-  if (range != ranges_.begin()) --range;  // it may overlap the removed bytes
+  if (range != ranges_.begin()) --range;  // the previous range may reach beyond `begin`
   while (range != ranges_.end() && range->first < end) {
     const auto [first, length] = *range;
     char* const last = first + length;

@@ -6,7 +6,7 @@
 namespace fsdp {
 
 // A set of addresses, stored as ranges with gaps between them; for example the free bytes of a
-// piece of memory. It does not access the memory.
+// piece of memory. The class does not access the memory at these addresses.
 class AddressRanges {
  public:
   enum class From { begin, end };
@@ -16,12 +16,13 @@ class AddressRanges {
   // range is long enough.
   char* take(size_t bytes, From from);
 
-  void insert(char* begin, size_t bytes);  // no address of the range may be in the set
-  // Removes the addresses of this range, as far as they are in the set. Returns how many it
-  // removed.
+  // Adds the `bytes` addresses from `begin` on. None of them may be in the set already.
+  void insert(char* begin, size_t bytes);
+  // Removes those of the `bytes` addresses from `begin` on that are in the set. Returns how many
+  // addresses it removed.
   size_t remove(char* begin, size_t bytes);
 
-  const std::map<char*, size_t>& all() const { return ranges_; }  // first address -> bytes
+  const std::map<char*, size_t>& all() const { return ranges_; }  // begin of a range -> its bytes
 
  private:
   std::map<char*, size_t> ranges_;

@@ -14,23 +14,27 @@
 namespace fsdp::counting_allocator {
 namespace {
 
-constexpr size_t kLarge = size_t{1} << 17;  // [bytes] malloc() keeps the pages of smaller blocks
+// [bytes] Blocks of at least this size come from LargeBlocks. Smaller blocks come from malloc(),
+// which itself keeps the pages of freed blocks for reuse.
+constexpr size_t kLarge = size_t{1} << 17;
 
 size_t up_to(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// Private memory for large blocks. The pages of a freed block stay with the process for later large
-// blocks of any size. Neighbouring free blocks form one gap. Only one thread at a time may call it.
+// Private memory for blocks of at least kLarge bytes. After a block is freed, its pages stay with
+// the process for later large blocks of any size. Neighbouring free blocks are merged into one gap.
+// Only one thread at a time may use an object of this class.
 class LargeBlocks {
  public:
-  // Reserves as many addresses as the machine has memory; if the system refuses, half as many, and
-  // so on. It takes no memory.
+  // Reserves a range of addresses as large as the machine's memory; if the system refuses, half as
+  // large, and so on. The reservation uses no memory.
   LargeBlocks() {
     const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
     for (size_t bytes = up_to(pages * kPage, kGrowth); bytes >= kLeast;
          bytes = up_to(bytes / 2, kGrowth)) {
-      // Memory with PROT_NONE counts only towards the limit of addresses (ulimit -v).
+      // A reservation with PROT_NONE counts only towards the limit of the address space (ulimit
+      // -v).
       void* const begin =
           mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (begin == MAP_FAILED) continue;
@@ -42,8 +46,8 @@ class LargeBlocks {
   }
   LargeBlocks(const LargeBlocks&) = delete;
 
-  // Returns a block of `bytes` that begins at a multiple of a page; null if there is no room, or if
-  // the system provides no memory.
+  // Returns a block of `bytes` that begins at a multiple of a page; null if no gap is large enough,
+  // or if the system provides no memory.
   void* take(size_t bytes) {
     bytes = up_to(bytes, kPage);
     char* const block = gaps_.take(bytes, AddressRanges::From::begin);
@@ -60,7 +64,7 @@ class LargeBlocks {
     return block;
   }
 
-  void give_back(void* block, size_t bytes) {  // `bytes`: as passed to take()
+  void give_back(void* block, size_t bytes) {  // `bytes`: as passed to take() for this block
     bytes = up_to(bytes, kPage);
     gaps_.insert(static_cast<char*>(block), bytes);
     kept_.insert(static_cast<char*>(block), bytes);
@@ -70,9 +74,10 @@ class LargeBlocks {
   // Returns whether `block` came from take().
   bool holds(const void* block) const { return begin_ <= block && block < begin_ + bytes_; }
 
-  int64_t kept() const { return kept_bytes_; }  // [bytes] of pages in gaps that were in use before
+  int64_t kept() const { return kept_bytes_; }  // [bytes] freed, but not returned to the system
 
-  // Returns `bytes` of the kept bytes to the system, those at the highest addresses first.
+  // Returns memory of freed blocks to the system, those with the highest addresses first, until it
+  // has returned `bytes`, rounded up to whole pages, or all of this memory.
   void release(int64_t bytes) {
     while (bytes > 0 && kept_bytes_ > 0) {
       const auto [begin, length] = *kept_.all().rbegin();
@@ -86,8 +91,9 @@ class LargeBlocks {
 
  private:
   static constexpr size_t kPage = size_t{1} << 12;
-  static constexpr size_t kGrowth = size_t{1} << 26;  // [bytes] that become usable at a time
-  static constexpr size_t kLeast = size_t{1} << 28;   // a smaller reservation is of no use
+  // [bytes] take() makes the reserved memory accessible in multiples of this size.
+  static constexpr size_t kGrowth = size_t{1} << 26;
+  static constexpr size_t kLeast = size_t{1} << 28;  // [bytes] a smaller reservation is not tried
 
   char* begin_{};
   size_t bytes_{};
@@ -97,7 +103,8 @@ class LargeBlocks {
   int64_t kept_bytes_{};
 };
 
-// Stands before the data of each block. Has the alignment that torch expects of a block.
+// Stored in memory directly before the data of each block. Its alignment is the one that LibTorch
+// expects of a block's data.
 struct alignas(64) Header {
   size_t bytes;
   MemoryClass cls;
@@ -127,17 +134,18 @@ class CountingAllocator final : public c10::Allocator {
 
   std::mutex mutex_;
   LargeBlocks large_;
-  std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] beyond the peak
-  std::atomic<int64_t> alive_{};                      // [bytes] of the blocks of this allocator
+  std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] limit that keep_at_most() sets
+  std::atomic<int64_t> alive_{};                      // [bytes] in live blocks of this allocator
 };
 
-// Never destroyed, because tensors with static lifetime are freed after main().
+// The allocator is never destroyed, because tensors with static lifetime are freed after main().
 CountingAllocator& instance() {
   static auto* allocator = new CountingAllocator;
   return *allocator;
 }
 
-// The context is the data pointer itself, because raw_allocate(), which mkldnn calls, requires it.
+// The context of the DataPtr is the data pointer itself: c10::Allocator::raw_allocate(), which
+// mkldnn calls, requires that both are equal.
 c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free, c10::kCPU};
   auto* header = new (take(bytes)) Header{bytes, MemoryScope::current()};
@@ -156,9 +164,9 @@ void CountingAllocator::free(void* data) {
   instance().give_back(header, bytes);
 }
 
-// Returns memory for a header and `bytes`, and counts them. Counts last, since the allocation may
-// throw, and under the lock, so that another thread's trim() sees these bytes either as kept or as
-// alive.
+// Returns memory for a header and `bytes` of data, and counts these bytes as live. Counts them
+// after the allocation, because the allocation may throw. Holds the lock during both, so that
+// trim() in another thread finds these bytes either among the kept or among the live ones.
 void* CountingAllocator::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
   void* block = bytes >= kLarge ? large_.take(bytes + sizeof(Header)) : nullptr;
@@ -179,8 +187,8 @@ void CountingAllocator::give_back(Header* block, size_t bytes) {
   }
 }
 
-// Releases kept bytes until kept and live bytes together are at most 5/4 of the peak, and at most
-// the peak plus most_kept_.
+// Returns kept memory (of freed large blocks) to the system until kept and live bytes together are
+// at most 5/4 of the peak of live bytes, and at most this peak plus most_kept_.
 void CountingAllocator::trim() {
   const int64_t peak = live_bytes::peak_total();
   const int64_t most = peak + std::min(peak / 4, most_kept_.load()) - live_bytes::now().total;

@@ -14,7 +14,8 @@ struct Block {
   MemoryClass cls;
 };
 
-// Never destroyed, because tensors with static lifetime are freed after main().
+// The one object of this type is never destroyed, because tensors with static lifetime are freed
+// after main().
 struct Blocks {
   std::mutex mutex;
   std::unordered_map<const void*, Block> by_address;

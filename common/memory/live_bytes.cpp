@@ -8,16 +8,17 @@
 namespace fsdp {
 
 struct live_bytes::ScopedPeaks::Peaks {
-  LiveBytes peak;                         // since enter()
-  std::array<LiveBytes, kPhases> phases;  // peaks since reset()
+  LiveBytes peak;                         // maximum since the last enter()
+  std::array<LiveBytes, kPhases> phases;  // for each phase, its maximum since reset()
   Phase phase{Phase::init};
   int64_t peak_total{};
-  int64_t peak_to_take{};  // since take_peak()
+  int64_t peak_to_take{};  // maximum of the total since the last take_peak()
 };
 
 namespace {
 
-// Never destroyed, because tensors with static lifetime are freed after main().
+// The one object of this type is never destroyed, because tensors with static lifetime are freed
+// after main().
 struct Counters : live_bytes::ScopedPeaks::Peaks {
   std::mutex mutex;
   LiveBytes now;

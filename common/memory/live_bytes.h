@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <memory>
 
-// The exact bytes of tensor storage that are alive in this process, by class. They are counted
-// where storage is allocated and freed, so the count includes memory that only a view keeps alive,
-// and counting needs no GPU. A block that an allocator keeps for reuse is not alive. In a rank on a
-// GPU, only the GPU's memory is counted, not the host's.
+// The exact bytes of tensor storage that are alive in this process, by MemoryClass. They are
+// counted where storage is allocated and freed, so the count includes memory that only a view keeps
+// alive, and counting needs no GPU. A block that an allocator keeps for reuse is not alive. In a
+// rank on a GPU, only the GPU's memory is counted, not the host's.
 namespace fsdp {
 
 enum class Phase : uint8_t { init, forward, backward, optimizer };
@@ -31,11 +31,12 @@ LiveBytes peak();             // [bytes] maximum since enter(), for each class a
 LiveBytes peak(Phase phase);  // [bytes] maximum over all times in `phase` since reset(phase)
 int64_t peak_total();         // [bytes] maximum of the total since the process began
 int64_t take_peak();          // [bytes] maximum of the total since the last take_peak()
-void enter(Phase phase);      // begins `phase`; peak() starts again at what is alive now
+void enter(Phase phase);      // begins `phase`; peak() restarts from the bytes alive now
 void reset(Phase phase);      // forgets the peaks of `phase`
 
-// Excludes work from the run's peaks: the destructor restores the peaks and the phase. Bytes that
-// stay allocated count as live, but not in the peaks.
+// Excludes the work that is done while this object lives from the run's peaks: the destructor
+// restores the peaks and the phase from before. Bytes that were allocated meanwhile and stay
+// allocated count as live; the peaks include them from the next allocation on.
 class [[nodiscard]] ScopedPeaks {
  public:
   ScopedPeaks();
@@ -47,13 +48,15 @@ class [[nodiscard]] ScopedPeaks {
   std::unique_ptr<Peaks> before_;
 };
 
-// For allocators. Counts `bytes` more of `cls`, or fewer if `bytes` is negative.
+// Called by allocators. Adds `bytes`, which may be negative, to the live bytes of `cls`.
 void add(MemoryClass cls, int64_t bytes);
 
-// For allocators. Counts a block at `data` as freed and calls the callback of on_free().
+// Called by allocators when they free a block of `bytes` at `data`. Subtracts these bytes from the
+// live bytes of `cls`, then calls the callback of on_free().
 void remove(MemoryClass cls, int64_t bytes, const void* data);
 
-// Sets the function that remove() calls, in place of the one before; null: remove() calls none.
+// on_free() sets the function that remove() calls for each freed block, in place of the previous
+// function. If `callback` is null, remove() calls none.
 using FreeCallback = void (*)(const void* data, int64_t bytes);
 void on_free(FreeCallback callback);
 

@@ -12,22 +12,22 @@ enum class MemoryClass : uint8_t {
   gradients,  // unsharded gradients, flat
   sharded_gradients,
   optimizer_state,  // moments and step counts
-  communication,    // staging of transports
+  communication,    // staging buffers of the transports between ranks
   other,            // activations, temporaries, data
 };
 inline constexpr size_t kMemoryClasses = 7;
 const char* to_string(MemoryClass cls);
 
-// While this object lives, the memory that its thread allocates is counted into `cls`. If scopes
-// are nested, the innermost one counts.
+// While this object lives, the memory that its thread allocates is counted into live_bytes as
+// `cls`. If scopes are nested, the innermost one counts.
 class [[nodiscard]] MemoryScope {
  public:
   explicit MemoryScope(MemoryClass cls);
   ~MemoryScope();
-  MemoryScope(const MemoryScope&) = delete;  // each scope ends once
+  MemoryScope(const MemoryScope&) = delete;  // a copy would end the scope twice
   MemoryScope& operator=(const MemoryScope&) = delete;
 
-  static MemoryClass current();  // of this thread; `other` outside of every scope
+  static MemoryClass current();  // the class that counts for this thread; `other` outside scopes
 
  private:
   MemoryClass previous_;

@@ -6,9 +6,9 @@
 // Counts tensors on the meta device in live_bytes, as if they had memory.
 namespace fsdp::meta_blocks {
 
-// While an object of this class lives, memory that the process allocates on the meta device is
-// counted. The bytes of such a tensor are subtracted when it is freed, even if that is after the
-// end of this object. Only one such object may exist at a time.
+// While an object of this class lives, tensors that the process allocates on the meta device are
+// counted as live bytes. The bytes of such a tensor are subtracted when it is freed, even if that
+// is after the end of this object. Only one such object may exist at a time.
 class [[nodiscard]] Counting {
  public:
   Counting();
@@ -19,7 +19,8 @@ class [[nodiscard]] Counting {
   c10::Allocator* before_;
 };
 
-// Counts the block into `cls` from now on. Ignores blocks that are not counted.
+// Moves the live bytes of `block` from their MemoryClass to `cls`. Does nothing if the block was
+// not allocated on the meta device while a Counting object lived.
 void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 }  // namespace fsdp::meta_blocks

@@ -1,5 +1,5 @@
-// Defines to_string(Phase) of live_bytes.h. It is not in live_bytes.cpp because the web page of a
-// step has no allocator to count, and needs only this function.
+// Defines to_string(Phase) of live_bytes.h. It has a file of its own because docs/step.html, the
+// web page that predicts a step, compiles this function without the rest of live_bytes.cpp.
 #include <memory/live_bytes.h>
 
 namespace fsdp {

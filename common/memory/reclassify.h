@@ -5,8 +5,8 @@
 
 namespace fsdp::live_bytes {
 
-// Counts the block into `cls` from now on, whatever class it was allocated in. Ignores a block that
-// neither counting_allocator nor meta_blocks nor device_blocks counts.
+// Moves the live bytes of `block` from their MemoryClass to `cls`. Does nothing if neither
+// counting_allocator nor meta_blocks nor device_blocks counts the block.
 void reclassify(const c10::DataPtr& block, MemoryClass cls);
 
 }  // namespace fsdp::live_bytes

@@ -11,8 +11,8 @@ c10::Storage storage_of_no_bytes(c10::DeviceType device) {
                                                allocator->allocate(0), allocator, true);
 }
 
-// Allocates 0 bytes too, instead of using a null DataPtr: the allocator's null pointer keeps the
-// device.
+// Calls the allocator even if `bytes` is 0, because the DataPtr that it then returns is null but
+// keeps the device; a default DataPtr would lose the device.
 void resize_storage(const c10::Storage& storage, int64_t bytes) {
   c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
   auto memory = impl.allocator()->allocate(static_cast<size_t>(bytes));

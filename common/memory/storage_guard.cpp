@@ -12,7 +12,8 @@ static_assert(
     "with the two members below, run the tests StorageGuard.*, then widen the range here");
 
 // c10::StorageImpl has a function that makes access to its data throw, but none that allows access
-// again. So this file changes two private members, which an explicit instantiation may name.
+// again. So this file changes two private members of c10::StorageImpl. C++ allows an explicit
+// template instantiation to name private members.
 bool& throws(c10::StorageImpl& storage);
 std::unique_ptr<c10::StorageExtraMeta>& extra_meta(c10::StorageImpl& storage);
 
