@@ -9,7 +9,8 @@ void call_constructor(const std::function<void()>& construct) {
   try {
     construct();
   } catch (const c10::Error& error) {
-    // LibTorch's own message is about a meta tensor, which is not in the constructor's source.
+    // LibTorch's own message names a meta tensor, which does not appear in the constructor's
+    // source. So it is replaced by a message that names the pointer.
     if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
       throw;
     throw std::runtime_error(

@@ -2,7 +2,7 @@
 
 #include <nn/operator_call.h>
 
-// Support for the construction of modules whose tensors have no memory.
+// Helpers for the construction of modules whose tensors have no memory (deferred initialization).
 namespace fsdp {
 
 // Calls `construct`. If LibTorch throws because a tensor has no memory, throws std::runtime_error
@@ -10,22 +10,22 @@ namespace fsdp {
 // exceptions pass through.
 void call_constructor(const std::function<void()>& construct);
 
-// Throws std::runtime_error, which names the operation and the device, if the call asks for a
-// device other than the CPU and the meta device.
+// Throws std::runtime_error, which names the operator and the device, if this call of `op` asks for
+// a device other than the CPU and the meta device.
 void refuse_other_devices(const OperatorHandle& op, const Values& arguments);
 
-// While this object lives, the generator continues from `state`; the destructor restores the
+// While this object lives, `generator` continues from `state`; the destructor restores the
 // generator's earlier state. Does nothing if the generator is undefined.
 class GeneratorStateScope {
  public:
   GeneratorStateScope(at::Generator generator, const at::Tensor& state);
   ~GeneratorStateScope();
-  GeneratorStateScope(const GeneratorStateScope&) = delete;  // the state is restored once
+  GeneratorStateScope(const GeneratorStateScope&) = delete;  // a copy would restore the state twice
   GeneratorStateScope& operator=(const GeneratorStateScope&) = delete;
 
  private:
   at::Generator generator_;
-  at::Tensor before_;  // [5056] bytes
+  at::Tensor before_;  // [5056] bytes: state of the CPU generator
 };
 
 }  // namespace fsdp

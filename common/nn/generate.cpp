@@ -23,7 +23,8 @@ int64_t generate(Module& model, std::vector<int64_t> tokens, int64_t count,
     const at::Tensor logits = last.narrow(0, 0, std::min(options.ids, last.numel()));
     at::Tensor next = logits.argmax();
     if (options.temperature) {
-      // Subtracts the largest logit first, so that even a very low temperature does not overflow.
+      // Subtracts the largest logit before the division by the temperature, so that even a very low
+      // temperature does not cause an overflow.
       const at::Tensor scaled = (logits.to(at::kDouble) - logits.max()) / *options.temperature;
       next = at::multinomial(at::softmax(scaled, 0), 1, /*replacement=*/false, generator);
     }

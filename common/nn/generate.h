@@ -11,10 +11,10 @@ namespace fsdp {
 
 struct GenerateOptions {
   int64_t context;                      // longest sequence that the model takes
-  int64_t ids;                          // ids >= this one are not drawn
+  int64_t ids;                          // tokens with an id >= this one are not generated
   std::optional<double> temperature{};  // no value: always the most likely token
-  uint64_t seed{42};                    // of the draws with a temperature
-  std::vector<int64_t> end_tokens{};    // a text ends before one of them
+  uint64_t seed{42};                    // of the generator that draws at a temperature
+  std::vector<int64_t> end_tokens{};    // generation stops before the first of these tokens
 };
 
 // Returns logits [n, vocabulary] for the tokens that follow each of the last n = min(context,

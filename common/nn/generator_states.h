@@ -7,16 +7,16 @@
 namespace fsdp {
 
 // The states of the generators from which a forward on a device draws: the CPU's default generator
-// and, for a CUDA device, its own.
+// and, for a CUDA device, the default generator of this device.
 class GeneratorStates {
  public:
   explicit GeneratorStates(c10::Device device);  // saves the current states
-  void restore() const;                          // sets the generators to these states
-  void seed(uint64_t seed) const;                // seeds the generators; keeps the saved states
+  void restore() const;                          // sets the generators to the saved states
+  void seed(uint64_t seed) const;                // seeds the generators; the saved states stay
 
  private:
   std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;  // owned
+  std::vector<at::Tensor> states_;  // one for each generator, owned
 };
 
 }  // namespace fsdp

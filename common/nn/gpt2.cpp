@@ -15,13 +15,13 @@ std::shared_ptr<Linear> make_linear(int64_t in, int64_t out, double std = kStd) 
 }
 
 // Makes a layer whose output is added to the residual stream. The stream is the sum of 2 *
-// options.layers such outputs, so their std is divided by sqrt(2 * options.layers).
+// options.layers such outputs, so the std of the layer's initial weight is divided by sqrt(2 *
+// options.layers).
 std::shared_ptr<Linear> make_residual_linear(int64_t in, int64_t out, const GPT2Options& options) {
   return make_linear(in, out, kStd / std::sqrt(2.0 * static_cast<double>(options.layers)));
 }
 
-// Returns `x` with a fraction of its elements set to zero, and the others enlarged, while `module`
-// trains.
+// Applies dropout to `x` if `module` is in training mode; else returns `x`.
 at::Tensor dropped_out(const at::Tensor& x, double fraction, const Module& module) {
   return fraction > 0 && module.is_training() ? at::dropout(x, fraction, /*train=*/true) : x;
 }
@@ -33,7 +33,7 @@ class LayerNorm : public Module {
         bias_(register_parameter("bias", torch::zeros({width}))) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    const auto dtype = weight_.scalar_type();  // dtype of the computation
+    const auto dtype = weight_.scalar_type();  // layer norm computes in the weight's dtype
     return at::layer_norm(x.to(dtype), weight_.sizes(), weight_, bias_.to(dtype))
         .to(x.scalar_type());
   }
@@ -43,7 +43,7 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-namespace gpt2_parts {  // because TransformerLM also has a class CausalAttention
+namespace gpt2_parts {  // in a unity build, TransformerLM's CausalAttention would clash
 
 class CausalAttention : public Module {
  public:
@@ -55,7 +55,7 @@ class CausalAttention : public Module {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    // [B, T, 3 d] -> three of [B, heads, T, d_head]
+    // [B, T, 3 d_model] -> query, key and value, each [B, heads, T, d_head]
     const auto qkv = (*c_attn_)(x).unflatten(-1, {3, heads_, -1}).transpose(1, 3).unbind(2);
     const auto mixed =
         at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, is_training() ? dropout_ : 0.0,
@@ -89,9 +89,9 @@ class MLP : public Module {
 
 }  // namespace
 
-// x += dropout(attn(ln_1(x))); x += dropout(mlp(ln_2(x))). [B, T, d_model] -> [B, T, d_model]. The
-// class is not in the unnamed namespace, because unit policies select modules by the name of their
-// class.
+// Computes x += dropout(attn(ln_1(x))); x += dropout(mlp(ln_2(x))). [B, T, d_model] -> [B, T,
+// d_model]. The class GPT2Block is not in the unnamed namespace, because unit policies select
+// modules by the name of their class.
 class GPT2Block : public Module {
  public:
   explicit GPT2Block(const GPT2Options& options) : dropout_(options.dropout) {

@@ -12,18 +12,20 @@ namespace {
 
 using torch::autograd::PostAccumulateGradHook;
 
-// All hooks of one parameter, in the one object that LibTorch stores for it.
+// Holds all hooks of one parameter, because LibTorch stores only one hook object for each
+// parameter.
 class GradientHooks : public PostAccumulateGradHook {
  public:
   using Hook = std::shared_ptr<const std::function<void()>>;
 
-  // `others`: hooks of another library, such as Python's; or null.
+  // `others`: the hook object that another library, such as PyTorch for Python, has registered
+  // before; or null.
   explicit GradientHooks(std::unique_ptr<PostAccumulateGradHook> others)
       : others_(std::move(others)) {}
 
   void operator()(const at::Tensor& parameter) override {
     if (others_) (*others_)(parameter);
-    const auto hooks = *hooks_;  // a hook may remove itself, or register another one
+    const auto hooks = *hooks_;  // a copy: a hook may remove or register hooks
     std::exception_ptr thrown;
     for (const Hook& hook : hooks) {
       try {
@@ -43,7 +45,7 @@ class GradientHooks : public PostAccumulateGradHook {
 };
 
 GradientHooks& hooks_of(const at::Tensor& parameter) {
-  // A parameter that was never trainable has no autograd meta yet.
+  // A parameter that was never trainable has no autograd metadata yet; this call creates it.
   torch::autograd::impl::materialize_autograd_meta(parameter);
   auto& place = torch::autograd::impl::post_acc_grad_hooks(parameter);
   auto* ours = dynamic_cast<GradientHooks*>(place.get());

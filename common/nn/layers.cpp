@@ -11,7 +11,7 @@ using torch::autograd::variable_list;
 
 // Computes x W^T, with a gradient of W that is not a view. The gradient of W that at::linear
 // computes is a view, so autograd adds to it out of place: if W is tied to an embedding, three
-// gradients of its size are alive at once.
+// gradients of W's size are alive at once.
 struct Product : torch::autograd::Function<Product> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& weight) {

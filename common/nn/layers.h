@@ -5,10 +5,10 @@
 
 namespace fsdp {
 
-// The layers of both language models. Unlike torch::nn's layers they draw no random numbers: a
+// The layers of TransformerLM and GPT2. Unlike torch::nn's layers they draw no random numbers: a
 // layer takes its initial weight, so all random draws are made by the model.
 
-// x W^T + b: [..., in] -> [..., out], computed in the dtype of W.
+// Computes x W^T + b: [..., in] -> [..., out], in the dtype of W.
 class Linear : public Module, public Adaptable {
  public:
   explicit Linear(const at::Tensor& weight, const at::Tensor& bias = {});
@@ -22,7 +22,7 @@ class Linear : public Module, public Adaptable {
   torch::Tensor bias_;    // [out], or undefined
 };
 
-// Row lookup: [...] int64 -> [..., width].
+// Looks up rows of its weight: ids [...] int64 -> [..., width].
 class Embedding : public Module {
  public:
   explicit Embedding(const at::Tensor& weight);

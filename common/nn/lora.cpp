@@ -12,7 +12,8 @@ namespace {
 
 const std::string kLora = "lora";
 
-// Returns values as torch::nn::Linear draws them: uniform, at most 1 / sqrt(in).
+// Returns [rank, in] values as torch::nn::Linear draws its weight by default: uniform between -1 /
+// sqrt(in) and 1 / sqrt(in).
 at::Tensor uniform(int64_t rank, int64_t in) {
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   return torch::empty({rank, in}).uniform_(-bound, bound);

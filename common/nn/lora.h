@@ -14,9 +14,10 @@ struct LoraOptions {
 
 // The trainable part of a layer with low-rank adaptation (Hu et al., 2021, section 4.1). The layer
 // computes x W^T + bias with a frozen W [out, in]; the adapter adds alpha / rank (x A^T) B^T.
-// - A [rank, in] begins with PyTorch's default values of a Linear, from the default generator, and
-//   B [out, rank] with zeros. So at first the layer computes what it computed before.
-// - Merged, the sum W + alpha / rank B A has taken the place of W, and the adapter adds nothing.
+// - A [rank, in] begins with the values that torch::nn::Linear draws by default, from the default
+//   generator, and B [out, rank] begins with zeros. So at first the adapter adds zero.
+// - While an adapter is merged, the layer's weight is W + alpha / rank B A, and the adapter adds
+//   nothing.
 class LoraAdapter : public Module {
  public:
   LoraAdapter(int64_t in, int64_t out, const LoraOptions& options);
@@ -28,35 +29,39 @@ class LoraAdapter : public Module {
   torch::Tensor a_, b_;
 };
 
-// A layer that can have an adapter. Its weight and bias are parameters of its own.
+// The base class of layers that can have a LoRA adapter. The layer itself, not one of its children,
+// has registered its weight and its bias.
 class Adaptable {
  public:
   virtual ~Adaptable() = default;
 
-  // Adds the adapter as the child "lora", and freezes the weight and the bias.
+  // Adds the adapter as the child module "lora", and freezes the layer's weight and bias.
   // Throws std::logic_error if the layer has an adapter already, or std::invalid_argument if the
   // rank or alpha is not positive.
   void add_lora(const LoraOptions& options);
 
-  // Adds the product of the adapter's matrices to the weight, or subtracts it again. The parameters
-  // must have their whole values: of a sharded model, in summon_full_params(). Subtracting can
-  // leave other last bits than the weight had before. Does nothing without an adapter, or if the
-  // weight is merged, or not merged, already.
+  // merge_lora() adds the product of the adapter's matrices to the weight; unmerge_lora() subtracts
+  // it again. The parameters must have their whole values: call these functions of a sharded model
+  // in summon_full_params(). After unmerge_lora(), the last bits of the weight can differ from
+  // those before merge_lora(). Without an adapter, both do nothing. merge_lora() does nothing if
+  // the adapter is merged already, unmerge_lora() if it is not merged.
   void merge_lora();
   void unmerge_lora();
 
  protected:
   virtual torch::nn::Module& layer() = 0;
   virtual torch::Tensor& weight_to_adapt() = 0;  // [out, in]
-  // Returns `y`, which the layer computed from `x`, and what the adapter adds.
+  // Returns `y`, the layer's output for `x`, plus the output of the adapter; only `y` if the layer
+  // has no adapter or the adapter is merged.
   torch::Tensor with_lora(const torch::Tensor& x, const torch::Tensor& y) const;
 
  private:
-  std::shared_ptr<LoraAdapter> lora_;  // null: none
+  std::shared_ptr<LoraAdapter> lora_;  // null: no adapter
   bool merged_{};
 };
 
-// x W^T + bias with an adapter, for models of one's own: takes the parameters of `base`.
+// x W^T + bias with an adapter, for models that use torch::nn::Linear. Uses the parameters of
+// `base` as its own, without a copy.
 class LoraLinear : public Module, public Adaptable {
  public:
   explicit LoraLinear(const torch::nn::Linear& base, const LoraOptions& options = {});
@@ -70,19 +75,22 @@ class LoraLinear : public Module, public Adaptable {
   torch::Tensor bias_;    // [out], or undefined
 };
 
-// Freezes all parameters of `model`, and adds adapters to all layers whose names match the regular
-// expression `pattern`: Linear (of the models of ./fsdp train) and other Adaptable layers. The
-// parameters of adapters that a layer has already stay trainable. Call it before the model is
+// Freezes all parameters of `model`, and adds adapters to all Adaptable layers whose names contain
+// a match of the regular expression `pattern`. The class Linear of the models of ./fsdp train is
+// Adaptable. The parameters of earlier adapters are not frozen. Call add_lora() before the model is
 // sharded. Returns the names of the layers, in the order of registration.
 // Throws std::invalid_argument if no layer matches, or if `pattern` is not a regular expression.
+// Throws what Adaptable::add_lora() throws.
 std::vector<std::string> add_lora(torch::nn::Module& model, const std::string& pattern,
                                   const LoraOptions& options);
 
-// Merge or unmerge all adapters of the model: see Adaptable.
+// merge_lora() and unmerge_lora() call the member function of this name of every Adaptable layer in
+// `model`.
 void merge_lora(torch::nn::Module& model);
 void unmerge_lora(torch::nn::Module& model);
 
-// Returns whether a parameter of this name belongs to an adapter. So an adapter can be saved alone.
+// Returns whether the parameter of this name belongs to an adapter, for example to save only the
+// adapters.
 bool is_lora(const std::string& parameter);
 
 }  // namespace fsdp

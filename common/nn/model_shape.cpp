@@ -17,8 +17,9 @@ const char* const kQkNorm = "qk_norm";
 const char* const kRopeFactor = "rope_factor";
 const char* const kRopeContext = "rope_context";
 
-// Calls visit(name, member, limit). A whole number is at most its limit, and a real number is below
-// its limit if that is not 0. The limits keep products of sizes small.
+// Calls visit(name, member, limit) for each field of the options. A whole number must be at most
+// its limit. A real number must be below its limit, or below 1e12 if the limit is 0. The limits
+// keep products of sizes small.
 template <typename Options, typename Visit>
 void visit_fields(Options& options, const Visit& visit) {
   visit("vocabulary", options.vocabulary, 100'000'000);
@@ -53,7 +54,8 @@ std::string text_of(bool value) {
   return value ? "true" : "false";
 }
 
-// Returns the shortest text that is read as the same value.
+// Returns the shortest decimal text from which exactly `value` is read; with ".0" if `value` is
+// whole.
 std::string text_of(double value) {
   std::array<char, 32> digits{};
   const std::string text(digits.data(), std::to_chars(digits.begin(), digits.end(), value).ptr);
@@ -66,8 +68,8 @@ bool read_number(const std::string& text, Number& value) {
   return error == std::errc() && end == text.data() + text.size() && value > 0;
 }
 
-// Each function read() parses `text` into `value`. It returns "" on success, or else a description
-// of the text that is expected.
+// Each overload of read() parses `text` into `value`. It returns "" on success, or else a
+// description of the text that is expected.
 std::string read(const std::string& text, int64_t& value, int64_t most) {
   if (read_number(text, value) && value <= most) return "";
   return "a number from 1 to " + std::to_string(most);
@@ -91,7 +93,9 @@ std::string name_in(const Texts& names, const std::string& name) {
   return other == names.end() ? name : other->second;
 }
 
-// Throws std::invalid_argument if no Llama can have these options.
+// Throws std::invalid_argument if the options contradict each other: the width of a head is odd,
+// qkv_bias and qk_norm are both on, or, if rope_factor is not 1, rope_context is missing or
+// rope_high is not above rope_low.
 void check_llama(const TransformerLMOptions& options, const Texts& names) {
   const auto named = [&](const char* field) { return name_in(names, field); };
   if (options.width_of_head() % 2 != 0)
@@ -140,8 +144,8 @@ Options options_of(const Texts& values, const Texts& names) {
   return options;
 }
 
-// Returns whether the model has a field only if its value is another than the one given here, as
-// models had before the field was added. So the texts of their shapes stay.
+// Returns whether fields_of() leaves out the field `name`, because it has the value here that all
+// models had before this field was added. So the texts of these models' shapes did not change.
 bool is_off(const GPT2Options& options, const std::string& name) {
   return (name == kDropout && options.dropout == 0) || (name == kTiedHead && options.tied_head);
 }

@@ -28,18 +28,20 @@ GPT2Options gpt2(int64_t d_model, int64_t layers, int64_t heads) {
 
 const std::vector<Entry>& registry() {
   static const std::vector<Entry> models{
-      // vocabulary, context, d_model, layers, heads, d_ff
+      // Order of the sizes in each entry: vocabulary, context, d_model, layers, heads, d_ff.
       {"small", TransformerLMOptions{1000, 256, 256, 4, 4, 1024}},
       {"medium", TransformerLMOptions{5000, 512, 512, 8, 8, 2048}},
       {"gpt2xl", TransformerLMOptions{50304, 1024, 1600, 48, 25, 6400}, 8, 10, 5e-4},
-      // Nearly every size is odd and not a multiple of 3, so that nothing is divisible by accident.
+      // Nearly every size of gpt2-tiny is odd and not a multiple of 3, so that no size is divisible
+      // by the number of ranks by accident.
       {"gpt2-tiny", GPT2Options{61, 19, 35, 3, 5, 121}},
       {"gpt2-36m", GPT2Options{20000, 1024, 512, 8, 8, 2048}},
       {"gpt2-124m", gpt2(768, 12, 12)},
       {"gpt2-355m", gpt2(1024, 24, 16)},
       {"gpt2-774m", gpt2(1280, 36, 20)},
       {"gpt2-1558m", gpt2(1600, 48, 25)},
-      // Models for `./fsdp plan` only, then the models of the published Duke report.
+      // The next four models are only for `./fsdp plan`. The duke-* models after them are those of
+      // the student report "Reimplementing PyTorch FSDP" (Duke University).
       {"llama-7b", TransformerLMOptions{32000, 4096, 4096, 32, 32, 11008}},
       {"llama-13b", TransformerLMOptions{32000, 4096, 5120, 40, 40, 13824}},
       {"gpt3-175b", GPT2Options{50257, 2048, 12288, 96, 96, 49152}},
@@ -51,7 +53,7 @@ const std::vector<Entry>& registry() {
   return models;
 }
 
-// Hugging Face's names for models of these sizes.
+// Hugging Face's name -> this registry's name of the model with the same sizes.
 const std::map<std::string, std::string> kAliases{{"gpt2", "gpt2-124m"},
                                                   {"gpt2-medium", "gpt2-355m"},
                                                   {"gpt2-large", "gpt2-774m"},
@@ -59,7 +61,8 @@ const std::map<std::string, std::string> kAliases{{"gpt2", "gpt2-124m"},
 
 const std::string kWithDropout = ":dropout=";
 
-// Returns the entry of "NAME:dropout=P", where NAME is the name of a GPT-2.
+// Returns the entry of the model "NAME:dropout=P", where NAME is the name of a GPT-2. `colon`: the
+// index of the colon in `name`.
 Entry find_with_dropout(const std::string& name, size_t colon);
 
 Entry find(const std::string& given) {

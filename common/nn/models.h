@@ -15,10 +15,10 @@ struct ModelInfo {
   std::string name;
   int64_t vocabulary;
   int64_t context;  // longest sequence
-  // The settings of the published run of this model; if there is none, the defaults of the
-  // published recipe.
+  // batch, seq, steps and lr are the settings of the published run of this model; if there is none,
+  // the defaults of the published recipe.
   int64_t batch;
-  int64_t seq;  // tokens in a row, after the shift by one
+  int64_t seq;  // tokens in a sequence, after targets are shifted by one
   int64_t steps;
   double lr;
 };
@@ -32,16 +32,19 @@ struct ModelInfo {
 // - a shape, as parse_shape() reads it.
 // Throws: std::invalid_argument, which lists the names, or what parse_shape() throws.
 ModelInfo model_info(const std::string& name);
-std::vector<std::string> model_names();  // without Hugging Face's names and shapes
+std::vector<std::string> model_names();  // names of the registry, without Hugging Face's names
 
-ModelShape model_shape(const std::string& name);  // throws as model_info does
-std::string model_name(const ModelShape& shape);  // the inverse of model_shape()
-// Returns the further names of parameters that have several names: name -> first name.
+ModelShape model_shape(const std::string& name);  // throws what model_info() throws
+// Returns the name for which model_shape() returns `shape`: a name of the registry if there is one,
+// with ":dropout=P" if needed; else the text of to_string(shape).
+std::string model_name(const ModelShape& shape);
+// Returns the additional names of the parameters of model `name` that have several names:
+// additional name -> first name.
 std::map<std::string, std::string> tied_names(const std::string& name);
 
-// Builds the model and draws its values from the default generator. If `vocabulary` is positive, it
-// replaces the model's own. The model maps tokens [B, T] int64 to logits [B, T, vocabulary]. Throws
-// as model_info() does.
+// Builds the model `name` and draws its initial values from the default generator. If `vocabulary`
+// is positive, it replaces the model's own vocabulary size. The model maps tokens [B, T] int64 to
+// logits [B, T, vocabulary]. Throws what model_info() throws.
 std::shared_ptr<Module> make_model(const std::string& name, int64_t vocabulary = 0);
 
 // Returns the mean cross entropy over all positions, computed from fp32 logits: a scalar, [].

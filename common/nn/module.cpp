@@ -15,8 +15,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Places = c10::ArrayRef<torch::Tensor*>;
 
-// A hook may remove itself while it runs, so a copy of the list is run. Shared pointers make the
-// copy cheap and give each registration an identity.
+// A hook may remove itself while it runs, so each call runs a copy of the list. Shared pointers
+// make the copy cheap and identify each registration.
 template <class Entry>
 using HookList = std::vector<std::shared_ptr<const Entry>>;
 
@@ -44,7 +44,7 @@ struct CallInBackward : torch::autograd::Function<CallInBackward> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto held = context->saved_data["callback"].toCapsule();
     static_cast<Callback&>(*held).run();
-    gradients.emplace_back();  // gradient of the argument `callback`
+    gradients.emplace_back();  // undefined gradient for the argument `callback`
     return gradients;
   }
 };
@@ -54,12 +54,13 @@ bool requires_grad(const torch::Tensor* tensor) {
 }
 
 void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by) {
-  const auto* old = tensor.unsafeGetTensorImpl();  // read first: `tensor` may be one of the places
+  const auto* old = tensor.unsafeGetTensorImpl();  // read now: the loop may replace `tensor` itself
   for (torch::Tensor* place : places)
     if (place->unsafeGetTensorImpl() == old) *place = by;
 }
 
-// Returns the tensor that a call passes to its hooks; null if there is no tensor.
+// Returns the tensor that a call passes to its hooks: the first that requires a gradient, else the
+// first that is defined, else the first; null if there are no places.
 const torch::Tensor* shown(Places places) {
   auto found = std::ranges::find_if(places, requires_grad);
   if (found == places.end())
@@ -68,9 +69,9 @@ const torch::Tensor* shown(Places places) {
   return found == places.end() ? nullptr : *found;
 }
 
-// Passes the gradients of `inputs` through one node, which runs the callback. A tensor that is at
-// several places passes through the node once, so its gradients are added in the order in which
-// they arrive, as without the node.
+// Passes the gradients of `inputs` through one autograd node, which runs the callback when all of
+// them are complete. A tensor that is at several places passes through the node once, so autograd
+// adds its gradients in the order in which they arrive, as it does without the node.
 void call_after_gradients(Places inputs, std::function<void()> callback) {
   variable_list tensors;
   for (const torch::Tensor* input : inputs) {
@@ -85,9 +86,9 @@ void call_after_gradients(Places inputs, std::function<void()> callback) {
 
 // Returns the tensor on which the hook for `output` must be registered: the base of `output` if
 // `output` is a view and its base was made in this call, else `output`. If the caller changes a
-// view in place, the view gets a new node and loses its hooks; hooks of its base stay. A base that
-// is older than the call does not serve, because it may get gradients that do not come from
-// `output`.
+// view in place, the view gets a new autograd node and loses its hooks; hooks of its base stay. A
+// base that was made before the call is not used, because it may get gradients that do not come
+// from `output`.
 torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   if (!output.is_view()) return output;
   const torch::Tensor base(output._base());
@@ -95,17 +96,18 @@ torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
   return made_in_call ? base : output;
 }
 
-// Runs the callback once in each backward pass, when the first gradient of one of `outputs`
-// arrives.
+// Registers hooks that run the callback once in each backward pass, when the first gradient of one
+// of `outputs` arrives.
 void call_before_gradients(Places outputs, uint64_t first_node, std::function<void()> callback) {
   struct OncePerPass {
     std::function<void()> run;
-    int last{-1};  // the engine's number of the last backward pass
+    int last{-1};  // the engine's id of the last backward pass that ran `run`
   };
   const auto once = std::make_shared<OncePerPass>(OncePerPass{std::move(callback)});
   for (torch::Tensor* output : outputs) {
     if (!requires_grad(output)) continue;
-    if (output->is_leaf()) *output = output->view_as(*output);  // a leaf would keep hooks for ever
+    // A leaf would keep the hook after the backward pass, so a view of the leaf gets the hook.
+    if (output->is_leaf()) *output = output->view_as(*output);
     hook_anchor(*output, first_node).register_hook([once](const torch::Tensor&) {
       const int pass = torch::autograd::get_current_graph_task_id();
       if (std::exchange(once->last, pass) != pass) once->run();
@@ -121,13 +123,14 @@ std::string without_impl(std::string name) {
 
 }  // namespace
 
-// Owned only by the module: if a closure cannot lock its weak pointer, it has outlived the module.
+// Apart from running calls, the module is the only owner of its Hooks. Closures hold weak pointers
+// to it: if a closure cannot lock its pointer, the module has been destroyed.
 struct Module::Hooks {
   struct ForwardHook {
     Hook run;
     bool always_call;
   };
-  // An object for a running call of the module. It is a local variable of that call.
+  // Represents one running call of the module; a local variable of that call.
   struct Call {
     explicit Call(Hooks& hooks) : hooks(hooks), around(std::exchange(hooks.call, this)) {}
     ~Call() { hooks.call = around; }
@@ -136,7 +139,7 @@ struct Module::Hooks {
     const Call* around;
   };
   const Call* call{};
-  Forward in_place_of_forward;  // none: forward() runs
+  Forward in_place_of_forward;  // empty: a call runs forward()
   HookList<ForwardHook> forward_pre;
   HookList<ForwardHook> forward;
   HookList<BackwardHook> full_backward_pre;
@@ -154,8 +157,8 @@ struct Module::Hooks {
     return handle;
   }
 
-  // Returns the function that the graph stores for a list of backward hooks. It runs the hooks that
-  // are registered when it is called.
+  // Returns the function that the autograd graph stores for a list of backward hooks. When it is
+  // called, it runs the hooks that are in the list at that time.
   static std::function<void()> runner(const std::shared_ptr<Hooks>& hooks,
                                       HookList<BackwardHook> Hooks::*list, Module& module) {
     return [weak = std::weak_ptr(hooks), list, &module] {
@@ -166,7 +169,7 @@ struct Module::Hooks {
     };
   }
 
-  // Runs the hooks in their order. Adds each hook to `begun` before it runs.
+  // Runs the hooks in the order of their registration. Adds each hook to `begun` before it runs.
   static void run(const HookList<ForwardHook>& hooks, Module& module, Places places,
                   HookList<ForwardHook>& begun) {
     torch::Tensor none;
@@ -178,8 +181,9 @@ struct Module::Hooks {
     }
   }
 
-  // After an exception in a call, runs the forward hooks with always_call that are not in `begun`.
-  // Ignores their exceptions, because the caller reports the exception of the call.
+  // Called when a call of the module has thrown an exception. Runs the forward hooks with
+  // always_call that are not in `begun`. Ignores the exceptions of these hooks, because the caller
+  // reports the exception of the call.
   void run_forward_after_throw(Module& module, const HookList<ForwardHook>& begun) const noexcept {
     for (const auto& hook : HookList<ForwardHook>(forward)) {
       if (!hook->always_call || std::ranges::find(begun, hook) != begun.end()) continue;

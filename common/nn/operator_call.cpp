@@ -12,14 +12,16 @@ namespace {
 // Returns whether the call may change the memory of the tensors in argument number `argument`.
 bool writes(const OperatorHandle& op, size_t argument) {
   const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
-  // The schema of some operators does not declare what they change: batch_norm changes its running
-  // statistics. Such operators have the tag instead.
+  // The schema of some operators does not declare which arguments they change: batch_norm, for
+  // example, changes its running statistics. Such operators have the tag
+  // maybe_aliasing_or_mutating.
   return (alias && alias->isWrite()) || op.hasTag(at::Tag::maybe_aliasing_or_mutating);
 }
 
 }  // namespace
 
-// Factories have TensorOptions as arguments. to() has them too, but it also has non_blocking.
+// A factory has the arguments of TensorOptions, such as pin_memory. to() has pin_memory too, but it
+// also has non_blocking.
 bool is_factory(const OperatorHandle& op) {
   return op.schema().argumentIndexWithName("pin_memory") &&
          !op.schema().argumentIndexWithName("non_blocking");
@@ -107,9 +109,9 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 namespace {
 
-// Returns `other`, marked as a number if `tensor` is. The 2.0 of 2.0 / x arrives as a tensor with
-// this mark, which keeps it from promoting the dtype of the result. A tensor that replaces it needs
-// the mark too.
+// Returns `other`; marks it as a wrapped number if `tensor` is one. The 2.0 of 2.0 / x arrives as a
+// tensor with this mark, which keeps it from promoting the dtype of the result. A tensor that
+// replaces it needs the mark too.
 at::Tensor marked_like(const at::Tensor& tensor, at::Tensor other) {
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     other.unsafeGetTensorImpl()->set_wrapped_number(true);

@@ -16,15 +16,15 @@ namespace fsdp {
 using c10::OperatorHandle;
 using Values = torch::jit::Stack;  // the arguments of a call or its results, in order
 
-std::string name_of(const OperatorHandle& op);  // "aten::normal_"
+std::string name_of(const OperatorHandle& op);  // for example "aten::normal_"
 
 // Returns whether `op` makes a tensor from a description: true for randn(), zeros_like() and
 // new_empty(), false for to().
 bool is_factory(const OperatorHandle& op);
 
-// Returns whether this is the call of at::empty() that torch::tensor(values) makes, which then
-// fills the result through its pointer. False for torch::empty({n}, torch::kCPU), whose arguments
-// are the same.
+// Returns whether this call is the call of at::empty() inside torch::tensor(values), which then
+// fills the result through its data pointer. False for torch::empty({n}, torch::kCPU), which calls
+// at::empty() with equal arguments.
 bool is_filled_by_pointer(const OperatorHandle& op, const Values& arguments);
 
 // Returns whether `op` draws random numbers.
@@ -33,27 +33,28 @@ bool is_random(const OperatorHandle& op);
 // Returns the generator among the arguments, or else the default CPU generator.
 at::Generator generator_of(const Values& arguments);
 
-// Returns the device among the arguments; nothing if the call names none.
+// Returns the device among the arguments; nothing if the arguments name no device.
 std::optional<c10::Device> device_of(const OperatorHandle& op, const Values& arguments);
 
-// Calls `op` and returns its results. call_on() first sets the argument `device`, if `op` has one,
-// to `device`, even if the call named none.
+// call() calls `op` and returns its results. call_on() does so too, but first sets the argument
+// `device`, if `op` has one, to `device`, even if the arguments named no device.
 Values call(const OperatorHandle& op, Values arguments);
 Values call_on(c10::Device device, const OperatorHandle& op, Values arguments);
 
-// Both functions return the defined tensors: in one value, which may be a tensor or a list of
-// tensors, or in all values.
+// The overloads of tensors_in() return the defined tensors in one value, which may be a tensor or a
+// list of tensors, or in several values.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 std::vector<at::Tensor> tensors_in(const Values& values);
 
-// Both functions replace each defined tensor by f(tensor): in one value, or in all arguments of a
-// call. They return the result. `written` is true if the call may change the memory of that tensor.
+// The overloads of map_tensors() replace each defined tensor by f(tensor), in one value or in all
+// arguments of a call, and return the result. `written` is true if the call may change the memory
+// of the tensor.
 c10::IValue map_tensors(const c10::IValue& value,
                         const std::function<at::Tensor(const at::Tensor&)>& f);
 Values map_tensors(const OperatorHandle& op, const Values& arguments,
                    const std::function<at::Tensor(const at::Tensor&, bool written)>& f);
 
-const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null if it has none (sparse)
+const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null: it has none (sparse)
 
 // These functions return a tensor with the sizes, strides and dtype of `tensor`: empty_like_on()
 // with undefined values on `device`, copy_of() with a copy of its values (if it is not dense, with

@@ -6,11 +6,12 @@
 
 namespace fsdp {
 
-// While this object lives, the default generator of the CPU and, if `device` is a GPU, that of this
-// GPU draw numbers that depend only on the arguments. The destructor restores the earlier states of
-// the generators. Use a RandomScope around the forward of each microbatch: then dropout sets the
-// same elements to zero whichever rank computes the microbatch. (A forward that is recomputed in
-// backward draws the numbers of the first one: checkpoint_activations() sees to it.)
+// While this object lives, the default generator of the CPU and, if `device` is a GPU, the default
+// generator of this GPU draw numbers that depend only on the arguments. The destructor restores the
+// earlier states of the generators. Use a RandomScope around the forward of each microbatch: then
+// dropout sets the same elements to zero whichever rank computes the microbatch. (If
+// checkpoint_activations() recomputes a forward in backward, it restores the generators' states, so
+// the forward draws the same numbers again.)
 class RandomScope {
  public:
   RandomScope(c10::Device device, uint64_t seed, int64_t step, int64_t microbatch);

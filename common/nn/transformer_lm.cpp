@@ -35,7 +35,8 @@ class RMSNorm : public Module {
   double eps_;
 };
 
-// Returns the frequencies as Llama 3.1 scales them.
+// Returns the frequencies of the rotary positions, scaled as in Llama 3.1 if options.rope_factor is
+// not 1.
 at::Tensor scaled(const at::Tensor& frequency, const TransformerLMOptions& options) {
   if (options.rope_factor == 1) return frequency;
   const auto waves = frequency * (static_cast<double>(options.rope_context) / (2 * M_PI));
@@ -54,10 +55,10 @@ at::Tensor make_rotary_cache(const TransformerLMOptions& options) {
   return torch::stack({angle.cos(), angle.sin()});
 }
 
-// Rotates each pair (x[2i], x[2i+1]) by its position's angle. The result holds all first
-// components, then all second ones. x: [B, T, heads, d_head]. It has its own backward, because the
-// gradients of the single operators would keep and allocate several tensors of x's size instead of
-// one.
+// Rotates each pair (x[2i], x[2i+1]) by the angle of its position and i. The result holds all first
+// components, then all second ones. x: [B, T, heads, d_head]. Rotate has its own backward, because
+// the gradients of the single operators would keep and allocate several tensors of x's size instead
+// of one.
 struct Rotate : torch::autograd::Function<Rotate> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& rotary) {
@@ -154,8 +155,8 @@ class SwiGLU : public Module {
 
 }  // namespace
 
-// x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> [B, T, d_model]. `rotary` is the model's
-// cache.
+// Computes x += attn(ln1(x)); x += ffn(ln2(x)). [B, T, d_model] -> [B, T, d_model]. `rotary` is the
+// model's cache of rotary positions, which all blocks share.
 class TransformerBlock : public Module {
  public:
   TransformerBlock(const TransformerLMOptions& options, const at::Tensor& rotary) {

@@ -11,15 +11,16 @@ namespace fsdp {
 struct TransformerLMOptions {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
   double rope_theta{10000.0};
-  int64_t kv_heads{heads};  // of keys and values; each serves heads / kv_heads heads in a row
+  int64_t kv_heads{heads};  // heads of keys and values; each serves heads / kv_heads query heads
   double norm_eps{1e-5};
   bool qkv_bias{};     // q_proj, k_proj and v_proj have biases, as in Qwen2
   bool tied_head{};    // lm_head.weight is token_embeddings.weight
   int64_t head_dim{};  // width of a head; 0: d_model / heads
   bool qk_norm{};      // an RMSNorm of each head of q and of k, as in Qwen3
-  // The frequencies of Llama 3.1: those whose wave is longer than rope_context / rope_low positions
-  // are divided by rope_factor, those whose wave is shorter than rope_context / rope_high stay, and
-  // the others lie between. A factor of 1: all stay.
+  // How Llama 3.1 scales the frequencies of the rotary positions: frequencies with a wavelength
+  // above rope_context / rope_low positions are divided by rope_factor, those with a wavelength
+  // below rope_context / rope_high do not change, and between them the scaling changes gradually.
+  // If rope_factor is 1, no frequency changes.
   double rope_factor{1}, rope_low{1}, rope_high{4};
   int64_t rope_context{};
 
@@ -41,7 +42,7 @@ class TransformerLM : public Module, public ReadsInCalls {
  private:
   int64_t context_;
   std::shared_ptr<Module> token_embeddings_, ln_final_, lm_head_;
-  std::vector<std::shared_ptr<Module>> layers_;  // TransformerBlock
+  std::vector<std::shared_ptr<Module>> layers_;  // each a TransformerBlock
 };
 
 }  // namespace fsdp
