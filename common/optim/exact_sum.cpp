@@ -9,13 +9,14 @@
 namespace fsdp {
 namespace {
 
-constexpr int kBase = 32;                  // bits of a digit
+constexpr int kBase = 32;                  // bits of a digit of an exact sum
 constexpr int kLowestExponent = -2 * 149;  // exponent of the square of the smallest fp32 number
 constexpr int kInfinite = 255;             // the exponent field of infinity and NaN
-constexpr int kFractionBits = 23;          // of an fp32 number, without the leading one
+constexpr int kFractionBits = 23;          // bits of an fp32 mantissa, without the leading one
 constexpr int64_t kFraction = (int64_t{1} << kFractionBits) - 1;
-// Consecutive elements go to different tables of bins, so that an addition seldom waits for the one
-// before it. A bin gets at most 2^14 squares of a chunk and so stays below 2^62.
+// On the CPU, consecutive elements are added to different tables of bins, so that an addition
+// seldom waits for the result of the addition before. A bin gets at most kCpuChunk / kBinTables =
+// 2^14 squares below 2^48, so it stays below 2^62.
 constexpr int64_t kCpuChunk = 1 << 16;
 constexpr int kBinTables = 4;
 // On a GPU, atomic additions to one bin wait for each other, so there are more tables.
@@ -24,13 +25,14 @@ constexpr int64_t kGpuTables = 64;
 
 class Digits {
  public:
-  // Adds value x 2^(shift + kLowestExponent).
+  // Adds the number value x 2^(shift + kLowestExponent) to the sum.
   void add(uint64_t value, int shift) {
     const auto wide = static_cast<UInt128>(value) << (shift % kBase);
     for (int i = 0; i < 3; ++i)
       digits_[shift / kBase + i] += static_cast<uint32_t>(wide >> (kBase * i));
   }
-  // Carries what exceeds a digit into the next one. The last digit may exceed the base.
+  // Carries the bits above 2^kBase of each digit into the next digit. The last digit may exceed
+  // 2^kBase.
   void carry() {
     for (size_t i = 0; i + 1 < kDigits; ++i) {
       digits_[i + 1] += digits_[i] >> kBase;
@@ -43,8 +45,8 @@ class Digits {
   std::array<uint64_t, kDigits> digits_{};
 };
 
-// Returns the shift of the squares of mantissas with this exponent field. Numbers below 2^-126
-// (field 0) have the exponent of field 1.
+// Returns the `shift` with which Digits::add() adds the square of a mantissa that has this exponent
+// field. Numbers below 2^-126 (field 0) have the exponent of field 1.
 int shift_of(int field) {
   return 2 * (std::max(field, 1) - 1);
 }
@@ -63,9 +65,10 @@ at::Tensor infinity_or_nan(const at::Tensor& tensor) {
   return at::full({kDigits}, value, at::TensorOptions(at::kDouble).device(tensor.device()));
 }
 
-// Adds the squares of the elements to `digits`. Returns whether all elements are finite. A square
-// is the mantissa's square times a power of two that depends only on the exponent field. So the
-// mantissas' squares are added as integers, in one bin for each exponent field.
+// Adds the squares of the elements to `digits`. Returns whether all elements are finite. The square
+// of an element is the square of its mantissa times a power of two that depends only on the
+// exponent field. So the squares of the mantissas are added as integers, in one bin for each
+// exponent field.
 bool add_squares(Digits& digits, const float* elements, int64_t numel) {
   std::array<std::array<uint64_t, 256>, kBinTables> bins{};
   for (int64_t i = 0; i < numel; ++i) {
@@ -84,8 +87,8 @@ bool add_squares(Digits& digits, const float* elements, int64_t numel) {
   return finite;
 }
 
-// Returns the sums of the mantissas' squares by exponent field, [2, 256] on the CPU: row 0 sums
-// their lower 24 bits, row 1 their higher bits.
+// Returns, for each exponent field, the sum of the squares of the mantissas with this field: [2,
+// 256] on the CPU. Row 0 sums the lower 24 bits of the squares, row 1 their higher bits.
 at::Tensor bins_of(const at::Tensor& elements) {
   const at::Tensor bits = elements.view(at::kInt).to(at::kLong);
   const at::Tensor field = bits.bitwise_right_shift(kFractionBits).bitwise_and_(255);
@@ -147,8 +150,8 @@ double value_of_sum(const at::Tensor& exact_sum) {
   size_t top = kDigits - 1;
   while (top > 2 && digits[top] == 0)
     --top;
-  // Three digits have more bits than an fp64. For the rounding it only matters whether any lower
-  // digit is not zero.
+  // The three leading digits have more bits than an fp64. Of the lower digits, the rounding depends
+  // only on whether any is not zero, so the lowest bit of `leading` stands for them.
   auto leading = static_cast<UInt128>(digits[top]) << (2 * kBase) |
                  static_cast<UInt128>(digits[top - 1]) << kBase | digits[top - 2];
   for (size_t i = 0; i + 2 < top; ++i)

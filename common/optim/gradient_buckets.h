@@ -6,28 +6,30 @@
 
 namespace fsdp {
 
-// The most [bytes] of fp32 gradients in the first bucket and in each of the others. The gradients
-// of one bucket are reduced together.
+// The largest size [bytes], in fp32, of the first bucket of gradients and of each other bucket. The
+// gradients of one bucket are reduced together.
 struct BucketSizes {
   int64_t first;
   int64_t others;
 };
-// A small first bucket starts the communication early. PyTorch's DDP uses the same two sizes.
+// 1 MiB for the first bucket and 25 MiB for each other one, as in PyTorch's DDP. A small first
+// bucket starts the communication early.
 inline constexpr BucketSizes kDdpBuckets{1 << 20, 25 << 20};
 inline constexpr BucketSizes kBucketOfEach{0, 0};  // one bucket for each gradient
 
 struct GradientBuckets {
   struct Place {
     size_t bucket;
-    int64_t offset;  // [elements] in the bucket
+    int64_t offset;  // [elements] from the beginning of the bucket
   };
-  std::vector<Place> places;    // by parameter
+  std::vector<Place> places;    // the place of each parameter's gradient
   std::vector<int64_t> numels;  // [elements] of each bucket
 };
 
 // Assigns gradients to buckets. `numels` has the number of elements of each parameter. The buckets
 // are filled from the last parameter to the first, because gradients are computed in about this
-// order. A bucket has at most the size that `sizes` allows, but at least one gradient.
+// order. A bucket has at most the size that `sizes` allows, except that a larger gradient has a
+// bucket of its own.
 GradientBuckets gradient_buckets(const std::vector<int64_t>& numels, BucketSizes sizes);
 
 }  // namespace fsdp

@@ -1,5 +1,6 @@
-// Defines group_of() of update_rule.h. It is not in update_rule.cpp because the web page of a step
-// has no tensors to update, and needs only this function.
+// Defines group_of() of update_rule.h. It has a file of its own because docs/step.html, the web
+// page that predicts a step, compiles this function without LibTorch and so without
+// update_rule.cpp.
 #include <optim/update_rule.h>
 
 #include <regex>

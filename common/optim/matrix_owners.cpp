@@ -20,8 +20,8 @@ int64_t cost(const OwnedMatrix& matrix) {
   return orthogonalize_flops(matrix.rows, matrix.columns);
 }
 
-// Sets the owners of a round. `total`: the work of each rank in the rounds before, to which this
-// function adds the work of this round.
+// Sets the owner of each matrix of `round`. `total`: the work of each rank in the earlier rounds;
+// this function adds the work of this round.
 void set_owners(MatrixRound& round, std::vector<int64_t>& total) {
   std::vector<OwnedMatrix*> matrices;
   for (UnitMatrices& unit : round)
@@ -45,7 +45,7 @@ void set_owners(MatrixRound& round, std::vector<int64_t>& total) {
 
 std::vector<MatrixRound> plan_matrices(std::vector<UnitMatrices> units, int ranks) {
   std::vector<MatrixRound> rounds;
-  bool ended = true;  // whether the next unit begins a round
+  bool ended = true;  // whether the next unit with matrices begins a round
   for (UnitMatrices& unit : units) {
     if (unit.matrices.empty()) continue;
     if (ended) rounds.emplace_back();

@@ -15,14 +15,14 @@ struct OwnedMatrix {
   std::string parameter;
   int64_t offset;  // [elements] in the flat parameter of its unit
   int64_t rows, columns;
-  int owner{};  // among all ranks, also those of other replicas
+  int owner{};  // global rank, which may be in another replica
 
   int64_t numel() const { return rows * columns; }
 };
 
-// The matrices of one unit, in the order of its parameters.
+// The matrices of one unit that Muon updates, in the order of the unit's parameters.
 struct UnitMatrices {
-  size_t unit;  // its index among the units of the model
+  size_t unit;  // index of the unit among the units of the model
   std::vector<OwnedMatrix> matrices;
 };
 
@@ -30,22 +30,24 @@ struct UnitMatrices {
 // work at the same time.
 using MatrixRound = std::vector<UnitMatrices>;
 
-// Returns the rounds of an update, and sets the owners.
+// Returns the rounds of an update, and sets the owners of the matrices.
 // - A unit without matrices is in no round. The other units keep their order.
 // - A round ends at the first unit with which it has at least as many matrices as there are ranks,
 //   because a larger round only needs more memory.
-// - In a round, the most expensive matrix first, each matrix gets the rank that has the least work
-//   in this round. Of several, it is the one that has the least work in all rounds so far, and of
-//   these the lowest rank.
+// - In a round, matrices get their owners in the order of their cost, the most expensive matrix
+//   first. The owner is the rank that has the least work in this round. If several ranks have, it
+//   is the one of them that has the least work in all rounds so far; if several still have, the
+//   lowest of these ranks.
 // All ranks compute the same result from the sizes of the model's parameters.
 std::vector<MatrixRound> plan_matrices(std::vector<UnitMatrices> units, int ranks);
 
-// Returns the rounds for a model of which the sizes are known: plan_matrices() of the parameters in
-// those groups whose optimizer is Muon. Throws what check_matrix() and group_of() throw.
+// Returns the rounds for a model whose layout has the sizes of the parameters: plan_matrices() of
+// the trainable parameters in the groups whose optimizer is Muon. Throws what check_matrix() and
+// group_of() throw.
 std::vector<MatrixRound> matrix_rounds(const ShardLayout& layout,
                                        const std::vector<ParameterGroup>& groups, int ranks);
 
-// Throws std::invalid_argument, which names the parameter, unless `sizes` are those of a matrix.
+// Throws std::invalid_argument, which names the parameter, unless `sizes` has two dimensions.
 void check_matrix(const std::string& parameter, const std::vector<int64_t>& sizes);
 
 }  // namespace fsdp

@@ -10,11 +10,11 @@ namespace fsdp {
 // reduction, and all that the optimizer does stay fp32.
 struct MixedPrecisionPolicy {
   at::ScalarType param_dtype{at::kFloat};   // dtype of all-gathers and of computation
-  at::ScalarType reduce_dtype{at::kFloat};  // dtype of sent gradients; they are added in fp32
+  at::ScalarType reduce_dtype{at::kFloat};  // dtype of sent gradients; reductions add in fp32
 
   // Returns the dtype in which the gradients of several backward passes are added before they are
-  // reduced: the wider of the two, so fp32 for bf16 with fp16. (FSDP2 uses reduce_dtype, even if
-  // that is narrower.)
+  // reduced: the wider one of param_dtype and reduce_dtype; fp32 for bf16 together with fp16.
+  // (FSDP2 uses reduce_dtype, even if that is narrower.)
   at::ScalarType accumulate_dtype() const {
     return param_dtype == reduce_dtype ? param_dtype : at::kFloat;
   }
@@ -28,7 +28,8 @@ struct MixedPrecisionPolicy {
 // Returns "fp32", "bf16" or "fp16".
 const char* dtype_name(at::ScalarType dtype);
 
-// Throws std::invalid_argument, which names the dtype, unless both are fp32, bf16 or fp16.
+// Throws std::invalid_argument, which names the dtype, unless param_dtype and reduce_dtype are
+// fp32, bf16 or fp16.
 void check_mixed_precision(const MixedPrecisionPolicy& policy);
 
 }  // namespace fsdp

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // coefficients of an iteration
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // a, b, c of a Newton-Schulz iteration
 constexpr double kSmallestNorm = 1e-7;
 constexpr double kRms = 0.2;  // the usual root mean square of an update of AdamW
 
@@ -21,9 +21,9 @@ void average_gradient(const OptimizerOptions& options, const Piece& piece,
   at::lerp_out(const_cast<at::Tensor&>(update), piece.gradient, piece.exp_avg, options.momentum);
 }
 
-// An iteration replaces X, which has at most as many rows as columns, by
-// a X + (b S + c S S) X with S = X X^T. So each singular value s becomes a s + b s^3 + c s^5, which
-// approaches 1 from every start in (0, 1].
+// A Newton-Schulz iteration replaces X, which has at most as many rows as columns, by
+// a X + (b S + c S S) X with S = X X^T. So each singular value s becomes a s + b s^3 + c s^5. Five
+// iterations bring every s from 0.003 to 1 into the range from 0.68 to 1.21.
 void orthogonalize(const at::Tensor& matrix) {
   const at::NoGradGuard no_grad;
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
@@ -31,7 +31,7 @@ void orthogonalize(const at::Tensor& matrix) {
   const double norm = matrix.norm().item<double>();
   at::Tensor x = at::empty(wide.sizes(), matrix.options());
   x.copy_(wide).div_(
-      std::max(norm, kSmallestNorm));  // div_out() would allocate a transposed result
+      std::max(norm, kSmallestNorm));  // div_out() would make a temporary, transposed like `wide`
   at::Tensor next = at::empty_like(x);
   at::Tensor square = at::empty({wide.size(0), wide.size(0)}, matrix.options());
   at::Tensor polynomial = at::empty_like(square);

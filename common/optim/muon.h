@@ -18,22 +18,23 @@ namespace fsdp {
 
 inline constexpr int kNewtonSchulzIterations = 5;
 
-// Computes E and U of a piece, and increments its step count. Its state is allocated.
-// `update` [numel of the piece] becomes U; it must not overlap with the piece's tensors.
+// Computes E and U of a piece of P, and increments the piece's step count. The state of the piece
+// must be allocated. `update` [numel of the piece] becomes U; it must not overlap with the piece's
+// tensors.
 void average_gradient(const OptimizerOptions& options, const Piece& piece,
                       const at::Tensor& update);
 
 // Replaces `matrix` [rows, columns], which holds U and is contiguous, by
 // 0.2 sqrt(max(rows, columns)) O.
 // - The bits depend only on the values and the sizes.
-// - Zeros are positive, so adding zeros does not change a bit of the result.
+// - Zeros in the result are positive, so adding zeros does not change a bit of the result.
 // Temporarily allocates orthogonalize_bytes().
 void orthogonalize(const at::Tensor& matrix);
 int64_t orthogonalize_bytes(int64_t rows, int64_t columns);
 int64_t orthogonalize_flops(int64_t rows, int64_t columns);
 
-// Updates P of a piece. `update` [numel of the piece]: what orthogonalize() has computed for these
-// elements.
+// Updates one piece of P. `update` [numel of the piece]: what orthogonalize() has computed for the
+// elements of the piece.
 void apply_orthogonal_update(const OptimizerOptions& options, const Piece& piece,
                              const at::Tensor& update);
 

@@ -1,5 +1,6 @@
-// Defines orthogonalize_bytes() and orthogonalize_flops() of muon.h. They are not in muon.cpp
-// because the web page of a step needs only these functions: it has no tensors.
+// Defines orthogonalize_bytes() and orthogonalize_flops() of muon.h. They have a file of their own
+// because docs/step.html, the web page that predicts a step, compiles them without LibTorch and so
+// without muon.cpp.
 #include <optim/muon.h>
 
 #include <algorithm>

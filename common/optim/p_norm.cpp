@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int kTermExponent = -62;  // a term is a whole number of 2^-62
+constexpr int kTermExponent = -62;  // sum_of_powers() rounds terms to multiples of 2^-62
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void check_norm_type(double norm_type) {
 at::Tensor largest_magnitude(const at::Tensor& tensor) {
   const at::Tensor elements = tensor.detach();
   if (elements.numel() == 0) return at::zeros({1}, elements.options().dtype(at::kDouble));
-  const auto [least, most] = at::aminmax(elements);  // unlike abs(), it needs no second tensor
+  const auto [least, most] = at::aminmax(elements);  // abs() would allocate a tensor of this size
   return at::maximum(least.abs(), most.abs()).to(at::kDouble).reshape({1});
 }
 
@@ -28,8 +28,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
   if (std::isfinite(norm_type) && std::isfinite(largest) && largest > 0) {
     const at::Tensor elements = tensor.detach().cpu().contiguous();
     const float* data = elements.data_ptr<float>();
-    // Uses the scalar pow, because at::pow() computes other bits for the last elements than for
-    // elements in full vectors.
+    // Uses the scalar std::pow, because at::pow() computes other bits for the last elements of a
+    // tensor than for elements in full SIMD vectors.
     for (int64_t i = 0; i < elements.numel(); ++i) {
       const double term = std::pow(std::abs(data[i]) / largest, norm_type);
       sum += static_cast<uint64_t>(std::ldexp(term, -kTermExponent));
@@ -40,7 +40,7 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers) {
   if (!std::isfinite(largest)) return largest;
-  // If norm_type is infinite, the second factor is 0^0, which is 1.
+  // If norm_type is infinite, the second factor is 0^0, which std::pow() defines as 1.
   return largest * std::pow(value_of_sum(sum_of_powers), 1 / norm_type);
 }
 

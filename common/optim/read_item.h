@@ -10,8 +10,8 @@ namespace fsdp {
 
 // Neighbouring elements of one parameter, as indices into the parameter in row-major order.
 struct ElementRange {
-  std::string parameter;   // its first name
-  int64_t begin{}, end{};  // [elements] begin <= end
+  std::string parameter;   // first name of the parameter
+  int64_t begin{}, end{};  // [elements], begin <= end
 
   bool operator==(const ElementRange&) const = default;
 };
@@ -21,13 +21,14 @@ struct ReadItem {
   size_t saved_index;    // index of the saved range
   int64_t saved_offset;  // [elements] from the beginning of the saved range
   int64_t dest_offset;   // [elements] from the beginning of the wanted range
-  int64_t length;        // [elements] above 0
+  int64_t length;        // [elements], above 0
 
   bool operator==(const ReadItem&) const = default;
 };
 
-// Returns what to read for the elements of `range`, in their order: locate() of task 5, from the
-// solutions or from the student's own code.
+// The type of locate() of task 5, which a program gets from the solutions or from the student's own
+// code. Returns which elements of the `saved` ranges to read for the elements of `range`, in their
+// order.
 using Locate = std::function<std::vector<ReadItem>(const ElementRange& range,
                                                    const std::vector<ElementRange>& saved)>;
 

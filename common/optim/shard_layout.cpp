@@ -89,7 +89,7 @@ int64_t ShardLayout::numel() const {
 
 void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
   check_units(*this);
-  std::vector<int64_t> ends(units.size());  // end of the checked parameters of each unit
+  std::vector<int64_t> ends(units.size());  // for each unit, the end of its last checked parameter
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string& name = expected[i].name;
     if (i >= parameters.size()) fail("parameter", name, "is missing");

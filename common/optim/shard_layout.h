@@ -10,10 +10,10 @@
 
 namespace fsdp {
 
-// Parameters start at multiples of 64 bytes, so that a kernel sees the same alignment as in a
-// tensor that torch allocates. The optimizer also updates multiples of 16 elements (update_rule.h
-// explains why).
-inline constexpr int64_t kAlignment = 16;  // elements of fp32
+// In a flat parameter, parameters start at multiples of 64 bytes, so that a kernel sees the same
+// alignment as in a tensor that PyTorch allocates. The optimizer also updates multiples of 16
+// elements (update_rule.h explains why).
+inline constexpr int64_t kAlignment = 16;  // [fp32 elements]
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
   return (numel + multiple - 1) / multiple * multiple;
@@ -25,55 +25,58 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
-// Called with a whole parameter and its name. The tensor is valid only during the call.
+// A function that is called with a whole (unsharded) parameter and its name. The tensor is valid
+// only during the call.
 using ParameterVisitor = std::function<void(const std::string& name, const at::Tensor& parameter)>;
 
 // Returns the distinct parameters of a module in the order of their first registration. (torch's
 // own parameters() lists a tied tensor once per name.)
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
-// Returns the [elements] of each parameter.
+// Returns the number of elements of each parameter.
 std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters);
 
 // Throws std::invalid_argument, which names the unit and the parameter, if a parameter is not fp32.
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
 
-// Ends the name of a unit with the frozen parameters of a module that also has trainable ones.
+// The end of a unit's name. If a module has frozen and trainable parameters, its frozen parameters
+// form a unit of their own, whose name ends so.
 inline const std::string kFrozenUnit = ":frozen";
 
-// Describes where FSDP stores every element, as plain data. Predictions use it, and so does code
-// that computes the same numbers without sharding (the global norm is a sum over these shards).
+// Describes, as plain data, where FSDP stores every element of the parameters. Predictions use it,
+// and so does code that computes the same numbers without sharding (the global norm is a sum over
+// these shards).
 struct ShardLayout {
   struct Unit {
     std::string name;
-    int64_t padded_numel;  // a multiple of 16 W
-    bool root;             // stays unsharded from forward to backward
+    int64_t padded_numel;  // [elements] a multiple of 16 world_size
+    bool root;             // the root's unit: stays unsharded from forward to backward
     bool trainable;        // holds a parameter that requires a gradient
 
-    // The path of its module: the name, without kFrozenUnit.
+    // Returns the path of the unit's module: the name of the unit without kFrozenUnit.
     std::string module() const;
   };
   struct Parameter {
     std::string name;
     size_t unit;     // index into units
-    int64_t offset;  // in the unit's flat parameter, a multiple of 16
+    int64_t offset;  // [elements] in the unit's flat parameter, a multiple of 16
     int64_t numel;
     bool trainable;
-    std::vector<int64_t> sizes{};  // only for predictions; empty: not known
+    std::vector<int64_t> sizes{};  // set only for predictions; empty: not known
   };
   int world_size{1};
-  std::vector<Unit> units;                    // in the order of their forward
+  std::vector<Unit> units;                    // in the order of their modules' forward
   std::vector<Parameter> parameters;          // distinct, in the order of first registration
-  std::set<size_t> no_unshard_in_backward{};  // units that backward does not unshard
+  std::set<size_t> no_unshard_in_backward{};  // indices of units that backward does not unshard
 
-  int64_t padded_numel() const;  // of all units
-  int64_t numel() const;         // of all parameters, without padding
+  int64_t padded_numel() const;  // [elements] sum over all units
+  int64_t numel() const;         // [elements] sum over all parameters, without padding
 
   // Throws std::logic_error, which names the parameter or unit, unless the layout covers every
   // element of `parameters` exactly once, in order, aligned and inside its unit, and each unit is
   // trainable exactly if one of its parameters is.
   void check(const std::vector<NamedParameter>& parameters) const;
-  // Fills in the sizes of the parameters, by their names in `module`.
+  // Sets the sizes of each parameter to those of the parameter of this name in `module`.
   void add_sizes(const torch::nn::Module& module);
 };
 

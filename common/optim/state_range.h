@@ -7,16 +7,17 @@
 
 namespace fsdp {
 
-// Neighbouring elements of one parameter and their optimizer state, as views: writing to them
-// changes the training state. Elements are indices into the parameter, in row-major order. So a
-// range does not depend on units, shards, pieces or ranks, and padding is in no range.
+// Neighbouring elements of one parameter and their optimizer state. The tensors are views: writing
+// to them changes the training state. Elements are indices into the parameter, in row-major order.
+// So a range does not depend on units, shards, pieces or ranks, and padding is in no range.
 struct StateRange {
-  std::string parameter;   // its first name
-  int64_t begin{}, end{};  // [elements] begin < end
+  std::string parameter;   // first name of the parameter
+  int64_t begin{}, end{};  // [elements], begin < end
   at::Tensor value;        // [end - begin]
-  // [end - begin], or undefined: both for SGD and frozen parameters, exp_avg_sq for Muon
+  // [end - begin]. exp_avg and exp_avg_sq are undefined for SGD and for frozen parameters; for
+  // Muon, only exp_avg_sq is undefined.
   at::Tensor exp_avg, exp_avg_sq;
-  at::Tensor step;  // [] step count of the piece, or undefined; ranges may share it
+  at::Tensor step;  // [] step count of the piece, shared by its ranges; or undefined
 };
 
 }  // namespace fsdp

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kPart = 1 << 22;  // elements whose state is in memory at a time
+constexpr int64_t kPart = 1 << 22;  // [elements] largest part whose moments are in use at a time
 
 // Updates all pieces in one kernel call. The caller has already incremented the step counts.
 void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
@@ -52,7 +52,7 @@ void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   std::vector<at::Tensor> steps;
   for (const Piece& piece : pieces)
     steps.push_back(piece.step);
-  at::_foreach_add_(steps, 1);  // on a GPU, one kernel for all steps
+  at::_foreach_add_(steps, 1);  // increments all step counts; on a GPU with one kernel
   options.moments ? update_adamw_in_store(options, pieces) : fused_adamw(options, pieces);
 }
 

@@ -12,7 +12,7 @@ namespace fsdp {
 class MomentStore {
  public:
   virtual ~MomentStore() = default;
-  virtual at::Tensor zeros(int64_t numel) = 0;  // [numel], fp32, valid while the store lives
+  virtual at::Tensor zeros(int64_t numel) = 0;  // fp32 zeros [numel], valid while the store lives
   // update() calls this function after it has used `part`, which is a part of a tensor from
   // zeros(). The parts come in the same order in each step.
   virtual void used(const at::Tensor& part) = 0;
@@ -26,9 +26,9 @@ struct OptimizerOptions {
   double beta2{0.999};
   double eps{1e-8};
   double weight_decay{0.01};               // added to the gradient for SGD, otherwise decoupled
-  double momentum{0.95};                   // of Muon
-  std::shared_ptr<MomentStore> moments{};  // null: in memory
-  std::shared_ptr<double> lr_factor{};     // read at each update, for a schedule; null: 1
+  double momentum{0.95};                   // only for Muon
+  std::shared_ptr<MomentStore> moments{};  // null: moments are in memory
+  std::shared_ptr<double> lr_factor{};     // factor of lr, read at each update; null: 1
 
   // The number of moments that the state has for each element.
   int moments_of_element() const { return kind == Kind::adamw ? 2 : kind == Kind::muon ? 1 : 0; }
@@ -44,31 +44,32 @@ struct ParameterGroup {
 inline bool is_muon(const ParameterGroup& group) {
   return group.options.kind == OptimizerOptions::Kind::muon;
 }
-// Returns the index of the parameter's group. Throws std::invalid_argument if no group matches, or
-// if a pattern is not a regular expression.
+// Returns the index of the group of the parameter with this name. Throws std::invalid_argument if
+// no group matches, or if a pattern is not a regular expression.
 size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups);
 
-// Neighbouring elements that are updated together. The fused kernels compute the last numel mod 16
-// elements with other arithmetic, so numel must be a multiple of 16: then the bits of an element do
-// not depend on how elements are split into pieces.
+// Neighbouring elements of a shard that are updated together. The fused kernels compute the last
+// numel mod 16 elements with other arithmetic, so numel must be a multiple of 16: then the bits of
+// an element do not depend on how elements are split into pieces.
 struct Piece {
   at::Tensor parameter;  // [numel], view
   at::Tensor gradient;   // [numel], view
-  // The state of AdamW, owned; undefined until the first update, and always for SGD.
+  // The optimizer state, owned; undefined until allocate_state() is called, and always for SGD.
   at::Tensor exp_avg;     // [numel]
   at::Tensor exp_avg_sq;  // [numel]; undefined for Muon
-  at::Tensor step;        // []
+  at::Tensor step;        // [] step count
 };
 
 // Allocates the state of the pieces that have none yet, as zeros in the memory class
-// optimizer_state. If options.moments is set, the moments are in that store instead. SGD has no
-// state, Muon no exp_avg_sq, and its exp_avg is always in memory.
+// optimizer_state. The state of AdamW is exp_avg, exp_avg_sq and step; if options.moments is set,
+// this MomentStore allocates exp_avg and exp_avg_sq. The state of Muon is exp_avg and step, always
+// in memory. SGD has no state.
 void allocate_state(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
-// Updates every piece by one step of the optimizer. AdamW updates all pieces in one kernel call, or
-// each part of a piece in one if options.moments is set. Allocates state as allocate_state() does.
-// Throws std::invalid_argument for a piece whose numel is not a multiple of 16. Calls todo() for
-// Muon, which needs whole matrices (muon.h).
+// Updates every piece by one step of the optimizer. AdamW updates all pieces in one kernel call; if
+// options.moments is set, it calls the kernel once for each part of a piece. Allocates state as
+// allocate_state() does. Throws std::invalid_argument for a piece whose numel is not a multiple of
+// 16. Calls todo() for Muon, which needs whole matrices (muon.h).
 void update(const OptimizerOptions& options, std::vector<Piece>& pieces);
 
 }  // namespace fsdp
