@@ -7,7 +7,7 @@
 namespace fsdp {
 
 // Returns the collectives that this rank has issued since the last take_calls() or take_log(), in
-// order: "all_gather root; reduce_scatter blocks0; ".
+// order, as a text such as "all_gather root; reduce_scatter blocks0; ".
 inline std::string take_calls(Communicator& comm) {
   std::string text;
   for (const Call& call : comm.take_log())

@@ -10,19 +10,20 @@
 namespace fsdp {
 
 // Sends frames (JSON values) from one rank to the test's own process, through a file in memory that
-// both processes hold open. So frames survive the end of their rank, and the rank never waits for
-// the reader.
+// both processes hold open. So frames survive the end of the rank that sent them, and the rank
+// never waits for the reader.
 class Channel {
  public:
-  // Call it in the rank, from any thread. Throws std::system_error if the frame can't be written.
+  // Call send() in the rank, from any thread. Throws std::system_error if the frame can't be
+  // written.
   void send(const nlohmann::json& frame);
 
-  // Call it in the test's process after the rank has ended. Returns all frames that were sent
+  // Call frames() in the test's process after the rank has ended. Returns all frames that were sent
   // completely, in order.
   std::vector<nlohmann::json> frames() const;
 
  private:
-  OpenFile file_{memory_file("fsdp-observations")};  // made before the fork
+  OpenFile file_{memory_file("fsdp-observations")};  // made before the rank is forked
   std::mutex mutex_;
 };
 

@@ -10,8 +10,8 @@
 
 namespace fsdp {
 
-// A clock that advances only in pass() and sleep_until(). So a test can compute by hand how long a
-// step takes.
+// A clock whose time advances only in pass() and sleep_until(). So a test can compute by hand how
+// long a step takes.
 class CountedClock final : public Clock {
  public:
   int64_t now() override { return now_; }
@@ -22,8 +22,8 @@ class CountedClock final : public Clock {
   int64_t now_{};
 };
 
-// Returns the options of a run whose time `clock` counts, over a link on which a hop takes `hop`
-// and bytes take no time.
+// Returns options for run_ranks(): the ranks read the time from `clock`, and communicate over a
+// simulated link on which each hop to the next rank takes `hop` and the transfer of bytes no time.
 inline RunOptions over_counted_link(std::shared_ptr<CountedClock> clock,
                                     std::chrono::nanoseconds hop) {
   RunOptions options;

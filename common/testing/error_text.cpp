@@ -19,7 +19,7 @@ constexpr const char* kNoKey =
     "at() of a map was called with a key that is not in the map: find out which key the code looks "
     "up, and which code should have inserted it";
 
-// Text of an error -> its meaning in the code of a task.
+// Text in the message of an error -> what the error means in the code of a task.
 constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},
@@ -40,8 +40,8 @@ constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
     {"bad_alloc", "it exceeded the limit of memory of a test"},
 }};
 
-// Returns the type of `error`, and after it those of std::invalid_argument, std::out_of_range,
-// std::logic_error and std::runtime_error that are its base classes.
+// Returns the name of the type of `error` and, after it, the names of those of its base classes
+// that are std::invalid_argument, std::out_of_range, std::logic_error or std::runtime_error.
 std::string types_of(const std::exception& error) {
   std::string types = c10::demangle(typeid(error).name());
   const auto add = [&](const char* name, const void* as_that_type) {
@@ -54,7 +54,8 @@ std::string types_of(const std::exception& error) {
   return types;
 }
 
-// Returns whether `line` is advice of torch for users of torch.compile or Caffe2.
+// Returns whether `line`, from the text of a PyTorch error, only advises users of torch.compile or
+// of Caffe2.
 bool is_advice(const std::string& line) {
   return line.starts_with("If you're using torch.compile") ||
          line.starts_with("If you're using Caffe2");

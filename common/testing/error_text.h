@@ -5,22 +5,23 @@
 
 namespace fsdp {
 
-// Returns `text` without what torch adds to its errors: stacks (a line "Exception raised from ..."
-// and the lines "frame #0: ..." after it), and advice for users of torch.compile and of Caffe2.
+// Returns `text` without what PyTorch adds to its errors: stacks (a line "Exception raised from
+// ..." and the lines "frame #0: ..." after it), and advice for users of torch.compile and of
+// Caffe2.
 std::string without_stacks(const std::string& text);
 
-// Returns what `body` throws, for an observation: the type of the exception, its base classes in
-// the C++ library, and its text, such as "std::invalid_argument, std::logic_error: TEXT". Returns
-// kNothingThrown if `body` throws nothing.
+// thrown_by() returns what `body` throws as a text that a rank can observe: the type of the
+// exception, its base classes in the C++ library, and its text, such as "std::invalid_argument,
+// std::logic_error: TEXT". It returns kNothingThrown if `body` throws nothing.
 constexpr const char* kNothingThrown = "nothing was thrown";
 std::string thrown_by(const std::function<void()>& body);
 
 // Returns the message of a failed assertion with the test's own words first: for EXPECT_TRUE(x) <<
-// "y" it is "y" and then "(x is false)".
+// "y" it returns "y" and then "(x is false)".
 std::string own_words(const std::string& assertion);
 
-// Returns `message` without stacks. If it is a known message of torch or of the C++ library, its
-// meaning in the code of a task comes first.
+// Returns `message` without stacks. If it is a known message of PyTorch or of the C++ library, the
+// result begins with what the message means in the code of a task.
 std::string explained(const std::string& message);
 
 }  // namespace fsdp

@@ -40,8 +40,8 @@ class Rows {
   std::vector<std::string> texts_, ranks_;
 };
 
-// Compares the observations of the ranks with `expected`. If expected[r] is null, the observation
-// of rank r is only printed.
+// Compares what rank r observed as `name` with expected[r], for each r, and fails the test if one
+// differs. If expected[r] is null, the observation of rank r is not compared, only printed.
 void compare(const RankRun& run, const std::string& name,
              const std::vector<const nlohmann::json*>& expected, const char* file, int line) {
   bool equal = true;
@@ -58,10 +58,11 @@ void compare(const RankRun& run, const std::string& name,
   if (!equal) tell(run, name, rows.table(), file, line, expected);
 }
 
-// Returns the first element that is not the mean over ranks (in a parameter) or not zero (in
-// padding), and its description; "" if there is none. The element is -1 if the number of elements
-// is wrong. `places` comes from the test, because places that a rank reports could leave out
-// elements.
+// Checks the elements that a rank observed of a mean over ranks. Returns the index and a
+// description of the first wrong element: one that belongs to a parameter and is not the mean, or
+// to padding and is not zero. The description is "" if no element is wrong. The index is -1 if the
+// number of elements is wrong. `places` comes from the test, because places that a rank reports
+// could leave out elements.
 std::pair<int64_t, std::string> wrong_mean(const ObservedTensor& actual, const Places& places,
                                            int world_size) {
   if (actual.numel() != places.shard_numel) {
@@ -80,9 +81,9 @@ std::pair<int64_t, std::string> wrong_mean(const ObservedTensor& actual, const P
   return {};
 }
 
-// A limit for what RetainedMemory::taken() observed. The bytes of all `kinds` are added.
-// expect_held() fails if one of several ranks holds `limit` bytes or more, or if all ranks together
-// hold fewer than `least`.
+// Limits for the bytes that the ranks observed with RetainedMemory::taken(). expect_held() adds the
+// bytes of all `kinds`. It fails if there are several ranks and one of them holds `limit` bytes or
+// more, or if all ranks together hold fewer than `least`.
 struct Held {
   std::vector<std::string> kinds;  // keys of RetainedMemory::taken(): "tensors", "besides"
   std::string where;

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// Returns the shard that each rank should own of a unit with these parameters (or gradients) in
-// this order. Padding is zero. [world_size] tensors of [padded_numel / world_size].
+// Returns, for each rank, the shard that it should own of a unit with these parameters (or
+// gradients) in this order: [world_size] tensors of [padded_numel / world_size]. Padding is zero.
 inline std::vector<at::Tensor> expected_shards(const std::vector<at::Tensor>& parameters,
                                                int world_size) {
   const auto padded = [](const at::Tensor& tensor, int64_t multiple) {
@@ -23,7 +23,7 @@ inline std::vector<at::Tensor> expected_shards(const std::vector<at::Tensor>& pa
   return padded(at::cat(aligned), kAlignment * world_size).chunk(world_size);
 }
 
-// Observes the expected_shards() as "NAME 0", "NAME 1", ...
+// Makes `rank` observe the tensors of expected_shards() as "NAME 0", "NAME 1", ...
 inline void observe_expected_shards(TestRank& rank, const std::string& name,
                                     const std::vector<at::Tensor>& parameters, int world_size) {
   const auto shards = expected_shards(parameters, world_size);
@@ -31,8 +31,8 @@ inline void observe_expected_shards(TestRank& rank, const std::string& name,
     rank.observe(name + " " + std::to_string(r), shards[r]);
 }
 
-// Compares what each rank observed as `name` with its shard that `oracle` observed with
-// observe_expected_shards().
+// Compares what each rank of `run` observed as `name` with the shard of this rank that rank 0 of
+// `oracle` observed with observe_expected_shards().
 inline void expect_shards(const RankRun& run, const RankRun& oracle, const std::string& name,
                           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const auto shard = [&](int r) { return oracle.at(0, name + " " + std::to_string(r)); };

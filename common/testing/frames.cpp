@@ -8,8 +8,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A parser that shortens long texts, because comparing and printing a text of 60 MB takes minutes.
-// It stops at a value that is nested too deep.
+// A CBOR parser that shortens long texts, because comparing and printing a text of 60 MB takes
+// minutes. It stops at a value that is nested more than 100 deep.
 class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
   using Parser = nlohmann::detail::json_sax_dom_parser<Json>;
 
@@ -38,7 +38,8 @@ std::string shortened(std::string_view text) {
   constexpr size_t kMost = 64 << 10;  // [bytes]
   if (text.size() <= kMost) return std::string(text);
   const std::string end = "\n... (of " + std::to_string(text.size()) + " bytes)";
-  return std::string(text.substr(0, kMost - end.size())) + end;  // it is not shortened again
+  // The result has at most kMost bytes, so shortened() returns it unchanged if it is called again.
+  return std::string(text.substr(0, kMost - end.size())) + end;
 }
 
 Json from_frame(std::string_view bytes) {

@@ -5,7 +5,8 @@
 namespace fsdp {
 namespace {
 
-// These are variables because torch's callback is a plain function.
+// `kernel` and `calls` are variables of the thread, because PyTorch's callback is a plain function,
+// which cannot capture values.
 thread_local std::string kernel;
 thread_local int calls = 0;
 

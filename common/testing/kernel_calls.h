@@ -5,8 +5,8 @@
 
 namespace fsdp {
 
-// Returns how often `body` calls the operator `name` ("aten::add") on this thread, including calls
-// from inside other operators.
+// Returns how often `body` calls the operator `name`, for example "aten::add", on this thread,
+// including calls from inside other operators.
 int kernel_calls(const std::string& name, const std::function<void()>& body);
 
 }  // namespace fsdp

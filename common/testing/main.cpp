@@ -17,34 +17,35 @@ class TimelineKeeper : public testing::EmptyTestEventListener {
   }
 };
 
-// For ./fsdp check --record: keeps recordings of failed tests in the folder that FSDP_RECORD names,
-// as SUITE.NAME/W2.
+// For ./fsdp check --record: keeps a recording of each failed test in the folder that FSDP_RECORD
+// names, as a folder such as SUITE.NAME/W2.
 class RecordingKeeper : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
     folder_ = all_ / name;
-    if (std::filesystem::exists(folder_)) folder_.clear();  // kept from an earlier failure
+    if (std::filesystem::exists(folder_)) folder_.clear();  // keeps the recording that is there
     setenv("FSDP_RECORD", folder_.c_str(), 1);
     setenv("FSDP_RECORD_AS", ("--gtest_filter=" + name).c_str(), 1);
   }
   void OnTestEnd(const testing::TestInfo& test) override {
     std::error_code none;
     if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
-    std::filesystem::remove(folder_.parent_path(), none);  // succeeds only if it is empty
+    std::filesystem::remove(folder_.parent_path(), none);  // fails unless the folder is empty
   }
   std::filesystem::path all_{std::getenv("FSDP_RECORD")}, folder_;
 };
 
-// Returns the number in an argument "--NAME=NUMBER"; -1 if the argument has another name.
+// Returns the number in an `argument` that begins with `option`, such as "--results_to="; -1 if it
+// begins otherwise.
 int file_in(std::string_view argument, std::string_view option) {
   return argument.starts_with(option) ? std::stoi(std::string(argument.substr(option.size()))) : -1;
 }
 
 }  // namespace
 
-// Starts no thread, because the tests fork.
+// main() starts no thread, because the tests fork this process.
 int main(int argc, char** argv) {
-  fsdp::limit_memory(int64_t{4} << 30);  // ranks inherit the limit
+  fsdp::limit_memory(int64_t{4} << 30);  // the forked ranks inherit this limit
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     const int results = file_in(argv[i], "--results_to=");
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
     if (results >= 0) fsdp::results::write_to(results);
     if (reports >= 0) fsdp::remote_ranks::report_to(reports);
   }
-  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // takes ownership
+  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // GoogleTest owns it
   if (std::getenv("FSDP_RECORD") != nullptr)
     testing::UnitTest::GetInstance()->listeners().Append(new RecordingKeeper);
   return RUN_ALL_TESTS();

@@ -35,14 +35,14 @@ namespace {
 
 using remote_ranks::RunReport;
 
-// Makes a failed assertion in a rank an exception instead of printed text.
+// Makes a failed assertion in a rank throw an exception instead of printing its text.
 void throw_failed_assertions() {
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
   testing::GTEST_FLAG(throw_on_failure) = true;
 }
 
-// Makes SIGALRM end the rank after `limit`, unless the rank is replayed.
+// Makes SIGALRM end this rank after `limit`. A rank that is replayed has no limit.
 void set_time_limit(std::chrono::milliseconds limit) {
   if (replays()) return;
   const auto microseconds = std::chrono::microseconds(limit).count();
@@ -51,8 +51,9 @@ void set_time_limit(std::chrono::milliseconds limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-// on_crash() handles a signal that ends this rank: it stores the address in *crash_of_this_rank for
-// the report, then lets the signal end the rank.
+// on_crash() handles SIGSEGV in this rank: it stores the address of the access in
+// *crash_of_this_rank for the report, and restores the default action, so that SIGSEGV ends the
+// rank when on_crash() returns and the access is repeated.
 Crash* crash_of_this_rank = nullptr;
 void on_crash(int signal, siginfo_t* info, void*) {
   crash_of_this_rank->address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -91,7 +92,7 @@ struct Shared {
 
   std::vector<Channel> channels;     // [world_size]
   Mapping memory;                    // a Crash for each rank
-  std::shared_ptr<EventLog> events;  // null: nothing is recorded
+  std::shared_ptr<EventLog> events;  // null: events are not recorded
 };
 
 int run_rank(const RankContext& context, const RankBody& body, const RunOptions& options,
@@ -120,7 +121,7 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
 
 RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   using remote_ranks::kTimeLimit;
-  if (std::getenv("FSDP_DEBUG") != nullptr)  // a debugger may stop a rank
+  if (std::getenv("FSDP_DEBUG") != nullptr)  // 1 hour: a debugger may stop a rank
     options.timeout = options.time_limit = std::chrono::hours(1);
   if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
   require_one_thread("run_ranks()");

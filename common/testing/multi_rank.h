@@ -8,9 +8,9 @@
 #include <functional>
 #include <vector>
 
-// Tests whose code runs on W ranks, each a forked process. Ranks send observations to the test's
-// own process, which compares them. That process runs no torch operator, so an expected value that
-// needs torch is observed too, by a run of one rank.
+// Tests whose code runs on `world_size` ranks, each a forked process. Ranks send observations to
+// the test's own process, which compares them. That process runs no PyTorch operator. So an
+// expected value that needs PyTorch is an observation too: one rank computes it in run_oracle().
 //
 //   MULTI_RANK_SUITE(T2_3_unshard);
 //
@@ -27,33 +27,38 @@ namespace fsdp {
 
 using RankBody = std::function<void(TestRank&)>;
 
-// Runs `body` on W ranks. Every rank must reach the end of `body` within the time limit. The first
-// rank that fails ends the other ranks. If a rank failed, the test ends here as failed and prints
-// the reason. If a rank reached a todo(), the test ends here as "not started", whatever else
+// Runs `body` on `world_size` ranks. Every rank must reach the end of `body` within the time limit.
+// When a rank fails, the other ranks are ended. Then run_ranks() ends the test as failed and prints
+// the reason. If a rank reached a todo(), run_ranks() ends the test as "not started", whatever else
 // happened.
 RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// Runs `body` on one rank, to compute what a run of run_ranks() is compared with. `body` must not
-// call task code: during grading it runs in the judge, which does not contain that code.
+// Runs `body` on one rank, to compute the values with which the observations of run_ranks() are
+// compared. `body` must not call task code: during grading it runs in the judge, which does not
+// contain that code.
 RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE());
 
-// Like run_ranks(), but a failure does not end the test: read it with RankRun::failure().
+// Runs `body` on `world_size` ranks as run_ranks() does, but a rank that fails does not end the
+// test. RankRun::failure() describes the failure.
 RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& options = {},
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// A suite whose tests run for each world size: T2_3_unshard.autograd_sees_no_change/W3
+// The base class of suites whose tests run once for each world size of the suite, as
+// T2_3_unshard.autograd_sees_no_change/W3.
 //
-// It does not use GoogleTest's TEST_P, whose templates take longer to compile than many tests.
+// MultiRankTest does not use GoogleTest's TEST_P, whose templates take longer to compile than many
+// tests.
 class MultiRankTest : public testing::Test {
  public:
-  // Registers the tests SUITE.NAME/W1, /W2, ...; `make` creates the object of a test.
+  // Registers the tests SUITE.NAME/W1, /W2, ..., one for each of `world_sizes`. `make` creates the
+  // object of a test.
   static bool add(const char* suite, const char* name, const std::vector<int>& world_sizes,
                   MultiRankTest* (*make)(), const char* file, int line);
 
  protected:
-  static int world_size();  // of the running test
+  static int world_size();  // number of ranks of the running test
 };
 #define MULTI_RANK_SUITE(suite) MULTI_RANK_SUITE_ON(suite, 1, 2, 3, 4)
 #define MULTI_RANK_SUITE_ON(suite, ...)                       \

@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// Keys that ordinary observations never use.
+// Keys of the JSON object that represents a tensor. Other observations never use these keys.
 constexpr const char* kDtype = "<dtype>";
 constexpr const char* kSizes = "<sizes>";
 constexpr const char* kBytes = "<bytes>";
@@ -61,7 +61,8 @@ std::string type_text(const ObservedTensor& tensor) {
   return c10::toString(tensor.dtype) + std::string(" ") + list(tensor.sizes);
 }
 
-// Returns the index of element `index` in each dimension: "[3, 2]".
+// Returns the position of element `index` (in row-major order) as its index in each dimension: "[3,
+// 2]".
 std::string position(const ObservedTensor& tensor, int64_t index) {
   std::vector<int64_t> place(tensor.sizes.size());
   for (size_t d = place.size(); d-- > 0; index /= tensor.sizes[d])
@@ -103,13 +104,15 @@ std::string remark_on_values(const ObservedTensor& actual, const ObservedTensor&
   if (std::isnan(actual.value(first_difference)) && !std::isnan(expected.value(first_difference)))
     return "memory that nobody has written yet, or that was freed, holds nan";
   const bool differ = actual.value(first_difference) != expected.value(first_difference);
-  if (differ && has_values_in_another_order(actual, expected))  // not if they are only 0 and -0
+  // If the first elements that differ are 0 and -0, `differ` is false: they compare as equal, so
+  // has_values_in_another_order() would be true of lists with equal values in the same order.
+  if (differ && has_values_in_another_order(actual, expected))
     return "the right values in another order";
   return ratio_in_words(values(actual), values(expected));
 }
 
-// Returns the first element in which the tensors differ, and the number of such elements. Both must
-// have the same dtype and sizes.
+// Returns the first element in which the tensors differ, and the number of elements that differ.
+// Both tensors must have the same dtype and sizes.
 std::pair<WrongElement, int64_t> wrong_elements(const ObservedTensor& actual,
                                                 const ObservedTensor& expected) {
   int64_t first = -1, right = -1;
@@ -144,8 +147,8 @@ std::string tensor_difference(const ObservedTensor& actual, const ObservedTensor
          first.expected + (remark.empty() ? "" : "; " + remark);
 }
 
-// For two long lists, returns a text with the first part that differs. A message shows this text
-// before the lists themselves, which it cuts off.
+// If `actual` and `expected` are long lists, returns a text with the first part in which they
+// differ; else "". A message shows this text before the lists themselves, which it cuts off.
 std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expected) {
   constexpr size_t kSeenAtOnce = 4;
   const auto is = listed(actual), should_be = listed(expected);
@@ -158,7 +161,8 @@ std::string list_remark(const nlohmann::json& actual, const nlohmann::json& expe
          "; the whole ";
 }
 
-// Describes only the members in which two objects differ.
+// Describes the members of the JSON object `expected` whose values differ in the JSON object
+// `actual`.
 std::string object_difference(const nlohmann::json& actual, const nlohmann::json& expected) {
   std::string text;
   for (const auto& [key, should_be] : expected.items()) {
@@ -211,7 +215,7 @@ double ObservedTensor::value(int64_t index) const {
 
 std::string ObservedTensor::text(int64_t index) const {
   if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
-  if (std::isnan(value(index))) return "nan";  // printed without its sign
+  if (std::isnan(value(index))) return "nan";  // without the sign of the NaN
   char digits[32];
   std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
   return digits;
@@ -250,7 +254,7 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
 std::string summary(const nlohmann::json& observation) {
   constexpr int64_t kShown = 6;
   constexpr size_t kLine = 200;
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // if not UTF-8
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // for text that is not UTF-8
   if (!is_tensor(observation)) {
     const bool finite = !observation.is_number_float() || std::isfinite(observation.get<double>());
     const std::string text = finite ? observation.dump(-1, ' ', false, kReplace)

@@ -12,7 +12,8 @@ int64_t numel(const Places::Parameter& parameter) {
                          std::multiplies<>());
 }
 
-// Returns the index of element `index` in each dimension: "[3, 2]".
+// Returns the position of element `index` (in row-major order) as its index in each dimension: "[3,
+// 2]".
 std::string position(const std::vector<int64_t>& sizes, int64_t index) {
   std::string text;
   for (size_t d = sizes.size(); d-- > 0; index /= sizes[d])

@@ -7,27 +7,27 @@
 
 namespace fsdp {
 
-// Maps the elements of an observed tensor to parameters, so that a failure can name the parameter.
-// The observed tensor is a part of a flat tensor, which consists of parameters and padding between
-// them.
+// Maps the elements of an observed tensor to parameters, so that the message of a failure can name
+// the parameter. The observed tensor is a part of a flat tensor, which consists of parameters and
+// padding between them.
 struct Places {
   struct Parameter {
     std::string name;
     std::vector<int64_t> sizes;
-    int64_t offset;  // [elements] of its first element in the flat tensor
+    int64_t offset;  // [elements] offset of the parameter in the flat tensor
   };
   std::vector<Parameter> parameters;  // in the order of their offsets
   int64_t shard_numel{};              // [elements] of the flat tensor that one rank owns
   int64_t begin{};                    // [elements] offset of the observed tensor in the flat tensor
 
   bool in_parameter(int64_t index) const;  // whether element `index` belongs to a parameter
-  // Describes element `index`: "p0[3, 2], which rank 1 owns", "padding after p1, which rank 1
-  // owns".
+  // Describes element `index`, for example as "p0[3, 2], which rank 1 owns" or as "padding after
+  // p1, which rank 1 owns".
   std::string text(int64_t index) const;
 };
 
-// Returns the places of this rank's shard of `unit`. Unit must have the members parameters(),
-// layout(), shard_numel() and shard_offset().
+// Returns the Places of this rank's shard of `unit`. The type Unit must have the members
+// parameters(), layout(), shard_numel() and shard_offset().
 template <typename Unit>
 Places places_of_shard(const Unit& unit) {
   Places places;

@@ -17,8 +17,8 @@ int64_t power(int rank) {
   return result;
 }
 
-// Returns how often each rank is counted in `value`; nothing if `value` is not a sum of the ranks'
-// gradients.
+// Returns how often the gradient of each rank is counted in the mean `value`; nothing if no counts
+// from 0 to 4 give `value`.
 std::optional<std::vector<int64_t>> counts(double value, int world_size) {
   if (!(value >= 0) || value != std::floor(value) ||
       value >= static_cast<double>(power(world_size)))
@@ -34,7 +34,7 @@ bool at_most_once(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count <= 1; });
 }
 
-// Returns a text such as "rank 1's gradient is missing, rank 2 is counted twice".
+// Describes all counts that are not 1: "rank 1's gradient is missing, rank 2 is counted twice".
 std::string describe(const std::vector<int64_t>& counts) {
   std::string text;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
@@ -79,8 +79,8 @@ std::string decode(double value, int world_size) {
     return "every rank is counted once, but the sum is divided by " + std::to_string(divisor) +
            ", not by W = " + std::to_string(world_size);
   }
-  // Check for an undivided sum first: with 4 ranks it could look like a mean in which one rank is
-  // counted 4 times.
+  // Checks first whether `value` is a sum that was not divided: with 4 ranks, such a sum could look
+  // like a mean in which one rank is counted 4 times.
   const auto undivided = counts(value / world_size, world_size);
   if (undivided && at_most_once(*undivided)) {
     return describe(*undivided) + ", and it is the sum, not the mean";

@@ -9,8 +9,9 @@
 namespace fsdp {
 namespace {
 
-// Describes a crash at `address`. A tensor without storage begins at address 0, so a small address
-// shows which element was used. A variable that no longer exists may hold any address.
+// Describes a SIGSEGV at `address`. A tensor without storage begins at address 0, so a small
+// address shows which of its elements was used. A large address may come from a variable that no
+// longer exists.
 std::string crash_text(uintptr_t address) {
   constexpr uintptr_t kNearNull = uintptr_t{1} << 32;
   const std::string gone =
@@ -47,8 +48,8 @@ std::string name(const RankReport& report) {
   return "rank " + std::to_string(report.exit.rank);
 }
 
-// Returns the rank that caused the failure. The launcher counts a rank that left early by exit(0)
-// as successful, although it may have made the other ranks fail.
+// Returns the rank that caused the failure. A rank that left early by exit(0) comes first: the
+// launcher counts it as successful, although it may have made the other ranks fail.
 const RankReport* cause(const std::vector<RankReport>& ranks) {
   const RankReport* found = nullptr;
   for (const RankReport& report : ranks) {
@@ -60,7 +61,8 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 
 std::string progress(const RankReport& report) {
   std::string text;
-  // An error of a collective has several lines.
+  // The message of a failed collective has several lines; then the texts below begin new lines,
+  // too.
   const char* separator = report.exit.message.find('\n') != std::string::npos ? "\n" : "; ";
   if (!report.exit.last_call.empty())
     text += separator + ("last collective " + report.exit.last_call);
@@ -93,7 +95,8 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
       if (const std::string step = step_of(*event); !step.empty()) report.steps.push_back(step);
     }
   };
-  // TestRank never sends such frames, but graded code that has found the channel's file could.
+  // TestRank sends neither a frame after the one of finished_frame() nor two observations of one
+  // name. Graded code that has found the channel's file could.
   const auto stray = [&](const std::string& what) {
     report.not_its_own += name(report) + " " + what + ": it did not report this itself\n";
   };

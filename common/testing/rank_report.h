@@ -9,10 +9,10 @@
 
 namespace fsdp {
 
-// The reason why a signal ended a rank. The rank writes it before it ends.
+// Why a signal ended a rank. The rank writes it into shared memory before it ends.
 struct Crash {
   std::atomic<bool> seen;
-  std::atomic<uintptr_t> address;  // the access to it ended the rank by SIGSEGV
+  std::atomic<uintptr_t> address;  // the access to this address raised SIGSEGV
   char refused[200];               // the forbidden function that was called, or ""
 };
 
@@ -22,31 +22,33 @@ struct RankReport {
   bool first_to_fail{};  // this rank's failure ended the other ranks
   bool finished{};       // the rank reached the end of the body
   std::map<std::string, nlohmann::json> observations;
-  std::map<std::string, size_t> observed_after;  // observation -> number of steps up to it
-  std::vector<std::string> steps;                // what the rank did, in order
-  std::string crash;        // describes the signal that ended the rank, or empty
-  std::string latest;       // name of the last observation
-  std::string not_its_own;  // describes frames that TestRank cannot have sent
+  // Name of an observation -> number of steps up to the observation, which is the last of them.
+  std::map<std::string, size_t> observed_after;
+  std::vector<std::string> steps;  // what the rank did, in order
+  std::string crash;               // the bad access or the forbidden call; or empty
+  std::string latest;              // name of the last observation
+  std::string not_its_own;         // describes frames that TestRank cannot have sent
 
   bool ok() const { return finished && exit.ok() && not_its_own.empty(); }
 };
 
-// Both functions return a frame that a rank sends to the test's own process: one frame for each
-// observation, and one when the rank has finished. `events`: the number of events that the rank had
-// recorded when it made the observation.
+// Both functions return a frame that a rank sends to the test's own process: observation_frame()
+// for each observation, finished_frame() when the rank has reached the end of the test. `events`:
+// the number of events that the rank had recorded when it made the observation.
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
                                  uint64_t events);
 nlohmann::json finished_frame();
 
-// Reads the frames that one rank has sent. The events that the rank recorded become steps between
-// its observations.
+// Returns the report of one rank, from the frames that it has sent. The `events` that the rank
+// recorded become steps between its observations.
 RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel,
                        const std::vector<Event>& events = {}, const Crash* crash = nullptr);
 
-// Describes what went wrong in a run: first the frames that a rank did not send itself, then the
-// cause, then where the other ranks were. Empty if nothing went wrong.
+// Describes what went wrong in a run: first the frames that TestRank cannot have sent, then how the
+// rank that caused the failure ended, then how the other ranks ended. Returns "" if nothing went
+// wrong.
 std::string describe_failure(const std::vector<RankReport>& ranks);
-// Returns the rank that caused the failure; -1 if none did.
+// Returns the rank that caused the failure; -1 if no rank did.
 int rank_that_failed(const std::vector<RankReport>& ranks);
 
 }  // namespace fsdp

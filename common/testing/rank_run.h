@@ -20,23 +20,23 @@ class RankRun {
 
   int world_size() const { return static_cast<int>(observations_.size()); }
   bool observed(int rank, const std::string& name) const;
-  std::vector<std::string> names(int rank) const;  // of all observations, sorted
+  std::vector<std::string> names(int rank) const;  // names of the rank's observations, sorted
 
-  // Both functions return the value that rank `rank` observed as `name`. If the rank observed no
+  // at() and tensor() return the value that rank `rank` observed as `name`. If the rank observed no
   // such value, they end the test as failed.
   const nlohmann::json& at(int rank, const std::string& name, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) const;
   ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE()) const;
 
-  // Describes what went wrong: first the steps of the ranks, then the cause, then where the other
-  // ranks were. Empty if nothing went wrong.
+  // Describes what went wrong: first the steps of the ranks, then how the rank that caused the
+  // failure ended, then how the other ranks ended. Returns "" if nothing went wrong.
   const std::string& failure() const { return failure_; }
-  int failed_rank() const { return failed_rank_; }  // the cause of failure(); -1: no rank is
+  int failed_rank() const { return failed_rank_; }  // the rank that caused failure(); -1: none
 
   int recorded_as() const { return recorded_as_; }
-  // Returns where the collectives of rank `rank` begin to differ from the expected ones, if it
-  // observed a list of them as `name`.
+  // Returns the step of rank `rank` at which its collectives begin to differ from the `expected`
+  // ones, if the observation `name` is a list of its collectives; else nothing.
   std::optional<StoryPlace> place_of_call(int rank, const std::string& name,
                                           const nlohmann::json& expected) const;
   // Returns how many collectives rank `rank` issued before step `step`.
@@ -52,7 +52,7 @@ class RankRun {
 
  private:
   std::vector<std::map<std::string, nlohmann::json>> observations_;  // [world_size]
-  std::vector<std::map<std::string, size_t>> observed_after_;        // [world_size] in steps
+  std::vector<std::map<std::string, size_t>> observed_after_;        // [world_size], in steps
   std::vector<std::vector<std::string>> steps_;                      // [world_size]
   std::string failure_;
   int failed_rank_, recorded_as_;

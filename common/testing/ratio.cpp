@@ -7,16 +7,16 @@
 namespace fsdp {
 namespace {
 
-constexpr double kRounding = 1e-6;  // relative
+constexpr double kRounding = 1e-6;  // relative error that counts as rounding
 
 struct Fraction {
   double above, below;
 };
 
-// Returns a whole number n, a fraction of two small numbers or a fraction 1/n that equals `factor`
-// up to rounding; 0/0 if there is none.
+// Returns the first of these that equals `factor` up to rounding: a whole number, a fraction of two
+// small whole numbers, a fraction 1/n. Returns 0/0 if none does.
 Fraction fraction(double factor) {
-  constexpr int kMostBelow = 16;  // twice the largest number of ranks
+  constexpr int kMostBelow = 16;  // largest denominator: twice the largest number of ranks
   const auto is = [&](double above, double below) {
     return above != 0 && std::abs(factor * below - above) <= kRounding * std::abs(above);
   };
@@ -29,8 +29,8 @@ Fraction fraction(double factor) {
   return is(1, below) ? Fraction{1, below} : Fraction{};
 }
 
-// Returns the factor between actual and expected values if it is the same for all up to rounding,
-// else NaN. Pairs of zeros are skipped.
+// Returns the factor from expected to actual values if it is the same for all up to rounding, else
+// NaN. Pairs of zeros are skipped.
 double common_factor(const std::vector<double>& actual, const std::vector<double>& expected) {
   double factor = NAN;
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys of properties in GoogleTest's result.
+// Names of properties that a test's result in GoogleTest can have.
 constexpr const char* kNotStarted = "not_started";
 constexpr const char* kTimedOut = "timed_out";
 
@@ -32,16 +32,16 @@ std::string property(const testing::TestResult& result, const std::string& key) 
   return "";
 }
 
-// Returns the function that is still to be written if the test reached a todo(), else "".
-// take_todo() knows a todo() in this process or in a rank that it forked; mark_not_started()
-// recorded one in a rank of another program.
+// Returns the function that is still to be written if the test reached a todo(), else "". If this
+// process or a rank that it forked reached a todo(), take_todo() returns its function. If a rank of
+// another program did, mark_not_started() has stored the function in `result`.
 std::string not_started(const testing::TestResult& result) {
   const std::string here = take_todo();
   return here.empty() && result.Skipped() ? property(result, kNotStarted) : here;
 }
 
 // Returns "test_x.cpp:12: Failure\nthe message\n" for each of the first four assertions that did
-// not pass, then the number of the others.
+// not pass, then a line with the number of the other assertions that did not pass.
 std::string text_of(const testing::TestResult& result) {
   constexpr int kFailures = 4;
   int failures = 0;
@@ -103,7 +103,7 @@ void write_to(int file) {
   results_file = file;
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Writer);  // takes ownership
+  listeners.Append(new Writer);  // GoogleTest owns it
 }
 
 void close() {

@@ -19,12 +19,12 @@ namespace fsdp::results {
 // timed_out: whether a rank was still running at its time limit.
 // printed: the position in standard output, if that is a file: how much was printed so far.
 //
-// Call it after InitGoogleTest() and before RUN_ALL_TESTS(). Programs that this one executes do not
-// inherit `file`.
+// Call write_to() after InitGoogleTest() and before RUN_ALL_TESTS(). Programs that this process
+// executes do not inherit `file`.
 void write_to(int file);
 
-// Closes the file of write_to(). A forked rank calls it before it runs anything else, so that the
-// code under test cannot write results.
+// Closes the file that write_to() got. A forked rank calls close() before it runs anything else, so
+// that the code under test cannot write results.
 void close();
 
 // Makes the outcome of the running test "not started" if the test is then skipped. `what` is the

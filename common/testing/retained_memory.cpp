@@ -36,7 +36,7 @@ void as_far_as_written(const std::function<void()>& part) {
   try {
     part();
   } catch (const NotStarted&) {
-    take_todo();  // the note that todo() leaves would end the test
+    take_todo();  // forgets the todo(), which would make the test "not started"
   }
 }
 

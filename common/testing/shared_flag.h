@@ -7,13 +7,13 @@
 
 namespace fsdp {
 
-// A flag in shared memory that one rank sets and others wait for without a collective. Make it
-// before the ranks are forked.
+// A flag in shared memory that one rank sets and other ranks wait for without a collective. Make
+// the flag before the ranks are forked.
 class SharedFlag {
  public:
   void set() const { flag() = true; }
-  // Waits until the flag is set, for at most 0.3 s. Use it to show that the flag is not set before
-  // this rank continues.
+  // Waits until the flag is set, for at most 0.3 s. A rank calls wait() to give another rank time
+  // to set the flag too early: the flag must not be set before this rank continues.
   void wait() const {
     for (int i = 0; i < 300 && !flag(); ++i)
       usleep(1000);

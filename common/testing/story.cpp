@@ -19,7 +19,8 @@ std::string row(size_t number, const std::string& who, const std::string& step) 
   return head + step + '\n';
 }
 
-// Returns the lines of the table for step `i` of all ranks.
+// Returns the lines of the table of story() for step `i`: one line if all ranks did the same, else
+// one line for each rank.
 std::string rows(const std::vector<std::vector<std::string>>& ranks, size_t i) {
   const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& steps) {
     return i < steps.size() && steps[i] == ranks[0][i];
@@ -41,8 +42,8 @@ std::vector<size_t> actions(const std::vector<std::string>& steps) {
   return found;
 }
 
-// Returns the first step in which a rank does something different from rank 0. Observations are not
-// compared.
+// Returns the index of the first step in which a rank does something different from rank 0; nothing
+// if no rank does. Observations are not compared.
 std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& ranks) {
   std::optional<size_t> first;
   for (const auto& steps : ranks) {
@@ -57,7 +58,8 @@ std::optional<size_t> first_split(const std::vector<std::vector<std::string>>& r
   return first;
 }
 
-// Returns whether a step issued `call`, which is "all_gather root" or only the name of a unit.
+// Returns whether the text `step` says that a rank issued `call`, which is "all_gather root" or
+// only the name of a unit.
 bool issues(const std::string& step, const std::string& call) {
   return step.starts_with("issues ") && step.find(' ' + call + ", ") != std::string::npos;
 }
@@ -89,7 +91,7 @@ std::optional<StoryPlace> place_of_call(const std::vector<std::string>& steps,
                                         const nlohmann::json& actual,
                                         const nlohmann::json& expected) {
   const auto is = listed(actual), should_be = listed(expected);
-  std::vector<size_t> issued(is.size());  // the step that issued each call
+  std::vector<size_t> issued(is.size());  // for each call, the index of the step that issued it
   size_t step = steps.size();
   for (size_t i = is.size(); i-- > 0;) {
     if (!is[i].is_string()) return {};

@@ -11,7 +11,8 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Throws if `keys` has a dispatch key other than those of torch's kernels for dense tensors.
+// Throws std::logic_error if `keys` has a dispatch key other than those of PyTorch's own kernels
+// for dense CPU tensors.
 void check(DispatchKeySet keys, const std::string& whose) {
   constexpr DispatchKeySet kOrdinary({DispatchKey::CPU, DispatchKey::AutogradCPU,
                                       DispatchKey::AutocastCPU, DispatchKey::ADInplaceOrView,

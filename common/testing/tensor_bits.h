@@ -6,12 +6,12 @@
 #include <vector>
 
 // Reads tensors that graded code returns, without calling an operator: graded code may have
-// fallbacks of operators (task 1 asks for one), and may return tensors of a class of its own. All
-// functions throw std::logic_error if operators of this thread, or of a tensor, would run a
-// fallback first.
+// registered fallback kernels for operators (task 1 asks for one), and may return tensors of a
+// class of its own. All functions throw std::logic_error if operators of this thread, or of a
+// tensor, would run a fallback first.
 namespace fsdp {
 
-// Throws std::logic_error if operators of this thread would run a fallback first.
+// Throws std::logic_error if operators of this thread would run a fallback kernel first.
 void check_dispatch();
 
 // Returns the bytes of all elements in row-major order. The tensor must be dense and on the CPU.
@@ -21,7 +21,7 @@ std::vector<uint8_t> bytes_of(const at::Tensor& tensor);
 template <typename T>
 std::vector<T> values_of(const at::Tensor& tensor);
 
-// Returns whether dtype, sizes and every bit are equal.
+// Returns whether dtype, sizes and every bit of the two tensors are equal.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace fsdp

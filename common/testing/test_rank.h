@@ -15,14 +15,14 @@ class Channel;
 
 // Options of run_ranks().
 struct RunOptions {
-  c10::DeviceType device{c10::kCPU};  // this and the next five: options of the communicator
+  c10::DeviceType device{c10::kCPU};  // `device` to `clock`: options of the communicator
   std::string backend{"auto"};
   std::chrono::milliseconds timeout{2'000};
   std::optional<Fault> fault{};
   std::optional<Link> link{};
   std::shared_ptr<Clock> clock{monotonic_clock()};
-  std::chrono::milliseconds time_limit{60'000};  // of the whole run
-  bool record{true};                             // record events, for the story of a failure
+  std::chrono::milliseconds time_limit{60'000};  // limit for the whole run of a rank
+  bool record{true};                             // records events, which a failure prints as steps
 };
 
 // One rank of a test, as the body of run_ranks() uses it.
@@ -37,17 +37,17 @@ class TestRank {
   int rank() const { return context_.rank; }
   int world_size() const { return context_.world_size; }
 
-  // Returns the communicator of the test. The first call creates it; every rank must make that
+  // Returns the communicator of this rank. The first call creates it; every rank must make that
   // call.
   const std::shared_ptr<Communicator>& communicator();
-  // Each call creates a new communicator. All ranks must make the call together.
+  // Returns a new communicator in each call. All ranks must make the call together.
   std::shared_ptr<Communicator> another_communicator() const;
   // Returns a communicator with replicas of `shard_size` ranks each: see
   // Communicator::create_hybrid(). The first call creates it; every rank must make that call. A
-  // rank may also have communicator().
+  // rank may use both communicator() and hybrid().
   const std::shared_ptr<Communicator>& hybrid(int shard_size);
 
-  // Each function observe() sends a value to the test's own process, under a name that this rank
+  // Each overload of observe() sends a value to the test's own process, under a name that this rank
   // has not used before. For a tensor, dtype, sizes and bytes are sent. With `places`, a failure
   // names the parameter that a wrong element belongs to.
   void observe(const std::string& name, const nlohmann::json& value);
@@ -60,8 +60,8 @@ class TestRank {
   const RankContext& context_;
   const RunOptions& options_;
   Channel& channel_;
-  std::shared_ptr<Communicator> communicator_, hybrid_;  // null before the first call
-  std::set<std::string> names_;                          // of the observations so far
+  std::shared_ptr<Communicator> communicator_, hybrid_;  // null before communicator(), hybrid() run
+  std::set<std::string> names_;                          // names of the observations so far
 };
 
 }  // namespace fsdp

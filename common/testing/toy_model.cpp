@@ -64,7 +64,7 @@ std::vector<ToyUnit> toy_units(ToyModel& model) {
 }
 
 int64_t toy_bytes(int layers, int64_t width) {
-  const int64_t root = 12 * width;  // embedding and head
+  const int64_t root = 12 * width;  // [elements] of the embedding and the head
   return (root + layers * (width * width + width + 3)) * int64_t{sizeof(float)};
 }
 
@@ -77,7 +77,8 @@ int64_t large_toy_bytes() {
 }
 
 int64_t toy_shard_bytes(int layers, int world_size) {
-  // Each parameter takes a multiple of 16 elements in its unit, so every unit has 96 elements.
+  // With the default sizes, each parameter takes a multiple of 16 elements in its unit, so every
+  // unit has 96 elements before it is padded for the ranks.
   const int64_t unit = round_up(96, kAlignment * world_size);
   return (1 + layers) * unit * int64_t{sizeof(float)} / world_size;
 }

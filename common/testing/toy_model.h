@@ -9,16 +9,16 @@
 
 namespace fsdp {
 
-// Computes tanh(x weight' + bias). With the usual width, 7, neither the weight nor the bias can be
-// divided by 2, 3 or 4 ranks. If use_spare is true, the output is multiplied by the sum of `spare`;
-// otherwise it does not depend on `spare`.
+// Computes tanh(x weight' + bias). With the usual width, 7, the numbers of elements of weight and
+// bias are not divisible by 2, 3 or 4. If use_spare is true, the output is multiplied by the sum of
+// `spare`; otherwise it does not depend on `spare`.
 class ToyBlock : public Module {
  public:
   ToyBlock(int64_t width, int64_t seed);
 
-  torch::Tensor forward(torch::Tensor x) override;  // throws if `fails`
+  torch::Tensor forward(torch::Tensor x) override;  // throws if `fails` is true
 
-  // Makes this block's weight another name of `other`.
+  // Makes this block's weight another name of `other`, so that both are one parameter.
   void tie_weight(const at::Tensor& other);
 
   at::Tensor weight;  // [width, width]
@@ -29,7 +29,7 @@ class ToyBlock : public Module {
   int calls{};
 };
 
-// An embedding of token ids, `layers` blocks, and a head.
+// A small model for tests: an embedding of token ids, `layers` blocks, and a head.
 class ToyModel : public Module {
  public:
   explicit ToyModel(int layers, int64_t width = 7, int64_t vocabulary = 11);
@@ -39,13 +39,13 @@ class ToyModel : public Module {
   at::Tensor embedding;  // [vocabulary, width]
   at::Tensor head;       // [width]
   std::vector<std::shared_ptr<ToyBlock>> blocks;
-  std::vector<int> order;  // order in which blocks are called
+  std::vector<int> order;  // indices of the blocks in the order of their calls
 };
 
 // A unit of a ToyModel: the root or a block, with its own parameters.
 struct ToyUnit {
   Module* module;
-  std::string name;  // root, blocks0, blocks1, ...
+  std::string name;  // "root", "blocks0", "blocks1", ...
   std::vector<NamedParameter> parameters;
 };
 
@@ -55,14 +55,15 @@ std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 int64_t toy_bytes(int layers, int64_t width = 7);
 
 // large_toy() returns a ToyModel of 16 blocks of 1 MB, which is large enough for RetainedMemory.
-// large_toy_bytes() returns its toy_bytes().
+// large_toy_bytes() returns the toy_bytes() of this model.
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 
-// Returns the [bytes] that each of W ranks owns of a ToyModel of the default sizes, with padding.
+// Returns the [bytes] that each of `world_size` ranks owns of a ToyModel of the default sizes, with
+// padding.
 int64_t toy_shard_bytes(int layers, int world_size);
 
-// Returns the tokens of `rank`, which differ between ranks: [5] int64.
+// Returns the token ids of `rank`, which differ between ranks: [5] int64.
 at::Tensor toy_tokens(int rank);
 
 }  // namespace fsdp

@@ -27,14 +27,15 @@ using Action = WatchPage::Action;
 using Kind = Action::Kind;
 
 constexpr size_t kDims = 8;
-constexpr size_t kOperands = 12;  // of an operator; further ones are left out
-constexpr size_t kNested = 64;    // operators that call one another
+constexpr size_t kOperands = 12;  // operands recorded for an operator; further ones are left out
+constexpr size_t kNested = 64;    // largest depth of operators that call operators
 
 WatchPage* page = nullptr;
 uint64_t throw_address = 0;
 int rank_here = 0;
 
-// A strided tensor, as plain data, because the handler of the watchpoint must not call torch.
+// Describes a strided tensor as plain data, because the signal handler of the watchpoint must not
+// call PyTorch.
 struct Operand {
   uint64_t data;
   uint64_t width;  // [bytes] of an element
@@ -49,19 +50,20 @@ struct Operand {
   }
 };
 
-// An operator that runs.
+// An operator whose call has begun and not ended.
 struct Running {
   uint64_t since;
   const char* name;
   size_t count;
   std::array<Operand, kOperands> operands;
-  int64_t number;       // the last integer argument: of cat, the dimension
-  uint64_t unresolved;  // the time of its last write whose target is not an operand; 0: none
+  int64_t number;       // the last integer argument; for cat, the dimension
+  uint64_t unresolved;  // time of the last write whose target is not an operand; 0: none
 };
 std::array<Running, kNested> running;
 size_t nested = 0;
 
-// Returns the index of the element at `address`; nothing if no element begins there.
+// Returns the index, in each dimension, of the element of `operand` at `address`; nothing if no
+// element begins there.
 std::optional<std::array<int64_t, kDims>> index_of(const Operand& operand, uint64_t address) {
   if (address < operand.data || operand.width == 0) return {};
   auto left = static_cast<int64_t>((address - operand.data) / operand.width);
@@ -117,7 +119,8 @@ void add_source(Action& action, uint64_t address, uint64_t width) {
   }
 }
 
-// Adds the elements from which `op` computed the element `index` of `target`.
+// Adds to `action` the addresses of the elements from which `op` computed the element `index` of
+// `target`.
 void add_sources(Action& action, const Running& op, const Operand& target,
                  std::array<int64_t, kDims> index) {
   const bool joins = is(op.name, "cat");
@@ -160,7 +163,8 @@ void put(char* to, size_t bytes, const char* text) {
   to[bytes - 1] = 0;
 }
 
-// Writes down that the rank does something now, with the functions that are running.
+// Adds an action to the WatchPage: this rank now does something of this `kind`. Stores the return
+// addresses of the functions that are running.
 Action& add(Kind kind) {
   const uint64_t time = ++page->actions;
   Action& action = page->action[time % WatchPage::kActions];
@@ -178,9 +182,9 @@ Action& add(Kind kind) {
   return action;
 }
 
-// Adds the elements of this rank from which a collective computed the element at `address`. An
-// element that another rank has sent stands for the one at the same place in what this rank sent,
-// because all ranks run the same code.
+// Adds to `action` the addresses of the elements of this rank from which a collective computed the
+// element at `address`. If another rank has sent the element, adds the element at the same place in
+// what this rank sent, because all ranks run the same code.
 void add_sources(Action& action, const Collective& collective, uint64_t address) {
   const auto input = operand_of(collective.input), output = operand_of(collective.output);
   if (!input || !output || address < output->data) return;
@@ -192,12 +196,13 @@ void add_sources(Action& action, const Collective& collective, uint64_t address)
   if (operation == Operation::all_gather)
     add_source(action, input->data + at % bytes, input->width);
   if (operation == Operation::reduce_scatter) {
-    const uint64_t element = own * output->numel() + at / output->width;  // dtypes may differ
+    // Counts elements instead of bytes, because input and output may have different dtypes.
+    const uint64_t element = own * output->numel() + at / output->width;
     add_source(action, input->data + element * input->width, input->width);
   }
 }
 
-// Writes down a write to the watched address.
+// Adds an action to the WatchPage: something has just been written to the watched address.
 void add_write() {
   Action& action = add(Kind::write);
   action.address = page->address;
@@ -252,7 +257,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
   const char* const colons = std::strrchr(name, ':');
   op = {++page->actions, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
   Action& gap = page->action[op.since % WatchPage::kActions];
-  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // a time without an action
+  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // no action: an operator has this number
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
     if (operand && op.count < kOperands) op.operands[op.count++] = *operand;
@@ -332,7 +337,7 @@ void begin(int rank) {
   rank_here = rank;
   throw_address = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "__cxa_throw"));
   void* warm[4];
-  backtrace(warm, 4);  // the first call loads a library
+  backtrace(warm, 4);  // the first call of backtrace() loads a library
   struct sigaction action {};
   action.sa_sigaction = on_trap;
   action.sa_flags = SA_SIGINFO;
@@ -347,7 +352,7 @@ void begin(int rank) {
                             .needsOutputs(true)
                             .scopes({at::RecordScope::FUNCTION}));
   page->arm = true;
-  raise(SIGTRAP);  // the tracer sets the watchpoint, and this process does not see the signal
+  raise(SIGTRAP);  // the tracer sets the watchpoint, and does not deliver the signal
 }
 
 void observed(const std::string& name, const nlohmann::json& value) {

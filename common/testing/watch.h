@@ -10,12 +10,12 @@ class Tensor;
 namespace fsdp {
 
 // The part of ./fsdp why that runs in a replayed rank. If FSDP_WATCH names a WatchPage, these
-// functions make the process write down there what the rank does: writes to the watched address,
-// numbers read from tensors, allocations and frees, collectives, observations and exceptions, each
-// with the functions that were running. In all other processes these functions do nothing.
+// functions make the rank record there what it does: writes to the watched address, numbers read
+// from tensors, allocations and frees, collectives, observations and exceptions, each with the
+// functions that were running. In all other processes these functions do nothing.
 namespace watch {
 
-// Call it once, when the replayed rank begins.
+// Call begin() once, when the replayed rank begins.
 void begin(int rank);
 
 // TestRank calls these functions for each observation. If the WatchPage asks for this observation,

@@ -6,11 +6,12 @@
 
 namespace fsdp {
 
-// Memory that ./fsdp why (programs/why) and the rank that it replays both map: the one writes a
-// question into it, and the other the answer. FSDP_WATCH has the number of its descriptor. The rank
-// runs several times with equal addresses; each run answers one question.
+// Memory that ./fsdp why (programs/why) and the rank that it replays both map: ./fsdp why writes a
+// question into it, and the rank writes the answer. The environment variable FSDP_WATCH has the
+// number of the memory's descriptor. The rank runs several times with equal addresses; each run
+// answers one question.
 struct WatchPage {
-  static constexpr uint32_t kMark = 0xf5d90002;  // another number if this struct changes
+  static constexpr uint32_t kMark = 0xf5d90002;  // change this number when the struct changes
   static constexpr size_t kActions = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
@@ -19,18 +20,18 @@ struct WatchPage {
   struct Action {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
-    uint32_t depth;  // number of frames
-    uint64_t time;   // number of this action; actions and calls of operators are counted, from 1
+    uint32_t depth;  // number of used entries in `frames`
+    uint64_t time;   // number of the action, from 1; calls of operators are counted, too
     // Return addresses, counted from the program's start; innermost first.
     std::array<uint64_t, kFrames> frames;
-    uint64_t address, bytes;  // the memory that was written or spoilt
-    uint64_t value;           // the first bytes of the watched element, of a `write`
-    uint64_t since;  // of a `write`: the time at which the operator or the collective began
+    uint64_t address, bytes;  // the memory that was written, read or poisoned
+    uint64_t value;           // `write`: first bytes of the element; `read`: the number as a double
+    uint64_t since;           // of a `write`: when its operator began; without an operator, `time`
     std::array<uint64_t, kSources> sources;  // the addresses from which a `write` took its value
     std::array<uint32_t, kSources> widths;   // [bytes] of the element at each source
-    char operation[64];   // the operator that writes ("copy_"), or the observation's name
+    char operation[64];   // the operator that writes ("copy_"), the observation or the exception
     char collective[96];  // the collective that writes, is issued or is waited for
-    bool copies;          // the operator only copies values
+    bool copies;          // whether the operator only copies values
   };
 
   uint32_t mark{kMark};
@@ -41,15 +42,15 @@ struct WatchPage {
   uint64_t address{};
   uint64_t width{};  // [bytes] at the address: 1, 2, 4 or 8
 
-  // The answer.
+  // The fields from here on are the answer, which the rank writes.
   bool arm{};                   // the rank asks the tracer to set the watchpoint
   bool observed{};              // the rank made the observation
   uint64_t observed_address{};  // the element's address in the tensor that the test observed
   uint64_t observed_width{};
   uint64_t program_start{};             // address of the program's first byte
-  uint64_t throw_address{};             // of the function that throws exceptions
+  uint64_t throw_address{};             // address of the function that throws exceptions
   uint64_t actions{};                   // number of actions and calls of operators so far
-  std::array<Action, kActions> action;  // the last ones; action `time` is at [time % kActions]
+  std::array<Action, kActions> action;  // the last actions; number n is at [n % kActions]
 };
 
 }  // namespace fsdp

@@ -15,7 +15,7 @@ void keep(const RankRun& run, int rank, nlohmann::json wrong) {
   if (std::filesystem::exists(file)) return;
   wrong["run"] = run.recorded_as();
   wrong["rank"] = rank;
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // if not UTF-8
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // for text that is not UTF-8
   write_whole_file(file, wrong.dump(-1, ' ', false, kReplace));
 }
 

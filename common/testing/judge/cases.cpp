@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// The FNV-1a hash, which is the same number on every machine.
+// Returns the FNV-1a hash of `text`, which is the same number on every machine.
 uint64_t hash(const std::string& text, uint64_t state = 14695981039346656037U) {
   for (const char letter : text)
     state = (state ^ static_cast<unsigned char>(letter)) * 1099511628211U;
@@ -27,7 +27,8 @@ std::string read_all(int file) {
   return text;
 }
 
-// Returns the hash of the seed, or nothing if the tests are the usual ones.
+// Returns the hash of the seed of the hidden cases; nothing if there is no seed, so that the usual
+// cases run.
 std::optional<uint64_t> read_seed() {
   const char* seed = std::getenv("FSDP_TEST_SEED");
   if (const char* file = std::getenv(seed_file::kVariable)) {
@@ -44,9 +45,9 @@ const std::optional<uint64_t>& seed() {
   return read;
 }
 
-// Runs before main() and before the constructors of static objects. So no code of a task can have
-// read the pipe, and no rank has been forked yet: if one rank read the pipe, the others would find
-// it empty.
+// read_seed_first() runs before main() and before the constructors of static objects. So no code of
+// a task can have read the pipe, and no rank has been forked yet: if one rank read the pipe, the
+// others would find it empty.
 [[gnu::constructor(101)]] void read_seed_first() {
   seed();
 }
@@ -58,8 +59,9 @@ int seed_file::make() {
   const std::string text = seed == nullptr ? "" : seed;
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  // If the seed is longer than the pipe's buffer, write() keeps only its beginning. Every program
-  // gets the same beginning, so all have the same cases.
+  // O_NONBLOCK: if the seed is longer than the pipe's buffer, write() keeps only its beginning and
+  // does not wait. Every program of the ranks gets this beginning, so all of them have the same
+  // cases.
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (write(ends[1], text.data(), text.size()) < 0) return -1;
   close(ends[1]);

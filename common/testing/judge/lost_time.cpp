@@ -11,7 +11,7 @@ using std::chrono::seconds;
 
 constexpr seconds kMostOfProblem{60};
 
-// Returns "T4_4" for "T4_4_finish".
+// Returns the problem to which a suite belongs: "T4_4" for "T4_4_finish".
 std::string problem_of(const std::string& suite) {
   return suite.substr(0, suite.find('_', std::min(suite.find('_'), suite.size() - 1) + 1));
 }

@@ -14,15 +14,15 @@ namespace fsdp {
 // so that the result does not depend on how busy the machine is.
 class LostTime {
  public:
-  // `most`: the limit for all problems together.
+  // `most`: the limit for the time lost in all problems together.
   explicit LostTime(std::chrono::seconds most) : most_(most) {}
 
   // Reads the limit from FSDP_MOST_LOST_SECONDS, which the grader sets. If it is not set, there is
   // no limit for all problems together.
   static LostTime from_environment();
 
-  // Returns why no further run of this suite is tried; empty if it is tried. The suites of one
-  // problem, such as T4_4_finish and T4_4_remaining, count together.
+  // Returns the reason why no further run of `suite` is tried; "" if runs of it are tried. The
+  // suites of one problem, such as T4_4_finish and T4_4_remaining, count together.
   std::string refusal(const std::string& suite) const;
 
   void add(const std::string& suite, std::chrono::seconds lost);
@@ -32,8 +32,8 @@ class LostTime {
   std::map<std::string, std::chrono::seconds> of_problem_;
 };
 
-// Returns the time that a run has lost: `limit` if a rank was still running at the time limit, or
-// kWait if a rank waited for another one in vain, else 0.
+// Returns the time that a run counts as lost: `limit` if a rank was still running at the time
+// limit; else kWait if a collective of a rank timed out; else 0.
 constexpr std::chrono::seconds kWait{2};
 std::chrono::seconds lost_by(const std::vector<RankReport>& ranks, std::chrono::seconds limit);
 

@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 using Json = nlohmann::json;
 using Clock = ChildProgram::Clock;
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // limit for one report
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // [bytes] limit for one report
 constexpr auto kToStart = 10s;
 constexpr int kStartsInVain = 3;
 
@@ -39,8 +39,8 @@ std::string name_of(const testing::TestInfo& test) {
   return std::string(test.test_suite_name()) + '.' + test.name();
 }
 
-// Identifies a run: the test, and the number of the run in it. The judge and the program of the
-// ranks run the same tests, so both give a run the same number.
+// Identifies a run of ranks: the test, and the number of the run within the test. The judge and the
+// program of the ranks run the same tests, so both give a run the same number.
 struct Place {
   std::string test;
   int run{};
@@ -53,7 +53,7 @@ struct Place {
   }
 };
 
-// Returns the names of the running test and of all tests after it, as a filter of GoogleTest.
+// Returns the names of the running test and of all tests after it, in the form of --gtest_filter.
 std::string tests_from_here() {
   const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   std::string names;
@@ -69,13 +69,13 @@ std::string tests_from_here() {
   return names;
 }
 
-// Runs in the process that becomes the program of the ranks. Discards the output of that program
-// and returns its command.
+// Called in the forked process that then becomes the program of the ranks. Discards the output of
+// that program and returns its command.
 std::vector<std::string> command_of_ranks(int reports) {
   std::istringstream words(std::getenv("FSDP_RANKS_OF"));
   std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
   const int kept =
-      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // a copy without FD_CLOEXEC
+      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // a descriptor that exec() keeps open
   command.push_back("--gtest_filter=" + tests_from_here());
   command.push_back("--report_to=" + std::to_string(kept));
   const int nothing = open("/dev/null", O_RDWR);
@@ -88,11 +88,12 @@ std::vector<std::string> command_of_ranks(int reports) {
 }
 
 // The running program of the ranks, and its reports. If the program does not send what is expected,
-// the functions throw std::runtime_error. Its text, such as "left out a run of ranks", lacks the
-// subject "the program of the ranks", which receive() puts before it.
+// the member functions throw std::runtime_error. The text of this error, such as "left out a run of
+// ranks", lacks the subject "the program of the ranks", which receive() puts before it.
 class Program {
  public:
-  // Returns the report of `place`. Skips reports of earlier tests that the judge did not ask for.
+  // Returns the report of the run `place`. Skips reports of earlier tests that the judge did not
+  // ask for.
   Json report_of(const Place& place) {
     for (;;) {
       Json report = next_report();
@@ -183,7 +184,7 @@ void close() {
 RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
-  static std::string hopeless;  // why no further start is tried; empty: one may be tried
+  static std::string hopeless;  // why the program is not started again; empty: it may be
   static int in_vain = 0;       // number of starts in a row of a program that sent nothing
   static LostTime lost = LostTime::from_environment();
   const std::string suite =
@@ -191,8 +192,8 @@ RunReport receive(int world_size) {
   place.next();
   if (!hopeless.empty()) throw std::runtime_error(hopeless);
   if (const std::string why = lost.refusal(suite); !why.empty()) {
-    // The program would continue with the tests of this problem. A test of another problem starts
-    // it again.
+    // Ends the program of the ranks, because it would continue with the tests of this problem. A
+    // test of another problem starts the program again.
     program.reset();
     throw std::runtime_error(why);
   }

@@ -6,7 +6,7 @@
 
 // For grading. The tests run in two programs: the judge compares, and the program of the ranks runs
 // the ranks. Both are compiled from the same tests, but only the program of the ranks contains the
-// graded code. So nothing that this code prints, overwrites or returns can decide a test. The
+// graded code. So nothing that the graded code prints, overwrites or returns can decide a test. The
 // program of the ranks knows what to run, not which values the judge expects.
 //
 //   FSDP_RANKS_OF='COMMAND...' mine_task3_tests
@@ -20,7 +20,7 @@ namespace fsdp::remote_ranks {
 
 // The result of one call of run_ranks().
 struct RunReport {
-  std::string not_started;  // the function that is still to be written; empty if there is none
+  std::string not_started;  // the function whose todo() was reached; empty: none
   std::vector<RankReport> ranks;
 };
 
@@ -31,15 +31,17 @@ bool judging();            // returns whether this program is the judge
 void report_to(int file);  // makes this program the program of the ranks
 bool reporting();          // returns whether this program is the program of the ranks
 
-// Called in the program of the ranks. Sends the report of the run that has just ended. Does nothing
-// if the judge has ended.
+// Called in the program of the ranks. Sends the report of the run that has just ended to the judge.
+// Does nothing if the judge has ended.
 void report(const RunReport& run);
 
-// Called in a forked rank before it runs anything else. Closes the file of the reports.
+// Called in a forked rank before it runs anything else. Closes the file of the reports, so that
+// graded code cannot write reports.
 void close();
 
 // Called in the judge. Waits for the report of the running test's next run, on `world_size` ranks.
-// - If the program of the ranks is not running, starts it with this test and the tests after it.
+// - If the program of the ranks is not running, starts it with the running test and the tests after
+//   it.
 // - Does not start it again after three starts in a row in which it sent nothing, or if it made no
 //   report in time.
 // Throws: std::runtime_error if the program of the ranks ends, sends something else, or sends
