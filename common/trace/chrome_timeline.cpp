@@ -27,12 +27,12 @@ Json arguments(const Event& event) {
   return arguments;
 }
 
-// Returns the line that gives a name to the process of rank `rank` or to one of its threads.
+// Returns the JSON event that gives a name to the process of rank `rank` or to one of its threads.
 Json named(const char* what, size_t rank, size_t thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// Returns the line of an event. A span that did not end is left open.
+// Returns the JSON event for `event`. A span that did not end gets only its beginning.
 Json span_or_instant(const Event& event, size_t rank, size_t thread, int64_t origin) {
   const bool instant = event.ended() && event.begin == event.end;
   Json line{{"ph", !event.ended() ? "B"

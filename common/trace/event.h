@@ -22,9 +22,9 @@ enum class EventKind : uint8_t {
 inline constexpr size_t kEventKinds = 8;
 const char* to_string(EventKind kind);
 
-// Something that a rank did, and the live bytes at its end. An Event is plain data, because it is
-// stored in shared memory. Times are those of the communicator's clock, which is the same for all
-// ranks of a machine.
+// Something that a rank did, and the live bytes when it ended. An Event is plain data, because it
+// is stored in shared memory. Times are those of the communicator's clock, which is the same for
+// all ranks of a machine.
 struct Event {
   EventKind kind{};
   // The collective of an issue, a flight or a wait. Other events use only some fields: `unit` is
@@ -32,16 +32,16 @@ struct Event {
   // freed storage.
   Call call;
   int64_t begin{};   // [ns]
-  int64_t end{};     // [ns]; begin for an instant; 0: it did not end
-  LiveBytes live{};  // [bytes] at the end; zeros for a flight
-  int64_t peak{};    // [bytes] highest total since the last `live` was read; 0 for a flight
+  int64_t end{};     // [ns]; equal to `begin` for an instant; 0: no end
+  LiveBytes live{};  // [bytes] at the end of the event; zeros for a flight
+  int64_t peak{};    // [bytes] highest total since the event before was sampled; 0 for a flight
 
   std::string name() const { return call.unit.str(); }  // name of the unit or module
   bool ended() const { return end != 0; }
   int64_t duration() const { return end - begin; }  // [ns], if the event has ended
   bool within(const Event& outer) const { return outer.begin <= begin && end <= outer.end; }
   bool of_collective() const;  // an issue, a flight or a wait
-  std::string text() const;    // "all_gather wait", "forward"
+  std::string text() const;    // for example "all_gather wait" or "forward"
 };
 static_assert(std::is_trivially_copyable_v<Event>);
 

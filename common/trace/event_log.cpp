@@ -11,8 +11,8 @@ struct EventLog::Page {
   static size_t bytes(size_t slots) { return sizeof(Page) + slots * sizeof(Event); }
 };
 
-// Allocates one slot more than `kept`, because a rank may be killed while it overwrites the oldest
-// event.
+// create() allocates one slot more than `kept` for each rank, because a rank may be killed while it
+// overwrites the oldest event: this event is then not one of the last `kept` ones.
 std::shared_ptr<EventLog> EventLog::create(int world_size, size_t kept) {
   return std::shared_ptr<EventLog>(new EventLog(world_size, kept + 1));
 }

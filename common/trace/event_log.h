@@ -10,7 +10,7 @@
 namespace fsdp {
 
 // The events of forked ranks, in memory that they share with the process that forked them. That
-// process reads the events after the ranks have ended, even if they were killed. Only the last
+// process reads the events after the ranks have ended, even if the ranks were killed. Only the last
 // events of each rank are kept.
 class EventLog {
  public:
@@ -25,7 +25,8 @@ class EventLog {
   // Adds an event of `rank` and returns its number: 0, 1, 2, ... Each rank is one process, in which
   // only one thread at a time may call add().
   uint64_t add(int rank, const Event& event);
-  // Overwrites event `number`, which has ended, if it is still kept. Its `end` is written last.
+  // Replaces event `number` by `event`, which has ended, if it is still kept. Writes `end` last, so
+  // that the event counts as not ended if the rank is killed meanwhile.
   void finish(int rank, uint64_t number, const Event& event);
   // Returns event `number` as it was last written; undefined values if it is no longer kept.
   Event at(int rank, uint64_t number) const;
@@ -41,8 +42,8 @@ class EventLog {
   Event& slot(int rank, uint64_t number) const;
 
   int world_size_;
-  size_t slots_;    // of each rank
-  Mapping memory_;  // [world_size] pages
+  size_t slots_;    // number of slots of each rank
+  Mapping memory_;  // a Page for each rank
 };
 
 }  // namespace fsdp

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-extern const char* const kTimelinePage;  // timeline.html, compiled in
+extern const char* const kTimelinePage;  // text of page/timeline.html, compiled in
 
 namespace {
 

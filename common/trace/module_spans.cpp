@@ -8,7 +8,8 @@
 namespace fsdp {
 namespace {
 
-// The spans of one kind that a module has begun and not ended. The span that began last ends first.
+// The spans of one kind (forward or backward) that a module has begun and not ended. end() ends the
+// span that began last.
 class OpenSpans {
  public:
   OpenSpans(EventKind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
@@ -44,8 +45,9 @@ void record_backward(Module& module, const std::string& name) {
   module.register_full_backward_hook([spans](Module&) { spans->end(); });
 }
 
-// Ends the root's span from a callback that is queued at the end of the backward pass. So the
-// callback runs after all callbacks that were queued during the pass.
+// Records the backward of `root`. At the end of the backward pass, a callback queues a second
+// callback, which ends the root's span. So the span ends after all callbacks that were queued
+// during the pass.
 void record_root_backward(Module& root) {
   auto spans = std::make_shared<OpenSpans>(EventKind::backward, "root");
   root.register_full_backward_pre_hook([spans](Module&) {

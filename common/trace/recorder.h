@@ -14,12 +14,12 @@ namespace fsdp {
 
 // Records what this process does as one rank: its collectives; the frees of unsharded units'
 // storage; and the spans that other code reports with begin_span(). current() points to the
-// recorder while it exists. Code that reports spans first tests this pointer, so it costs little if
-// nothing is recorded.
+// Recorder while it exists. Code that reports spans first tests this pointer, so that reporting
+// costs little if nothing is recorded.
 class Recorder final : public CallObserver {
  public:
-  // A process may have one Recorder at a time; a second one throws std::logic_error. Make it before
-  // the threads that record, and destroy it after them.
+  // A process may have one Recorder at a time; a second one throws std::logic_error. Make the
+  // Recorder before the threads that record, and destroy it after them.
   Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Clock> clock);
   ~Recorder();
 
@@ -47,11 +47,11 @@ class Recorder final : public CallObserver {
   std::shared_ptr<EventLog> log_;
   int rank_;
   std::shared_ptr<Clock> clock_;
-  std::mutex mutex_;                          // for the members below and this rank's part of log_
-  std::map<const void*, UnitName> gathered_;  // storage -> unit
+  std::mutex mutex_;  // protects the members below and this rank's part of log_
+  std::map<const void*, UnitName> gathered_;  // data of an all-gathered storage -> its unit
   // (Communicator, level, sequence) of a call that was not waited for -> number of its flight.
   std::map<std::tuple<uint8_t, Level, uint64_t>, uint64_t> flights_;
-  uint64_t wait_{};  // number of the current wait
+  uint64_t wait_{};  // number of the event of the current wait
 };
 
 // begin_span() and end_span() record a span as Recorder::begin() and end() do. They do nothing if

@@ -22,7 +22,8 @@ std::string count(bool known, int64_t bytes) {
   return known ? std::to_string(bytes) : "";
 }
 
-// Returns "#3" for a collective, "3" for a step, "" for all other events.
+// Returns the sequence number of an event as text: "#3" for a collective, "3" for a step, "" for
+// all other events.
 std::string sequence(const Event& event) {
   std::string number = std::to_string(event.call.sequence);
   if (event.kind == EventKind::step) return number;

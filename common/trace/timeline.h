@@ -9,7 +9,7 @@ namespace fsdp {
 
 // The events of the ranks of one run.
 struct Timeline {
-  std::string title;    // "fsdp of small, 4 ranks"
+  std::string title;    // for example "fsdp of small, 4 ranks"
   std::string failure;  // why the run ended early; empty if it did not
   std::vector<std::vector<Event>> ranks;
 };
@@ -24,20 +24,22 @@ std::string text_timeline(const Timeline& timeline);
 // in it, with threads for computation and communication and with counters of live bytes by class.
 std::string chrome_timeline(const Timeline& timeline);
 
-// Returns an HTML page that needs no other file and no network.
+// Returns an HTML page that shows the timeline and needs no other file and no network.
 std::string html_timeline(const Timeline& timeline);
 
-// Returns the one of these functions whose format belongs to the extension of `path`, which is
-// .txt, .json or .html. Throws std::invalid_argument for another extension.
+// Returns text_timeline, chrome_timeline or html_timeline if the extension of `path` is .txt, .json
+// or .html. Throws std::invalid_argument for another extension.
 using TimelineWriter = std::string (*)(const Timeline&);
 TimelineWriter timeline_writer(const std::string& path);
 
 namespace timeline_detail {
 
-// Returns the earliest begin of all events. The times in a viewer start there.
+// Returns the earliest begin of all events, from which viewers count times; 0 if there are no
+// events.
 int64_t origin(const Timeline& timeline);
 
-// Returns the events for which live bytes were sampled, in the order of the samples.
+// Returns the events for which live bytes were sampled (all that have ended, without flights), in
+// the order of the samples.
 std::vector<Event> samples(const std::vector<Event>& events);
 
 // Returns for each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane do not
