@@ -11,17 +11,20 @@
 
 namespace fsdp {
 
-// Registers the parameters, buffers and modules of `theirs` with `self` too, under the same names.
+// Registers with `self` the parameters, buffers and child modules that are registered with
+// `theirs`, under the same names. Afterwards `self` and `theirs` share them.
 void share_registrations(torch::nn::Module& self, const torch::nn::Module& theirs);
-// Returns false for torch::nn::Embedding, else true: see Module::reads_parameters_in_backward().
+// Returns whether the backward pass of `theirs` reads its parameters: false for
+// torch::nn::Embedding, true for every other module. See Module::reads_parameters_in_backward().
 bool reads_parameters_in_backward(const torch::nn::Module& theirs);
 
 template <class Signature>
 class WrappedModule;
 
-// A Module that calls `theirs`, a torch::nn::Module that was built elsewhere. It has the
-// parameters, buffers and children of `theirs`, under the same names, and the name of its class. It
-// does not get what is registered with `theirs` later.
+// An fsdp::Module whose forward() calls forward() of `theirs`, a torch::nn::Module. It has the
+// parameters, buffers and children of `theirs`, under the same names, and its name() is the class
+// name of `theirs`. If something is registered with `theirs` later, the WrappedModule does not get
+// it.
 template <class Output, class... Inputs>
 class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
@@ -38,8 +41,8 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
     return fsdp::reads_parameters_in_backward(*theirs_);
   }
 
-  // train() and the three functions to() are passed on to `theirs`, which may hold state that is
-  // not registered.
+  // train() and the three functions to() of a WrappedModule call those of `theirs`, because
+  // `theirs` may hold state that is not registered.
   void train(bool on = true) override {
     Module::train(on);
     theirs_->train(on);
@@ -59,8 +62,8 @@ class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
   std::function<Output(Inputs...)> call_;
 };
 
-// Shape::Signature is the signature of the ModuleOf that can call a forward() with these inputs and
-// this output.
+// Shape<Output, Inputs...>::Signature is the signature of the ModuleOf that can wrap a
+// torch::nn::Module whose forward() has these inputs and this output.
 template <class Output, class... Inputs>
 struct Shape {
   using Signature = Output(Inputs...);
@@ -82,10 +85,10 @@ Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...));
 template <class Output, class Theirs, class... Inputs>
 Shape<std::decay_t<Output>, Inputs...> shape_of(Output (Theirs::*)(Inputs...) const);
 
-// Returns a Module that calls `module`. Its signature is that of module->forward(). Pass another
-// one, hookable<at::Tensor(at::Tensor, int64_t)>(module), if forward() is a template or overloaded,
-// or to leave out arguments with defaults. Without a signature, returns `module` itself if it is an
-// fsdp::Module already.
+// Returns a Module whose forward() calls module->forward() and has its signature. If forward() is a
+// template or overloaded, or to leave out arguments with defaults, pass another signature:
+// hookable<at::Tensor(at::Tensor, int64_t)>(module). If no signature is passed and `module` is an
+// fsdp::Module, returns `module` itself.
 template <class Signature, class Theirs>
 auto hookable(const std::shared_ptr<Theirs>& module) {
   static_assert(!std::derived_from<Theirs, torch::nn::SequentialImpl>,
@@ -107,6 +110,8 @@ template <class... Signature, class Theirs>
 auto hookable(const torch::nn::ModuleHolder<Theirs>& holder) {
   return hookable<Signature...>(holder.ptr());
 }
-std::shared_ptr<Module> hookable(torch::nn::AnyModule module);  // takes and returns one tensor
+// For an AnyModule that takes one tensor and returns one. Returns the module itself if it is an
+// fsdp::Module already.
+std::shared_ptr<Module> hookable(torch::nn::AnyModule module);
 
 }  // namespace fsdp

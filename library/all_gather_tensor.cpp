@@ -10,13 +10,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// Holds what backward needs of a call.
+// What the backward of one call of all_gather_tensor() needs: the call's communicator, its name,
+// and the sizes of this rank's tensor.
 struct Gathered : torch::CustomClassHolder {
   Gathered(std::shared_ptr<Communicator> comm, std::string name, at::IntArrayRef sizes)
       : comm(std::move(comm)), name(std::move(name)), sizes(sizes.vec()) {}
   std::shared_ptr<Communicator> comm;
   std::string name;
-  std::vector<int64_t> sizes;  // of this rank's tensor
+  std::vector<int64_t> sizes;  // sizes of this rank's tensor
 };
 
 struct AllGather : torch::autograd::Function<AllGather> {

@@ -13,11 +13,13 @@ namespace {
 
 std::mutex mutex;
 std::vector<std::function<void()>> late;
-thread_local bool is_users_thread = false;  // true: has called run_deferred_failures()
+// Whether this thread has called run_deferred_failures(), so it is a user's thread.
+thread_local bool is_users_thread = false;
 
-// Runs `broken` when a backward pass has thrown: then the engine destroys the pass's callbacks
-// without calling them, and with them this object, whose destructor runs `broken`. On a thread of
-// the engine, the destructor leaves `broken` to run_deferred_failures().
+// The callback that on_backward_end() queues for the end of a backward pass owns a Pass. If the
+// pass throws, the engine destroys the callback without calling it. The destructor of Pass then
+// runs `broken`. But if it is called on a thread of the engine, it stores `broken`, and the next
+// run_deferred_failures() runs it.
 struct Pass {
   explicit Pass(std::function<void()> function) : broken(std::move(function)) {}
   Pass(const Pass&) = delete;

@@ -2,7 +2,8 @@
 
 namespace fsdp {
 
-// Broadcasts from replica 0 to the other replicas, then within each replica from rank 0.
+// Broadcasts each tensor from replica 0 to the other replicas, and then within each replica from
+// its rank 0 to its other ranks.
 void broadcast_from_rank_0(Communicator& comm, const std::vector<NamedParameter>& tensors) {
   const at::NoGradGuard no_grad;
   const auto replicas = comm.replicas();

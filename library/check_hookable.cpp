@@ -11,8 +11,8 @@ namespace {
 
 using IsUnit = std::function<bool(const Module&)>;
 
-// Throws if a unit below `module` lies in a torch::nn::Sequential. `path`: the name of `module`
-// with a dot after it; empty for the root.
+// Throws std::invalid_argument if a unit in `module` is a child of a torch::nn::Sequential. `path`:
+// the name of `module` with a dot after it; empty for the root.
 void check(const torch::nn::Module& module, const std::string& path, const IsUnit& is_unit) {
   const bool runs_no_hooks = dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr;
   for (const auto& item : module.named_children()) {

@@ -10,7 +10,8 @@ namespace fsdp {
 
 // PyTorch's DistributedDataParallel: every rank has the whole model, and gradients are reduced in
 // buckets during the backward pass. Use it as you use FullyShardedDataParallel;
-// docs/ddp_and_fsdp.md compares the two. replicated_model.h documents the other functions.
+// docs/ddp_and_fsdp.md compares the two. replicated_model.h documents the functions of the base
+// class ReplicatedModel.
 template <class Net>
 class DistributedDataParallel : public ReplicatedModel {
   static_assert(std::derived_from<Net, Module>,

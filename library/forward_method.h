@@ -14,8 +14,8 @@ namespace fsdp {
 //
 //   const at::Tensor code = forward_method(*net, [&] { return net->encode(x); });
 //
-// `method` must return what a ModuleOf can return. The gradients of the module's unit are reduced
-// at the end of the backward pass.
+// `method` must return a value in which visit_tensors() finds every tensor, and at least one. The
+// gradients of the module's unit are reduced at the end of the backward pass.
 template <class Method>
 auto forward_method(Module& module, const Method& method) {
   using Output = std::decay_t<decltype(method())>;

@@ -3,7 +3,8 @@
 // The library: all headers that a program needs to shard its own model. These headers and those
 // that they include are installed.
 
-// Ranks, the collectives between them, and the order in which collectives add.
+// Headers for ranks, for the collectives between them, and for the order in which a collective adds
+// the ranks' numbers.
 #include <comm/communicator.h>
 #include <comm/communicator_options.h>
 #include <comm/tree_sum.h>
@@ -11,7 +12,7 @@
 #include <launch/collect.h>
 #include <launch/launcher.h>
 
-// Modules, and the way to build one without memory.
+// Headers for modules with hooks, and for building a module whose tensors have no memory yet.
 #include <adapted.h>
 #include <check_hookable.h>
 #include <checkpoint_activations.h>
@@ -25,7 +26,7 @@
 #include <nn/reads_in_calls.h>
 #include <sequential.h>
 
-// Sharded or replicated training with torch's optimizers: FullyShardedDataParallel and
+// Headers for sharded or replicated training with torch's optimizers: FullyShardedDataParallel and
 // DistributedDataParallel, as in PyTorch.
 #include <all_gather_tensor.h>
 #include <distributed_data_parallel.h>
@@ -35,7 +36,7 @@
 #include <state_dict.h>
 #include <this_ranks_part.h>
 
-// The functions and classes of which FullyShardedDataParallel consists.
+// Headers for the functions and classes of which FullyShardedDataParallel consists.
 #include <backward_hooks.h>
 #include <flat_parameter.h>
 #include <fully_shard.h>
@@ -50,20 +51,21 @@
 #include <wrap_by_size.h>
 #include <wrap_policy.h>
 
-// Training.
+// Headers for training without torch's optimizers: ShardedOptimizer, its update rules, and loss
+// scaling.
 #include <optim/loss_scaler.h>
 #include <optim/state_range.h>
 #include <optim/update_rule.h>
 #include <sharded_optimizer.h>
 
-// State.
+// Headers for saving and loading checkpoints.
 #include <locate.h>
 #include <state/async_save.h>
 #include <state/checkpoint.h>
 #include <state/model_state.h>
 #include <state/whole_state.h>
 
-// The memory of a run, measured and planned.
+// Headers for measuring the memory of a run, and for planning it.
 #include <memory/counting_allocator.h>
 #include <memory/live_bytes.h>
 #include <plan_step.h>

@@ -8,9 +8,10 @@ namespace fsdp {
 // `tensor` is this rank's part: a tensor of model.parameters(), a gradient of one, or a tensor that
 // was computed from these element by element, such as an optimizer's moment.
 // - The result is a plain tensor with the sizes of the parameter, and has the same values on every
-//   rank. For a result of at::cat() it is flat.
-// - Autograd differentiates it: the gradient of a part is this rank's part of the gradient.
-// - A tensor that is no part is returned as it is, also on a model with one rank.
+//   rank. If `tensor` is a result of at::cat(), the result is flat.
+// - Autograd differentiates the result: the gradient of a part is this rank's part of the gradient.
+// - If `tensor` is not such a part, full_tensor() returns `tensor` itself. On a model with one
+//   rank, no tensor is a part.
 // - Issues one all-gather, of the parts in the tensor's dtype, each padded to the longest. For a
 //   result of at::cat(), issues one for each part that was joined.
 // Throws: std::logic_error if the sizes of the whole tensor or the places of the part are not

@@ -10,9 +10,9 @@
 namespace fsdp {
 
 // PyTorch's FullyShardedDataParallel over fully_shard(). Misuse is an error, not a silent wrong
-// result: docs/what_works.md lists models and habits, and the few cases that nothing can notice.
-// Call the model through this object, or directly as before. sharded_model.h documents the other
-// functions.
+// result: docs/what_works.md lists models and habits, and the few kinds of misuse that the library
+// cannot detect. Call the model through this object, or call the module itself as before.
+// sharded_model.h documents the functions of the base class ShardedModel.
 //
 //   FullyShardedDataParallel model(net, comm);
 //   torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-3));

@@ -98,8 +98,9 @@ void ParameterGradient::begin_pass(bool trainable, bool unit_waits) {
     case GradientState::broken:
       return;
     case GradientState::complete:
-      // Hides the gradient of a frozen parameter too, so that an optimizer cannot update only some
-      // of the parameters.
+      // Also hides the gradient that a frozen parameter may have: the trap replaces it in .grad of
+      // the leaf. Otherwise an optimizer's step during the pass could update the frozen parameter
+      // and then throw at the trap of another one.
       if (trainable || leaf_.grad().defined()) hide();
       return;
     case GradientState::misplaced:
@@ -144,8 +145,8 @@ bool ParameterGradient::show_for_pass(bool trainable) {
   return awaited;
 }
 
-// Puts what .grad of the leaf was before the pass in the place of the trap. If the user has dropped
-// or replaced .grad during the pass, leaves it so.
+// If .grad of the leaf is the trap, show() replaces it by the .grad from before the pass. If the
+// user has dropped or replaced .grad during the pass, show() leaves .grad as the user has set it.
 void ParameterGradient::show() {
   if (is_hidden()) leaf_.mutable_grad() = earlier_;
   earlier_.reset();

@@ -34,7 +34,7 @@ namespace fsdp {
 //   show_for_pass()        -          -            complete     -          -
 //   hide()                 error      incomplete   error        error      error
 //   break_off()            -          [1]          [5]          [5]        -
-//   drop()                 -          -            complete     [6]        complete
+//   drop(), zero_grad()    -          -            complete     [6]        complete
 //   misplace()             -          misplaced    misplaced    misplaced  misplaced
 //
 //   -      The state stays.
@@ -73,8 +73,9 @@ enum class LocalSum { none, kept, dropped };
 
 class ParameterGradient {
  public:
-  // `whole` is the module's parameter. `not_reduced` and `misplaced` are the two traps, with the
-  // shape of `leaf`.
+  // `whole` is the module's parameter. `not_reduced` is the trap "have not been reduced" and
+  // `misplaced` is the trap "were put into the module's parameters". Both traps have the shape of
+  // `leaf`.
   ParameterGradient(at::Tensor leaf, at::Tensor whole, at::Tensor not_reduced,
                     at::Tensor misplaced);
 
@@ -82,51 +83,56 @@ class ParameterGradient {
   LocalSum local_sum() const { return local_sum_; }
   bool is_hidden() const;  // whether .grad of the leaf is the trap "have not been reduced"
 
-  // The events, in the order in which they can happen. Call the function when its event happens.
+  // Each of the following functions of ParameterGradient handles one event. They are in the order
+  // in which the events can happen. ShardedGradients calls the function when its event happens.
 
-  // The user asks for the leaf for the first time: the state becomes complete.
+  // Event: the user asks for the leaf for the first time. give() makes the state complete.
   void give();
 
-  // A backward pass begins: updates the state if the user has changed .grad of the leaf. If the
-  // gradient is then complete, drops the local sum. Takes the trap "were put into the module's
-  // parameters" out of .grad.
+  // Event: a backward pass begins. see_users_changes() updates the state if the user has changed
+  // .grad of the leaf. If the state is then complete, drops the local sum. If the trap "were put
+  // into the module's parameters" is in .grad of the leaf, takes it out.
   void see_users_changes();
 
-  // Moves the local sum into .grad of the module's parameter, and hides the gradient. A local sum
-  // that was dropped counts as zero if the unit waits for it, else as no gradient. `trainable`:
-  // whether the parameter requires a gradient.
+  // Event: a backward pass begins, after see_users_changes(). begin_pass() moves the local sum into
+  // .grad of the module's parameter, and puts the trap "have not been reduced" into .grad of the
+  // leaf. A local sum that the user has dropped counts as zero if `unit_waits`, that is, if the
+  // unit still has gradients to reduce; else as no gradient. `trainable`: whether the parameter
+  // requires a gradient.
   void begin_pass(bool trainable, bool unit_waits);
 
-  // Autograd is about to add a gradient to .grad of the leaf, because the leaf itself is part of
-  // the loss: takes the trap "have not been reduced" out of .grad, if it is there.
+  // Event: autograd is about to add a gradient to .grad of the leaf, because the loss was computed
+  // from the leaf itself. If .grad of the leaf is the trap "have not been reduced",
+  // gradient_of_leaf() takes the trap out.
   void gradient_of_leaf();
 
-  // The pass has ended, and the unit has not reduced what is in .grad of the module's parameter:
-  // makes it the local sum.
+  // Event: the pass has ended, and the unit has not reduced the gradient in .grad of the module's
+  // parameter. keep_local_sum() makes that gradient the local sum.
   void keep_local_sum();
 
-  // The pass has ended: puts back what .grad of the leaf was before the pass. Returns whether the
-  // gradient of the pass must be added to it.
+  // Event: the pass has ended. show_for_pass() puts the .grad from before the pass back into .grad
+  // of the leaf. Returns whether the caller must add the gradient of the pass to .grad of the leaf.
   bool show_for_pass(bool trainable);
 
-  // A part of this gradient, or of another parameter's gradient, has not been reduced: puts the
-  // trap into .grad of the leaf.
+  // Event: the pass has ended, and a part of this gradient, or of another parameter's gradient, has
+  // not been reduced. hide() puts the trap "have not been reduced" into .grad of the leaf.
   void hide();
 
-  // The pass has thrown: discards what is in .grad of the module's parameter and the sum of the
-  // earlier passes.
+  // Event: the pass has thrown. break_off() discards the gradient in .grad of the module's
+  // parameter, and the sum of earlier passes that was in .grad of the leaf.
   void break_off();
 
-  // The user has dropped the trap in .grad of the module's parameter: drops the gradient and the
-  // local sum.
+  // Event: the user has dropped the trap in .grad of the module's parameter. drop() drops the
+  // gradient and the local sum.
   void drop();
 
-  // The user has put a gradient into .grad of the module's parameter, in the place of the trap:
-  // drops the gradient and the local sum, and, unless the state is in_unit, puts the trap "were put
-  // into the module's parameters" into .grad of the leaf.
+  // Event: the user has put a gradient into .grad of the module's parameter, in the place of the
+  // trap. misplace() drops the gradient and the local sum. Unless the state is in_unit, misplace()
+  // also puts the trap "were put into the module's parameters" into .grad of the leaf.
   void misplace();
 
-  // The user has called zero_grad() of the model: drops the gradient and the local sum.
+  // Event: the user has called zero_grad() of the model. zero_grad() drops the gradient and the
+  // local sum.
   void zero_grad();
 
  private:
@@ -134,11 +140,11 @@ class ParameterGradient {
   void drop_local_sum();
 
   at::Tensor leaf_, whole_;
-  at::Tensor not_reduced_, misplaced_;  // the traps
+  at::Tensor not_reduced_, misplaced_;  // the two traps that can be in .grad of the leaf
   GradientState state_{GradientState::in_unit};
-  at::Tensor earlier_{};  // if the state is incomplete: what .grad of the leaf was before
+  at::Tensor earlier_{};  // if the state is incomplete: .grad of the leaf before the trap
   LocalSum local_sum_{LocalSum::none};
-  at::Tensor sum_{};  // the local sum, if `local_sum_` is kept
+  at::Tensor sum_{};  // the local sum, if local_sum_ is LocalSum::kept
 };
 
 }  // namespace fsdp

@@ -11,9 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Returns whether a unit that has stayed unsharded still has the values of this rank's shard.
-// Compares values, because a write through data() does not change the version counter. Returns true
-// on a GPU, where the comparison would wait for the device.
+// Returns false if the unit is unsharded but no longer has the values of this rank's shard.
+// Compares values, because a write through data() does not change the version counter. On a GPU,
+// returns true without a comparison, which would wait for the device.
 bool is_current(const FlatParameter& unit) {
   if (unit.state() != UnitState::unsharded || !unit.shard().is_cpu()) return true;
   const at::Tensor gathered = own_part(unit), shard = unit.shard().to(gathered.scalar_type());
@@ -44,7 +44,8 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const Mod
 
 }  // namespace
 
-// A unit whose parameters have no elements is never freed, so it has no memory to guard.
+// If the parameters of the unit have no elements, guard() puts no guard on their storage: it has no
+// bytes that could be freed.
 void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
   Guarded& guarded = units_.emplace_back(Guarded{std::move(unit)});
   const auto& parameters = guarded.unit->parameters();

@@ -13,9 +13,10 @@
 
 namespace fsdp {
 
-// A module of a sharded model that has hooks of ShardedModelImpl: the root, or the module of a unit
-// or of two (separate_frozen()). Turns reading the units' parameters while they are sharded, and
-// writes that would be lost, into errors.
+// A module of a sharded model that has hooks of ShardedModelImpl: the root, or a module that has a
+// unit. (A module has two units if separate_frozen() has split its parameters into frozen and
+// trainable ones.) HookedModule turns misuse into errors: reading a parameter while its unit is
+// sharded, and a write to a parameter that would be lost.
 class HookedModule {
  public:
   // The situation in which the program reads a parameter of a unit while the unit is sharded.
@@ -60,17 +61,20 @@ class HookedModule {
  private:
   struct Guarded {
     std::shared_ptr<FlatParameter> unit;
-    c10::Storage storage{};                // of the unit's flat tensor
-    std::optional<uint32_t> in_forward{};  // the shard's version at the end of its last forward
+    // The storage of the unit's flat tensor.
+    c10::Storage storage{};
+    // The version counter of the shard at the end of the last forward.
+    std::optional<uint32_t> in_forward{};
     // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
     // the next check_unwritten() reads them.
     std::vector<uint32_t> versions{};
-    std::array<std::string, 3> messages{};  // by Situation; empty if the unit has no elements
+    // The error text for each Situation; empty if the unit has no elements.
+    std::array<std::string, 3> messages{};
   };
   static void check_unwritten(Guarded& guarded);
 
   Module& module_;
-  std::vector<Guarded> units_{};  // in the order of the plan
+  std::vector<Guarded> units_{};  // the module's units, in the order of plan_units()
 };
 
 // Returns the part of an unsharded unit's flat tensor that came from this rank's shard:

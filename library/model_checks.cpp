@@ -21,7 +21,7 @@ std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
   return tensors;
 }
 
-// The memory from the first to the last element of a tensor.
+// The range of bytes, in a storage, from the first to the last element of a tensor.
 struct Extent {
   const void* storage;
   int64_t begin, end;  // [bytes]
@@ -65,8 +65,10 @@ void check_can_be_sharded(Module& net, const std::vector<torch::nn::Module*>& ig
   for (const UnitPlan& unit : plan_units(net, wrap_none(), ignored))
     for (const auto& [name, parameter] : unit.parameters)
       of_units.insert(parameter.unsafeGetTensorImpl());
-  // `extents` gets the memory of the parameters that will be sharded, `others` that of the buffers
-  // and of the parameters that stay whole. Below, `others` is appended to `extents`.
+  // `extents` gets the memory of the parameters that will be sharded; `others` gets the memory of
+  // the buffers and of the parameters that stay whole. Below, `others` is appended to `extents`,
+  // and each extent is compared only with those of parameters that will be sharded. So two tensors
+  // that stay whole may share memory.
   std::vector<Extent> extents, others;
   for (const auto& [name, parameter] : distinct_parameters(net)) {
     const bool stays_whole = !of_units.contains(parameter.unsafeGetTensorImpl());
@@ -135,7 +137,9 @@ void verify_model_across_ranks(Communicator& comm, const Module& net,
   }
   check_same_on_all_ranks(comm, invariants, where);
   if (!from_rank_0) return;
-  auto whole = parameters;  // without those of ignored modules that another object has sharded
+  // The parameters to broadcast: all except those of ignored modules that another
+  // FullyShardedDataParallel has sharded.
+  auto whole = parameters;
   std::erase_if(whole, [](const NamedParameter& one) { return is_freed(one.tensor); });
   broadcast_from_rank_0(comm, whole);
   broadcast_from_rank_0(comm, buffers);

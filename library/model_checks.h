@@ -31,7 +31,8 @@ void verify_model_across_ranks(Communicator& comm, const Module& net,
 // parameters.
 std::vector<NamedParameter> distinct_buffers(const torch::nn::Module& module);
 
-// Returns the distinct parameters that no unit has: those of ignored modules.
+// Returns the distinct parameters of `net` that belong to no unit of `sharded`: those of ignored
+// modules.
 std::vector<NamedParameter> ignored_parameters(const torch::nn::Module& net,
                                                const FullySharded& sharded);
 

@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-// A torch::nn::ModuleHolder whose call is a call of the module, with its hooks.
+// A torch::nn::ModuleHolder whose operator() calls operator() of the module, which runs the
+// module's hooks.
 template <class Contained>
 class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:

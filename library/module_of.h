@@ -19,21 +19,24 @@ class NonTensorModule;
 
 // Does the same as checkpoint_activations(Module&), for a module with inputs and outputs of any
 // types. In addition:
-// - A call copies its arguments for the second run. The tensors among them are not copied, and
-//   forward() must not change what else they refer to.
+// - A call copies its arguments for the second run of forward(), but not the tensors in them. If an
+//   argument refers to other data, as a pointer does, forward() must not change the data.
 // - Gradients reach the tensors that visit_tensors() finds among the inputs.
-// - If one of these modules is called inside of another one, its call is a part of the outer call.
+// - If a checkpointed module is called inside another checkpointed module, the inner call is a part
+//   of the outer call.
 // Throws std::logic_error, which names the input, if an input is taken by reference without const,
 // can't be copied, or can hide a tensor from visit_tensors().
 void checkpoint_activations(NonTensorModule& module);
 
-// The base class of a Module that does not take one tensor and return one. These two functions
-// throw std::logic_error, because they are for a Module that does.
+// The base class of a Module whose forward() does not take one tensor and return one. Its functions
+// forward(torch::Tensor) and set_forward() throw std::logic_error, because they are for a
+// Module that takes one tensor and returns one.
 class NonTensorModule : public Module {
  public:
   using Module::Module;
   NonTensorModule() = default;
-  NonTensorModule(const NonTensorModule& other) : Module(other) {}  // a copy is not checkpointed
+  // A copy of a checkpointed module is not checkpointed.
+  NonTensorModule(const NonTensorModule& other) : Module(other) {}
   torch::Tensor forward(torch::Tensor input) final;
   void set_forward(Forward forward) final;
 
@@ -42,12 +45,13 @@ class NonTensorModule : public Module {
 
  private:
   friend void checkpoint_activations(NonTensorModule& module);
-  // Returns why a call can't run forward() again; "" if it can.
+  // Returns why checkpoint_activations() can't run forward() of this module a second time; "" if it
+  // can.
   virtual std::string reason_not_to_repeat() const = 0;
   bool is_checkpointed_{};
 };
 
-// Returns why an argument of this type can't be passed to a second forward(); "" if it can.
+// Returns why an argument of type Input can't be passed to a second run of forward(); "" if it can.
 template <class Input>
 constexpr std::string_view reason_not_to_repeat() {
   using Value = std::remove_cvref_t<Input>;
@@ -64,9 +68,9 @@ constexpr std::string_view reason_not_to_repeat() {
   }
 }
 
-// The type in which a call holds an input until it runs forward(). Hooks can replace the tensors of
-// an input, so an input that forward() takes by const reference is copied if visit_tensors() can
-// find tensors in it.
+// The type in which a call of a ModuleOf holds an argument of type Input until it runs forward().
+// Hooks can replace the tensors in an argument. So if forward() takes a const reference, and
+// visit_tensors() can find tensors in the argument, the call holds a copy of the argument.
 template <class Input>
 using HookedArgument = std::conditional_t<std::is_lvalue_reference_v<Input> &&
                                               (!std::is_const_v<std::remove_reference_t<Input>> ||
@@ -107,7 +111,7 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
  public:
   using NonTensorModule::NonTensorModule;
 
-#pragma GCC diagnostic push  // hides Module::forward() on purpose: its arguments differ
+#pragma GCC diagnostic push  // forward(Inputs...) hides Module::forward(at::Tensor) on purpose
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
   virtual Output forward(Inputs... inputs) = 0;
 #pragma GCC diagnostic pop
@@ -142,12 +146,12 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
     return reason;
   }
 
-  // Runs forward() for the first time, as recomputed_call() does. Returns the places of the tensors
-  // in `output`.
+  // Makes a checkpointed call with recomputed_call(): runs forward() now, and again in backward.
+  // Stores the result in `output`. Returns pointers to the tensors in `output`.
   TensorPlaces run_checkpointed(const TensorPlaces& places, std::optional<Output>& output,
                                 HookedArgument<Inputs>&... inputs) {
-    // The copies for the second run. The graph keeps the tensors until backward has used them, so
-    // the copies lose theirs.
+    // `copies` are the arguments for the second run of forward(). put({}, copies) takes the tensors
+    // out of them, because the graph keeps the input tensors and frees them after backward.
     std::tuple<std::remove_cvref_t<Inputs>...> copies(inputs...);
     require_copied_tensors(places, copies);
     put({}, copies);
@@ -167,7 +171,9 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
     return places_in(*output);
   }
 
-  // Throws std::logic_error if a copy has the same tensors, not equal ones, as by a pointer.
+  // Throws std::logic_error if a copied argument holds the at::Tensor objects of the original
+  // argument, and not copies of these objects: a class whose tensors() lists tensors behind a
+  // pointer does so.
   template <class Copies>
   void require_copied_tensors(const TensorPlaces& places, Copies& copies) const {
     visit_tensors(copies, [&](const at::Tensor& tensor) {
@@ -177,7 +183,8 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
                                "through a pointer");
     });
   }
-  // Puts the tensors into the places that `value` has for them; undefined ones if there are none.
+  // Assigns `tensors`, in order, to the tensors that visit_tensors() finds in `value`. If `tensors`
+  // is empty, makes all tensors in `value` undefined.
   template <class Value>
   static void put(const Tensors& tensors, Value& value) {
     size_t next = 0;
@@ -196,8 +203,8 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
     add_places<Output>(output, places);
     return places;
   }
-  // Adds the tensors in `value` to `places`. Adds none of a reference, because what it refers to
-  // belongs to the caller.
+  // Adds pointers to the tensors in `value` to `places`. If Value is a reference type, adds
+  // nothing, because the object that it refers to belongs to the caller.
   template <class Value>
   static void add_places(Value& value, TensorPlaces& places) {
     if constexpr (!std::is_reference_v<Value>)
@@ -205,7 +212,8 @@ class ModuleOf<Output(Inputs...)> : public NonTensorModule {
   }
 };
 
-// A ModuleOf that takes one tensor and returns one is a Module.
+// A ModuleOf that takes one tensor and returns one is an ordinary Module, with the virtual
+// forward() of Module.
 template <>
 class ModuleOf<at::Tensor(at::Tensor)> : public Module {
  public:

@@ -20,7 +20,7 @@ std::map<std::string, at::Tensor> named_tensors(const Module& net);
 StateDict state_of(const Module& net,
                    const std::function<at::Tensor(const at::Tensor& tensor)>& copy);
 
-// Returns an owned, contiguous copy on the CPU.
+// Returns an owned, contiguous copy of `tensor` on the CPU.
 at::Tensor owned_copy(const at::Tensor& tensor);
 
 // Collective. Throws on every rank: std::runtime_error if `state` does not fit `net`, because a
@@ -28,7 +28,8 @@ at::Tensor owned_copy(const at::Tensor& tensor);
 // a tied parameter has two values; std::invalid_argument if `state` differs between ranks.
 void check_can_be_loaded(const StateDict& state, const Module& net, Communicator& comm);
 
-// Adds an invariant for the values of each buffer, with advice on how to make them the same.
+// For each buffer of `net`, adds to `invariants` that its values must be the same on every rank,
+// with advice on how to make them the same.
 void add_buffers(std::vector<RankInvariant>& invariants, const Module& net);
 
 }  // namespace fsdp

@@ -13,7 +13,8 @@ using torch::autograd::Engine;
 
 struct Leaves {
   std::mutex mutex;
-  std::map<const torch::autograd::Node*, std::string> parameters;  // by AccumulateGrad node
+  // The names of the parameters, by the AccumulateGrad node of the parameter's leaf.
+  std::map<const torch::autograd::Node*, std::string> parameters;
 };
 
 Leaves& leaves() {
@@ -30,8 +31,9 @@ void check_is_no_leaf(const torch::autograd::edge_list& asked_for) {
   }
 }
 
-// Takes the place of torch's engine, which each backward pass of this process uses: checks the
-// pass, and then has torch's engine run it.
+// An autograd engine that replaces torch's engine for all backward passes of this process. It
+// throws if a pass asks for the gradient of a leaf of a NoGradientByName; else it lets torch's
+// engine run the pass.
 struct Looking : Engine {
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
                                          const torch::autograd::variable_list& inputs,
@@ -51,7 +53,7 @@ struct Looking : Engine {
 };
 
 Engine& looking_engine() {
-  static auto& engine = *new Looking;  // never destroyed; it has no threads to join
+  static auto& engine = *new Looking;  // this engine is never destroyed, and has no threads to join
   return engine;
 }
 

@@ -13,11 +13,14 @@ class [[nodiscard]] NoSync {
   explicit NoSync(std::function<void(bool sync)> set) : set_(std::move(set)) { set_(false); }
   ~NoSync() { end(); }
   NoSync(NoSync&& other) noexcept : set_(std::exchange(other.set_, nullptr)) {}
-  NoSync& operator=(NoSync&& other) noexcept {  // ends the scope that this object was
+  // Move assignment first ends the scope that this object has, if any.
+  NoSync& operator=(NoSync&& other) noexcept {
     if (this == &other) return *this;
     end();
     set_ = std::exchange(other.set_, nullptr);
-    if (set_) set_(false);  // both may be scopes of one model
+    // If both objects were scopes of one model, end() has switched on the reductions of that model:
+    // switches them off again.
+    if (set_) set_(false);
     return *this;
   }
 

@@ -6,10 +6,11 @@
 namespace fsdp {
 namespace {
 
-constexpr double kAbsent = -1;  // stands for no tensor; a magnitude is at least 0
+constexpr double kAbsent = -1;  // stands for a missing tensor; a magnitude is at least 0
 
-// Collective. Returns the largest magnitude [P] of each tensor over all ranks, or kAbsent if no
-// rank has the tensor. If only_existence is set, returns zeros in place of the magnitudes.
+// Collective. Returns, for each of the P `parts`, the largest magnitude of the whole tensor over
+// all ranks, or kAbsent if no rank has the tensor: [P]. If only_existence is set, returns zeros in
+// place of the magnitudes.
 at::Tensor largest_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm,
                               bool only_existence) {
   const auto count = static_cast<int64_t>(parts.size());

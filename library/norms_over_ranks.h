@@ -21,8 +21,8 @@ std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameter
 // passes its parts, all ranks in the same order. Throws what check_norm_type() throws.
 Norms norms_over_ranks(const std::vector<NamedPart>& parts, Communicator& comm, double norm_type);
 
-// Returns the p-norm of each tensor that exists. The tensors are whole. Throws what
-// check_norm_type() throws.
+// Not collective. Returns the p-norm of each tensor that exists; each NamedPart has a whole tensor
+// here. Throws what check_norm_type() throws.
 Norms norms_of(const std::vector<NamedPart>& tensors, double norm_type);
 
 // Collective. Returns whether all elements of all tensors are finite on all ranks.

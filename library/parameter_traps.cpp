@@ -81,7 +81,8 @@ void ParameterTraps::check_in_place(size_t parameter) {
 void ParameterTraps::trap_died(size_t parameter, int64_t number) {
   if (traps_[parameter].number != number) return;
   traps_[parameter].number = 0;
-  // While reset() destroys the trap, .grad still points to it, with a use count of 0.
+  // While .grad.reset() destroys the trap, .grad still points to the trap, whose use count is 0. So
+  // a use count above 0 means that the user has put another tensor into .grad.
   const at::Tensor& now = gradient(parameter);
   gone_(parameter, now.defined() && now.use_count() > 0);
 }

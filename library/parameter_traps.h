@@ -17,8 +17,8 @@ c10::Storage trap_storage(const FlatParameter& unit, const std::string& message)
 // The traps in .grad of the parameters of a sharded module: tensors that throw when their values
 // are read, because the gradients are in .grad of the leaves.
 //
-// A trap is watched or not. If a watched trap is taken out of .grad, the user has dropped the
-// gradient or has put another one in its place.
+// This class watches a trap or does not. If a watched trap is taken out of .grad, the user has
+// dropped the gradient or has put another one in its place.
 class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
  public:
   // `gone` is called with the index of the parameter when a watched trap has been taken out of
@@ -32,28 +32,29 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   // gradient, of a pass or of the user.
   void set();
 
-  // After this call, traps can be taken out of .grad, and `gone` is not called. set() ends this.
+  // After stop_watching(), no trap is watched: traps can be taken out of .grad, and `gone` is not
+  // called. The next set() puts watched traps into .grad again.
   void stop_watching();
-  // Stops watching the trap of one parameter, and removes it: autograd is about to add a gradient
-  // to .grad.
+  // Stops watching the trap of one parameter, and takes it out of .grad, because autograd is about
+  // to add a gradient to .grad of this parameter.
   void make_room(size_t parameter);
 
   // Calls `gone` if the user has dropped or replaced .grad, but still holds the watched trap, so
   // that the trap was not destroyed.
   void check_in_place(size_t parameter);
 
-  bool is_trap(size_t parameter) const;  // whether .grad is a trap
+  bool is_trap(size_t parameter) const;  // whether .grad of the parameter is a trap
 
  private:
   const at::Tensor& gradient(size_t parameter) const;
   void trap_died(size_t parameter, int64_t number);
 
   struct Trap {
-    at::Tensor parameter;  // the module's
-    c10::Storage storage;  // of the traps of its unit
-    int64_t number{};      // of the watched trap in .grad; 0: no trap is watched
+    at::Tensor parameter;  // the module's parameter
+    c10::Storage storage;  // shared by all traps of the parameter's unit
+    int64_t number{};      // number of the watched trap in .grad; 0: no trap is watched
   };
-  std::vector<Trap> traps_;  // by parameter
+  std::vector<Trap> traps_;  // one for each parameter, in the order of ShardedLeaves::entries()
   int64_t last_number_{};
   Gone gone_;
 };

@@ -14,7 +14,7 @@ inline Values last_values(const torch::jit::Stack& stack, size_t count) {
   return {stack.end() - static_cast<int64_t>(count), stack.end()};
 }
 
-// Replaces as many of the last values on the stack by `values`.
+// Replaces the last values.size() values on the stack by `values`.
 inline void replace_last_values(torch::jit::Stack* stack, const Values& values) {
   std::ranges::copy(values, stack->end() - static_cast<int64_t>(values.size()));
 }

@@ -14,7 +14,8 @@
 namespace fsdp {
 namespace {
 
-// While a composed operator runs: the operator that the user has called. Otherwise null.
+// While an operator with PartRule::composed runs: the operator that the user has called, for
+// messages. Otherwise null.
 thread_local const c10::OperatorHandle* composed = nullptr;
 
 struct Composed {

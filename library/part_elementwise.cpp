@@ -100,7 +100,7 @@ class Operands {
   }
 
  private:
-  // Returns whether the tensor has these sizes, apart from leading dimensions of size 1.
+  // Returns whether the sizes of `tensor` are `sizes`, apart from leading dimensions of size 1.
   static bool same_sizes(const at::Tensor& tensor, at::IntArrayRef sizes) {
     const auto skipped = [](at::IntArrayRef of) {
       const auto* begin = std::ranges::find_if(of, [](int64_t size) { return size != 1; });
@@ -109,11 +109,16 @@ class Operands {
     return skipped(tensor.sizes()) == skipped(sizes);
   }
 
-  const at::Tensor* part_{};                       // the first operand that is a part
-  c10::SmallVector<const at::Tensor*, 4> others_;  // plain tensors with several elements
-  bool differs_{};                                 // another part has other elements
-  bool learns_{};                                  // a plain tensor requires a gradient
-  c10::SmallVector<at::Tensor, 4> cut_;            // this rank's elements of some of `others_`
+  // The first operand that is a part; null if there is none.
+  const at::Tensor* part_{};
+  // The operands that are plain tensors, except those with exactly one element.
+  c10::SmallVector<const at::Tensor*, 4> others_;
+  // Whether another part has other elements of its whole tensor than `part_` has.
+  bool differs_{};
+  // Whether autograd would compute a gradient for a plain operand.
+  bool learns_{};
+  // Owns the tensors that fit() has cut out of operands with the sizes of the whole tensor.
+  c10::SmallVector<at::Tensor, 4> cut_;
 };
 
 // The kernel for marked tensors of an operator that computes element by element. The fallback
@@ -170,7 +175,8 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last_values(*stack, schema.arguments().size());
-  std::vector<std::vector<at::Tensor>> tensors;  // of each argument
+  // The tensors in each argument.
+  std::vector<std::vector<at::Tensor>> tensors;
   for (const c10::IValue& argument : arguments)
     tensors.push_back(tensors_in(argument));
   // An operator on lists of tensors, such as _foreach_add, counts as one call for each index i: a

@@ -13,8 +13,8 @@ struct Keys : c10::TensorImpl {
   }
 };
 
-// Returns the description, or null: a view that was made while PartsAsTensors lived has a mark
-// without a description.
+// Returns the description of a marked tensor, or null if it has none: a view that was made while a
+// PartsAsTensors lived has a mark without a description.
 PartOf* description_if_any(const at::TensorBase& tensor) {
   return static_cast<PartOf*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
 }

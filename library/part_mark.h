@@ -11,8 +11,8 @@
 
 namespace fsdp {
 
-// A mark says that a tensor holds this rank's part of a larger one. The dispatcher shows each call
-// of an operator with a marked operand, also in a list, to part_dispatch.cpp:
+// A mark says that a tensor holds this rank's part of a larger one. If an operand of an operator is
+// marked, alone or in a list, the dispatcher calls the kernel in part_dispatch.cpp:
 // - operators that compute element by element run, and their results are marked
 //   (part_elementwise.h);
 // - operators that only rearrange the elements run if the elements keep their order (part_views.h);
@@ -23,15 +23,21 @@ namespace fsdp {
 // part_rules.h has all rules. Views, data() and detach() keep the mark. A tensor gets the mark if
 // an operator writes elements of a part to it in place.
 
-// Describes a marked tensor. A result of an operator that computes element by element has the
-// `of_result` of the operator's first marked operand.
+// Describes a marked tensor. If an operator computes element by element, its result gets the
+// `of_result` of the operator's first marked operand as its description.
 struct PartOf : c10::BackendMeta {
-  std::string parameter;                   // name of the parameter
-  bool is_gradient{};                      // part of the gradient, or computed from such a part
-  c10::intrusive_ptr<PartOf> of_result{};  // null: this object describes a result itself
-  std::shared_ptr<const Placement> placement{};  // null: a result of at::cat(), or not known
-  // For a result of at::cat(), otherwise empty: [elements] where each piece begins, and where the
-  // last piece ends; and the description of each piece, null if the piece is a plain tensor.
+  std::string parameter;  // name of the parameter
+  // Whether the tensor is a part of the parameter's gradient, or was computed from such a part.
+  bool is_gradient{};
+  // The description of results that are computed from this part; null if this object itself
+  // describes such a result.
+  c10::intrusive_ptr<PartOf> of_result{};
+  // Where the part lies in the whole tensor; null if that is not known, or for a result of
+  // at::cat().
+  std::shared_ptr<const Placement> placement{};
+  // For a result of at::cat(), which joins pieces; otherwise empty. `pieces`: [elements] where each
+  // piece begins, and at last where the last piece ends. `of_pieces`: the description of each
+  // piece; null if the piece is a plain tensor.
   std::vector<int64_t> pieces{};
   std::vector<c10::intrusive_ptr<PartOf>> of_pieces{};
 };
@@ -42,7 +48,8 @@ using PartDescription = c10::intrusive_ptr<PartOf>;
 PartDescription part_of(const std::string& parameter, bool is_gradient,
                         std::shared_ptr<const Placement> placement);
 
-// Returns the description of a result of an operator on a part with this description.
+// Returns the description of a result that an operator computes from the part that `operand`
+// describes.
 PartDescription of_result(const PartDescription& operand);
 
 // Returns the description of elements of the part `of` whose places in the whole tensor are not
@@ -53,14 +60,14 @@ PartDescription without_places(const PartOf& of);
 // already.
 void mark_part(const at::Tensor& tensor, const PartDescription& of);
 
-// Returns whether the tensor has the mark.
+// Returns whether the tensor has the mark of a part.
 bool is_part(const at::Tensor& tensor);
 
 // Returns the description of a marked tensor.
 PartDescription description_of(const at::TensorBase& part);
 
-// The key of the mark. No backend uses it, and the dispatcher looks at it before the tensor's other
-// keys.
+// The dispatch key that serves as the mark. No backend uses it, and the dispatcher looks at it
+// before the tensor's other keys.
 inline constexpr auto kPart = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 // While this object lives, operators of this thread ignore marks, and their results have no mark;

@@ -30,8 +30,8 @@ at::Tensor gather(const at::Tensor& part, const PartOf& of) {
 at::Tensor whole_of(const at::Tensor& part) {
   const PartDescription of = description_of(part);
   const at::Tensor plain = this_ranks_part(part);
-  // Marks the gradient, which is a part too, so that a sum over it is a sum over the whole
-  // gradient.
+  // This hook marks the gradient of the part, which is a part too, so that a sum over this gradient
+  // is a sum over the whole gradient.
   if (plain.requires_grad())
     plain.register_hook([of](const at::Tensor& gradient) {
       const at::Tensor copy = gradient.clone();
@@ -55,8 +55,8 @@ bool reduces_pieces(const c10::OperatorHandle& op, const at::Tensor& part) {
   return of->placement && of->placement->numel() == part.numel() && !differentiates;
 }
 
-// Collective, without autograd. Each rank reduces its part. Then every rank reduces the results of
-// all ranks.
+// Collective, without autograd. Runs all(), any(), max() or min() of a whole tensor: each rank
+// reduces its part, and then every rank reduces the results of all ranks.
 void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
                    torch::jit::Stack* stack) {
   const PartDescription of = description_of(part);
@@ -92,7 +92,8 @@ void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       check_plain_operand(op, tensor, part);
       return tensor;
     }
-    // The operator would write to the gathered copy, and not to the part.
+    // Refuses an operator that writes to a part, because it would write to the gathered copy and
+    // not to the part.
     if (written) refuse_operator(op, *description_of(tensor));
     return whole_of(tensor);
   };

@@ -147,7 +147,8 @@ std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
 PartRule part_rule(const c10::OperatorHandle& op) {
   const Variant variant = variant_of(op.schema().name());
   if (!op.schema().name().starts_with("aten::")) return PartRule::refused;
-  if (variant.base == "sum_to_size") return PartRule::refused;  // it reads the sizes of the part
+  // sum_to_size() reads the sizes of the part, which are not those of the whole tensor.
+  if (variant.base == "sum_to_size") return PartRule::refused;
   if (is_in(kPlain, variant.base) || is_in(kFused, variant.base)) return PartRule::plain;
   if (is_elementwise(op, variant)) return PartRule::elementwise;
   const bool changes_its_shape = variant.in_place && variant.base != "detach";

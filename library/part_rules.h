@@ -7,15 +7,25 @@
 
 namespace fsdp {
 
-// The rule for an operator that is called with this rank's part of a tensor.
+// The rule for an operator that is called with this rank's part of a tensor. A plain tensor is one
+// that is not a part.
 enum class PartRule {
-  elementwise,  // runs; its results are parts
-  reordered,    // runs; its results are parts; throws unless the elements keep their order
-  joined,       // at::cat(), runs; its result is a part of several tensors
-  cut,          // runs on results of at::cat(); throws unless each result has only whole pieces
-  reduction,    // runs on the whole tensors, which it gathers; its results are plain tensors
-  plain,        // runs as on plain tensors; its results do not have the elements' values
-  composed,     // runs; it calls other operators, which have rules
+  // The operator runs. Its results are parts.
+  elementwise,
+  // The operator runs, but throws unless the elements keep their order. Its results are parts.
+  reordered,
+  // The operator is at::cat(). It runs, and its result is a part that consists of several pieces.
+  joined,
+  // The operator runs on a result of at::cat(), but throws unless each of its results consists of
+  // whole pieces, which are the tensors that at::cat() has joined.
+  cut,
+  // The operator gathers the whole tensors and runs on them. Its results are plain tensors.
+  reduction,
+  // The operator runs as on plain tensors. Its results do not contain the part's elements.
+  plain,
+  // The operator calls other operators, to each of which its own rule applies.
+  composed,
+  // The operator throws.
   refused
 };
 

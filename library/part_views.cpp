@@ -18,7 +18,8 @@ bool keeps_order(const at::Tensor& part, const at::Tensor& result) {
   return result.numel() == part.numel() && std::ranges::count_if(result.sizes(), is_long) <= 1;
 }
 
-// Returns whether the result consists of whole pieces of a tensor that at::cat() has made.
+// Returns whether `result`, a view of `part`, consists of whole pieces. `part` is a result of
+// at::cat(), and a piece is one of the tensors that at::cat() has joined.
 bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& result) {
   const PartDescription of = description_of(part);
   const int64_t begin = result.storage_offset() - part.storage_offset();
@@ -48,12 +49,13 @@ PartDescription of_pieces(const PartDescription& of, int64_t begin, int64_t nume
   return pieces.size() == 1 && pieces[0] ? of_result(pieces[0]) : joined;
 }
 
-// Returns the description of elements of `of` that are placed as `placement` says.
+// Returns the description of a tensor with elements of the part `of`, which are placed in the whole
+// tensor as `placement` says.
 PartDescription placed(const PartOf& of, std::shared_ptr<const Placement> placement) {
   return part_of(of.parameter, of.is_gradient, std::move(placement))->of_result;
 }
 
-// Returns the description of a tensor of one dimension with the elements of a part.
+// Returns the description of a one-dimensional tensor that has all elements of the part `of`.
 PartDescription flat(const PartDescription& of) {
   if (!of->placement || of->placement->unflattened) return of_result(of);
   auto placement = std::make_shared<Placement>(*of->placement);
@@ -62,8 +64,8 @@ PartDescription flat(const PartDescription& of) {
   return placed(*of, placement);
 }
 
-// Returns whether a tensor has the sizes of a part, [1, ..., 1, n], of a tensor with this
-// placement.
+// Returns whether `tensor` has the sizes of a part, [1, ..., 1, n], of a tensor with the placement
+// `placement`.
 bool has_sizes_of_part(const at::Tensor& tensor, const Placement& placement) {
   return tensor.dim() == static_cast<int64_t>(placement.sizes.size()) &&
          tensor.size(-1) == tensor.numel();
@@ -80,7 +82,8 @@ PartDescription of_same_elements(const c10::OperatorHandle& op, const at::Tensor
       arguments.size() > 1 && arguments[1].isTensor() && is_part(arguments[1].toTensor());
   if (takes_sizes_of_a_part) return of_result(description_of(arguments[1].toTensor()));
   if (changes_dimensions(op)) return without_places(*of);
-  // -1 in the place of a size would be another number for the whole tensor.
+  // If a size in the arguments is -1, the operator computes it from the elements of the part. For
+  // the whole tensor it would be another number, so the sizes of the whole view are not known.
   const bool infers = arguments.size() > 1 && arguments[1].isIntList() && view.dim() > 1 &&
                       std::ranges::count(arguments[1].toIntVector(), -1) > 0;
   if (view.dim() == 1 && arguments.size() > 1) return flat(of);
@@ -100,7 +103,9 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
-  if (!is_part(part)) return;  // only the operand whose sizes view_as() takes is a part
+  // The first operand is not a part: only the second operand of view_as(), which gives the sizes,
+  // is one.
+  if (!is_part(part)) return;
   const PartDescription of = description_of(part);
   for (const at::Tensor& result : tensors_in(stack->back())) {
     if (!fits(part, result)) refuse_operator(op, *of);

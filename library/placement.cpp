@@ -11,8 +11,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// Collective. Returns the parts of all ranks one after the other, [begins.back()]. `part` has
-// begins[rank + 1] - begins[rank] elements. Bytes are sent, so it may have any dtype.
+// Collective. Returns the parts of all ranks, joined in the order of the ranks: [begins.back()].
+// `part` has begins[rank + 1] - begins[rank] elements. It may have any dtype, because the ranks
+// send bytes.
 at::Tensor all_gather_parts(const at::Tensor& part, const std::vector<int64_t>& begins,
                             Communicator& comm, const std::string& parameter) {
   const auto world = static_cast<int64_t>(begins.size()) - 1;

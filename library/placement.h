@@ -14,21 +14,24 @@ namespace fsdp {
 // Says which elements of a whole tensor each rank has. Each rank has a range of them, in row-major
 // order and in the order of the ranks; a range may be empty.
 struct Placement {
-  std::weak_ptr<Communicator> comm;  // of the ranks; expired when the model is destroyed
-  int rank{};                        // this rank
-  std::vector<int64_t> sizes;        // of the whole tensor
+  std::weak_ptr<Communicator> comm;  // the ranks' communicator; expires with the model
+  int rank{};                        // this rank's number in `comm`
+  std::vector<int64_t> sizes;        // sizes of the whole tensor
   // [elements] W + 1 numbers: rank r has the elements from begins[r] up to begins[r + 1].
   std::vector<int64_t> begins;
 
-  // If the tensor is a result of flatten(): the placement of the tensor before it, otherwise null.
+  // If the whole tensor is a result of flatten(): the placement of the tensor that was flattened.
+  // Otherwise null.
   std::shared_ptr<const Placement> unflattened{};
 
   int64_t begin() const { return begins[rank]; }
-  int64_t numel() const { return begins[rank + 1] - begins[rank]; }  // of this rank's part
+  // Returns the number of elements in this rank's part.
+  int64_t numel() const { return begins[rank + 1] - begins[rank]; }
 };
 
-// Returns the placement of a parameter with these sizes, which begins at element `flat` of the flat
-// tensor of its unit, of which each rank of `comm` has `shard_numel` elements.
+// Returns the placement of a parameter with the sizes `sizes`. The parameter begins at element
+// `flat` of its unit's flat tensor. Each rank of `comm` has `shard_numel` elements of the flat
+// tensor.
 std::shared_ptr<const Placement> placement_of(at::IntArrayRef sizes, int64_t flat,
                                               int64_t shard_numel,
                                               const std::shared_ptr<Communicator>& comm);

@@ -24,8 +24,8 @@ TrainConfig config_of(const PlanOptions& options) {
   return config;
 }
 
-// Returns "aten::where.self" for LibTorch's message "aten::where.self: attempted to run this
-// operator with Meta...".
+// Returns the operator that LibTorch's error message names: "aten::where.self" for
+// "aten::where.self: attempted to run this operator with Meta...".
 std::string operator_of(const std::string& message) {
   return message.substr(0, message.find(": "));
 }

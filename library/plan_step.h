@@ -18,7 +18,7 @@ namespace fsdp {
 // `limit` and `mixed_precision` are as in FullyShardedDataParallelOptions.
 struct PlanOptions {
   int world_size{8};
-  int shard_size{0};  // ranks of a replica; 0: all
+  int shard_size{0};  // number of ranks in a replica; 0: all ranks
   WrapPolicy wrap{wrap_blocks()};
   bool reshard_after_forward{true};
   int limit{2};
@@ -28,12 +28,12 @@ struct PlanOptions {
 
 // The cost of a step on rank 0, from the second step on. Buffers of transports are not counted.
 struct PlannedStep {
-  std::array<LiveBytes, kPhases> peaks;  // of each phase: by memory class, and of all classes
+  std::array<LiveBytes, kPhases> peaks;  // peak of each phase, by memory class and of all classes
   LiveBytes at_peak;                     // live bytes at the peak of the step
   Phase phase{};                         // phase of the peak
   std::string unit;          // unit whose module runs at the peak: "layers.3", or "root"
-  int64_t received_bytes{};  // [bytes]
-  int64_t flops{};           // of matrix products and attention
+  int64_t received_bytes{};  // bytes that the rank receives in collectives
+  int64_t flops{};           // operations of matrix products and attention
 };
 
 // Plans the training of the model that `build` makes, with one forward and backward pass on the

@@ -18,9 +18,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-thread_local bool runs_again = false;  // a forward() runs for the second time
+thread_local bool runs_again = false;  // whether this thread runs a forward() for the second time
 
-// Holds what a forward() depends on besides its inputs and parameters.
+// The states of the generators and the settings of this thread, on which a forward() depends
+// besides its inputs and parameters.
 struct Surroundings {
   explicit Surroundings(c10::Device device) : generators(device) {}
   void restore() const {
@@ -31,8 +32,9 @@ struct Surroundings {
   ThreadSettings settings;
 };
 
-// While this object lives, this thread runs a forward() for the second time, in the surroundings of
-// the first run. The destructor restores the surroundings from before.
+// While this object lives, this thread runs a forward() for the second time, with the generator
+// states and thread settings of the first run. The destructor restores the states and settings that
+// it found.
 class SecondRun {
  public:
   SecondRun(const Surroundings& first, c10::Device device)
@@ -41,7 +43,8 @@ class SecondRun {
   }
   SecondRun(const SecondRun&) = delete;
   ~SecondRun() {
-    // Otherwise a later forward() under autocast would use casts from before an optimizer's step.
+    // Empties autocast's cache, because a later forward() under autocast must not use a cast that
+    // was made before an optimizer's step.
     if (first_.settings.autocast()) at::autocast::clear_cache();
     before_.restore();
     runs_again = outer_;
@@ -63,14 +66,15 @@ struct CallToRepeat : torch::CustomClassHolder {
         first(where),
         again(std::move(run_again)) {}
 
-  std::shared_ptr<torch::nn::Module> owner;  // of `module`
+  std::shared_ptr<torch::nn::Module> owner;  // keeps `module` alive
   Module& module;
   c10::Device device;
-  Surroundings first;  // when the call began
+  Surroundings first;  // generator states and settings when the call began
   std::function<variable_list(const variable_list&)> again;
 };
 
-// Returns the device of the first tensor that is defined; the CPU if there is none.
+// Returns the device of the first input that is defined. If there is none, returns the device of
+// the module's first parameter; the CPU for a module without parameters.
 c10::Device device_of_call(const Module& module, const variable_list& inputs) {
   for (const at::Tensor& input : inputs)
     if (input.defined()) return input.device();
@@ -101,7 +105,7 @@ void require_gathered(const Module& module) {
                               "module return true");
 }
 
-// The distinct tensors of a list that are defined. A node of the graph has one gradient for each.
+// The distinct defined tensors of a list. A node of the graph has one gradient for each of them.
 struct Distinct {
   explicit Distinct(const variable_list& all) {
     std::map<const c10::TensorImpl*, size_t> known;
@@ -116,11 +120,12 @@ struct Distinct {
     }
   }
   variable_list tensors;
-  // By tensor of the list: its place in `tensors`; empty: it is undefined.
+  // For each tensor of the list, its index in `tensors`; no value for an undefined tensor.
   std::vector<std::optional<size_t>> places;
 };
 
-// Returns the list of which `places` is Distinct::places, with `values` in place of its tensors.
+// Returns one tensor for each element of `places`, which is Distinct::places: the tensor of
+// `values` with this index, or an undefined tensor if the element has no value.
 variable_list at_places(const std::vector<std::optional<size_t>>& places,
                         const variable_list& values) {
   variable_list all;
@@ -171,7 +176,7 @@ struct RecomputedCall : torch::autograd::Function<RecomputedCall> {
   }
 
   // Returns the gradients for all arguments of forward(): undefined ones for inputs that require
-  // none, and for the last two.
+  // none, and for the last two arguments, `call` and `first`.
   static variable_list gradients_of(const variable_list& outputs, const variable_list& gradients,
                                     const variable_list& parameters, const variable_list& inputs) {
     variable_list from, arrived, to = parameters;

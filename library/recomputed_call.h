@@ -13,11 +13,12 @@ namespace fsdp {
 bool needs_recomputation(const Module& module);
 
 // Activation checkpointing of one call of a module, with the promises of checkpoint_activations().
-// - Calls `first`, which runs forward() and returns the tensors among its outputs. Keeps none of
-//   the tensors that forward() makes. Returns these outputs with a node of the graph.
-// - When the gradients of the outputs have arrived, calls `again`. It gets the values of `inputs`,
-//   the tensors among the inputs, runs forward() on them, and returns the tensors among the outputs
-//   in the same order.
+// - In forward, recomputed_call() calls `first`, which runs forward() and returns the tensors among
+//   its outputs. The graph keeps none of the tensors that forward() makes inside. recomputed_call()
+//   returns the outputs, which have a new node of the graph.
+// - In backward, when the gradients of the outputs have arrived, the node calls `again` with the
+//   values of `inputs`, the tensors among the inputs of the call. `again` runs forward() on them
+//   and returns the tensors among the outputs in the same order.
 // Throws:
 // - std::logic_error if a unit of FSDP lies inside `module`;
 // - in backward, std::logic_error if a parameter of the module is sharded, or if the second

@@ -17,9 +17,11 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kCompared = 256;  // a pass compares this many values of a parameter, or more
+// In a backward pass, ranks compare at least this many values of each parameter; all values of a
+// parameter that has fewer.
+constexpr int64_t kCompared = 256;
 
-// The parameters that a Reducer of any thread reduces.
+// The parameters of all Reducers of this process, from any thread.
 struct ReplicatedParameters {
   std::mutex mutex;
   std::set<const at::TensorImpl*> all;
@@ -69,7 +71,9 @@ Reducer::~Reducer() {
 void Reducer::register_hooks() {
   for (Entry& entry : entries_) {
     const bool trainable = entry.tensor.requires_grad();
-    entry.tensor.set_requires_grad(true);  // a frozen tensor takes no hook, but may be unfrozen
+    // register_hook() refuses a tensor that requires no gradient, but a frozen parameter may be
+    // unfrozen later.
+    entry.tensor.set_requires_grad(true);
     entry.tensor.register_hook([weak = weak_from_this(), &entry](const at::Tensor& gradient) {
       if (const auto alive = weak.lock()) alive->autograd_hook(entry, gradient);
     });
@@ -105,7 +109,7 @@ void Reducer::zero_grad() {
 }
 
 void Reducer::begin_pass() {
-  if (pass_ >= 0) return;  // this pass, or the pass around it, has begun already
+  if (pass_ >= 0) return;  // this pass, or the pass around this one, has begun already
   check_parameters();
   reduces_ = sync_;
   prepare_for_backward();
@@ -158,8 +162,8 @@ void Reducer::autograd_hook(Entry& entry, const at::Tensor& gradient) {
   if (!entry.trains) return;
   entry.tensor.mutable_grad().reset();
   entry.arriving = true;
-  // Registers the hook anew in each pass, so that it is the last hook of the parameter, and all
-  // other hooks find the gradient of this pass in .grad.
+  // Registers mark_ready() as a hook anew in each pass, so that it is the last hook of the
+  // parameter, and all other hooks find the gradient of this pass in .grad.
   entry.remove_hook();
   entry.remove_hook =
       register_post_accumulate_grad_hook(entry.tensor, [weak = weak_from_this(), &entry] {
@@ -200,8 +204,9 @@ void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    if (std::exchange(entry.arriving, false))  // the gradient that arrived was undefined
-      entry.tensor.mutable_grad() = entry.placeholder;
+    // If `arriving` is still set, the gradient was undefined, so autograd did not call
+    // mark_ready().
+    if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     if (entry.unsynced.defined() && entry.local.defined()) entry.local.add_(entry.unsynced);
     if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;
     entry.unsynced.reset();
@@ -221,7 +226,8 @@ void Reducer::move_gradients_to_leaves() {
   }
   for (const at::Tensor& sum : buckets_->finish()) {
     if (replicas_) replicas_->all_reduce(sum, "bucket").wait();
-    sum.div_(comm_->data_parallel_size());  // once, after the sum: 1/W is not exact for every W
+    // Divides the sum once by the number of ranks, because 1/W is not exact for every W.
+    sum.div_(comm_->data_parallel_size());
   }
   for (Entry& entry : entries_) {
     at::Tensor& gradient = entry.tensor.mutable_grad();
@@ -239,7 +245,8 @@ void Reducer::move_gradients_to_leaves() {
 void Reducer::break_off() {
   pass_ = -1;
   try {
-    buckets_->begin();               // waits for what the pass has issued
+    // Waits for the all-reduces that the pass has issued.
+    buckets_->begin();
   } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }
   buckets_.reset();
@@ -247,8 +254,8 @@ void Reducer::break_off() {
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})
       part->reset();
-    entry.broken =
-        entry.tensor.grad().is_same(entry.placeholder);  // false: the user has dropped .grad
+    // The gradient is not broken if the user has dropped .grad during the pass.
+    entry.broken = entry.tensor.grad().is_same(entry.placeholder);
   }
 }
 
@@ -261,7 +268,9 @@ void Reducer::compare_ranks() {
     invariants.push_back({"parameter " + entry.name,
                           entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
     RankInvariant of_values = invariant_of_values("parameter " + entry.name, some, kReplicasDiffer);
-    of_values.values = entry.tensor;  // so that a message names an element of the parameter
+    // With all values of the parameter here, a message names an element of the parameter, not of
+    // the sample `some`.
+    of_values.values = entry.tensor;
     invariants.push_back(of_values);
   }
   ++passes_;

@@ -23,17 +23,18 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // no_sync() until a pass outside no_sync() ends, and after a pass that threw until the user
     // drops it.
     at::Tensor placeholder;
-    // While `placeholder` is in .grad: this rank's sum of gradients that are not reduced, and the
-    // .grad that `placeholder` has replaced.
+    // Two tensors that are kept while `placeholder` is in .grad. `local`: this rank's sum of the
+    // gradients that are not reduced. `reduced`: the .grad that `placeholder` has replaced.
     at::Tensor local{}, reduced{};
-    bool broken{};  // some of these gradients were lost in a pass that threw
-    // These describe the pass that has not ended.
+    // Whether a pass that threw has lost some of the gradients that were not reduced.
+    bool broken{};
+    // These three flags describe the current backward pass.
     // `trains`: the gradient has a place in a bucket of the pass.
     // `arriving`: autograd has a gradient and adds it to .grad next.
     // `arrived`: autograd has added a gradient to .grad.
     bool trains{}, arriving{}, arrived{};
-    at::Tensor unsynced{};  // the gradient that arrived in a pass in no_sync()
-    size_t gradient{};      // if `trains`: the gradient's number in the buckets of the pass
+    at::Tensor unsynced{};  // the gradient of the current pass, if the pass runs in no_sync()
+    size_t gradient{};      // if `trains`: the gradient's index in the buckets of the pass
     std::function<void()> remove_hook{[] {}};
   };
 
@@ -44,7 +45,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   // Returns the parameters with their gradients, in the order of distinct_parameters().
   const std::vector<Entry>& entries() const { return entries_; }
-  void begin_forward();  // call it when a forward of the module begins, outside a backward pass
+  // Call begin_forward() when a forward of the module begins, outside a backward pass.
+  void begin_forward();
   // Throws std::logic_error if a parameter was registered with the module after this object was
   // made. The error names the parameter.
   void check_parameters() const;
@@ -52,9 +54,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void zero_grad();
 
  private:
-  void begin_pass();  // called at every sign of a backward pass that adds gradients to .grad
+  // Every hook that runs in a backward pass that adds gradients to .grad calls begin_pass(). Its
+  // first call in the pass begins the pass.
+  void begin_pass();
   void prepare_for_backward();
-  // Called before autograd adds `gradient` to .grad.
+  // The tensor hook of a parameter. Autograd calls it before it adds `gradient` to .grad.
   void autograd_hook(Entry& entry, const at::Tensor& gradient);
   void mark_ready(Entry& entry);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
@@ -64,18 +68,18 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void compare_ranks();
 
   Module& net_;
-  std::shared_ptr<Communicator> comm_, replicas_;  // the second may be null
-  int64_t cap_;                                    // [bytes]
+  std::shared_ptr<Communicator> comm_, replicas_;  // replicas_ is null if there are no replicas
+  int64_t cap_;                                    // [bytes] capacity of a bucket
   std::vector<Entry> entries_;
-  std::unique_ptr<BucketReducer> buckets_;  // of the pass that has not ended; else null
-  bool trains_{};                           // a gradient has a place in a bucket of the pass
-  int64_t passes_{};                        // number of passes that have compared ranks
-  // The engine's number of the pass that has not ended; -1: none. Passes inside it have other
-  // numbers.
+  std::unique_ptr<BucketReducer> buckets_;  // of the current backward pass; null between passes
+  bool trains_{};                           // whether `buckets_` has a place for any gradient
+  int64_t passes_{};                        // number of passes in which ranks compared values
+  // The engine's number of the current backward pass; -1 between passes. A pass inside the current
+  // pass has another number.
   int pass_{-1};
-  UnrecordedCalls unrecorded_;  // of the module
-  bool reduces_{};              // whether the pass that has not ended reduces gradients
-  bool sync_{true};             // whether the next pass will reduce gradients
+  UnrecordedCalls unrecorded_;  // detects a second run of a call of the module
+  bool reduces_{};              // whether the current backward pass reduces gradients
+  bool sync_{true};             // whether the next backward pass will reduce gradients
 };
 
 }  // namespace fsdp

@@ -19,10 +19,11 @@ namespace fsdp {
 
 class Reducer;
 
-// The defaults are those of FullyShardedDataParallel. In PyTorch's DDP, the last two (`init_sync`
-// and `broadcast_buffers`) are on.
+// The defaults are those of FullyShardedDataParallel: sync_module_states and broadcast_buffers are
+// off. In PyTorch's DDP, both options are on, and the first is named init_sync.
 struct DistributedDataParallelOptions {
-  // [MiB] of gradients that are reduced together. A bucket has at least one parameter.
+  // [MiB] size of a bucket, whose gradients are reduced together. A bucket has at least one
+  // parameter, even a larger one.
   double bucket_cap_mb{25};
   bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
   bool broadcast_buffers{};   // copy rank 0's buffers to every rank before each forward
@@ -61,21 +62,21 @@ class ReplicatedModel {
   // Not collective: every rank has the whole gradients. Throws what check_norm_type() throws.
   double clip_grad_norm_(double max_norm, double norm_type = 2);  // NOLINT: PyTorch's name
 
-  // These functions return what those of ShardedModel return, in the same bits.
-  // gradients_are_finite() is collective: an all-reduce of 8 bytes, and another one between
-  // replicas. The norms need no collective.
+  // gradients_are_finite(), param_norms() and grad_norms() return what ShardedModel's functions of
+  // these names return, in the same bits. gradients_are_finite() is collective: an all-reduce of 8
+  // bytes, and another one between replicas. The norms need no collective.
   bool gradients_are_finite();
   Norms param_norms(double norm_type = 2);
   Norms grad_norms(double norm_type = 2);
 
-  // After a backward pass in this scope, reading .grad throws until a backward pass outside the
-  // scope has ended. After a backward pass that threw, reading .grad throws until the gradients are
-  // dropped.
+  // Returns a scope in which backward passes reduce nothing; see no_sync.h. After a backward pass
+  // in the scope, reading .grad throws until a backward pass outside the scope has ended. After a
+  // backward pass that threw, reading .grad throws until the gradients are dropped.
   NoSync no_sync();
 
-  // Collective. These functions do what those of ShardedModel do, and each of the two classes loads
-  // what the other one has saved. state_dict() and optim_state_dict() also throw if a value differs
-  // between ranks.
+  // Collective. The functions from state_dict() to average_buffers() do what ShardedModel's
+  // functions of these names do, and each of the two classes loads what the other one has saved.
+  // state_dict() and optim_state_dict() also throw if a value differs between ranks.
   StateDict state_dict(bool rank0_only = false);
   void load_state_dict(const StateDict& state);
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
@@ -84,8 +85,9 @@ class ReplicatedModel {
   void average_buffers();
 
  private:
-  // Throws std::logic_error, which names `function`, inside a backward pass, and if a parameter was
-  // registered after the model was replicated.
+  // Call begin() at the start of the public function `function`. Throws std::logic_error, which
+  // names `function`, inside a backward pass; throws std::logic_error if a parameter was registered
+  // after the model was replicated.
   void begin(const std::string& function);
 
   Module& net_;

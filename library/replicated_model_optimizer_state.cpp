@@ -6,7 +6,9 @@ namespace {
 
 using Entries = std::vector<ShardedParameter>;
 
-// Returns the entries of a replica, which owns all elements of each parameter.
+// Returns one entry for each distinct parameter of `net`, as the functions of
+// torch_optimizer_state.h need it. A replica owns all elements of a parameter, so the parameter
+// itself is the leaf.
 Entries entries_of(const Module& net) {
   Entries entries;
   for (const auto& [name, parameter] : distinct_parameters(net)) {

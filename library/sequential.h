@@ -23,7 +23,7 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <class First, class... Others>
-  requires(!std::derived_from<First, torch::nn::Module>)  // Sequential(other) is a copy
+  requires(!std::derived_from<First, torch::nn::Module>)  // Sequential(other) copies a Sequential
       explicit Sequential(const First& first, const Others&... others) {
     push_back(first);
     (push_back(others), ...);

@@ -25,7 +25,8 @@ const char* const kMisplaced =
 // the same tensor. Returns `gradient` itself if it needs no mark or has one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
   if (!gradient.defined() || !entry.part_of_gradient) return gradient;
-  // A gradient that came through views may have a mark that does not say where it belongs.
+  // If the gradient has come through views, its mark may lack the placement; then it is marked
+  // anew.
   if (is_part(gradient) && description_of(gradient)->placement == entry.part_of_gradient->placement)
     return gradient;
   const at::Tensor copy = this_ranks_part(gradient).clone();
@@ -72,7 +73,9 @@ const FlatParameter& ShardedGradients::unit_of(size_t parameter) const {
 void ShardedGradients::register_hooks() {
   const auto hook = [this](at::Tensor tensor, auto function) {
     const bool trainable = tensor.requires_grad();
-    tensor.set_requires_grad(true);  // a frozen tensor takes no hook, but can be unfrozen later
+    // register_hook() refuses a tensor that requires no gradient, but a frozen parameter may be
+    // unfrozen later.
+    tensor.set_requires_grad(true);
     tensor.register_hook([weak = weak_from_this(), function](const at::Tensor& gradient) {
       const auto alive = weak.lock();
       return alive ? function(*alive, gradient) : gradient;
@@ -151,7 +154,7 @@ void ShardedGradients::on_backward_begin() {
     see_users_changes(i);
   disarm_traps();
   begin_pass();
-  on_backward_end([] {},  // ShardedModelImpl calls end_pass()
+  on_backward_end([] {},  // nothing: ShardedModelImpl calls end_pass()
                   [weak = weak_from_this()] {
                     const auto alive = weak.lock();
                     if (alive && alive->under_way_) alive->break_off();
@@ -252,7 +255,8 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
     gradient.keep_local_sum();
   if (!gradient.show_for_pass(entry.requires_grad)) return;
   if (of_unit.defined()) add(parameter, of_unit);
-  // If one unit waits for a reduction, the gradients of all units are incomplete.
+  // If any unit has gradients that are not reduced yet, hides this gradient too, even if its own
+  // unit has reduced it: .grad of the leaf becomes a trap.
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 
@@ -278,7 +282,8 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
     (*hook)(entry.leaf);
 }
 
-// Called when the user has dropped the trap, or (`replaced`) has put a gradient in its place.
+// Called when the user has dropped the trap in .grad of the module's parameter, or (`replaced`) has
+// put a gradient in the place of the trap.
 void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
   if (replaced) {
     gradients_[parameter].misplace();

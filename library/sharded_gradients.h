@@ -31,17 +31,19 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   // Moves the gradients from the units to .grad of the leaves, now and after each later pass.
   void move_gradients_to_leaves();
 
-  // Call it at each sign of a backward pass. At the first sign, throws std::logic_error, which
-  // names the parameter, if autograd::grad() asks for the gradient of a sharded parameter, if the
-  // user has put a gradient into .grad of a module's parameter, or if the user has given a leaf
-  // other data since the forward. A pass of autograd::grad() reduces nothing.
+  // Call on_backward_begin() in each hook that shows that a backward pass runs. The first call in a
+  // pass begins the pass. It throws std::logic_error, which names the parameter, if
+  // autograd::grad() asks for the gradient of a sharded parameter, if the user has put a gradient
+  // into .grad of a module's parameter, or if the user has given a leaf other data since the
+  // forward. A pass of autograd::grad() reduces nothing.
   void on_backward_begin();
   bool pass_is_under_way() const { return under_way_; }
-  void end_pass();  // call it when the gradients of the units have been reduced
+  // Call end_pass() when the gradients of the units have been reduced.
+  void end_pass();
 
   // Between disarm_traps() and arm_traps(), a trap that is taken out of .grad of a module's
-  // parameter does not count as dropped by the user. In between, the units take traps out: they
-  // drop what a pass that threw has left in .grad.
+  // parameter does not count as dropped by the user, because the units take traps out themselves:
+  // they drop the .grad that a pass that threw has left.
   void disarm_traps() { traps_->stop_watching(); }
   void arm_traps() { traps_->set(); }
 
@@ -73,10 +75,11 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   std::vector<std::shared_ptr<FlatParameter>> units_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ParameterTraps> traps_;
-  std::vector<ParameterGradient> gradients_;  // by parameter, as leaves_->entries()
-  bool under_way_{};                          // a backward pass has begun and not ended
-  bool idle_{};                               // that pass adds nothing to .grad
-  bool any_unit_waits_{};  // at the end of the last pass, a unit had gradients that are not reduced
+  std::vector<ParameterGradient> gradients_;  // in the order of leaves_->entries()
+  bool under_way_{};                          // whether a backward pass has begun and not ended
+  bool idle_{};                               // whether the current pass adds nothing to .grad
+  // Whether, at the end of the last pass, a unit had gradients that were not reduced.
+  bool any_unit_waits_{};
   bool moves_gradients_{};
   bool sync_{true};
 };

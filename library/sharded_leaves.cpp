@@ -21,7 +21,7 @@ std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel, int w
 ShardedLeaves::ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<Communicator>& comm)
     : units_(sharded.units()) {
   const at::NoGradGuard no_grad;
-  std::vector<size_t> next(units_.size());  // next parameter of each unit
+  std::vector<size_t> next(units_.size());  // index of the next parameter of each unit
   for (const auto& parameter : sharded.layout().parameters) {
     const FlatParameter& unit = *units_[parameter.unit];
     const at::Tensor whole = unit.parameters()[next[parameter.unit]++].tensor;

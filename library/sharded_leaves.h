@@ -21,10 +21,11 @@ struct ShardedParameter {
   // A view of the shard, with the shard's version counter: [1, ..., 1, n] with as many dimensions
   // as `whole`, but at least one. On one rank it has the sizes of `whole`.
   at::Tensor leaf;
-  std::vector<int64_t> sizes;  // of `leaf`
-  bool requires_grad;          // of `whole` and of `leaf`, when they were compared last
-  // The marks of `leaf` and of its gradient; null if there is only one rank, which has all
-  // elements.
+  std::vector<int64_t> sizes;  // sizes of `leaf`
+  // requires_grad of `whole` and of `leaf` after the last sync_requires_grad().
+  bool requires_grad;
+  // The descriptions with which `leaf` and its gradient are marked as parts; null if there is only
+  // one rank, which has all elements.
   c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };
@@ -49,7 +50,7 @@ class ShardedLeaves {
 
   // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
   void sync_requires_grad();
-  // Returns requires_grad of each entry, as it was compared last.
+  // Returns requires_grad of each entry after the last sync_requires_grad().
   std::vector<bool> requires_grad() const;
 
  private:

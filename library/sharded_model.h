@@ -21,12 +21,13 @@ class Optimizer;
 namespace fsdp {
 
 struct FullyShardedDataParallelOptions {
-  WrapPolicy wrap{};                 // selects the modules that become units; null: wrap_blocks()
-  bool reshard_after_forward{true};  // this and the next three: as in FullyShardOptions
+  WrapPolicy wrap{};  // selects the modules that become units; null: wrap_blocks()
+  // reshard_after_forward, limit, materialize and ignored are as in FullyShardOptions.
+  bool reshard_after_forward{true};
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
-  MixedPrecisionPolicy mixed_precision{};  // of every unit
+  MixedPrecisionPolicy mixed_precision{};  // the mixed precision of every unit
   // Cast the root's input to param_dtype if it is floating-point. If the root is a ModuleOf, cast
   // only the one input that its hooks see.
   bool cast_forward_inputs{true};

@@ -50,7 +50,9 @@ std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
       options.sync_module_states, kFullyShardedDataParallel);
   const std::shared_ptr<ShardedModelImpl> sharding(
       new ShardedModelImpl(net, std::move(comm), options));
-  sharding->options_.wrap = wrap_by_hand(chosen);  // the policy was called once, above
+  // fully_shard() uses the modules that are chosen already, so that the user's policy is called
+  // only once.
+  sharding->options_.wrap = wrap_by_hand(chosen);
   sharding->shard(plan);
   return sharding;
 }

@@ -58,7 +58,8 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
   void shard(const std::vector<UnitPlan>& plan);
-  HookedModule& hook(Module& module);  // adds the module to hooked_, unless it is there
+  // Returns the HookedModule of `module`. Adds it to hooked_ if it is not there.
+  HookedModule& hook(Module& module);
 
   void register_first_hooks();
   void register_last_hooks();
@@ -78,14 +79,18 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   std::shared_ptr<FullySharded> sharded_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ShardedGradients> gradients_;
-  std::vector<std::shared_ptr<HookedModule>> hooked_;  // shared with the hooks
+  // The modules that have hooks of this object. The hooks share them.
+  std::vector<std::shared_ptr<HookedModule>> hooked_;
   std::vector<Module::HookHandle> first_hooks_;
-  std::set<at::TensorImpl*> parameters_;  // of the model, including those of ignored modules
-  std::vector<const void*> calls_;        // calls of hooked modules that are under way
-  bool summoned_{};                       // between summon() and end_summon()
-  bool has_trained_{};                    // a forward that records gradients has begun
-  std::vector<bool> agreed_;  // requires_grad of each entry, when ranks compared it last
-  bool casts_may_be_old_{};   // autocast's cache can have casts of an earlier forward
+  // All parameters of the model, including those of ignored modules.
+  std::set<at::TensorImpl*> parameters_;
+  std::vector<const void*> calls_;  // the calls of hooked modules that are running
+  bool summoned_{};                 // true between summon() and end_summon()
+  bool has_trained_{};              // whether a forward that records gradients has begun
+  // requires_grad of each entry of leaves_, when the ranks compared it last.
+  std::vector<bool> agreed_;
+  // Whether autocast's cache can have casts that an earlier forward made.
+  bool casts_may_be_old_{};
 };
 
 }  // namespace fsdp

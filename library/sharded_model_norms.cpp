@@ -12,7 +12,9 @@ std::vector<NamedPart> own_gradients(const ShardedModelImpl& sharding) {
   for (const auto& entry : sharding.leaves().entries()) {
     at::Tensor gradient = entry.leaf.grad();
     const FlatParameter& unit = *sharding.sharded().units()[entry.unit];
-    const at::Tensor& of_unit = unit.sharded_gradient();  // undefined after model.parameters()
+    // Undefined if model.parameters() was called, because the gradients are in .grad of the leaves
+    // then.
+    const at::Tensor& of_unit = unit.sharded_gradient();
     if (!gradient.defined() && of_unit.defined() && entry.requires_grad)
       gradient = of_unit.narrow(0, entry.offset, entry.leaf.numel());
     gradients.push_back({entry.name, gradient});

@@ -34,7 +34,8 @@ NamedTensors gather_states(const ShardedModelImpl& sharding,
   NamedTensors whole;
   for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
     const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
-    NamedTensors shards;  // by key: [padded_numel / W]
+    // For each key, this rank's part of a flat tensor of the unit: [padded_numel / W].
+    NamedTensors shards;
     for (const auto& [index, tensors] : own) {
       const auto& entry = entries[index];
       if (entry.unit != unit) continue;

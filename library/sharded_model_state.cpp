@@ -45,14 +45,15 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<RankInvariant> invariants;  // parameters, to be compared between replicas
+  std::vector<RankInvariant> invariants;  // values of parameters, to be compared between replicas
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {
       if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
-      if (comm.replicas())  // not all ranks keep the values, so only hashes are compared
+      // With rank0_only, some ranks do not keep the values, so replicas compare only hashes.
+      if (comm.replicas())
         invariants.push_back(invariant_of_values("parameter " + entry.name, parameter,
                                                  kReplicasDiffer,
                                                  /*keep=*/false));
@@ -80,7 +81,8 @@ void ShardedModel::load_state_dict(const StateDict& state) {
         .copy_(given.narrow(0, entry.begin, entry.leaf.numel()).view(entry.leaf.sizes()));
     std::erase_if(own, [&](const auto& named) { return named.second.is_same(entry.whole); });
   }
-  for (auto& [name, tensor] : own)  // buffers, and parameters of ignored modules
+  // What remains in `own` are the buffers, and the parameters of ignored modules.
+  for (auto& [name, tensor] : own)
     tensor.copy_(state.at(name));
 }
 

@@ -31,8 +31,8 @@ void warn_if_ignored_ones_train(const std::vector<NamedParameter>& ignored) {
 
 }  // namespace
 
-// Registers the hooks that must run before those of fully_shard(), so that parameters that were
-// gathered before the shards changed are gathered again.
+// Registers the hooks that must run before those of fully_shard(). They reshard units that were
+// gathered before the shards changed, and then the hooks of fully_shard() gather these units again.
 void ShardedModelImpl::register_first_hooks() {
   const at::ScalarType dtype = options_.mixed_precision.param_dtype;
   if (options_.cast_forward_inputs && dtype != at::kFloat) {
@@ -64,7 +64,8 @@ void ShardedModelImpl::register_last_hooks() {
         },
         /*always_call=*/true);
   }
-  // The pointer is weak, because this object owns the backward hooks.
+  // The callback has only a weak pointer to this object, because this object owns the backward
+  // hooks, which own the callback.
   sharded_->backward_hooks()->on_end(
       [weak = weak_from_this(), prefetcher = sharded_->prefetcher()] {
         prefetcher->end_backward();
@@ -123,8 +124,8 @@ void ShardedModelImpl::begin_forward() {
     warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
 
-// Runs at the end of each call of a hooked module, even if the call did not reach before_forward()
-// because an earlier hook threw.
+// Runs at the end of each call of a hooked module. If the call did not reach before_forward(),
+// because an earlier hook threw, does nothing.
 void ShardedModelImpl::after_forward(HookedModule& hooked, bool returned) {
   if (std::erase(calls_, hooked.module().current_call()) == 0) return;
   if (hooked.calls > 0) {
@@ -197,8 +198,9 @@ void ShardedModelImpl::check_frozen() {
   const std::vector<bool> now = leaves_->requires_grad();
   if (now == agreed_) return;
   const auto changed = std::ranges::mismatch(now, agreed_).in1 - now.begin();
-  // Ranks that see no change make another collective. Then the error about the two collectives has
-  // this text, which explains the collective of this rank.
+  // A rank on which no parameter was frozen or unfrozen does not issue this collective, but its own
+  // next one. The error about the two different collectives then has the text `call`, which
+  // explains why this rank has issued this collective.
   const std::string call =
       "set_requires_grad() of " + leaves_->entries()[static_cast<size_t>(changed)].name;
   const CallerScope caller(call.c_str());

@@ -18,10 +18,10 @@
 #include <stdexcept>
 #include <utility>
 
-// The options and states of torch's optimizers are read from what they write into an archive:
-// numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A manifest
-// lists the optimizer's class, its groups with their options, and the group and the keys of each
-// parameter. A saved state has the manifest as the text of a JSON object:
+// The options and the states of torch's optimizers are read through their serialize() functions,
+// which write numbers, pairs of numbers, and a tensor of the parameter's shape for each moment. A
+// manifest lists the optimizer's class, its groups with their options, and the group and the keys
+// of each parameter. A saved state has the manifest as the text of a JSON object:
 //   {"optimizer": "AdamW", "groups": [{"lr": 0.01, "betas": [0.9, 0.999], ...}],
 //    "params": {"scale": {"group": 0, "state": ["exp_avg", "exp_avg_sq", "step"]}}}
 namespace fsdp {
@@ -141,7 +141,7 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
   std::vector<RankInvariant> invariants{{"the optimizer",
                                          manifest.at("optimizer").get<std::string>(),
                                          "make the same on every rank"}};
-  std::map<std::string, std::string> first;  // first parameter of each group
+  std::map<std::string, std::string> first;  // name of the first parameter of each group
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);
@@ -227,7 +227,8 @@ void check_groups(const Json& own, const Json& saved) {
   }
   Json params = saved.at("params");
   params.update(own.at("params"));
-  std::map<std::string, std::string> first_of_own, first_of_saved;  // first parameter of each group
+  // The name of the first parameter of each group.
+  std::map<std::string, std::string> first_of_own, first_of_saved;
   for (const auto& [name, value] : params.items()) {
     const std::string group = group_of(own, name), saved_group = group_of(saved, name);
     const std::string& with = first_of_own.try_emplace(group, name).first->second;
@@ -253,7 +254,8 @@ void check_complete(const StateDict& state, const Json& manifest) {
       refuse("the state has " + item.key() + ", which the saved optimizer did not have");
 }
 
-// Returns the values of `state` for this entry under these keys, cut to this rank's part.
+// Returns the values that `state` has for the parameter `entry` under the keys `keys`. Of a tensor,
+// returns only this rank's part.
 OptionValues values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
   OptionValues values;
   for (const std::string key : keys) {
@@ -310,7 +312,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, invariants_of(own, entries, /*with_options=*/false),
                           kLoadOptimizerState);
-  std::vector<OptionValues> options;  // of each group
+  std::vector<OptionValues> options;  // the options of each group
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;

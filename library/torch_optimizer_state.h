@@ -23,14 +23,14 @@ inline constexpr const char* kLoadOptimizerState = "load_optim_state_dict";
 void check_optimizer_on_all_ranks(const torch::optim::Optimizer& optimizer, Communicator& comm,
                                   const std::vector<ShardedParameter>& entries);
 
-// Gathers whole tensors: own[i][key] is this rank's part of a tensor that is cut as the parameter
-// of entries[i]. Returns the whole tensors under "NAME/KEY".
+// A function that gathers whole tensors: own[i][key] is this rank's part of a tensor that is cut as
+// the parameter of entries[i]. Returns the whole tensors under "NAME/KEY".
 using NamedTensors = std::map<std::string, at::Tensor>;
 using GatherStates = std::function<NamedTensors(const std::map<size_t, NamedTensors>& own)>;
 
 // Collective. Returns the state of all ranks: "NAME/KEY", and "param_groups". `gather` is
-// collective too. If `replicated` is set, several ranks return each value from `gather`, and this
-// function throws if they differ. Throws what check_optimizer_on_all_ranks() throws.
+// collective too. Set `replicated` if `gather` returns the same tensors in several replicas: then
+// this function throws if their values differ. Throws what check_optimizer_on_all_ranks() throws.
 StateDict optimizer_state(const torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, bool replicated,
                           const GatherStates& gather);

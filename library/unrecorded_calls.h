@@ -6,17 +6,17 @@ namespace fsdp {
 
 // Detects whether a call of a module is the second run of an earlier call, in a backward pass. A
 // user's own checkpoint makes such calls: in forward it calls the module without gradients; in
-// backward it calls the module again, with gradients, and then runs a pass inside the pass under
-// way. The outer pass may have reached nothing else of the model by then, so this call must count
-// as the start of the outer pass.
+// backward it calls the module again, with gradients, and then runs an inner pass inside the outer
+// pass under way. Before the second run, the outer pass may have reached no other part of the
+// model, so the second run must count as the start of the outer pass.
 class UnrecordedCalls {
  public:
-  // Call it when a forward that records gradients begins: earlier calls, such as those of an
+  // Call forget() when a forward that records gradients begins: earlier calls, such as those of an
   // evaluation, will not run again.
   void forget() { calls_ = 0; }
 
-  // Call it when a call of the module has returned. Returns whether that call was the second run of
-  // an earlier call.
+  // Call run_again() when a call of the module has returned. Returns whether that call was the
+  // second run of an earlier call.
   bool run_again();
 
  private:

@@ -19,7 +19,7 @@ using Mark = std::atomic<bool>;
 // A destroyed module leaves an expired mark, which a new module at the same address replaces.
 class Marks {
  public:
-  // Returns null if the module has a mark already.
+  // Marks `module` and returns its Mark. Returns null if the module has a mark already.
   std::shared_ptr<Mark> add(const Module& module) {
     const std::scoped_lock lock(mutex_);
     std::weak_ptr<Mark>& mark = marks_[&module];
@@ -29,7 +29,7 @@ class Marks {
     return added;
   }
 
-  // Returns null if the module has no mark.
+  // Returns the Mark of `module`, or null if the module has no mark.
   std::shared_ptr<Mark> find(const Module* module) {
     const std::scoped_lock lock(mutex_);
     const auto found = marks_.find(module);
