@@ -12,7 +12,8 @@
 
 namespace fsdp {
 
-// Reduces one gradient after another, and gives each a new tensor.
+// all_reduce_gradients() reduces one gradient after another, and gives each parameter a new tensor
+// in .grad.
 void all_reduce_gradients(const std::vector<NamedParameter>& parameters, Communicator& comm) {
   at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters) {
@@ -26,7 +27,8 @@ void all_reduce_gradients(const std::vector<NamedParameter>& parameters, Communi
 
 namespace {
 
-// Keeps the gradients that a bucket waits for as a set, and the pending reductions as a queue.
+// An implementation of BucketReducer that keeps, for each bucket, the set of the gradients that the
+// bucket waits for, and that keeps the pending all-reduces in a queue.
 class Buckets final : public BucketReducer {
  public:
   Buckets(const std::vector<std::vector<int64_t>>& shapes, BucketSizes sizes,
@@ -94,14 +96,17 @@ class Buckets final : public BucketReducer {
   std::vector<std::vector<int64_t>> shapes_;
   std::shared_ptr<Communicator> comm_;
   GradientBuckets plan_;
-  bool own_{};                               // the buckets are allocated here
-  std::vector<at::Tensor> tensors_;          // by bucket; undefined: not allocated
-  std::vector<std::set<size_t>> waits_for_;  // by bucket: gradients that are not ready
+  // Whether this object allocates the buckets; false if the caller has passed them to begin().
+  bool own_{};
+  std::vector<at::Tensor> tensors_;  // one for each bucket; undefined: not allocated
+  // For each bucket, the indices of its gradients that are not ready.
+  std::vector<std::set<size_t>> waits_for_;
   std::deque<Handle> pending_;
-  size_t next_{};  // the bucket to send next
+  size_t next_{};  // index of the bucket to send next
 };
 
-// Begins a pass when its first gradient arrives, and keeps the places of the pass's gradients.
+// An implementation of DataParallel that begins a pass when the first gradient of the pass arrives,
+// and keeps the places of the pass's gradients in their buckets.
 class Replica final : public DataParallel {
  public:
   Replica(Module& model, const std::shared_ptr<Communicator>& comm, BucketSizes sizes)
@@ -154,7 +159,9 @@ class Replica final : public DataParallel {
   std::vector<NamedParameter> parameters_;
   int ranks_;
   std::unique_ptr<BucketReducer> buckets_;
-  std::map<size_t, at::Tensor> places_;  // by parameter, of this pass
+  // For each parameter whose gradient has arrived in this pass, the place of the gradient in its
+  // bucket.
+  std::map<size_t, at::Tensor> places_;
   std::vector<std::function<void()>> removers_;
   bool begun_{};
 };

@@ -10,9 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
-// The tape is a graph. For every storage it has the step that wrote the storage last. For every
-// step it has the steps that had last written the step's arguments. A tensor needs the steps that
-// can be reached from the last step that wrote its storage.
+// The tape is a graph of steps. For every storage it has the step that wrote the storage last. For
+// every step it has the earlier steps that had last written the storages of the step's arguments.
+// The value of a tensor depends on the last step that wrote its storage, and on all steps that can
+// be reached from that step.
 namespace fsdp {
 namespace {
 
@@ -21,11 +22,17 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 struct Step {
   OperatorHandle op;
-  Values arguments;                 // recorded tensors: meta tensors; other tensors: copies
-  std::vector<size_t> needs;        // earlier steps
-  std::vector<c10::Storage> makes;  // meta storages of its results, in order
-  at::Generator generator;          // undefined: the step draws nothing
-  at::Tensor generator_state;       // [5056] bytes, from before the step drew
+  // The arguments of the operator: a meta tensor for each recorded tensor, and a copy of each other
+  // tensor.
+  Values arguments;
+  // The indices of the earlier steps that had last written the arguments.
+  std::vector<size_t> needs;
+  // The meta storages of the step's results, in order.
+  std::vector<c10::Storage> makes;
+  // The generator from which the step draws; undefined if the step draws no random numbers.
+  at::Generator generator;
+  // The state of the generator before the step drew: [5056] bytes.
+  at::Tensor generator_state;
 };
 
 at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
@@ -37,8 +44,11 @@ at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
 
 struct Tape {
   std::vector<Step> steps;
-  std::unordered_map<const c10::StorageImpl*, size_t> last_writer;        // of recorded storages
-  std::unordered_map<const c10::StorageImpl*, WeakStorage> materialized;  // in modules
+  // For each recorded storage, the index of the step that wrote it last.
+  std::unordered_map<const c10::StorageImpl*, size_t> last_writer;
+  // For each meta storage that materialize_module() has replaced, the real storage that the module
+  // got.
+  std::unordered_map<const c10::StorageImpl*, WeakStorage> materialized;
   bool draws{true};
 
   bool recorded(const at::Tensor& tensor) const {
@@ -116,12 +126,12 @@ Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
 
   const auto is_sparse = [](const at::Tensor& tensor) { return !tensor.has_storage(); };
   if (std::ranges::any_of(tensors_in(*results), is_sparse))
-    return *results;  // made already, so a replay need not make it
+    return *results;  // sparse results are made now, so no replay makes them
   for (const at::Tensor& tensor : tensors_in(*results)) {
     step.makes.push_back(tensor.storage());
     if (tensor.is_meta() && !recorded(tensor)) written.push_back(storage_of(tensor));
   }
-  if (written.empty()) return *results;  // the step made a view or read sizes
+  if (written.empty()) return *results;  // not recorded: the call made a view or read sizes
   for (const c10::StorageImpl* storage : written)
     last_writer[storage] = steps.size();
   steps.push_back(std::move(step));
@@ -143,11 +153,12 @@ std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& argu
   }
 }
 
-// Performs a call on values: one that the meta device cannot perform, or one that changes a tensor
-// from outside the construction. The tensors that the call makes are deferred nevertheless.
+// Runs a call on materialized arguments, because the meta device cannot run the call, or because
+// the call changes a tensor that was made before the recording. The tensors that the call makes
+// become meta tensors, so they are deferred too.
 Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
-  Storages given;  // the storage of a value -> the storage it stands for
+  Storages given;  // storage of a materialized argument -> storage of the argument
   const Values values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     at::Tensor value = value_of(tensor);
     if (value.has_storage()) given.emplace(storage_of(value), tensor.storage());
@@ -163,7 +174,8 @@ Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const 
   return results;
 }
 
-// Draws what the step draws, into memory that is freed at once.
+// Runs the random operator of `step` on memory that is freed at once, so that the generator moves
+// as in eager construction.
 void Tape::on_scratch(const Step& step) const {
   at::NoGradGuard no_grad;
   call_on(at::kCPU, step.op,
@@ -236,7 +248,8 @@ void DeferredInit::materialize_module(torch::nn::Module& module) const {
                  [&](const at::Tensor& tensor) { return tape_->recorded(tensor); });
   }
   std::vector<size_t> last_steps;
-  Storages alive;  // from earlier calls
+  // For meta storages that an earlier call materialized, the real storages that still exist.
+  Storages alive;
   for (const at::Tensor& tensor : deferred) {
     const c10::StorageImpl* storage = storage_of(tensor);
     const auto before = tape_->materialized.find(storage);
@@ -247,7 +260,8 @@ void DeferredInit::materialize_module(torch::nn::Module& module) const {
   }
   const Storages replayed = tape_->replay(std::move(last_steps));
   for (const at::Tensor& tensor : deferred) {
-    // One Variable with two names comes twice, and is no longer recorded the second time.
+    // A Variable that is registered under two names is in `deferred` twice. After the first time it
+    // has real memory, so it is no longer recorded.
     if (!tape_->recorded(tensor)) continue;
     const c10::StorageImpl* storage = storage_of(tensor);
     assign_data(tensor, stand_in(tensor, alive.count(storage) ? alive : replayed));

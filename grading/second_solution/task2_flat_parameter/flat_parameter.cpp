@@ -10,9 +10,10 @@
 namespace fsdp {
 namespace {
 
-// The flat gradient exists from the first collected gradient on. From then until reduce_gradient(),
-// each collected .grad is a view of it. It has the parameters' dtype, or the dtype that
-// widen_gradients() has given to it. reduce_gradient() converts it to reduce_dtype.
+// The flat gradient exists from the first mark_gradient_ready() until the next reduce_gradient().
+// In this time, each collected .grad is a view of the flat gradient. The flat gradient has the
+// parameters' dtype, or the dtype that widen_gradients() has given to it. reduce_gradient()
+// converts it to reduce_dtype.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -32,7 +33,8 @@ class FlatParameterImpl final : public FlatParameter {
   void widen_gradients() override;
 
  private:
-  at::Tensor part(const at::Tensor& flat, size_t index) const;  // view of a parameter's elements
+  // Returns the view of `flat` that has the sizes and the place of parameter `index`.
+  at::Tensor part(const at::Tensor& flat, size_t index) const;
   std::vector<at::Tensor> views_without_memory(at::ScalarType dtype = at::kFloat);
   void keep_shard_of(size_t index, const Materialize& materialize);
   void set_memory(size_t bytes);
@@ -40,11 +42,13 @@ class FlatParameterImpl final : public FlatParameter {
   void begin_gradient();
   void take_gradients();  // drops every .grad and gradient_
 
-  at::Tensor flat_;          // [padded_numel], owned; without memory while sharded
-  at::Tensor lent_shard_;    // shard_, or a rounded copy of it that the other ranks read
-  at::Tensor gradient_;      // [padded_numel], owned; being collected
-  at::Tensor in_reduction_;  // [padded_numel], owned; the former gradient_, or rounded from it
-  at::Tensor mean_;          // [padded_numel / W], owned; of the reduction under way
+  at::Tensor flat_;        // [padded_numel], owned; without memory while sharded
+  at::Tensor lent_shard_;  // shard_, or a rounded copy of it that the other ranks read
+  at::Tensor gradient_;    // [padded_numel], owned; the gradients collected so far
+  // [padded_numel], owned; the input of the reduction under way: the former gradient_, or a copy of
+  // it in reduce_dtype.
+  at::Tensor in_reduction_;
+  at::Tensor mean_;  // [padded_numel / W], owned; the result of the reduction under way
   Handle gather_;
   Handle reduction_;
 };
@@ -70,7 +74,8 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   }
 }
 
-// Drops errors: they are those of a communicator that has failed, which throws them again.
+// wait_for_all() ignores errors of its two waits: they mean that the communicator has failed, and
+// the communicator's next call throws the error again.
 void FlatParameterImpl::wait_for_all() noexcept {
   for (Handle* handle : {&reduction_, &gather_}) {
     try {
@@ -85,8 +90,8 @@ at::Tensor FlatParameterImpl::part(const at::Tensor& flat, size_t index) const {
   return flat.narrow(0, layout_.offsets[index], parameter.numel()).view(parameter.sizes());
 }
 
-// A view is cut only from a tensor whose storage is large enough. So the storage reports its full
-// size while the views are cut.
+// PyTorch makes a view of a tensor only if the tensor's storage is large enough. So the empty
+// storage of flat_ reports its full size while the views are made.
 std::vector<at::Tensor> FlatParameterImpl::views_without_memory(at::ScalarType dtype) {
   flat_ = at::empty({0}, at::TensorOptions().device(comm_->device()).dtype(dtype));
   c10::StorageImpl* storage = flat_.storage().unsafeGetStorageImpl();
@@ -101,7 +106,8 @@ std::vector<at::Tensor> FlatParameterImpl::views_without_memory(at::ScalarType d
 
 void FlatParameterImpl::keep_shard_of(size_t index, const Materialize& materialize) {
   const at::Tensor& parameter = parameters_[index].tensor;
-  const int64_t first = layout_.offsets[index] - shard_offset();  // in the shard's coordinates
+  // The element at which the parameter begins, counted from the beginning of this rank's shard.
+  const int64_t first = layout_.offsets[index] - shard_offset();
   const int64_t begin = std::clamp<int64_t>(first, 0, shard_numel());
   const int64_t end = std::clamp<int64_t>(first + parameter.numel(), 0, shard_numel());
   if (begin == end) return;
@@ -128,7 +134,8 @@ void FlatParameterImpl::unshard_async() {
   if (state_ != UnitState::sharded) return;
   if (precision_.rounds_parameters()) lent_shard_.copy_(shard_);
   set_memory(flat_.nbytes());
-  // To autograd this does not change the parameters: variable_data() has its own version counter.
+  // Autograd does not count the all-gather as a change of the parameters, because the tensor that
+  // variable_data() returns has its own version counter.
   gather_ = comm_->all_gather_into(flat_.variable_data(), lent_shard_, unit_);
   state_ = UnitState::gathering;
 }
@@ -155,7 +162,8 @@ void FlatParameterImpl::mark_gradient_ready(size_t index) {
   at::NoGradGuard no_grad;
   if (!gradient_.defined()) begin_gradient();
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-  if (gradient.is_alias_of(gradient_)) return;  // autograd has added to a collected gradient
+  // If .grad is a view of the flat gradient already, autograd has added the new gradient there.
+  if (gradient.is_alias_of(gradient_)) return;
   const at::Tensor view = part(gradient_, index);
   view.copy_(gradient);
   gradient = view;
@@ -218,7 +226,7 @@ void FlatParameterImpl::wait_for_reduction() {
   }
 }
 
-// Makes a new flat tensor, in which the parameters get new places.
+// Makes a new flat tensor of policy.param_dtype, and makes the parameters views of it.
 void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) {
   check_mixed_precision(policy);
   if (state_ != UnitState::sharded) throw std::logic_error(unit_ + " is not sharded");

@@ -4,7 +4,8 @@ namespace fsdp {
 
 void register_forward_hooks(Module& module, std::shared_ptr<FlatParameter> unit,
                             bool reshard_after_forward) {
-  auto depth = std::make_shared<int>(0);  // calls of the module under way: it may call itself
+  // The number of running calls of the module; more than 1 if the module calls itself.
+  auto depth = std::make_shared<int>(0);
   module.register_forward_pre_hook([unit, depth](Module&, const at::Tensor&) {
     ++*depth;
     unit->unshard();

@@ -11,9 +11,9 @@
 namespace fsdp {
 namespace {
 
-// For every call of a module in forward there is an object, which the graph holds. A call has come
-// back when backward has run all of its nodes. A unit is finished when every call whose graph still
-// exists has come back.
+// For every call of a module in forward there is a Call object, which hooks in the graph keep
+// alive. A call is finished in a backward pass when the pass has run all nodes that the call has
+// made. A unit is finished when every call of its module whose graph still exists is finished.
 class BackwardHooksImpl final : public BackwardHooks,
                                 public std::enable_shared_from_this<BackwardHooksImpl> {
  public:
@@ -23,26 +23,31 @@ class BackwardHooksImpl final : public BackwardHooks,
 
  private:
   struct Call {
-    uint64_t first_node;   // the number of the graph's next node when the call began
-    const void* inside{};  // the view of its input that the module works on, to compare with
-    bool recorded{};       // whether the call ran with gradients recorded
-    bool begun{};          // whether the gradient of its output has arrived in this pass
-    bool back{};           // whether all of the call has come back in this pass
+    uint64_t first_node;  // sequence number of the graph's next node when the call began
+    // Address of the view of the input that the module gets; only for comparisons.
+    const void* inside{};
+    bool recorded{};  // whether the call ran with gradients recorded
+    bool begun{};     // whether the gradient of the call's output has arrived in this pass
+    bool back{};      // whether this pass has run all nodes of the call
   };
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    std::vector<std::shared_ptr<Call>> in_forward;  // calls under way; the innermost last
+    std::vector<std::shared_ptr<Call>> in_forward;  // running calls; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended calls whose graph may still exist
-    int to_record{};  // calls without gradients, which backward may run again and record
-    int hidden{};     // those of the `to_record` calls that ran inside a call with gradients
-    bool reduced{};   // whether this pass has reduced the unit
+    // Number of calls without gradients that backward may run again, with gradients.
+    int to_record{};
+    // How many of the `to_record` calls ran inside a call with gradients.
+    int hidden{};
+    bool reduced{};  // whether this pass has reduced the unit
     bool read_in_backward{};
 
-    bool is_needed() const;  // whether a call has begun to come back and still needs the unit
+    // Returns whether this pass has begun to run the nodes of a call and has not run all of them,
+    // so that it still needs the unit unsharded.
+    bool is_needed() const;
     void forget_calls(bool graph_is_kept);
   };
   void begin_forward();
-  bool is_recording() const;  // whether a call with gradients is under way
+  bool is_recording() const;  // returns whether a call with gradients is running
   at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
   at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
   void enter_backward(Unit& unit, Call& call);
@@ -56,9 +61,9 @@ class BackwardHooksImpl final : public BackwardHooks,
   void drop_broken_pass();
 
   std::vector<std::shared_ptr<Unit>> units_;
-  std::shared_ptr<FlatParameter> reducing_;  // its reduce-scatter is under way
-  std::weak_ptr<bool> pass_;                 // held by the engine while the outermost pass lasts
-  int outermost_{};                          // the outermost pass's number
+  std::shared_ptr<FlatParameter> reducing_;  // the unit whose reduce-scatter is under way
+  std::weak_ptr<bool> pass_;                 // expires when the outermost pass ends
+  int outermost_{};                          // the engine's number of the outermost pass
   bool ended_{true};                         // whether the latest pass has reached its end
   bool sync_{true};
 };
@@ -75,8 +80,8 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
       [self, unit](Module&, const at::Tensor& output) { return self->leave_forward(unit, output); },
       /*always_call=*/true);
 
-  // The parameters keep these functions, and the unit keeps the parameters. So the functions hold
-  // weak pointers to the unit and to this object; otherwise neither would be freed.
+  // A parameter keeps its hook alive, and a unit keeps its parameters alive. So the hook has only
+  // weak pointers to the unit and to this object; otherwise neither would ever be freed.
   for (size_t i = 0; i < unit->flat->parameters().size(); ++i) {
     const auto ready = [hooks = weak_from_this(), owner = std::weak_ptr(unit), i] {
       const auto alive = hooks.lock();
@@ -87,7 +92,9 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
-// Forgets the calls of an evaluation before this forward: backward will not run them again.
+// Call begin_forward() in each forward pre-hook. If a forward with gradients begins, outside of
+// backward, it forgets the earlier calls without gradients, such as those of an evaluation, because
+// backward will not run them again.
 void BackwardHooksImpl::begin_forward() {
   if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
       is_recording())
@@ -103,8 +110,9 @@ bool BackwardHooksImpl::is_recording() const {
   });
 }
 
-// The module works on a view of its input. The gradient of that view is complete when all that was
-// made inside has come back, whatever else uses the input.
+// The module gets a view of its input. The gradient of this view is complete when the pass has run
+// all nodes that the call has made, even if the input is also used outside the module. So the hook
+// on the view calls leave_backward().
 at::Tensor BackwardHooksImpl::enter_forward(const std::shared_ptr<Unit>& unit,
                                             const at::Tensor& input) {
   begin_forward();
@@ -127,7 +135,8 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   unit->in_forward.pop_back();
   drop_broken_pass();
   const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
-  if (output.defined() && unit->is_needed()) unit->flat->unshard();  // the call has resharded it
+  // The call has resharded the unit, but a pass under way still needs it.
+  if (output.defined() && unit->is_needed()) unit->flat->unshard();
   if (output.defined() && !at::GradMode::is_enabled() && !in_pass) {
     ++unit->to_record;
     if (is_recording()) ++unit->hidden;
@@ -136,21 +145,24 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   if (in_pass && unit->to_record > 0) {
     --unit->to_record;
     unit->hidden = std::min(unit->hidden, unit->to_record);
-    begin_backward();  // this pass runs the call again, and then a pass inside it
+    // In this pass, a checkpoint has run an earlier call again, and will run an inner pass over it.
+    begin_backward();
   }
   unit->calls.push_back(call);
   const auto hook = [self = shared_from_this(), unit, call](const at::Tensor&) {
     self->enter_backward(*unit, *call);
   };
-  // On a leaf, the hook would stay for ever. On a returned input, it would be called after the hook
-  // that ends the call.
+  // The hook is registered on a new view in two cases. If the output is a leaf, a hook on it would
+  // stay after the graph is freed. If the module returns its input, a hook on it would run after
+  // the hook that calls leave_backward().
   if (output.is_leaf() || output.unsafeGetTensorImpl() == call->inside) {
     at::Tensor other = output.view_as(output);
     other.register_hook(hook);
     return other;
   }
-  // A view that is changed in place loses its hooks. Its base keeps its own hooks, but may be older
-  // than the call.
+  // If the output is a view and the caller changes it in place, the output loses its hooks, but the
+  // hooks of its base stay. So the hook is registered on the base, unless the base was made before
+  // the call.
   if (output.is_view()) {
     const at::Tensor base(output._base());
     if (base.grad_fn() && base.grad_fn()->sequence_nr() >= call->first_node) {
@@ -177,12 +189,13 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
   unit.flat->mark_gradient_ready(index);
 }
 
-// Called when all of the call has come back. For a call whose input needs no gradient it is never
-// called: then the end of the pass reduces the unit.
+// Runs when a pass has run all nodes of the call. If the input of the call requires no gradient,
+// leave_backward() never runs for the call, and the end of the pass reduces the unit.
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
-  if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;  // comes back again
+  // If an inner pass keeps its graph, backward runs through this call again later.
+  if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;
   call.back = true;
   if (inner || unit.hidden > 0) return;  // the outermost pass reduces the unit at its end
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
@@ -192,8 +205,8 @@ void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   if (all && !unit.reduced) post_backward(unit);
 }
 
-// Called at every sign of a backward pass. The engine drops its callbacks with the pass, also when
-// the pass ends by an exception.
+// Call begin_backward() in every hook of a backward pass; the first call in a pass begins the pass.
+// When the pass ends, also by an exception, the engine destroys its callback, and so pass_ expires.
 void BackwardHooksImpl::begin_backward() {
   if (!pass_.expired()) return;
   drop_broken_pass();
@@ -225,7 +238,8 @@ bool BackwardHooksImpl::Unit::is_needed() const {
   });
 }
 
-// Calls that have come back cannot come back again, unless the graph is kept.
+// Forgets the calls through which the pass has run, unless the graph is kept: without its graph, no
+// later pass can run through them again.
 void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
   std::erase_if(calls, [&](const auto& other) {
     const auto call = other.lock();
@@ -235,7 +249,8 @@ void BackwardHooksImpl::Unit::forget_calls(bool graph_is_kept) {
   });
 }
 
-// Frees the parameters first, before the gradient of the next unit needs memory.
+// Reshards the unit before reduce(), so that the memory of the parameters is free when reduce()
+// allocates memory.
 void BackwardHooksImpl::post_backward(Unit& unit) {
   unit.flat->reshard();
   if (sync_) {

@@ -15,7 +15,8 @@ bool uses_muon(const OptimizerOptions& options) {
   return options.kind == OptimizerOptions::Kind::muon;
 }
 
-// There is one piece for each parameter of which this rank owns a part.
+// An implementation of ShardedOptimizer that updates pieces: one piece for each trainable parameter
+// of which this rank owns a part.
 class ShardedOptimizerImpl final : public ShardedOptimizer {
  public:
   ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParameter>> units,
@@ -34,13 +35,14 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
     std::vector<const FlatParameter*> units;  // the unit of each piece
     std::vector<size_t> indices;              // the index of each piece's parameter in its unit
   };
-  std::vector<at::Tensor> gradients() const;  // of the trainable units that have one
+  // Returns the sharded gradients of all trainable units that have one.
+  std::vector<at::Tensor> gradients() const;
 
-  // Muon, an extension.
+  // Functions for Muon, which is an extension of this task.
   void plan_muon(const std::vector<ParameterGroup>& groups);
   void update_round(const MatrixRound& round);
-  // Calls `visit` with the options, the piece, and the piece's elements of `shard`, for each piece
-  // of the unit that Muon updates.
+  // Calls `visit` for each piece of `unit` that Muon updates. Passes the options, the piece, and
+  // the elements of `shard` at the place of the piece.
   template <class Visit>
   void for_muon_pieces(const FlatParameter& unit, const at::Tensor& shard, const Visit& visit);
 
@@ -110,9 +112,12 @@ void ShardedOptimizerImpl::for_muon_pieces(const FlatParameter& unit, const at::
   }
 }
 
-// The owner writes the orthogonalized matrices into a tensor of zeros, beside the gathered one.
+// Updates the matrices of one round by Muon. Gathers the averaged gradients of each unit. Each rank
+// orthogonalizes its own matrices in place in the gathered tensor, and sets all other elements of
+// this tensor to zero. So a reduce-scatter gives each rank the orthogonalized elements of its
+// shard, with which apply_orthogonal_update() updates the pieces.
 void ShardedOptimizerImpl::update_round(const MatrixRound& round) {
-  std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;  // shard and whole, by unit
+  std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;  // for each unit: shard, whole
   std::map<size_t, Handle> calls;
   for (const auto& [u, matrices] : round) {
     const FlatParameter& unit = *units_[u];
@@ -160,8 +165,11 @@ void ShardedOptimizerImpl::step() {
     std::vector<Piece> with_gradient;
     for (size_t i = 0; i < pieces.size(); ++i) {
       const at::Tensor& gradient = units[i]->sharded_gradient();
-      if (!gradient.defined()) continue;                  // frozen since the constructor
-      const at::Tensor& parameter = pieces[i].parameter;  // has the same offset as its gradient
+      // If the unit has no gradient, all its parameters were frozen after the constructor.
+      if (!gradient.defined()) continue;
+      // The gradient of this piece has the same offset in the sharded gradient as the piece has in
+      // the shard.
+      const at::Tensor& parameter = pieces[i].parameter;
       const int64_t begin = parameter.storage_offset() - units[i]->shard().storage_offset();
       std::vector<Piece> one{pieces[i]};
       allocate_state(options, one);
@@ -194,7 +202,8 @@ double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = this->gradients();
   const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
-  const auto total = [&](const auto& of_gradient) {  // over all units and ranks
+  // Adds up `of_gradient` of all gradients, over all units and ranks.
+  const auto total = [&](const auto& of_gradient) {
     std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
     std::transform(gradients.begin(), gradients.end(), std::back_inserter(sums), of_gradient);
     at::Tensor sum = at::stack(sums).sum(0);
@@ -235,7 +244,8 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   for (const auto& unit : units_) {
     const int64_t shard = unit->shard_offset();
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      const int64_t offset = unit->layout().offsets[i];  // in the flat parameter, as begin and end
+      // `offset`, `begin` and `end` are positions in the flat parameter.
+      const int64_t offset = unit->layout().offsets[i];
       const int64_t numel = unit->parameters()[i].tensor.numel();
       const int64_t begin = std::clamp(shard, offset, offset + numel);
       const int64_t end = std::clamp(shard + unit->shard_numel(), offset, offset + numel);

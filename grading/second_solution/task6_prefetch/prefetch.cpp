@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-// Frees units that were issued but will not be used.
+// Reshards the units from `begin` to `end`, whose all-gathers were issued ahead, but which will not
+// be used. Leaves a unit that is unsharded, because it is in use.
 template <class Iterator>
 void pass_over(Iterator begin, Iterator end) {
   std::for_each(begin, end, [](const std::shared_ptr<FlatParameter>& unit) {
@@ -18,7 +19,8 @@ void pass_over(Iterator begin, Iterator end) {
 }
 
 // Forward and backward each have a queue `coming` of the units that are expected to run next. When
-// a unit runs, pass_over() frees the units before it in the queue, and the next ones are issued.
+// a unit runs, pass_over() reshards the units before it in the queue, and issue_ahead() issues the
+// all-gathers of the units after it.
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
  public:
@@ -44,7 +46,8 @@ class PrefetcherImpl final : public Prefetcher,
   using Queue = std::deque<std::shared_ptr<FlatParameter>>;
   struct Direction {
     Queue coming;
-    std::map<FlatParameter*, Queue> lists;  // by the running unit: issued in place of `coming`
+    // For a running unit, the units whose all-gathers are issued in place of those in `coming`.
+    std::map<FlatParameter*, Queue> lists;
   };
   void issue_ahead(const Queue& coming) const;
   void advance(Direction& direction, const std::shared_ptr<FlatParameter>& unit) const;
@@ -52,10 +55,14 @@ class PrefetcherImpl final : public Prefetcher,
 
   int limit_{};
   std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
-  std::vector<std::shared_ptr<FlatParameter>> order_;  // of the forward under way, or the last one
-  Direction forward_;   // units of the last forward not yet used in this one
-  Direction backward_;  // units that have ended in forward, the latest first
-  size_t earlier_{};    // how many of backward_.coming had ended before this forward began
+  // The units in the order of use in the current forward; between forwards, in the last one.
+  std::vector<std::shared_ptr<FlatParameter>> order_;
+  // `coming`: the units of the last forward that the current forward has not used yet.
+  Direction forward_;
+  // `coming`: the units whose forward has ended, the latest first.
+  Direction backward_;
+  // How many units in backward_.coming were there before the current forward began.
+  size_t earlier_{};
 };
 
 void PrefetcherImpl::set_limit(int limit) {
@@ -77,7 +84,8 @@ void PrefetcherImpl::advance(Direction& direction,
                   [](const auto& other) { other->unshard_async(); });
   Queue& coming = direction.coming;
   const auto found = std::find(coming.begin(), coming.end(), unit);
-  if (found == coming.end()) return;  // another path than expected
+  // If the modules run in another order than expected, `unit` is not in the queue.
+  if (found == coming.end()) return;
   pass_over(coming.begin(), found);
   coming.erase(coming.begin(), found + 1);
   if (!listed) issue_ahead(coming);
@@ -94,8 +102,8 @@ void PrefetcherImpl::add_root(Module& root) {
   });
   root.register_forward_hook(
       [self](Module&, const at::Tensor& output) {
-        // The output is undefined after an exception. Then no call of this forward comes back in
-        // backward.
+        // If the forward has thrown, `output` is undefined. Backward will not run through the calls
+        // of this forward, so their units are removed from the queue of backward.
         Queue& back = self->backward_.coming;
         while (!output.defined() && back.size() > self->earlier_)
           back.pop_front();

@@ -9,15 +9,17 @@
 namespace fsdp {
 namespace {
 
-// The modules around a place in the tree, from the root down.
+// The modules from the root down to a module that has registered a parameter.
 using Path = std::vector<const torch::nn::Module*>;
 
-// All places of all parameters, and the name of each module's first place.
+// For each parameter, the paths to all modules that have registered it; for each module, its first
+// name.
 struct Tree {
   explicit Tree(const torch::nn::Module& root) { add(root, {}, ""); }
 
   std::unordered_map<const c10::TensorImpl*, std::vector<Path>> places;
-  std::vector<std::pair<const torch::nn::Module*, std::string>> modules;  // parents first
+  // All modules with their first names, parents before children.
+  std::vector<std::pair<const torch::nn::Module*, std::string>> modules;
 
   bool has(const torch::nn::Module* module) const {
     return std::any_of(modules.begin(), modules.end(),
@@ -39,7 +41,7 @@ bool holds(const Path& path, const torch::nn::Module* module) {
   return std::find(path.begin(), path.end(), module) != path.end();
 }
 
-// Returns the innermost one of those `units` that contain all `places` of a parameter.
+// Returns the innermost module of `units` that is on the paths to all `places` of a parameter.
 const torch::nn::Module* owner_of(const std::vector<Path>& places,
                                   const std::set<const torch::nn::Module*>& units) {
   const auto around_all = [&](const torch::nn::Module* module) {
@@ -81,7 +83,8 @@ std::vector<UnitPlan> plan_units(Module& root, const WrapPolicy& policy) {
 ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, int world_size) {
   ShardLayout layout;
   layout.world_size = world_size;
-  std::unordered_map<const c10::TensorImpl*, std::pair<size_t, int64_t>> places;  // unit, offset
+  // For each parameter: the index of its unit, and its offset in the unit's flat tensor.
+  std::unordered_map<const c10::TensorImpl*, std::pair<size_t, int64_t>> places;
   for (const UnitPlan& unit : plan) {
     const FlatLayout flat = flat_layout(numel_of_each(unit.parameters), world_size);
     bool trainable = false;
