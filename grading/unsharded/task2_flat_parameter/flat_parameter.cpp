@@ -32,8 +32,8 @@ class FlatParameterImpl final : public FlatParameter {
   void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}  // all stays fp32
 
  private:
-  at::Tensor gradient_;          // [padded_numel], owned
-  std::vector<bool> collected_;  // one for each parameter
+  at::Tensor gradient_;          // [padded_numel], owned; the gradient under reduction
+  std::vector<bool> collected_;  // for each parameter: whether its gradient is ready
 };
 
 FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
