@@ -31,11 +31,11 @@ torch::Tensor loss_of(Module& net, std::vector<torch::Tensor> inputs) {
 // the measured peak of the backward pass.
 int main() {
   return start(4, [](const RankContext& context) {
-    counting_allocator::install();  // before the first tensor
+    counting_allocator::install();  // call it before the first tensor is allocated
     const std::vector<torch::Tensor> inputs{torch::ones({16, 256})};
     const PlannedStep plan = plan_step([] { return std::make_shared<Net>(); }, loss_of, inputs,
                                        {.world_size = 4, .optimizer = {.lr = 1e-3}});
-    torch::manual_seed(1);  // the same values on every rank
+    torch::manual_seed(1);  // every rank makes the same parameters
     const auto comm = Communicator::create(context);
     Net net;
     const auto sharded = fully_shard(net, comm);

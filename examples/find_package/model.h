@@ -9,7 +9,8 @@
 
 inline constexpr int64_t kFeatures = 16;
 
-// Its class name ends in "Block", so each of the two towers is a unit.
+// The name of the class ends in "Block", so the default wrap policy makes each of the two towers a
+// unit.
 struct TowerBlock : fsdp::Module {
   TowerBlock() {
     in = register_module("in", torch::nn::Linear(kFeatures, 64));

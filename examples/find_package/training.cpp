@@ -10,14 +10,15 @@
 
 namespace {
 
-constexpr int64_t kRows = 64;  // of all ranks together
-constexpr int kParts = 4;      // microbatches of a step: 1, 2 and 4 ranks add the same gradients
+constexpr int64_t kRows = 64;  // rows in a step, of all ranks together
+// The number of microbatches in a step. 1, 2 and 4 ranks add the same gradients.
+constexpr int kParts = 4;
 const std::string kSteps = "steps", kOfOptimizer = "optimizer/";
 
 }  // namespace
 
-// Ranks see different rows, so their running means differ. With broadcast_buffers all ranks use
-// those of rank 0.
+// Ranks see different rows, so BatchNorm's running means and variances differ between ranks. With
+// broadcast_buffers, all ranks use those of rank 0.
 template <class Model>
 Training<Model>::Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder)
     : comm_(std::move(comm)),
@@ -40,8 +41,8 @@ Training<Model>::Training(std::shared_ptr<fsdp::Communicator> comm, const std::s
   model_.load_optim_state_dict(optimizer_, optimizer);
 }
 
-// The rate warms up, then falls with the inverse square root of the step. It depends only on the
-// step, so a checkpoint need not have it.
+// The learning rate warms up, then falls with the inverse square root of the step. It depends only
+// on the step, so it need not be in a checkpoint.
 template <class Model>
 double Training<Model>::next_rate() const {
   const auto step = static_cast<double>(steps_ + 1);
@@ -58,9 +59,11 @@ double Training<Model>::backward(const at::Tensor& rows, int parts) {
 
 template <class Model>
 double Training<Model>::step() {
-  torch::manual_seed(static_cast<uint64_t>(steps_));  // the same rows, also in a resumed run
+  // The rows of a step depend only on its number, so they are the same in a resumed run.
+  torch::manual_seed(static_cast<uint64_t>(steps_));
   const int ranks = comm_->world_size();
-  const int own = kParts % ranks == 0 ? kParts / ranks : 1;  // microbatches of this rank
+  // The number of microbatches of this rank.
+  const int own = kParts % ranks == 0 ? kParts / ranks : 1;
   const auto rows = torch::randn({2, kRows, kFeatures}).chunk(own * ranks, 1);
   optimizer_.zero_grad();
   double loss = 0;

@@ -21,7 +21,7 @@ class Training {
   double step();                            // makes one step; returns this rank's loss
   double next_rate() const;                 // learning rate of the next step
   void save();                              // replaces the checkpoint in the folder
-  size_t hash(bool buffers);                // of all that save() writes, with or without buffers
+  size_t hash(bool buffers);  // hash of all that save() writes, with or without buffers
 
  private:
   fsdp::StateDict state();
@@ -29,7 +29,7 @@ class Training {
   double backward(const at::Tensor& rows, int parts);
 
   std::shared_ptr<fsdp::Communicator> comm_;
-  std::string path_;  // of the checkpoint
+  std::string path_;  // path of the checkpoint file
   int64_t steps_{};
   Net net_;
   Model model_;
