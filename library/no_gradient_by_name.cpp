@@ -18,7 +18,8 @@ struct Leaves {
 };
 
 Leaves& leaves() {
-  static auto& all = *new Leaves;  // never destroyed: a static object may hold a model
+  // `all` is never destroyed, because a static object may hold a model to the end.
+  static auto& all = *new Leaves;
   return all;
 }
 

@@ -51,7 +51,7 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
 
   struct Trap {
     at::Tensor parameter;  // the module's parameter
-    c10::Storage storage;  // shared by all traps of the parameter's unit
+    c10::Storage storage;  // the storage of all traps of the parameter's unit
     int64_t number{};      // number of the watched trap in .grad; 0: no trap is watched
   };
   std::vector<Trap> traps_;  // one for each parameter, in the order of ShardedLeaves::entries()

@@ -27,7 +27,7 @@ struct ReplicatedParameters {
   std::set<const at::TensorImpl*> all;
 };
 ReplicatedParameters& replicated_parameters() {
-  // Never destroyed, because a static object may hold a model.
+  // `parameters` is never destroyed, because a static object may hold a model to the end.
   static auto& parameters = *new ReplicatedParameters;
   return parameters;
 }
@@ -131,7 +131,8 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    if (!waits) {  // no gradient waited for a reduction, or the user has dropped or replaced it
+    // Here no gradient waited for a reduction, or the user has dropped or replaced the placeholder.
+    if (!waits) {
       entry.local.reset();
       entry.reduced.reset();
       entry.broken = false;

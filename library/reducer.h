@@ -71,7 +71,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::shared_ptr<Communicator> comm_, replicas_;  // replicas_ is null if there are no replicas
   int64_t cap_;                                    // [bytes] capacity of a bucket
   std::vector<Entry> entries_;
-  std::unique_ptr<BucketReducer> buckets_;  // of the current backward pass; null between passes
+  std::unique_ptr<BucketReducer> buckets_;  // the buckets of the current pass; null between passes
   bool trains_{};                           // whether `buckets_` has a place for any gradient
   int64_t passes_{};                        // number of passes in which ranks compared values
   // The engine's number of the current backward pass; -1 between passes. A pass inside the current

@@ -23,7 +23,7 @@ class Reducer;
 // off. In PyTorch's DDP, both options are on, and the first is named init_sync.
 struct DistributedDataParallelOptions {
   // [MiB] size of a bucket, whose gradients are reduced together. A bucket has at least one
-  // parameter, even a larger one.
+  // parameter, even if that is larger.
   double bucket_cap_mb{25};
   bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
   bool broadcast_buffers{};   // copy rank 0's buffers to every rank before each forward

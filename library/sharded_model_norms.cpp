@@ -12,8 +12,8 @@ std::vector<NamedPart> own_gradients(const ShardedModelImpl& sharding) {
   for (const auto& entry : sharding.leaves().entries()) {
     at::Tensor gradient = entry.leaf.grad();
     const FlatParameter& unit = *sharding.sharded().units()[entry.unit];
-    // Undefined if model.parameters() was called, because the gradients are in .grad of the leaves
-    // then.
+    // The unit's gradient is undefined if model.parameters() was called, because the gradients are
+    // in .grad of the leaves then.
     const at::Tensor& of_unit = unit.sharded_gradient();
     if (!gradient.defined() && of_unit.defined() && entry.requires_grad)
       gradient = of_unit.narrow(0, entry.offset, entry.leaf.numel());

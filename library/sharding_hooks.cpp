@@ -118,8 +118,8 @@ void ShardedModelImpl::begin_forward() {
   check_frozen();
   gradients_->disarm_traps();
   if (options_.broadcast_buffers) broadcast_buffers();
-  // The warning waits for the first training forward, because an ignored module may be replicated
-  // after the other modules are sharded.
+  // The warning about trainable parameters of ignored modules comes only in the first training
+  // forward, because an ignored module may be replicated after the other modules are sharded.
   if (at::GradMode::is_enabled() && !std::exchange(has_trained_, true) && comm_->global_rank() == 0)
     warn_if_ignored_ones_train(ignored_parameters(net_, *sharded_));
 }
@@ -187,7 +187,9 @@ void ShardedModelImpl::end_pass() {
     if ((is_root || !hooked->module().reads_parameters_in_backward()) && hooked->calls == 0)
       hooked->say_what_to_do(HookedModule::Situation::not_called);
   }
-  comm_->wait_for_readers();  // the user's hooks on the leaves may write to the shards
+  // Waits until no other rank reads this rank's shards, because end_pass() calls the user's hooks
+  // on the leaves, which may write to the shards.
+  comm_->wait_for_readers();
   gradients_->end_pass();
 }
 

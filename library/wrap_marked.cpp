@@ -42,7 +42,7 @@ class Marks {
 };
 
 Marks& marks() {
-  // Never destroyed, because a static object may hold a module.
+  // `all` is never destroyed, because a static object may hold a module to the end.
   static auto& all = *new Marks;
   return all;
 }
