@@ -29,7 +29,8 @@ class FlatParameterImpl final : public FlatParameter {
   void reduce_gradient() override;
   void wait_for_reduction() override;
   void discard_unreduced_gradients() override;
-  void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}  // all stays fp32
+  // Does nothing: all tensors of the cheat stay fp32, whatever the policy is.
+  void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}
 
  private:
   at::Tensor gradient_;          // [padded_numel], owned; the gradient under reduction
