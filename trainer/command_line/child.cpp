@@ -25,12 +25,14 @@ void pass_on(int signal) {
   if (running_child > 0) kill(running_child, signal);
 }
 
-// Waits until the child ends, as run_child() promises.
+// Waits until the child ends, and meanwhile does what the comment of run_child() says: calls
+// `watch` about once a second and passes SIGINT and SIGTERM on to the child. Throws Interrupted at
+// the end if this process has received one of these signals.
 ChildProgram::End ended(ChildProgram& child, const std::function<void(int)>& watch) {
   running_child = child.process();
   while (!child.has_ended(1s)) {
-    // Sends the signal again: before exec() the child still had this process's handler, which does
-    // not end it.
+    // Sends the signal to the child again every second: if the signal arrived before the child
+    // called exec(), the child still had pass_on() as its handler, which did not end it.
     if (asked_to_end != 0) kill(child.process(), asked_to_end);
     if (watch) watch(child.process());
   }

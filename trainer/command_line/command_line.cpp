@@ -23,8 +23,9 @@ std::string written(Number number) {
   return text.str();
 }
 
-// Returns " (line 3 of run.toml)" if `error` begins with the name of an option that this line sets
-// and that is not among `arguments`; else "".
+// If `error` begins with the name of an option whose value comes from the file of --config, returns
+// the place of that value, such as " (line 3 of run.toml)". Returns "" for other errors, and if the
+// option is among `arguments`, the command line.
 std::string place_of(const CLI::App& app, const std::string& error,
                      const std::vector<std::string>& arguments) {
   const std::string option = error.substr(0, error.find_first_of(": "));
@@ -80,18 +81,22 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
                                 : "at least " + written(range.least);
   Number number{};
   const char* const end = text.data() + text.size();
-  const bool below = text.starts_with('-');  // options take no negative numbers
+  // A text that begins with - is below every range: no option takes a negative number.
+  const bool below = text.starts_with('-');
   const auto [rest, error] = std::from_chars(text.data() + (below ? 1 : 0), end, number);
   if (error == std::errc::invalid_argument || rest != end) {
     refuse(kReal ? "a number" : "a whole number");
   }
   bool above = error == std::errc::result_out_of_range;
   if constexpr (kReal) {
-    if (above) number = std::strtod(text.c_str(), nullptr);  // infinity, or nearly 0
+    // from_chars() reports a number that a double can't hold. strtod() returns infinity if it is
+    // too large, and 0 or a denormal number if it is too small.
+    if (above) number = std::strtod(text.c_str(), nullptr);
     above = false;
   }
   above = above || number > range.most;
-  if (below || !(above || number >= range.least)) refuse(least);  // also if it is NaN
+  // NaN is refused here too, because it is not at least `range.least`.
+  if (below || !(above || number >= range.least)) refuse(least);
   if (above)
     refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));
   return number;

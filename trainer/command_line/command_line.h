@@ -15,17 +15,19 @@ namespace fsdp {
 // Parses the command line (without the program's name), then calls `check`, which may throw any
 // std::exception.
 // - If the command line asks for help, prints it and ends the process with status 0.
-// - `other_options`: names, without dashes, of options that the caller has read before. The message
-//   for an unknown option may suggest one of them.
-// Throws: UsageError for a mistake, also if `check` throws; if the option is set in the file of
-// --config, the message names the file and the line. std::runtime_error if the help can't be
-// printed.
+// - `other_options`: names, without dashes, of options that the caller has taken out of `arguments`
+//   itself. The message for an unknown option may suggest one of them.
+// Throws:
+// - UsageError for a mistake in the command line, and if `check` throws; if the file of --config
+//   sets the option that the error is about, the message names the file and the line;
+// - std::runtime_error if the help can't be printed.
 void parse_command_line(
     CLI::App& app, std::vector<std::string> arguments, const std::function<void()>& check = [] {},
     const std::vector<std::string>& other_options = {});
 
-// Returns function(). If it throws a std::exception, throws UsageError with the option before the
-// text, such as "--tokens FILE: no such file" for a function that reads FILE.
+// Calls `function` and returns its result. If `function` throws a std::exception, throws UsageError
+// with the text of the exception after `option`: for a function that reads FILE, "--tokens FILE: no
+// such file".
 template <typename Function>
 auto naming_option(const std::string& option, const Function& function) {
   try {
@@ -35,8 +37,9 @@ auto naming_option(const std::string& option, const Function& function) {
   }
 }
 
-// Refuses the option `name`, which does not exist and under which users look for another one, with
-// the text "there is no option NAME; ADVICE". The help does not show it.
+// For a `name` that is not an option of the program, but that users expect: if the user gives it,
+// the parser throws UsageError "there is no option NAME; ADVICE", and ADVICE says what to use
+// instead. The help does not show `name`.
 void add_advice(CLI::App& app, const std::string& name, const std::string& advice);
 
 // The smallest and the largest number that an option takes.
@@ -45,8 +48,8 @@ struct NumberRange {
   Number least;
   Number most;
 };
-// The largest number of things that are counted, such as steps. A larger number is a typing error
-// and could overflow.
+// The largest value of an option that counts things, such as steps. A larger value is a typing
+// error, and numbers computed from it could overflow.
 inline constexpr int64_t kMany = 1'000'000'000;
 inline constexpr NumberRange<double> positive_up_to(double most) {
   return {std::numeric_limits<double>::min(), most};
@@ -58,7 +61,8 @@ inline constexpr NumberRange<double> positive_up_to(double most) {
 template <typename Number>
 Number parse_number(const std::string& option, const std::string& text, NumberRange<Number> range);
 
-// Adds an option that takes a number and stores it in `target`, a number or a std::optional of one.
+// Adds the option `name`, which takes a number in `range` and stores it in `target`: a number, or a
+// std::optional of a number.
 template <typename Target, typename Number>
 void add_number(CLI::App& app, const std::string& name, Target& target, NumberRange<Number> range,
                 const std::string& help) {
@@ -69,7 +73,8 @@ void add_number(CLI::App& app, const std::string& name, Target& target, NumberRa
       ->type_name(std::is_floating_point_v<Number> ? "NUMBER" : "INT");
 }
 
-// Adds an option that takes several whole numbers, separated by commas.
+// Adds the option `name`, which takes several whole numbers, separated by commas, and stores them
+// in `target`. Each number must be in `range`.
 CLI::Option* add_numbers(CLI::App& app, const std::string& name, std::vector<int>& target,
                          NumberRange<int64_t> range, const std::string& help);
 

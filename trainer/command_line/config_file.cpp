@@ -17,7 +17,8 @@ namespace {
 
 const char* const kOption = "--config";
 
-// Parses the text of a file of options. Each function reads from the position at_ on and moves it.
+// Parses the text of a file of options (--config). A function that reads begins at the position at_
+// in the text, and moves at_ behind what it has read.
 class ConfigText {
  public:
   explicit ConfigText(const std::string& text) : text_(text + '\n') {}
@@ -40,14 +41,15 @@ class ConfigText {
     throw std::invalid_argument("line " + std::to_string(line) + ": " + why);
   }
 
-  // Throws if `name`, an option or a table in brackets, is in an earlier line too.
+  // Throws std::invalid_argument if an earlier line has the same `name`: the name of an option, or
+  // a table with its brackets, such as "[training]".
   void require_new(const std::string& name, int line) {
     const auto [place, is_new] = seen_.emplace(name, line);
     if (is_new) return;
     refuse(line, name + " is in line " + std::to_string(place->second) + " too; give it once");
   }
 
-  // Reads a line such as "[training]".
+  // Reads a line that begins a table, such as "[training]".
   void begin_table() {
     const int number = number_;
     const std::string line = rest(number);
@@ -108,7 +110,7 @@ class ConfigText {
     return found;
   }
 
-  // Returns the whole line `number`.
+  // Returns the text of line `number` of the file, counted from 1.
   std::string rest(int number) const {
     std::istringstream lines(text_);
     std::string found;
@@ -153,19 +155,20 @@ class ConfigText {
     return values;
   }
 
-  std::string text_;  // ends with a newline
+  std::string text_;  // the text of the file, and a newline at its end
   size_t at_{};
   int number_{1};
-  std::string table_;                // the last table that began; empty before the first one
-  std::map<std::string, int> seen_;  // name of an option or "[table]" -> line
+  std::string table_;  // name of the table that at_ is in; empty before the first table
+  std::map<std::string, int> seen_;  // name of an option or "[table]" -> number of its line
 };
 
-// Former name of an option -> its name today. The run.toml of an older checkpoint can have former
-// names.
+// Former names of options -> their names today. The run.toml that an older version has saved beside
+// a checkpoint can have former names.
 const std::map<std::string, std::string> kFormerNames{
     {"accumulate", "reduce-gradients"}, {"parts", "microbatches"}, {"pinned", "offload-resident"}};
 
-// Returns the lines of a file, under today's names of the options.
+// Returns the lines of the file of options `path`, whose content is `text`. Replaces former names
+// of options by today's names. Throws UsageError, which names the file, for a mistake in it.
 std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string& text) {
   try {
     std::vector<ConfigLine> lines = read_config(text);
@@ -179,7 +182,8 @@ std::vector<ConfigLine> lines_of_file(const std::string& path, const std::string
   }
 }
 
-// Reads the file for CLI11 and stores the line in which it sets each option.
+// Reads the file of --config for CLI11. Stores, for each option that the file sets, the number of
+// the line that sets it.
 class ConfigReader : public CLI::ConfigBase {
  public:
   explicit ConfigReader(const CLI::App& app) : app_(app) {}
@@ -197,8 +201,8 @@ class ConfigReader : public CLI::ConfigBase {
       items.emplace_back();
       items.back().name = line.name;
       items.back().inputs = line.values;
-      if (option->count() == 0)  // otherwise the command line overrides the file
-        places_[option->get_single_name()] = line.number;
+      // Stores the line unless the option is also on the command line, whose value is used then.
+      if (option->count() == 0) places_[option->get_single_name()] = line.number;
     }
     return items;
   }
@@ -210,8 +214,8 @@ class ConfigReader : public CLI::ConfigBase {
   }
 
  private:
-  // Returns what is wrong with `line`, or "". `option`: the option of this name; null if there is
-  // none.
+  // Returns the mistake in `line` of the file, or "" if the line is right. `option`: the option
+  // with the name that the line sets; null if no option has this name.
   std::string mistake_in(const ConfigLine& line, const CLI::Option* option) const {
     if (option == nullptr) return unknown_option(app_, line.name, "");
     if (!option->get_configurable()) return line.name + " can't be set in a file";
@@ -222,7 +226,8 @@ class ConfigReader : public CLI::ConfigBase {
 
   const CLI::App& app_;
   mutable std::string path_;
-  mutable std::map<std::string, int> places_;  // name of an option -> line in the file
+  // Name of an option -> number of the line of the file that sets the option.
+  mutable std::map<std::string, int> places_;
 };
 
 std::string quoted(const std::string& value) {
@@ -246,7 +251,8 @@ std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments) 
     if (arguments[i].starts_with(std::string(kOption) + '='))
       path = arguments[i].substr(std::strlen(kOption) + 1);
   }
-  // If the file can't be read, train's parser reports the reason.
+  // If the file can't be read, config_among() returns no lines and no error: the caller also passes
+  // `arguments` to the parser of `./fsdp train`, which reports the reason.
   if (path.empty() || !reason_not_to_read(path).empty()) return {};
   return lines_of_file(path, content_of(path));
 }

@@ -13,10 +13,13 @@ namespace fsdp {
 
 // A line of a file of options. "steps = 200" means "--steps 200".
 struct ConfigLine {
-  std::string name;  // of the option, without dashes
+  std::string name;  // name of the option, without dashes
   std::vector<std::string> values;
-  int number{};       // of the line, from 1 on
-  std::string table;  // the table that the line is in; empty: before the first table
+  // Number of the line in the file, counted from 1. If the values take several lines, the first of
+  // them.
+  int number{};
+  // Name of the table that the line is in; empty if the line stands before the first table.
+  std::string table;
 };
 
 // Returns the options that `text` gives, in TOML. Skips empty lines and comments (#). Other lines
@@ -34,15 +37,15 @@ std::vector<ConfigLine> read_config(const std::string& text);
 // the file.
 std::vector<ConfigLine> config_among(const std::vector<std::string>& arguments);
 
-// Adds "--config FILE".
-// - An option of the command line overrides that of the file.
-// - The tables of the file are the groups of the options: an option is in the table of its group,
-//   or before all tables.
-// - A mistake in the file is a UsageError, which names the file and the line.
+// Adds the option "--config FILE" to `app`.
+// - If an option is on the command line and in the file, the value on the command line is used.
+// - The tables of the file have the names of the groups of options in the help. An option must
+//   stand in the table of its group, or before all tables.
+// - For a mistake in the file, the parser throws UsageError, which names the file and the line.
 void add_config_option(CLI::App& app);
 
-// Returns the text of a file for --config that sets the options that were given, without those for
-// which `left_out` returns true.
+// Returns a text in the format of --config that sets every option that was given, with its value,
+// except options for which `left_out` returns true.
 std::string config_of(const CLI::App& app,
                       const std::function<bool(const CLI::Option& option)>& left_out);
 

@@ -16,7 +16,9 @@ void check_output(const std::string& option, const std::string& path, const std:
 }
 
 int run_program(const std::string& name, const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // so a write past the limit of file sizes fails with EFBIG
+  // With SIGXFSZ ignored, a write beyond the limit on file sizes (RLIMIT_FSIZE) fails with EFBIG,
+  // which is reported, and does not kill the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int status = body();
     const std::string lost = lost_output();

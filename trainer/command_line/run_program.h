@@ -6,7 +6,8 @@
 
 namespace fsdp {
 
-// A mistake in the command line; what() is the line to print.
+// A mistake in the command line. what() is the text that run_program() prints after the program's
+// name.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -19,8 +20,9 @@ struct UsageError : std::runtime_error {
 // run_child()), ends this process with the same signal.
 int run_program(const std::string& name, const std::function<int()>& body);
 
-// Throws UsageError "--json FILE: Permission denied" if `reason`, which says why the file can't be
-// written, is not empty. Throws UsageError also if `path` is "-".
+// Call it for a file that `option` names, before the file is written. `reason` says why the file
+// `path` can't be written; "": it can. Throws UsageError "--json FILE: Permission denied" if
+// `reason` is not empty, and UsageError if `path` is "-".
 void check_output(const std::string& option, const std::string& path, const std::string& reason);
 
 }  // namespace fsdp

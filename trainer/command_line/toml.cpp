@@ -32,7 +32,8 @@ bool is_key_character(char c) {
 
 }  // namespace
 
-// Parses a TOML text. Each function reads from the position at_ on and moves it.
+// Parses a TOML text. A function that reads begins at the position at_ in the text, and moves at_
+// behind what it has read.
 class TomlParser {
  public:
   TomlParser(const std::string& text, const std::string& file)
@@ -58,7 +59,7 @@ class TomlParser {
 
   bool at_end() const { return at_ >= text_.size(); }
 
-  // Skips spaces and a comment.
+  // Skips spaces and a comment, up to the end of the line.
   void skip_spaces() {
     at_ = std::min(text_.find_first_not_of(" \t\r", at_), text_.size());
     if (!at_end() && text_[at_] == '#') at_ = std::min(text_.find('\n', at_), text_.size());
@@ -72,7 +73,8 @@ class TomlParser {
     }
   }
 
-  // Returns whether `expected` is the next text; if so, skips it.
+  // Returns whether the text continues with `expected` at the position at_. If it does, moves at_
+  // behind it.
   bool take(const std::string& expected) {
     if (text_.compare(at_, expected.size(), expected) != 0) return false;
     at_ += expected.size();
@@ -89,8 +91,8 @@ class TomlParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // Reads a header [a.b] or [[a.b]] and returns the new table that it begins. If `a` is an array of
-  // tables, the new table belongs to its last table.
+  // Reads a header [a.b] or [[a.b]] and returns the new table b that the header begins. If `a` is
+  // an array of tables, the new table belongs to the last table of `a`.
   TomlTable* header() {
     const bool of_array = take("[[");
     if (!of_array) take("[");
@@ -146,7 +148,7 @@ class TomlParser {
     add(table, name, std::move(read));
   }
 
-  // Reads the value of `key`.
+  // Reads a value. `key`: the key before it, for error messages.
   TomlValue value(const std::string& key) {
     skip_spaces();
     const char next = at_end() ? '\n' : text_[at_];

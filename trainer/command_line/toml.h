@@ -27,10 +27,10 @@ class TomlTable {
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   int64_t number(const std::string& key) const;
-  bool flag(const std::string& key) const;  // false if there is no such key
-  // Returns an empty list if there is no such key.
+  bool flag(const std::string& key) const;  // returns false if the table has no such key
+  // Returns the array of texts `key`; an empty list if the table has no such key.
   std::vector<std::string> texts(const std::string& key) const;
-  // Returns an empty list if there is no such key.
+  // Returns the array of arrays of texts `key`; an empty list if the table has no such key.
   std::vector<std::vector<std::string>> lists_of_texts(const std::string& key) const;
   // Returns the tables of [[KEY]], or of an array of tables in braces; an empty list if there is no
   // such key.
@@ -38,11 +38,11 @@ class TomlTable {
   // Returns the table of [KEY], or the one in braces; an empty table if there is no such key.
   TomlTable table(const std::string& key) const;
   bool is_text(const std::string& key) const;
-  std::vector<std::string> keys() const;  // in the order of the file
+  std::vector<std::string> keys() const;  // all keys of the table, in the order of the file
 
   // Throws TomlError if the table has a key that is not among `known`.
   void allow_only(const std::vector<std::string>& known) const;
-  // Returns the text of `key`. Throws TomlError if it is not one of `words`.
+  // Returns the text of `key`. Throws TomlError if this text is not one of `words`.
   std::string word(const std::string& key, const std::vector<std::string>& words) const;
   // Throws TomlError "FILE:LINE: NAME `why`". LINE is the line of `key` if the table has this key,
   // else the line of the table.
@@ -62,9 +62,10 @@ struct TomlValue {
   enum class Kind { text, number, boolean, array, table };
   Kind kind{};
   int line{};
-  std::string text;               // of a text; of a number or a boolean, as written in the file
-  std::vector<TomlValue> items;   // of an array
-  std::vector<TomlTable> tables;  // of a table: the table itself; else empty
+  // Kind::text: the text. Kind::number and Kind::boolean: the value as written in the file.
+  std::string text;
+  std::vector<TomlValue> items;   // Kind::array: its values
+  std::vector<TomlTable> tables;  // Kind::table: one element, the table; else empty
 };
 
 struct TomlEntry {

@@ -15,8 +15,8 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// Returns how many letters must be inserted, removed, replaced or exchanged with the next one to
-// change `a` into `b`.
+// Returns the smallest number of edits that change `a` into `b`. One edit inserts, removes or
+// replaces a letter, or swaps two neighbouring letters.
 size_t distance_between(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   std::iota(rows[0].begin(), rows[0].end(), 0);
@@ -39,9 +39,9 @@ bool has_word(const std::string& text, const std::string& word) {
   return spaced.find(' ' + word + ' ') != std::string::npos;
 }
 
-// Returns the nearest of the names `known`; "" if none is near. A name is near if at most a third
-// of the letters of `name` (or one letter) must be changed, or if one of the two names begins with
-// the other.
+// Returns the name among `known` that is nearest to `name`; "" if none is near. A name is near if
+// at most a third of the letters of `name` (or one letter) must be changed. It is also near if one
+// of the two names begins with the other and both have at least three letters.
 std::string near_by_letters(const std::string& name, const std::vector<std::string>& known) {
   std::string nearest;
   size_t least = 2 * (1 + std::max<size_t>(1, name.size() / 3));
@@ -49,7 +49,7 @@ std::string near_by_letters(const std::string& name, const std::vector<std::stri
     size_t distance = distance_between(name, one);
     const bool begins = name.size() >= 3 && (one.starts_with(name) || name.starts_with(one));
     if (begins && one.size() >= 3) distance = std::min<size_t>(distance, 1);
-    // Of two names at the same distance, the one that has the length of `name` is nearer.
+    // Of two known names at the same distance, the one with as many letters as `name` is nearer.
     const size_t score = 2 * distance + (one.size() != name.size());
     if (score < least) {
       least = score;
@@ -66,8 +66,9 @@ std::vector<const CLI::Option*> long_options(const CLI::App& app) {
   return options;
 }
 
-// Looks for each word of `name` that has at least four letters. Returns the name of the first
-// option that has the word in its name or, if no option has, in its help; "" if no word is found.
+// Returns the name of an option that has a word in common with `name`; "" if there is none. Looks
+// for the words of `name` with at least four letters, one after another, first in the names of all
+// options and then in their help.
 std::string near_by_words(const std::string& name, const CLI::App& app) {
   std::string words = name;
   std::ranges::replace(words, '-', ' ');
@@ -83,8 +84,8 @@ std::string near_by_words(const std::string& name, const CLI::App& app) {
   return "";
 }
 
-// Returns the option whose name CLI11's error text has, the longest one if there are several; null
-// if there is none.
+// Returns the option whose name stands in `text`, an error text of CLI11; null if there is none. Of
+// several options, returns the one with the longest name.
 const CLI::Option* option_named_in(const CLI::App& app, const std::string& text) {
   const CLI::Option* found = nullptr;
   for (const CLI::Option* option : app.get_options()) {
@@ -142,8 +143,9 @@ bool is_a(const CLI::Error& error) {
   return dynamic_cast<const Kind*>(&error) != nullptr;
 }
 
-// If a word belongs to no option, reports that word, because it may be a misspelled option.
-// Otherwise reports the option that is missing.
+// Returns the message about a required option that is missing. If a word of the command line
+// belongs to no option, the message is about this word instead, because it may be the required
+// option, misspelled.
 std::string missing(const CLI::App& app, const std::vector<std::string>& others) {
   if (app.remaining_size() > 0) return unexpected(app, others);
   for (const CLI::Option* option : app.get_options())

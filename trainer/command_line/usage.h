@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-// Messages about mistakes in a command line. They are texts of this program, not CLI11's.
+// The texts of error messages about mistakes in a command line. They replace the texts of CLI11.
 namespace fsdp {
 
 // Returns the index of `text` in `words`. With `ignore_case`, `text` may have capital letters;
@@ -15,7 +15,7 @@ namespace fsdp {
 size_t index_of_word(const std::string& option, const std::string& text,
                      const std::vector<std::string>& words, bool ignore_case = false);
 
-// Returns a check that each value of the option is one of `words`.
+// Returns a check for CLI11: each value of `option` must be one of `words`.
 CLI::Validator one_of(const std::string& option, const std::vector<std::string>& words);
 
 // Adds an option that takes one of several words and stores the value that belongs to it in
@@ -41,13 +41,15 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& tar
                         const std::vector<std::string>& words, const std::string& help);
 
 // Returns the message that there is no option `name`. It suggests the option whose name has the
-// nearest spelling, or one whose name or help has a word of `name`. `dashes` is put before both
-// names. `others`: further names of options that the program takes.
+// nearest spelling, or one whose name or help has a word of `name`. `dashes` ("--" or "") is put
+// before `name` and before the suggested name. `others`: names of options that the program takes
+// and `app` does not have; they may be suggested too.
 std::string unknown_option(const CLI::App& app, const std::string& name, const std::string& dashes,
                            const std::vector<std::string>& others = {});
 
-// Returns in one line what is wrong with `arguments`, for which CLI11 has thrown `error`. `others`:
-// as in unknown_option().
+// Returns one line that says what is wrong with the command line `arguments`, for which CLI11 has
+// thrown `error`. `others`: names of options that the program takes and `app` does not have; the
+// message may suggest one of them.
 std::string text_of_refusal(const CLI::App& app, const CLI::Error& error,
                             const std::vector<std::string>& arguments,
                             const std::vector<std::string>& others);
