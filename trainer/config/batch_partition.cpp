@@ -7,8 +7,8 @@ namespace fsdp {
 
 int BatchPartition::partial_sums(int count) const {
   if (count == microbatches()) return 1;
-  // While a tree grows, it has one complete subtree for each bit that is set in the number of its
-  // leaves.
+  // A binary tree to which `leaves` leaves have been added so far, from left to right, consists of
+  // one complete subtree for each bit that is set in `leaves`.
   const auto subtrees = [](int leaves) { return std::popcount(static_cast<unsigned>(leaves)); };
   int sums = 0;
   for (const int group :
@@ -20,7 +20,7 @@ int BatchPartition::partial_sums(int count) const {
 }
 
 bool BatchPartition::is_one_tree() const {
-  int inner = 1;  // microbatches in one input of this level of the tree
+  int inner = 1;  // number of microbatches in each partial sum that this level of the tree adds
   for (const int level :
        {reduce_last ? accumulation_steps : shards, reduce_last ? shards : replicas,
         reduce_last ? replicas : accumulation_steps}) {

@@ -8,8 +8,8 @@ namespace fsdp {
 
 namespace {
 
-// Returns a regular expression that matches the names that both expressions match. An empty one
-// matches all names.
+// Returns a regular expression that matches the names that both `a` and `b` match. An empty
+// expression matches all names.
 std::string both(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() ? a + b : "^(?=.*(?:" + a + "))(?=.*(?:" + b + "))";
 }
@@ -18,7 +18,9 @@ std::string both(const std::string& a, const std::string& b) {
 
 std::vector<ParameterGroup> OptimizerConfig::parameter_groups() const {
   std::vector<ParameterGroup> groups;
-  // Adds the groups of the parameters whose names match `pattern`.
+  // Adds the parameter groups for the names that match `pattern`: if no_decay is set, a group
+  // without weight decay for those of these names that match no_decay, and in any case a group with
+  // `options` for the rest.
   const auto add_groups = [&](const std::string& pattern, OptimizerOptions options) {
     const double decay = options.weight_decay;
     options.weight_decay = 0;

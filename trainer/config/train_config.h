@@ -25,69 +25,85 @@ struct RanksConfig {
   Mode mode{Mode::single};
   int world{1};
   int threads{1};
-  CommunicatorOptions comm{.keep_log = true};  // also the device of parameters and batches
-  double flops{};  // [FLOP/s] of a rank whose time is counted (FlopClock); 0: time is measured
+  // The options of all communicators. comm.device is also the device of parameters and batches.
+  CommunicatorOptions comm{.keep_log = true};
+  // [FLOP/s] at which FlopClock counts the time that a rank computes; 0: time is measured.
+  double flops{};
   OnLostHost on_lost_host{OnLostHost::end};
 };
 
 struct ModelConfig {
   std::string name{"small"};
-  int64_t vocabulary{};  // number of ids; 0: the model's own number, or more if the data needs more
-  std::string init;      // folder of a Hugging Face model to start from; empty: random, by the seed
-  std::string freeze;    // pattern: names of parameters that are not trained; empty: none
-  // With lora, adapters are trained, and all other parameters are frozen.
-  int64_t lora{};           // rank of the adapters; 0: there are none
-  double lora_alpha{};      // alpha / rank is the factor of what an adapter adds
-  std::string lora_target;  // pattern: names of the layers with adapters
+  // Number of token ids of the model; 0: the model's own number, or more if the data needs more.
+  int64_t vocabulary{};
+  // Folder of a Hugging Face model whose parameters the run starts with; empty: random parameters,
+  // drawn from the seed.
+  std::string init;
+  std::string freeze;  // pattern: names of parameters that are not trained; empty: none
+  // If `lora` is above 0, the LoRA adapters are trained, and all other parameters are frozen.
+  int64_t lora{};           // rank of the LoRA adapters; 0: the model has no adapters
+  double lora_alpha{};      // the output of an adapter is multiplied by lora_alpha / lora
+  std::string lora_target;  // pattern: names of the layers that get adapters
 };
 
 struct DataConfig {
   DataKind kind{DataKind::text};
-  std::vector<std::string> tokens;  // a file of ids, and optionally a second one that is held out
-  int64_t modulus{};                // of modular addition
+  // A file of token ids to train on, and optionally a second one to hold out.
+  std::vector<std::string> tokens;
+  int64_t modulus{};  // the modulus of DataKind::modular
   std::vector<std::string> text;
-  std::shared_ptr<const std::string> text_content;  // of the files in `text`; null: not read yet
-  int64_t eval_every{};  // steps between evaluations of the data that is held out; 0: none
+  // The content of the files in `text`; null: not read yet.
+  std::shared_ptr<const std::string> text_content;
+  int64_t eval_every{};  // steps between evaluations on held-out data; 0: the run does not evaluate
 };
 
 struct TrainingConfig {
   int64_t steps{};
-  int64_t stop_after{};  // ends the run after this step of `steps`, counted from 1; 0: after all
-  // Index of the microbatch that the run computes in its first step, to end then without an update;
-  // empty: the run trains.
+  // The run ends after this step, counted from 1; 0: after the last of `steps`.
+  int64_t stop_after{};
+  // If set, the run does not train: in its first step it computes only the microbatch with this
+  // index, and then ends without an update.
   std::optional<int> only_microbatch;
-  int64_t batch{};     // rows of the global batch of a step
-  int microbatches{};  // of the global batch, a multiple of the ranks; 0: one for each rank
+  int64_t batch{};  // rows of the global batch of a step
+  // Number of microbatches of the global batch, a multiple of the number of ranks; 0: one
+  // microbatch for each rank.
+  int microbatches{};
   ReduceGradients reduce_gradients{ReduceGradients::each};
   int64_t seq{};
   uint64_t seed{42};
-  bool allow_nan{};  // continue if a loss or the norm of the gradients is not finite
+  bool allow_nan{};  // the run continues even if a loss or the norm of the gradients is not finite
 };
 
 // The options of the update rule, and the settings that change the learning rate or the gradients
-// before an update. lr_factor is not null if there is a warmup or a decay.
+// before an update. If there is a warmup or a decay of the learning rate,
+// OptimizerOptions::lr_factor is not null.
 struct OptimizerConfig : OptimizerOptions {
-  int64_t warmup{};  // [steps]
+  int64_t warmup{};  // [steps] over which the learning rate grows to `lr`
   LrDecay lr_decay{LrDecay::none};
-  double min_lr{};  // learning rate of the last step, if there is a decay
+  double min_lr{};  // learning rate of the last step, if lr_decay is not none
   std::optional<double> clip;
-  double norm_type{2};      // p of the norm for `clip`, above 0
-  std::string no_decay;     // pattern: names of parameters without weight decay; empty: none
-  std::string adamw;        // pattern: names of parameters that AdamW updates in place of Muon
-  bool step_in_backward{};  // fsdp updates each unit when its gradient has been reduced
+  double norm_type{2};   // p of the p-norm of the gradients that `clip` limits, above 0
+  std::string no_decay;  // pattern: names of parameters without weight decay; empty: none
+  std::string adamw;     // pattern: names of parameters that AdamW updates in place of Muon
+  // In --mode fsdp, each unit is updated in the backward pass, as soon as its gradient is reduced.
+  bool step_in_backward{};
 
   std::vector<ParameterGroup> parameter_groups() const;
 };
 
-inline constexpr int kAllUnits = std::numeric_limits<int>::max();  // as `limit`: no limit
+// As the value of ShardingConfig::limit: no limit.
+inline constexpr int kAllUnits = std::numeric_limits<int>::max();
 
 struct ShardingConfig {
-  std::string wrap{"auto"};  // auto, block, none, type:NAME, size:BYTES
-  int shard_size{};          // ranks over which one replica of the model is sharded; 0: all ranks
+  std::string wrap{"auto"};  // value of --wrap: auto, block, none, type:NAME or size:BYTES
+  int shard_size{};          // number of ranks that share one replica; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
-  int limit{2};  // units that may be gathered at a time, see Prefetcher; kAllUnits: no limit
-  std::optional<int> forward_limit, backward_limit;  // replace `limit` in one direction
+  // The most units that may be gathered at a time, including the running one (see Prefetcher);
+  // kAllUnits: no limit.
+  int limit{2};
+  // The limit in the forward pass and in the backward pass; empty: `limit`.
+  std::optional<int> forward_limit, backward_limit;
   bool meta_init{true};
 
   int limit_in_forward() const { return prefetch ? forward_limit.value_or(limit) : 1; }
@@ -95,58 +111,77 @@ struct ShardingConfig {
 };
 
 struct PrecisionConfig {
-  MixedPrecisionPolicy policy;  // of all parameters except those that keep fp32
-  std::string keep_fp32;        // pattern: names of parameters that keep fp32; empty: none
-  std::optional<LossScaler> loss_scaler;  // at the start of the run; none: the loss is not scaled
+  MixedPrecisionPolicy policy;  // dtypes of all parameters except those that keep_fp32 matches
+  std::string keep_fp32;  // pattern: names of the parameters that are fp32 in any case; empty: none
+  // The loss scaler at the start of the run; empty: the loss is not scaled.
+  std::optional<LossScaler> loss_scaler;
 
   bool keeps_fp32(const std::string& parameter) const;
   MixedPrecisionPolicy policy_of(const std::string& parameter) const;
 };
 
 struct MemoryConfig {
-  int activation_checkpoint_every{};  // every K-th block recomputes its activations; 0: none
-  std::string offload_dir;     // folder of files for moments and gradient sums; empty: in memory
-  int64_t offload_resident{};  // [bytes] of a rank's moments to keep in memory, not in the files
+  // K: every K-th block recomputes its activations in the backward pass; 0: no block does.
+  int activation_checkpoint_every{};
+  // Folder for the files that hold the optimizer's moments and sums of gradients (--offload
+  // optimizer); empty: these are in memory.
+  std::string offload_dir;
+  // [bytes] of a rank's moments that stay in memory if offload_dir is set.
+  int64_t offload_resident{};
 };
 
 struct CheckpointConfig {
   std::string dir;              // folder to save checkpoints in; empty: none
-  int64_t save_every{1};        // [steps]
+  int64_t save_every{1};        // [steps] between two checkpoints
   std::optional<int64_t> keep;  // number of latest checkpoints to keep; none: all
   CheckpointFormat format{CheckpointFormat::sharded};
-  bool async{};          // write checkpoints while training continues
-  std::string resume;    // folder of the checkpoint to resume from; empty: none
-  bool auto_resume{};    // whether --resume is auto
-  int64_t first_step{};  // index of the run's first step: the steps that the checkpoint has done
+  bool async{};        // checkpoints are written while training continues
+  std::string resume;  // folder of the checkpoint to resume from; empty: none
+  bool auto_resume{};  // whether the command line has --resume auto
+  // Index of the run's first step: the number of steps that the run had made when the checkpoint of
+  // `resume` was saved; 0 without a checkpoint.
+  int64_t first_step{};
 };
 
-// The files that a run writes (empty: not written), and what it prints instead of training.
+// The files that a run writes (empty: not written), and what the program prints instead of
+// training.
 struct ReportsConfig {
   std::string json;
-  std::string log;      // gets a line after each step that `log_every` selects
-  std::string trace;    // the timeline
-  std::string profile;  // trace of PyTorch's profiler
+  // File of the log, which gets a line of JSON after each step that log_every selects.
+  std::string log;
+  std::string trace;    // file of the timelines of all ranks
+  std::string profile;  // file for what PyTorch's profiler records
   std::string hashes;   // folder for the hashes of the tensors that each step makes
-  // Event, as JSON, whose values are written to `hashes` too; empty: none.
+  // An EventKey as JSON: the files in `hashes` get not only the hash of this event but also its
+  // values; empty: of no event.
   std::string captured_event;
-  std::string commit;         // of the program's sources, for the JSON file; empty: not known
-  std::string saved_options;  // the options of the command line, in the format of --config
-  int64_t log_every{1};       // see ReportedSteps
-  std::string receipt;        // the file of the run's receipt
-  int64_t receipt_sample{8};  // Sampling::every
-  std::string receipt_key;    // the private key that signs the receipt; empty: none
-  int64_t watch{};            // see Watch; 0: the run is not audited while it trains
-  std::string watch_program;  // the program that computes again; empty: this one
-  // The options on which the numbers of the run depend, in the format of --config, except --world
-  // and --microbatches.
+  // The commit of the program's sources, which the JSON file reports; empty: not known.
+  std::string commit;
+  // The options that were given, in the format of --config, which are saved beside a checkpoint.
+  std::string saved_options;
+  // A line is printed and logged for each step whose number is a multiple of this, and for a few
+  // others (ReportedSteps).
+  int64_t log_every{1};
+  std::string receipt;  // file of the run's receipt
+  // The receipt has the hash of one in so many tensors (Sampling::every).
+  int64_t receipt_sample{8};
+  // The private key that signs the receipt, as the text of its PEM file; empty: no signature.
+  std::string receipt_key;
+  // The most microbatches a minute that Watch has computed again while the run trains; 0: none.
+  int64_t watch{};
+  // The program that Watch starts to compute a microbatch again; empty: the program that trains.
+  std::string watch_program;
+  // The options that the receipt has, in the format of --config: those on which the numbers of the
+  // run depend, except --world and --microbatches.
   std::string audited_options;
-  bool dry_run{};         // print what the run would need
-  bool print_units{};     // print the table of the units
-  bool print_settings{};  // print the settings that decide which numbers the run computes
+  bool dry_run{};      // print what the run would need, and train nothing
+  bool print_units{};  // print the table of the units, and train nothing
+  // Print the settings that decide which numbers the run computes, and train nothing.
+  bool print_settings{};
 };
 
 struct DebugConfig {
-  bool poison{};  // fill memory that must not be read with NaN
+  bool poison{};  // memory that no code may read is filled with NaN
 };
 
 struct TrainConfig {
@@ -162,23 +197,26 @@ struct TrainConfig {
   ReportsConfig reports;
   DebugConfig debug;
 
-  // Returns the number of the last step, from 1 on.
+  // Returns the number of the run's last step, counted from 1.
   int64_t end_step() const {
     return training.stop_after > 0 ? std::min(training.stop_after, training.steps) : training.steps;
   }
-  // Returns whether the run evaluates held-out rows before its first step. A run that continues
-  // does not, because the run before it has evaluated its parameters.
+  // Returns whether the run evaluates held-out rows before its first step. A run that resumes from
+  // a checkpoint does not, because the run that saved the checkpoint has evaluated these
+  // parameters.
   bool evaluates_before_training() const {
     return data.eval_every > 0 && checkpoint.first_step == 0;
   }
-  // Returns the learning rate of a step, counted from 0. The rate grows linearly over the warmup.
-  // Then it stays at optimizer.lr or falls as lr_decay describes, from optimizer.lr in the first
-  // step after the warmup to min_lr in the last step of the run.
+  // Returns the learning rate of step number `step`, counted from 0. The rate grows linearly over
+  // the warmup. Then it stays at optimizer.lr or falls as lr_decay describes, from optimizer.lr in
+  // the first step after the warmup to min_lr in the last step of the run.
   double lr_of(int64_t step) const;
-  // Returns the number of ranks over which a replica is sharded. In ddp, returns the number of all
-  // ranks: each holds a replica, but they add their microbatches as the ranks of one replica do.
+  // Returns the number of ranks over which a replica is sharded. In --mode ddp, returns the number
+  // of all ranks, although each rank holds a replica, because BatchPartition adds the gradients of
+  // all ranks of ddp as those of the ranks of one replica.
   int shards() const;
-  const char* sharding_strategy() const;  // of fsdp: full, grad_op, no or hybrid
+  // Returns the word of --strategy for this config of --mode fsdp: full, grad_op, no or hybrid.
+  const char* sharding_strategy() const;
   BatchPartition batch_partition() const;
   bool on_cuda() const { return ranks.comm.device == c10::kCUDA; }
 };

@@ -10,23 +10,23 @@ namespace fsdp {
 // a replica of the model. fsdp: the model is sharded over ranks.
 enum class Mode { single, ddp, fsdp };
 
-// The kind of training data. `published`: the random tokens of the published recipe.
+// The kind of training data. `published`: the random tokens of --recipe published.
 enum class DataKind { text, tokens, modular, pattern, published };
 
-// The time at which a rank reduces the gradients of its microbatches: after each microbatch, or, as
-// their sum, after the last one.
+// When a rank reduces the gradients of its microbatches. each: after each microbatch. last: once,
+// after its last microbatch, the sum of the gradients of all its microbatches.
 enum class ReduceGradients { each, last };
 
-// The way in which the learning rate falls after the warmup; none: it stays.
+// How the learning rate falls after the warmup; none: it stays.
 enum class LrDecay { none, cosine, linear };
 
-// The reaction of the other ranks when a host is lost.
+// What the other ranks do when a host is lost. end: the run ends.
 enum class OnLostHost { end, continue_training };
 
 const char* to_string(Mode mode);
 const char* to_string(DataKind kind);
 const char* to_string(ReduceGradients when);
-const char* to_string(LrDecay decay);  // LrDecay::none: ""
+const char* to_string(LrDecay decay);  // returns "" for LrDecay::none
 const char* to_string(OnLostHost what);
 const char* to_string(OptimizerOptions::Kind optimizer);
 
