@@ -17,10 +17,10 @@ namespace {
 
 using c10::CachingDeviceAllocator::TraceEntry;
 
-bool in_use = false;  // set by use_gpu_of()
+bool in_use = false;  // use_gpu_of() has selected a GPU for this process
 
-// Counts a block in live_bytes. Called under the allocator's lock, by the thread that allocates or
-// frees.
+// Counts in live_bytes that a block of GPU memory was allocated or freed. PyTorch's caching
+// allocator calls this function under its lock, on the thread that allocates or frees.
 void follow(const TraceEntry& entry) {
   const auto* block = reinterpret_cast<const void*>(entry.addr_);
   if (entry.action_ == TraceEntry::ALLOC) {

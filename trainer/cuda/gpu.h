@@ -10,10 +10,10 @@ namespace fsdp::gpu {
 // Returns whether this build has CUDA.
 bool built();
 
-// Return the number of GPUs of this machine. After count_gpus() this process can no longer fork
-// ranks that use CUDA, because it has called CUDA itself. count_gpus_before_fork() asks CUDA in a
-// process of its own, so the caller may still fork; throws std::runtime_error if it can't start
-// that process.
+// Both functions return the number of GPUs of this machine. After count_gpus() this process can no
+// longer fork ranks that use CUDA, because it has called CUDA itself. count_gpus_before_fork() asks
+// CUDA in a child process, so the caller may still fork; it throws std::runtime_error if it can't
+// start the child process.
 int count_gpus();
 int count_gpus_before_fork();
 
@@ -28,9 +28,13 @@ void use_gpu_of(int rank);
 // Statistics of PyTorch's caching allocator for this rank's GPU. allocator_stats() returns nothing
 // on the CPU.
 struct AllocatorStats {
-  int64_t peak_allocated{};  // [bytes] in blocks, whose sizes are rounded up
-  int64_t peak_reserved{};   // [bytes] taken from the GPU, including blocks kept for reuse
-  int64_t device_allocs{};   // blocks taken from the GPU so far; the CPU waits for each
+  int64_t peak_allocated{};  // [bytes] in blocks at the peak; the sizes of blocks are rounded up
+  // [bytes] taken from the GPU at the peak, including free blocks that the allocator keeps for
+  // reuse.
+  int64_t peak_reserved{};
+  // How often the allocator has taken memory from the GPU so far (cudaMalloc). The CPU waits each
+  // time.
+  int64_t device_allocs{};
 };
 std::optional<AllocatorStats> allocator_stats();
 

@@ -15,8 +15,8 @@ std::shared_ptr<Transport> make_nccl_transport(const RankContext& context,
                                                std::chrono::milliseconds timeout) {
   const Group group = ledger->group();
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-  // NCCL's watchdog ends the process after this time. It is longer than the ledger's time limit, so
-  // that the ledger can report the cause first.
+  // NCCL's watchdog ends the process if a collective takes longer than options->timeout. This is
+  // longer than the ledger's time limit, so that the ledger can report the cause first.
   options->timeout = 2 * timeout;
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
       rendezvous_of(context, group, "bytes", timeout), ledger->rank(), group.size, options);

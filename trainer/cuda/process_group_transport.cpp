@@ -13,7 +13,7 @@ namespace {
 struct Calls {
   ProcessGroup group;
   std::shared_ptr<Ledger> ledger;
-  int64_t under_way{};  // calls that were issued and not waited for
+  int64_t under_way{};  // number of calls that were issued and not waited for yet
 
   ~Calls() {
     if (under_way == 0 && std::uncaught_exceptions() == 0) {
@@ -55,7 +55,8 @@ class ProcessGroupTransfer final : public Transfer {
         return backend._allgather_base(collective_.output, input);
       }
       case Operation::reduce_scatter:
-        return backend._reduce_scatter_base(reduced_, collective_.input);  // the default is a sum
+        // c10d's default reduction is the sum.
+        return backend._reduce_scatter_base(reduced_, collective_.input);
       case Operation::all_reduce:
         return backend.allreduce(tensors);
       case Operation::broadcast: {
@@ -64,13 +65,16 @@ class ProcessGroupTransfer final : public Transfer {
         return backend.broadcast(tensors, options);
       }
       case Operation::barrier:
-        break;  // no call: the comparison in the ledger is the barrier
+        // A barrier issues no call of the process group. wait() compares the calls of all ranks in
+        // the ledger before it calls complete(), and this comparison is the barrier.
+        break;
     }
     return {};
   }
 
-  // Returns the tensor that the group writes a sum to: the output or, if input and output have
-  // different dtypes, a temporary tensor, because the group supports only equal dtypes.
+  // Returns the tensor that the process group writes a sum to. This is the output of the collective
+  // or, if input and output have different dtypes, a temporary tensor with the dtype of the input,
+  // because the process group supports only equal dtypes.
   static at::Tensor sum_of(const Collective& collective) {
     const at::Tensor& output = collective.output;
     if (!output.defined() || output.scalar_type() == collective.input.scalar_type()) return output;
@@ -78,8 +82,9 @@ class ProcessGroupTransfer final : public Transfer {
     return at::empty(output.sizes(), collective.input.options());
   }
 
-  // Returns the input of an all-gather. NCCL accepts an input inside the output only at the place
-  // of this rank's part; an input elsewhere in the output is copied.
+  // Returns the input to pass to an all-gather of the process group. NCCL accepts an input that
+  // lies inside the output only at the place of this rank's part, so an input elsewhere in the
+  // output is copied.
   at::Tensor gather_input() const {
     const char* place = static_cast<const char*>(collective_.output.const_data_ptr()) +
                         static_cast<size_t>(calls_->ledger->rank()) * collective_.input.nbytes();
@@ -100,7 +105,9 @@ class ProcessGroupTransfer final : public Transfer {
 
   std::shared_ptr<Calls> calls_;
   Collective collective_;
-  at::Tensor reduced_;  // of a reduce-scatter: sum_of(collective_)
+  // What sum_of(collective_) has returned: the process group writes the sum of a reduce-scatter to
+  // it.
+  at::Tensor reduced_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
 

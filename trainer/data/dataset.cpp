@@ -69,7 +69,8 @@ class ModularDataset : public Dataset {
   }
 
  private:
-  // pairs: [rows], a * modulus + b
+  // Returns the batch for some pairs a, b: each row asks for (a + b) mod modulus_. `pairs`: [rows],
+  // each element is a * modulus_ + b.
   Batch questions(const at::Tensor& pairs, int64_t seq) const {
     if (seq != kModularSeq) throw std::invalid_argument("a row of modular addition has 3 tokens");
     const at::Tensor a = pairs.div(modulus_, "floor"), b = pairs.remainder(modulus_);
@@ -80,7 +81,8 @@ class ModularDataset : public Dataset {
 
   int64_t modulus_;
   uint64_t seed_;
-  at::Tensor trained_, held_out_;  // [n] int64, owned; together they have each pair once
+  // [n] int64, owned. Each pair a, b is in exactly one of the two tensors.
+  at::Tensor trained_, held_out_;
 };
 
 class PatternDataset : public Dataset {
@@ -155,11 +157,11 @@ class TokenDataset : public SequenceDataset {
   }
 
   int64_t vocabulary_;
-  std::vector<File> files_;  // one or two
+  std::vector<File> files_;  // the file to train on and, if given, the file to hold out
 };
 
-// Returns the plain files below `folder`, also those that a link names, sorted by path. Does not
-// follow links to folders.
+// Returns the plain files in `folder` and in the folders below it, sorted by path. Symbolic links
+// to plain files count as plain files. Does not follow symbolic links to folders.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -170,8 +172,8 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
-// Appends the content of the file to `text`; nothing if it has a NUL byte, because then it is not
-// text.
+// Appends the content of the file `path` to `text`. Appends nothing if the file has a NUL byte,
+// because then it is not text.
 void add_text(const fs::path& path, std::string& text) {
   constexpr size_t kChunk = size_t{1} << 20;
   std::ifstream file(path, std::ios::binary);
@@ -187,10 +189,12 @@ void add_text(const fs::path& path, std::string& text) {
   }
 }
 
-// Returns whether a file is text and not token ids. `begin`: its first bytes. A byte of 0 is in no
-// text, and in nearly every file of ids. Otherwise a name such as book.txt decides, or nine bytes
-// of ten that are letters and other characters of ASCII: pairs of such bytes are ids above 8000,
-// and the common tokens have lower ones.
+// Returns whether the file `path` is text and not token ids. `begin`: the first bytes of the file.
+// - A file with a NUL byte is not text. Nearly every file of token ids has one.
+// - Of the other files, one with a name such as book.txt is text.
+// - A file with another name is text if at least nine of ten bytes are printable ASCII characters
+//   or white space. In a file of 16-bit ids, two printable characters would be an id above 8000,
+//   but the common tokens have lower ids.
 bool is_text(const fs::path& path, std::string_view begin) {
   if (begin.find('\0') != std::string_view::npos) return false;
   for (const char* end : {".txt", ".md", ".json", ".jsonl", ".csv", ".html", ".xml", ".tex"})
@@ -239,7 +243,8 @@ Batch Batch::to(c10::DeviceType device) const {
   return {on_device(inputs, device), on_device(targets, device)};
 }
 
-// Copies from pinned memory, whose allocator does not reuse it before the GPU has read it.
+// Copies the tensor to pinned memory, and from there to the GPU. The CPU does not wait for the GPU,
+// because the allocator of pinned memory does not reuse this memory before the GPU has read it.
 at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device) {
   if (tensor.device().type() == device) return tensor;
   return tensor.contiguous().pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);

@@ -10,7 +10,8 @@
 
 namespace fsdp {
 
-// A target that no loss counts: LibTorch's ignore_index.
+// A target of this value counts in no loss. It equals the default ignore_index of LibTorch's
+// cross-entropy.
 inline constexpr int64_t kIgnoreIndex = -100;
 
 // Token ids. Position t of `targets` is the token that follows position t of `inputs`.
@@ -26,8 +27,8 @@ struct Batch {
   Batch to(c10::DeviceType device) const;
 };
 
-// Returns `tensor` on `device`. `tensor` must be on the CPU or on `device`. The CPU does not wait
-// for the copy.
+// Returns `tensor` on the device `device`. `tensor` must be on the CPU or already on `device`. The
+// CPU does not wait for the copy.
 at::Tensor on_device(const at::Tensor& tensor, c10::DeviceType device);
 
 // A source of batches. A batch depends only on the dataset and the arguments, so every rank and
@@ -41,23 +42,24 @@ class Dataset {
   virtual Batch held_out(int64_t rows, int64_t seq) const = 0;
 };
 
-// The random tokens of the published recipe. A batch has the tokens that randint(0, vocabulary,
+// The random tokens of --recipe published. A batch has the tokens that randint(0, vocabulary,
 // [rows, seq + 1]) returns after manual_seed(seed + 100 + step): all columns but the last one are
 // the inputs, all but the first one are the targets.
 std::shared_ptr<Dataset> make_published_dataset(int64_t vocabulary, uint64_t seed);
 
-// Modular addition.
-// - A row is a, b, =, where = is the id `modulus`. Only the target of = counts: (a + b) mod
-//   `modulus`.
+// A dataset of questions in modular addition.
+// - A row is the three ids a, b and =, where = is the id `modulus`. Only the target of = counts in
+//   the loss: (a + b) mod `modulus`.
 // - The seed selects a fifth of all pairs a, b, rounded down, to be held out. Batches draw from the
 //   other pairs.
 // - `seq` must be kModularSeq.
 inline constexpr int64_t kModularSeq = 3;
 std::shared_ptr<Dataset> make_modular_dataset(int64_t modulus, uint64_t seed);
 
-// A pattern with noise. The seed draws kPatternPeriod ids below `vocabulary`. A row repeats them
-// from a random position on; each token is replaced, with probability kPatternNoise, by a random
-// id. The rows that are held out come from another draw.
+// A dataset that repeats a pattern, with noise. The seed draws kPatternPeriod ids below
+// `vocabulary`. Each row of a batch repeats these ids from a random position on; each token is
+// replaced, with probability kPatternNoise, by a random id. held_out() draws its rows in the same
+// way, as the batch of a step that training does not have.
 inline constexpr int64_t kPatternPeriod = 5;
 inline constexpr double kPatternNoise = 0.05;
 std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed);
@@ -71,8 +73,9 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
 using Text = std::shared_ptr<const std::string>;
 Text read_text_files(const std::vector<std::string>& paths);
 
-// A sequence of ids. Each row of a batch starts at a random position of the first trained() ids.
-// The rows that are held out have no id in common and are spread evenly over the other ids.
+// A dataset that is one long sequence of ids. batch() draws each row from a random position in the
+// first trained() ids. held_out() returns rows from the other ids: the rows do not overlap and are
+// spread evenly.
 class SequenceDataset : public Dataset {
  public:
   Batch batch(int64_t step, int64_t rows, int64_t seq) const override;
@@ -81,11 +84,11 @@ class SequenceDataset : public Dataset {
  protected:
   // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
-  virtual int64_t size() const = 0;  // [ids]
-  // Returns the number of ids, from the first one on, from which batches draw. The ids after them
-  // are held out.
+  virtual int64_t size() const = 0;  // [ids] in the whole sequence, trained and held out
+  // Returns the length of the part from which batches draw: this many ids, from the first one on.
+  // The ids after them are held out.
   virtual int64_t trained() const { return size() - size() / 10; }
-  // Writes the ids from `begin` to `begin + count` to `into`.
+  // Copies `count` ids of the sequence to `into`, from the id at position `begin` on.
   virtual void read(int64_t begin, int64_t count, int64_t* into) const = 0;
 
  private:
@@ -96,7 +99,8 @@ class SequenceDataset : public Dataset {
   uint64_t seed_;
 };
 
-// The bytes of a text as ids. The last tenth, rounded down, is held out.
+// The dataset of a text, whose ids are the bytes of the text. The last tenth, rounded down, is held
+// out.
 class TextDataset : public SequenceDataset {
  public:
   TextDataset(Text text, uint64_t seed)
@@ -116,21 +120,21 @@ class TextDataset : public SequenceDataset {
 struct TokenFile {
   explicit TokenFile(std::string path);
   std::string path;
-  int64_t bytes_per_id;  // 2 or 4
+  int64_t bytes_per_id;  // size of an id in the file: 2 or 4
   int64_t begin;         // [ids] position of the first id: 0, or the size of the header
-  int64_t size;          // [ids]
+  int64_t size;          // [ids] number of ids in the file
 };
 
-// A dataset that trains on the first file and holds out the second one. If there is one file, its
-// last tenth is held out. The files are mapped into memory, not read. batch() and held_out() throw
-// std::invalid_argument for an id that is not below `vocabulary`.
+// A dataset that trains on the first file of `paths` and holds out the second one. If `paths` has
+// only one file, its last tenth is held out. The files are mapped into memory, not read. batch()
+// and held_out() throw std::invalid_argument for an id that is not below `vocabulary`.
 std::shared_ptr<Dataset> make_token_dataset(const std::vector<std::string>& paths,
                                             int64_t vocabulary, uint64_t seed);
 
-// Returns the .md, .h and .cpp files of some folders of the repository under `root`, so that there
-// is always a text to train on. tasks/ and solutions/ are not among them: a student's edits there
-// would change the text, and a run could not resume from its checkpoint. Throws
-// std::invalid_argument if there are no such files.
+// Returns the paths of the .md, .h and .cpp files in some folders of the repository whose folder is
+// `root`, so that there is always a text to train on. tasks/ and solutions/ are not among these
+// folders: a student's edits there would change the text, and a run could not resume from its
+// checkpoint. Throws std::invalid_argument if there are no such files.
 std::vector<std::string> repository_text(const std::string& root);
 
 }  // namespace fsdp

@@ -7,7 +7,7 @@
 // of the machine.
 namespace fsdp {
 
-// The words that tell how many bits an id has.
+// The first two words of the header of a token file. They tell how many bits an id has in the file.
 struct TokenFileKind {
   int32_t magic, version;
 };

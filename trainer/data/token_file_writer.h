@@ -9,7 +9,8 @@ namespace fsdp {
 // Collects token ids in memory, and writes them as a file that TokenFile reads.
 class TokenFileWriter {
  public:
-  // All ids are below `vocabulary`. An id has 16 bits if that is enough, otherwise 32.
+  // Requires: all ids are below `vocabulary`. An id has 16 bits in the file if `vocabulary` allows
+  // it, otherwise 32.
   explicit TokenFileWriter(int64_t vocabulary);
 
   void add(std::span<const int32_t> ids);
@@ -22,7 +23,7 @@ class TokenFileWriter {
 
  private:
   int64_t bytes_per_id_;
-  std::string ids_;  // as in the file
+  std::string ids_;  // bytes of the ids that were added, as they will be in the file
 };
 
 }  // namespace fsdp
