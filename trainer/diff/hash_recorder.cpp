@@ -41,7 +41,9 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
       rank_(rank),
       last_step_(config.end_step() - 1),
       first_replica_(rank < (config.ranks.mode == Mode::ddp ? 1 : config.shards())) {
-  std::error_code unknown;  // ignored: file_.open() fails too, and write() reports why
+  // An error here is ignored: if the folder can't be made, file_.open() fails too, and write()
+  // reports the reason.
+  std::error_code unknown;
   std::filesystem::create_directories(folder, unknown);
   file_.open(path_);
   if (!config.reports.captured_event.empty())
@@ -83,12 +85,15 @@ void HashRecorder::hook(Module& model) {
     module->register_forward_pre_hook([this, name](Module& self, const at::Tensor&) {
       for (const auto& parameter : self.named_parameters(/*recurse=*/false)) {
         const std::string whole = name == "root" ? parameter.key() : name + '.' + parameter.key();
-        if (in_forward_ && places_.contains(whole))  // a tied parameter only under its first name
+        // A tied parameter is recorded only under its first name.
+        if (in_forward_ && places_.contains(whole))
           add_of_part(TensorKind::gathered, whole, parameter.value());
       }
       return at::Tensor();
     });
-    if (name == "root") continue;  // the loss follows, and shows every difference of its output
+    // The output of the root is not recorded: the next event is the loss, whose hash shows any
+    // difference in this output.
+    if (name == "root") continue;
     module->register_forward_hook([this, name](Module&, const at::Tensor& output) {
       if (in_forward_) add_of_part(TensorKind::output, name, output);
       return at::Tensor();
@@ -157,7 +162,8 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
   const at::Tensor all = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
   const auto* numbers = all.const_data_ptr<double>();
   std::string text;
-  // Names the last two calls of the unit; if it has none, as in ddp, the last call of any unit.
+  // `text` names the last two collectives of the unit of `name`. If the unit has issued none, as in
+  // ddp, `text` names the last collective of any unit.
   int count = 0;
   for (const bool any : {false, true})
     for (auto call = calls_.rbegin(); call != calls_.rend() && count < (any ? 1 : 2); ++call)
@@ -172,7 +178,8 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
 }
 
 void HashRecorder::write(const nlohmann::json& line) {
-  file_ << line.dump() << '\n' << std::flush;  // at once, because the rank may be killed
+  // The line is flushed at once, because the rank may be killed.
+  file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw std::runtime_error(path_ + ": can't be written: " + std::strerror(errno));
 }
 

@@ -17,7 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-// Returns whether the line is an event of a step outside of `steps`, without parsing all of it.
+// Returns whether `line` of a file of --hashes is an event of a step outside of `steps`. Finds the
+// step without parsing the whole line.
 bool is_outside(const std::string& line, const StepRange& steps) {
   const std::string name = "\"step\":";
   const size_t at = line.find(name);
@@ -26,7 +27,8 @@ bool is_outside(const std::string& line, const StepRange& steps) {
   return step < steps.first || step >= steps.end;
 }
 
-// Adds the lines of the file to `run`. Returns the number of processes of the run.
+// Adds the events in the file `path` to `run`. Returns the number of processes that the run had,
+// which is in the first line of the file.
 int read_file(const std::string& path, const std::optional<StepRange>& steps, RunHashes& run) {
   std::ifstream file(path, std::ios::binary);
   int processes = 0;
@@ -54,7 +56,8 @@ int read_file(const std::string& path, const std::optional<StepRange>& steps, Ru
   return processes;
 }
 
-// Returns the option to pass to both runs so that `setting` is equal.
+// For a message: returns the option to give both runs, so that `setting`, which is `a` in one run
+// and `b` in the other, becomes equal.
 std::string remedy(const std::string& setting, const json& a, const json& b) {
   if (setting == "parts" && a.is_number() && b.is_number())
     return "--microbatches " + std::to_string(std::lcm(a.get<int64_t>(), b.get<int64_t>()));
@@ -74,14 +77,16 @@ auto order_of(const EventKey& key, const EventHash& event) {
                     key);
 }
 
-// Returns the event `key` of the run; one with -1 elements if the run does not have it.
+// Returns the hash of the event `key` in `run`. If the run does not have this event, returns an
+// EventHash with -1 elements.
 const EventHash& event_of(const RunHashes& run, const EventKey& key) {
   static const EventHash none{0, "", 0, -1};
   const auto found = run.events.find(key);
   return found == run.events.end() ? none : found->second;
 }
 
-// Returns the elements of the event in their order, each with the line of the rank that holds it.
+// Returns the values of the event's elements in their order, each with the line that has the value,
+// which the rank that holds the element has written.
 std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
   std::map<int64_t, const json*> lines;
   for (const json& line : event.values)
@@ -93,8 +98,8 @@ std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) 
   return elements;
 }
 
-// Returns the rank and the calls of a line: "rank 1, after #12 reduce_scatter h.1 (5120 x float,
-// 0.0 MB)".
+// Returns the rank that has written `line`, and the collectives that the line names, as text: "rank
+// 1, after #12 reduce_scatter h.1 (5120 x float, 0.0 MB)".
 std::string origin(const json& line) {
   return "rank " + line.at("rank").dump() + line.at("calls").get<std::string>();
 }
@@ -125,7 +130,8 @@ RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& s
     read_file(path, steps, run);
     return run;
   }
-  for (int rank = 0, ranks = 1; rank < ranks; ++rank)  // read_file() throws if a file is missing
+  // If the file of a rank is missing, read_file() throws.
+  for (int rank = 0, ranks = 1; rank < ranks; ++rank)
     ranks = read_file(path + "/rank." + std::to_string(rank), steps, run);
   return run;
 }
@@ -133,7 +139,8 @@ RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& s
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
   require_equal_settings(a.settings, b.settings);
   Comparison result;
-  std::map<TensorKind, std::set<std::string>> kinds;  // kind of event -> the runs that have it
+  // Kind of event -> names of the runs that have it.
+  std::map<TensorKind, std::set<std::string>> kinds;
   std::set<decltype(order_of({}, {}))> ordered;
   for (const auto& [name, run, other] : {std::tuple("a", &a, &b), std::tuple("b", &b, &a)}) {
     for (const auto& [key, event] : run->events) {
@@ -151,12 +158,14 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
     const bool equal = of_a.hash == of_b.hash && of_a.numel == of_b.numel;
     const int64_t least = std::min(of_a.numel, of_b.numel);
     if (cut_off && least != 0 && of_a.numel != of_b.numel) {
-      if (!result.end) result.end = key;  // some ranks of a run ended before they wrote the event
+      // Some ranks of one run ended before they wrote this event.
+      if (!result.end) result.end = key;
     } else if (least >= 0 || kinds[key.what].size() == 2) {
       result.equal += equal;
-      // `result.end` is the first event that not all ranks of the cut-off run wrote. If it belongs
-      // to the whole step, such as the norm of the gradients, all later events are computed from
-      // it. So if a later event differs, `end` is the first event that differs.
+      // `result.end` is the first event that not all ranks of the run that ended early have
+      // written. If `result.end` belongs to the whole step, such as the norm of the gradients, all
+      // later events are computed from it. So if a later event differs, `result.end` is reported as
+      // the first event that differs.
       const bool lacked = result.end && result.end->part < 0;
       if (!equal && !result.first) result.first = lacked ? result.end : key;
     }

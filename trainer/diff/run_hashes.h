@@ -35,22 +35,26 @@ NLOHMANN_JSON_SERIALIZE_ENUM(TensorKind, {{TensorKind::initial, "parameter befor
                                           {TensorKind::m, "first moment"},
                                           {TensorKind::v, "second moment"}})
 
-// Identifies a tensor of a step, in a way that does not depend on how the ranks divide the work.
+// Identifies an event of a run: a tensor that a step makes. The key does not depend on how the
+// ranks divide the work.
 struct EventKey {
-  int64_t step{};  // counted from 0
-  int part{-1};    // index of the microbatch; -1: of the whole step
+  int64_t step{};  // number of the step, counted from 0
+  int part{-1};    // index of the microbatch; -1: the tensor belongs to the whole step
   TensorKind what{};
-  std::string name;  // of the parameter or module; empty: of the whole model
+  // Name of the parameter or module; empty: the tensor belongs to the whole model.
+  std::string name;
   auto operator<=>(const EventKey&) const = default;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventKey, step, part, what, name)
 
 struct EventHash {
-  int64_t place{};   // order among the events of its microbatch, or among parameters
-  std::string unit;  // of the parameter or module
-  uint64_t hash{};   // sum over the ranks that hold parts of the tensor
+  // Position of the event among the events of its microbatch; for an event of the whole step, index
+  // of the parameter in the model.
+  int64_t place{};
+  std::string unit;  // name of the unit that has the parameter or module
+  uint64_t hash{};   // sum of the hashes of the ranks that hold parts of the tensor
   int64_t numel{};   // [elements] that were hashed
-  std::vector<nlohmann::json> values{};  // lines with values, which --capture adds
+  std::vector<nlohmann::json> values{};  // the lines of the ranks that have values too (--capture)
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventHash, place, unit, hash, numel)
 
@@ -60,7 +64,7 @@ struct RunHashes {
 };
 
 struct StepRange {
-  int64_t first, end;  // end: the step after the last one
+  int64_t first, end;  // `end`: the step after the last one of the range
 };
 
 // Reads a folder of --hashes with a file for each rank, or a single file with the lines of all
@@ -70,14 +74,17 @@ struct StepRange {
 RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& steps = {});
 
 struct Comparison {
-  int64_t equal{};                    // number of events that are equal
-  std::optional<EventKey> first;      // first event that differs, in the order of a step
-  std::optional<EventKey> end;        // first event that a run which ended early lacks
-  std::vector<std::string> left_out;  // texts: kinds of events that only one run has
+  int64_t equal{};                // number of events that are equal
+  std::optional<EventKey> first;  // first event that differs, in the order of a step
+  // The first event that a run which ended early lacks; empty: there is none.
+  std::optional<EventKey> end;
+  // Texts for the user: the kinds of events that only one of the runs has.
+  std::vector<std::string> left_out;
 };
 
-// Throws std::invalid_argument if the settings of two runs differ, because then their bits can't be
-// equal. The message names the first setting that differs and the option that makes it equal.
+// Throws std::invalid_argument if the settings `a` and `b` of two runs differ, because then the
+// bits of the runs can't be equal. The message names the first setting that differs and the option
+// that makes it equal.
 void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 
 // Compares the events of two runs. An event that one run lacks counts as a difference, unless this
@@ -89,9 +96,10 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 // microbatch: layers.2.ffn.w1.weight".
 std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b);
 
-// Returns lines of text: the first elements that differ, the number of elements that differ and,
-// for the first of them, the rank of each run that holds it and the calls after which the rank
-// recorded it. If the values of a run are not known, returns one line that reports this.
+// Returns lines of text about the event `key`, whose values --capture has written: the first
+// elements that differ, the number of elements that differ and, for the first of these elements,
+// the rank of each run that holds it and the collectives after which the rank recorded it. If the
+// values of a run are not known, returns one line that reports this.
 std::vector<std::string> differing_values(const EventKey& key, const RunHashes& a,
                                           const RunHashes& b);
 
