@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class NewFolder {
  public:
   explicit NewFolder(const std::string& path) : path_(fs::absolute(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();  // the path ended with a slash
+    if (!path_.has_filename()) path_ = path_.parent_path();  // `path` ended with a slash
     unfinished_ = path_.string() + kUnfinished;
     if (fs::exists(path_)) throw std::runtime_error(path + ": is there already");
     fs::create_directories(path_.parent_path());
@@ -47,8 +47,9 @@ class NewFolder {
   fs::path path_, unfinished_;
 };
 
-// Returns the shape of the saved model. Its vocabulary is read from the saved parameters, because a
-// model that trains on text can have more ids than its name implies.
+// Returns the shape of the saved model. The size of its vocabulary is read from the saved
+// parameters, because a model that was trained on text can have more ids than the model of that
+// name.
 ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
   ModelShape shape = model_shape(model);
   std::visit(
@@ -60,8 +61,9 @@ ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
   return shape;
 }
 
-// Returns the tensors to write, one for each parameter, in the order of the parameters. Throws
-// std::runtime_error if the checkpoint has other parameters than `model`.
+// Returns the tensors to write, one for each parameter of the model, in the order of the
+// parameters. Throws std::runtime_error if the checkpoint has other parameters than the model named
+// `model`.
 std::vector<HuggingFaceTensor> saved_tensors(const SavedParameters& saved, const ModelShape& shape,
                                              const std::string& model) {
   auto tensors = hugging_face_tensors(shape);
@@ -76,7 +78,7 @@ void write_model(const SavedParameters& saved, const std::vector<HuggingFaceTens
   std::vector<SafetensorsEntry> entries;
   for (const HuggingFaceTensor& tensor : tensors)
     entries.push_back({tensor.name, at::kFloat, tensor.sizes()});
-  metadata["format"] = "pt";  // required by transformers
+  metadata["format"] = "pt";  // transformers requires this entry of __metadata__
   SafetensorsWriter writer(path, entries, metadata);
   const SavedAdapters adapters(saved);
   for (const HuggingFaceTensor& tensor : tensors) {

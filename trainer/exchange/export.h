@@ -5,20 +5,21 @@
 namespace fsdp {
 
 enum class ExportFormat {
-  safetensors,  // model.safetensors, with the model's own names
-  hf,           // model.safetensors with Hugging Face's names, and config.json
+  safetensors,  // the folder has model.safetensors, with this program's names
+  hf,           // the folder has model.safetensors, with Hugging Face's names, and config.json
 };
 
 // Writes the parameters of a checkpoint, or of the latest one in a folder of checkpoints, to the
 // new folder `output`.
-// - While it writes, the folder is called OUTPUT.part. It gets its name when it is complete and on
-//   the disk.
+// - While this function writes, the folder is called OUTPUT.part. It gets its name when it is
+//   complete and on the disk.
+// - Adds the LoRA adapters of the checkpoint to the weights of their layers.
 // - Holds the values of one tensor in memory at a time, and a copy of them if the layout changes.
 // - Writes a tied parameter once, under its first name; __metadata__ maps its other names to it.
-// - `tokenizer`: a tokenizer.json or a folder that has one, which is copied too
-//   (copy_tokenizer()); "": none.
-// Throws: std::runtime_error, which names the file. Then `output` does not exist or, if it existed
-// before, is unchanged.
+// - `tokenizer`: a tokenizer.json or a folder that has one, which is copied too (copy_tokenizer());
+//   "": none.
+// Throws: std::runtime_error, which names the file. After an error `output` does not exist or, if
+// it existed before, is unchanged.
 void export_parameters(const std::string& checkpoint, ExportFormat format,
                        const std::string& output, const std::string& tokenizer = "");
 

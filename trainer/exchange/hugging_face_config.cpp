@@ -15,24 +15,28 @@ namespace {
 using Json = nlohmann::json;
 using Texts = std::map<std::string, std::string>;
 
-constexpr int64_t kLongestConfig = 1 << 20;  // [bytes]
+constexpr int64_t kLongestConfig = 1 << 20;  // [bytes] the largest config.json that is read
 
 // A member of config.json that can change what a model computes.
 struct Variant {
   std::string name;
-  std::vector<Json> ours;     // values with which a model computes what our model computes
-  Json missing = ours.at(0);  // the value of a missing member: the default of transformers
+  // The values of the member with which a model computes what our model computes.
+  std::vector<Json> ours;
+  // The value that transformers uses if the member is missing.
+  Json missing = ours.at(0);
 };
 
-// A model_type of transformers, and the model of this course that stands for it.
+// A model_type of transformers, and the model of this course that computes the same.
 struct ModelType {
   std::string name, architecture, family;
-  Texts names;  // our field -> member of config.json
+  Texts names;  // name of a field of our model's shape -> name of the member of config.json
   std::vector<Variant> variants;
-  std::vector<std::string> dropouts;  // an export writes 0 for them; an import ignores them
+  // The members that set dropout. An export writes 0 for each of them; an import ignores them.
+  std::vector<std::string> dropouts;
 };
 
-// Begins the names, here, of the members of rope_scaling.
+// The prefix under which this file keeps the members of rope_scaling at the top level of a config:
+// "rope_scaling.factor".
 const std::string kRope = "rope_scaling.";
 
 std::vector<ModelType> make_model_types() {
@@ -46,7 +50,8 @@ std::vector<ModelType> make_model_types() {
                         {"heads", "n_head"},
                         {"d_ff", "n_inner"},
                         {"tied_head", "tie_word_embeddings"}},
-                       // Both names mean GELU with the tanh approximation.
+                       // "gelu_new" and "gelu_pytorch_tanh" both mean GELU with the tanh
+                       // approximation.
                        {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
                         {"layer_norm_epsilon", {1e-5}},
                         {"scale_attn_weights", {true}},
@@ -108,7 +113,8 @@ const ModelType& type_of(const Json& config) {
                            "; known are " + known);
 }
 
-// Throws std::runtime_error unless `value`, the value of the member `name`, is one of `ours`.
+// Throws std::runtime_error unless `value`, which the member `name` of config.json has, is one of
+// `ours`: the values with which a model computes what our model computes.
 void check(const std::string& name, const Json& value, const std::vector<Json>& ours) {
   for (const Json& one : ours)
     if (value == one) return;
@@ -116,9 +122,10 @@ void check(const std::string& name, const Json& value, const std::vector<Json>& 
                            ours[0].dump());
 }
 
-// Checks the settings of rotary positions. Newer files have them in rope_parameters; copies them to
-// the top level of `config`: rope_theta, where older files have it, and the members of Llama 3's
-// scaling under their names with kRope.
+// Checks the settings of rotary positions, and copies them to the top level of `config`. Newer
+// files have them in the member rope_parameters, older files in rope_scaling. Copies rope_theta,
+// which older files have at the top level, under its own name, and the members of Llama 3's scaling
+// under names that begin with kRope.
 void take_rope(Json& config) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const Json rope = config.value(name, Json());
@@ -138,8 +145,9 @@ void take_rope(Json& config) {
   }
 }
 
-// Takes a sliding window as the context: in rows that are not longer than the window, a position
-// sees what it would see without one. Mistral has one of 4096 if the member is missing.
+// If the model is a Mistral with a sliding window that is shorter than its context, uses the window
+// as the context: in rows that are not longer than the window, a position sees what it would see
+// without the window. If the member sliding_window is missing, the window is 4096.
 void take_window(Json& config, const ModelType& type) {
   if (type.name != "mistral") return;
   const Json window = config.value("sliding_window", Json(4096));
@@ -148,8 +156,9 @@ void take_window(Json& config, const ModelType& type) {
     config["max_position_embeddings"] = window;
 }
 
-// Fills in the members whose default depends on other members, and takes the context and the
-// members about rotary positions. Removes a head_dim that follows from other members.
+// Fills in the members of `config` whose default depends on other members, and calls take_rope()
+// and take_window(). Removes head_dim if it is the usual width of a head, which our model computes
+// itself: hidden_size / num_attention_heads.
 void take_defaults(Json& config, const ModelType& type) {
   constexpr int64_t kMost = 1'000'000'000;
   const auto number = [&](const char* name) {
@@ -185,8 +194,9 @@ ModelShape to_shape(Json config) {
   return make_shape(type.family, values, type.names);
 }
 
-// Writes the members of a Llama that our fields do not have one by one: the width of a head, which
-// transformers would not derive for each model_type, and the members of rope_scaling.
+// Writes the members of a Llama's config.json to which no single field of our model's shape
+// corresponds. These are head_dim, the width of a head, because transformers would not compute the
+// right one for each model_type, and rope_scaling, which is an object.
 void complete_llama(nlohmann::ordered_json& config, const ModelShape& shape) {
   const auto* llama = std::get_if<TransformerLMOptions>(&shape);
   if (llama == nullptr) return;
@@ -208,7 +218,8 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
   for (const auto& [own, value] : fields_of(shape))
     if (const auto theirs = type.names.find(own); theirs != type.names.end())
       config[theirs->second] = Json::parse(value);
-  if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];  // older name
+  // n_ctx is an older name of n_positions.
+  if (config.contains("n_positions")) config["n_ctx"] = config["n_positions"];
   complete_llama(config, shape);
   for (const auto& [name, ours, missing] : type.variants)
     if (!ours[0].is_null()) config[name] = ours[0];

@@ -10,20 +10,21 @@
 // type and the sizes of a model, and other settings that change what the model computes.
 namespace fsdp {
 
-// The kinds of models that are read, for texts.
+// The kinds of Hugging Face models that this program reads, in words for messages and the help.
 inline const std::string kHuggingFaceModels = "GPT-2, Llama, Qwen2, Qwen3 or Mistral";
 
-// Returns the config.json of our model of this shape. Dropout is 0 in it, whatever the shape has.
-// The tokens that begin and end a text are null, because our models have none.
+// Returns the config.json of our model of this shape. In it, dropout is 0 even if the shape has
+// dropout, and the tokens that begin and end a text are null, because our models have none.
 nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
 
-// Reads config.json in `folder`. A member that is missing has the default of transformers. Throws
-// std::runtime_error, which names the file and the member, unless the model is of a kind in
-// kHuggingFaceModels and computes what our models compute.
+// Reads config.json in `folder` and returns the shape of the model. If a member is missing, uses
+// the default of transformers. Throws std::runtime_error, which names the file and the member,
+// unless the model is of a kind in kHuggingFaceModels and computes what our models compute.
 ModelShape read_hugging_face_config(const std::string& folder);
 
-// Returns the first size that differs between the shape `file` and the shape `own` of `model`:
-// "n_layer 12, and gpt2-tiny has 3"; "" if they are equal.
+// Compares the shape `file`, which a Hugging Face folder has, with `own`, the shape of the model
+// named `model`. Returns the first size that differs, "n_layer 12, and gpt2-tiny has 3"; "" if the
+// shapes are equal.
 std::string difference_of_shapes(const ModelShape& file, const std::string& model,
                                  const ModelShape& own);
 

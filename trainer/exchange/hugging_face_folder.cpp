@@ -14,11 +14,12 @@ namespace fsdp {
 namespace {
 
 const std::string kGPT2Prefix = "transformer.", kLlamaPrefix = "model.";
-// A tied head is the embedding, the first parameter. Some files have it once more under this name.
+// The name of the head's weight. If the head is tied, its weight is the embedding, the first
+// parameter of the model; some files have it a second time under this name.
 const std::string kHeadName = "lm_head.weight";
 
-// The names, shapes and layouts of the tensors of a folder. add() appends a module's weight and,
-// with bias, its bias.
+// Collects the names, shapes and layouts of the tensors of a Hugging Face folder. add() appends the
+// weight of a module and, if `bias` is true, its bias.
 struct Tensors {
   std::vector<HuggingFaceTensor> all;
 
@@ -88,7 +89,7 @@ namespace fs = std::filesystem;
 using Files = std::map<std::string, std::unique_ptr<SafetensorsReader>>;
 
 const std::string kFile = "model.safetensors", kIndex = kFile + ".index.json";
-constexpr int64_t kLongestIndex = 100'000'000;  // [bytes]
+constexpr int64_t kLongestIndex = 100'000'000;  // [bytes] the largest index file that is read
 
 std::string shape_of(const std::vector<int64_t>& sizes) {
   return nlohmann::json(sizes).dump();
@@ -100,13 +101,14 @@ std::string shape_of(const std::vector<int64_t>& sizes) {
 }
 
 // Returns whether `name` is a buffer that older versions of transformers save: the causal mask, or
-// the frequencies of the positions.
+// the frequencies of rotary positions.
 bool is_buffer(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
 }
 
-// Returns tensor -> name of its file, in the folder of the index.
+// Reads the index file `path`. Returns the name of each tensor -> the name of the file that has it,
+// in the folder of the index file.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const std::string text = read_text(path, kLongestIndex);
   try {
@@ -118,7 +120,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   }
 }
 
-// Throws std::runtime_error if the folder has weights in PyTorch's format alone.
+// Throws std::runtime_error if the folder has weights only in PyTorch's pickle format.
 void refuse_pickles(const std::string& folder) {
   if (fs::exists(folder + '/' + kFile) || fs::exists(folder + '/' + kIndex)) return;
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
@@ -188,7 +190,8 @@ std::vector<std::string> linear_layers(const ModelShape& shape) {
     if (tensor.own.sizes.size() == 2 && !is_embedding)
       layers.push_back(name.substr(0, name.size() - end.size()));
   }
-  if (layers.empty() || layers.back() != head) layers.push_back(head);  // the head is tied
+  // If the head is tied, it has no parameter of its own, but it is a layer.
+  if (layers.empty() || layers.back() != head) layers.push_back(head);
   return layers;
 }
 
@@ -204,7 +207,8 @@ HuggingFaceFolder::HuggingFaceFolder(const std::string& folder)
       tensors_(hugging_face_tensors(shape_)),
       files_(open_files(folder)) {
   const bool gpt2 = std::holds_alternative<GPT2Options>(shape_);
-  const std::string& prefix = gpt2 ? kGPT2Prefix : kLlamaPrefix;  // names in files may lack it
+  // Names of tensors in the files may lack this prefix.
+  const std::string& prefix = gpt2 ? kGPT2Prefix : kLlamaPrefix;
   const auto without_prefix = [&](const std::string& name) {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   };
@@ -242,7 +246,7 @@ void HuggingFaceFolder::add(const Source& source, bool head) {
 void HuggingFaceFolder::check_head(int part, int parts) const {
   const auto head = sources_.find(kHeadName);
   if (head == sources_.end() || tensors_.back().own.name == kHeadName) return;
-  constexpr int64_t kPiece = 1 << 20;  // [elements]
+  constexpr int64_t kPiece = 1 << 20;  // [elements] of a piece of the tensor
   const Source& embedding = sources_.at(tensors_.front().own.name);
   const int64_t numel = embedding.entry->numel;
   for (int64_t begin = part * kPiece; begin < numel; begin += parts * kPiece) {
@@ -274,7 +278,8 @@ at::Tensor HuggingFaceFolder::Source::read(int64_t begin, int64_t end) const {
 
 at::Tensor HuggingFaceFolder::Source::read_columns(int64_t begin, int64_t end) const {
   const int64_t in = entry->sizes[0], out = entry->sizes[1];
-  const int64_t first = begin / in, last = (end + in - 1) / in;  // rows of our parameter
+  // The rows of our parameter that have the elements from `begin` to `end`.
+  const int64_t first = begin / in, last = (end + in - 1) / in;
   const at::Tensor columns = at::empty({in, last - first}, entry->dtype);
   for (int64_t row = 0; row < in; ++row)
     file->read(*entry, row * out + first, columns[row]);

@@ -15,34 +15,36 @@ namespace fsdp {
 // This file describes how Hugging Face's transformers names and stores the parameters of our
 // models.
 
-// The order of a parameter's elements in a file, compared with the order here.
+// How the order of a parameter's elements in a Hugging Face file differs from the order in our
+// model.
 enum class Layout {
   same,
-  transposed,  // a Conv1D of GPT-2: [in, out] in the file, [out, in] here
-  // Rows of heads in another order. A rotary position rotates rows 2i and 2i + 1 of a head here,
-  // and rows i and i + head_rows / 2 in the file.
+  transposed,  // weight of a Conv1D of GPT-2: [in, out] in the file, [out, in] in our model
+  // The rows of each head are in another order. A rotary position rotates rows 2i and 2i + 1 of a
+  // head in our model, and rows i and i + head_rows / 2 in the file.
   halves
 };
 
 // A parameter of our model, and the tensor that stores it in a Hugging Face file.
 struct HuggingFaceTensor {
   ModelState::Parameter own;
-  std::string name;  // in the file
+  std::string name;  // name of the tensor in the file
   Layout layout;
-  int64_t head_rows;  // of Layout::halves: rows of a head
+  int64_t head_rows;  // for Layout::halves: number of rows of a head
 
-  std::vector<int64_t> sizes() const;  // in the file
-  // Returns the values to write to the file. `own`: the values of the whole parameter.
+  std::vector<int64_t> sizes() const;  // sizes of the tensor in the file
+  // Returns the values to write to the file. `own`: the values of our whole parameter.
   at::Tensor stored(const at::Tensor& own) const;
-  // For Layout::halves: returns the row of the file's tensor that has row `own` of our parameter.
+  // For Layout::halves: returns the row of the tensor in the file that has row `own` of our
+  // parameter.
   int64_t row(int64_t own) const;
 };
 
-// Returns the tensors of a model of this shape, one for each parameter, in the order of the
-// parameters. Makes no model.
+// Returns the Hugging Face tensors of our model of this shape: one for each parameter, in the order
+// of the parameters. Does not build the model.
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape);
-// Returns the names of the layers of such a model that compute x W^T, in the order of their
-// parameters. They can have adapters.
+// Returns the names of the linear layers, which compute x W^T, of our model of this shape, in the
+// order of their parameters. These are the layers that can have LoRA adapters.
 std::vector<std::string> linear_layers(const ModelShape& shape);
 std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTensor>& tensors);
 
@@ -61,39 +63,44 @@ class HuggingFaceFolder {
   HuggingFaceFolder(const HuggingFaceFolder&) = delete;
 
   const ModelShape& shape() const { return shape_; }
-  // Returns the parameters of our model of this shape.
+  // Returns the parameters of our model of the shape that config.json describes.
   std::vector<ModelState::Parameter> parameters() const { return parameters_of(tensors_); }
 
   // If the head is tied and the files have a tensor with the head's name, throws std::runtime_error
-  // unless that tensor equals the embedding. Compares piece number `part` and every `parts`-th
-  // piece after it, so that ranks can share the comparison.
+  // unless that tensor equals the embedding. Compares only piece number `part` of the tensor and
+  // every `parts`-th piece after it, so that ranks can share the comparison.
   void check_head(int part, int parts) const;
 
-  // Fills the values of `range`. Reads only the elements of the range or, if the file has the
-  // tensor transposed, the whole columns in which they are.
+  // Copies the values of `range`, a part of one parameter, from the files to the range. Reads only
+  // the elements of the range or, if the file has the tensor transposed, the whole columns in which
+  // they are.
   void read(const StateRange& range) const;
 
  private:
   struct Source {
-    std::string name;  // of the tensor in the file
+    std::string name;  // name of the tensor in the file
     const HuggingFaceTensor* tensor;
     const SafetensorsReader* file;
     const SafetensorsReader::Entry* entry;
 
-    at::Tensor read(int64_t begin, int64_t end) const;  // elements of our parameter, counted in it
+    // Returns the elements from `begin` to `end`, numbered in our parameter.
+    at::Tensor read(int64_t begin, int64_t end) const;
     at::Tensor read_columns(int64_t begin, int64_t end) const;
   };
   void add(const Source& source, bool head);
 
   ModelShape shape_;
   std::vector<HuggingFaceTensor> tensors_;
-  std::map<std::string, std::unique_ptr<SafetensorsReader>> files_;  // by name in the folder
-  std::map<std::string, Source> sources_;                            // by our name, or kHeadName
+  // Name of a file in the folder -> its reader.
+  std::map<std::string, std::unique_ptr<SafetensorsReader>> files_;
+  // Name of our parameter, or kHeadName for the copy of a tied head -> the tensor with its values.
+  std::map<std::string, Source> sources_;
 };
 
-// Collective. Fills the values of this rank's ranges, except those of adapters. Throws
-// std::runtime_error on every rank: before any value changes, what HuggingFaceFolder's constructor
-// and check_head() throw, or if the model has other parameters; later, if a file can't be read.
+// Collective. Reads the values of this rank's ranges in `state`, except those of LoRA adapters,
+// from the Hugging Face folder. Throws std::runtime_error on every rank: before any value changes,
+// what HuggingFaceFolder's constructor and check_head() throw, or if the model has other
+// parameters; later, if a file can't be read.
 void load_hugging_face(const std::string& folder, const ModelState& state, Communicator& comm);
 
 }  // namespace fsdp

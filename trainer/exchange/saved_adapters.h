@@ -7,22 +7,25 @@
 
 namespace fsdp {
 
-// Returns the parameters that belong to no adapter (nn/lora.h).
+// Returns those of `parameters` that belong to no LoRA adapter (nn/lora.h).
 std::vector<ModelState::Parameter> without_adapters(
     const std::vector<ModelState::Parameter>& parameters);
 
-// The adapters of a checkpoint, for a program that merges them into the weights of their layers.
+// The LoRA adapters of a checkpoint, for a program that merges them into the weights of their
+// layers.
 class SavedAdapters {
  public:
-  // `saved` must outlive this object. Throws std::runtime_error, which names the checkpoint, if it
-  // has adapters and its settings do not say of which rank and alpha.
+  // `saved` must outlive this object. Throws std::runtime_error, which names the checkpoint, if the
+  // checkpoint has adapters but its settings lack their rank or alpha.
   explicit SavedAdapters(const SavedParameters& saved);
 
-  // Adds alpha / rank B A to `whole`, the values of `parameter`, if its layer has an adapter.
+  // If `parameter` is the weight of a layer with an adapter, adds the adapter's alpha / rank * B A
+  // to `whole`, the values of the weight.
   void merge_into(const ModelState::Parameter& parameter, const at::Tensor& whole) const;
 
  private:
-  const ModelState::Parameter* find(const std::string& name) const;  // null: there is none
+  // Returns the parameter `name` of the checkpoint; null if there is none.
+  const ModelState::Parameter* find(const std::string& name) const;
 
   const SavedParameters& saved_;
   double scale_{};
