@@ -11,8 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Opens a file without a name. If the file system has no such files, opens a file with a name and
-// removes the name at once. Returns -1 and sets errno if the file can't be opened.
+// Opens a file without a name in `folder`. If the file system does not support this (O_TMPFILE),
+// opens a file with a name and removes the name at once. Returns -1 and sets errno if the file
+// can't be opened.
 int open_nameless(const std::string& folder) {
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;

@@ -5,19 +5,21 @@
 
 namespace fsdp {
 
-// A file without a name. Its space is free again when it is closed, or when the process ends in any
-// way.
+// A file without a name. The file system frees its space when this object closes it, or when the
+// process ends in any way.
 class AnonymousFile {
  public:
-  // Reserves `bytes` in `folder`. `what` names their purpose in messages. Throws std::runtime_error
-  // "FOLDER: can't reserve 4096 bytes for ...: No space left on device".
+  // Opens the file in `folder` and reserves `bytes` bytes on its disk. `what` says in messages what
+  // the bytes are for. Throws std::runtime_error "FOLDER: can't reserve 4096 bytes for ...: No
+  // space left on device".
   AnonymousFile(std::string folder, int64_t bytes, const std::string& what);
   ~AnonymousFile();
   AnonymousFile(const AnonymousFile&) = delete;
 
   const std::string& folder() const { return folder_; }
   int descriptor() const { return descriptor_; }
-  // Throws std::runtime_error "FOLDER: `doing`: ", followed by the text of the errno `error`.
+  // Throws std::runtime_error "FOLDER: DOING: REASON". DOING is the text `doing`; REASON is the
+  // text of `error`, a value of errno.
   [[noreturn]] void fail(int error, const std::string& doing) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kAlign = 64;  // [bytes] alignment of each copy, for vectorized kernels
 
-// A file that is mapped as a whole.
+// An AnonymousFile that is mapped into memory as a whole.
 struct Mapping {
   AnonymousFile file;
   size_t bytes;
@@ -35,7 +35,8 @@ int64_t aligned_bytes(const at::Tensor& tensor) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// Writes with pwrite(), because through the mapping an error of the disk would be a signal.
+// Writes the tensor with pwrite(), which reports an error of the disk. If the tensor were written
+// through the mapping, the error would be a signal (SIGBUS).
 void write_all(const AnonymousFile& file, const at::Tensor& tensor, int64_t offset,
                const std::string& what) {
   const auto* data = static_cast<const char*>(tensor.const_data_ptr());

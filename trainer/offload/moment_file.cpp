@@ -56,8 +56,8 @@ at::Tensor MomentFile::zeros(int64_t numel) {
   return at::from_blob(data, {numel}, at::kFloat);
 }
 
-// Returns the part of the file that has `tensor`, in whole pages; begin >= end if the tensor is in
-// memory. Neighbouring tensors can share the first and the last page.
+// Returns the part of the file that has `tensor`, rounded outwards to whole pages; begin >= end if
+// the tensor is in memory. So the parts of neighbouring tensors can share a page.
 MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
   const auto from = static_cast<char*>(tensor.data_ptr()) - begin_;
   const auto to = from + static_cast<int64_t>(tensor.nbytes());
@@ -65,8 +65,8 @@ MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
           std::min(round_up(to, kPage), bytes_) - pinned_};
 }
 
-// Records that `part` was used after the part of the previous call. Returns the part that was used
-// kAhead calls after `part` in the last step; nothing in the first step.
+// Records that `part` was used after the part of the previous call. Returns the part to prefetch:
+// the one that was used kAhead calls after `part` in the previous step; nothing in the first step.
 std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
   if (last_ >= 0) next_[last_] = part;
   last_ = part.begin;
@@ -81,7 +81,7 @@ std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
 
 void MomentFile::used(const at::Tensor& tensor) {
   const Part part = part_of(tensor);
-  if (part.begin >= part.end) return;  // the tensor stays in memory
+  if (part.begin >= part.end) return;  // the tensor is not in the file
   const auto ahead = to_read_after(part);
   std::unique_lock lock(mutex_);
   jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
@@ -93,7 +93,8 @@ void MomentFile::used(const at::Tensor& tensor) {
 }
 
 void MomentFile::work() {
-  std::optional<Part> written;  // the last part that was written; its pages are still in memory
+  // The last part that was written. Its pages are still in memory.
+  std::optional<Part> written;
   while (true) {
     std::unique_lock lock(mutex_);
     jobs_changed_.wait(lock, [this] { return stops_ || !jobs_.empty(); });
@@ -114,8 +115,8 @@ void MomentFile::work() {
   }
 }
 
-// Waits until the pages of `part` are on the disk, then removes them from memory. A page that was
-// changed again meanwhile stays in memory.
+// Waits until the pages of `part` are on the disk, then removes them from memory. A page that the
+// optimizer has changed again meanwhile stays in memory.
 void MomentFile::let_go(const Part& part) {
   const int64_t count = part.end - part.begin;
   if (sync_file_range(

@@ -16,29 +16,31 @@
 
 namespace fsdp {
 
-// The optimizer state of one rank in a file instead of in memory (ZeRO-Infinity, section 5.2). The
-// file is mapped, so tensors in it are used as any other tensors. A thread prefetches parts of the
-// file and writes them back in the background, so that few pages are in memory at a time.
+// Keeps the optimizer state of one rank in a file instead of in memory (ZeRO-Infinity, section
+// 5.2). The file is mapped into memory, so its tensors are used as any other tensors. A thread
+// prefetches parts of the file and writes them back in the background, so that few pages are in
+// memory at a time.
 class MomentFile : public MomentStore {
  public:
-  // Reserves `bytes`. The first resident_bytes(bytes, pinned) of them are in memory, counted in the
-  // class optimizer_state; the others are in a file in `folder`. The file has no name, so its space
-  // is free again when the process ends in any way. Throws std::runtime_error "FOLDER: what is
-  // wrong", for example if the disk is too full.
+  // Reserves `bytes` bytes for tensors. The first resident_bytes(bytes, pinned) of them are in
+  // memory, counted in MemoryClass::optimizer_state; the others are in a file in `folder`. The file
+  // has no name, so its space is free again when the process ends in any way. Throws
+  // std::runtime_error "FOLDER: what is wrong", for example if the disk is too full.
   MomentFile(const std::string& folder, int64_t bytes, int64_t pinned);
   ~MomentFile() override;
   MomentFile(const MomentFile&) = delete;
 
-  // Returns [numel] zeros, fp32, in the reserved bytes. They are valid as long as this object.
-  // Throws std::logic_error if fewer bytes are left.
+  // Returns a tensor [numel] of zeros, fp32, in the reserved bytes. The tensor is valid as long as
+  // this object lives. Throws std::logic_error if fewer bytes are left.
   at::Tensor zeros(int64_t numel) override;
 
-  // Call it after each use of `part`, a tensor of zeros() or a part of one, in the same order in
-  // every step.
-  // - Writes the part to the file in the background, and removes from memory the part of the
+  // The optimizer calls it after each use of `part`, which is a tensor from zeros() or a part of
+  // one, in the same order in every step.
+  // - A background thread writes the part to the file, and removes from memory the part of the
   //   previous call.
-  // - Prefetches the part that was used kAhead calls after this part in the last step.
-  // - Returns at once, unless kBehind parts still have to be written.
+  // - The thread prefetches the part that was used kAhead calls after this part in the previous
+  //   step.
+  // - used() returns at once, unless kBehind parts still have to be written.
   // Throws: std::runtime_error if the file can't be written.
   void used(const at::Tensor& part) override;
 
@@ -54,22 +56,23 @@ class MomentFile : public MomentStore {
   };
   Part part_of(const at::Tensor& tensor) const;
   std::optional<Part> to_read_after(const Part& part);
-  void work();  // runs in thread_
+  void work();  // the function that thread_ runs
   void let_go(const Part& part);
   char* address(const Part& part) const { return begin_ + pinned_ + part.begin; }
 
   int64_t bytes_, pinned_;
-  int64_t given_{};  // [bytes] passed to tensors so far
+  int64_t given_{};  // [bytes] that zeros() has used for tensors so far
   AnonymousFile file_;
-  char* begin_{};  // [bytes_], mapped: `pinned_` bytes of memory, then the file
+  // [bytes_], mapped: the first pinned_ bytes are memory, the others are the file.
+  char* begin_{};
 
-  std::map<int64_t, Part> next_;  // begin of a part -> the part used after it
-  int64_t last_{-1};              // begin of the part used last; -1: none
+  std::map<int64_t, Part> next_;  // Part::begin -> the part that was used after that part
+  int64_t last_{-1};              // Part::begin of the part that was used last; -1: none
 
   std::mutex mutex_;
   std::condition_variable jobs_changed_;
   std::deque<Job> jobs_;
-  int behind_{};  // jobs that write: in jobs_, and the one under way
+  int behind_{};  // number of write jobs in jobs_, and the one under way
   bool stops_{};
   int error_{};  // errno of a failed write; 0: none
   std::thread thread_;
