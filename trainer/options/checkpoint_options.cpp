@@ -14,14 +14,16 @@
 namespace fsdp {
 namespace {
 
-// Returns --steps of the saved run; nothing if an older program, which did not store it, saved the
-// checkpoint.
+// Returns the --steps of the run that saved the checkpoint; nothing if an older version of the
+// program, which did not store --steps, saved it.
 std::optional<int64_t> steps_of(const Checkpoint& saved) {
   return naming_option("--resume", [&] { return saved.number_in_run("/steps"); });
 }
 
-// Returns what to do if this run has other settings than the saved one: its options lie beside the
-// checkpoint, unless another program saved it or the folder was moved.
+// Returns the end of an error message for a run whose settings differ from those of the run that
+// saved the checkpoint: it names the file run.toml beside the checkpoint, which has the options of
+// that run. Returns "" if the file does not exist, because another program saved the checkpoint or
+// because the checkpoint was moved.
 std::string options_of_run(const Checkpoint& saved) {
   const auto file = std::filesystem::path(saved.folder).parent_path() / "run.toml";
   std::error_code unknown;
@@ -35,7 +37,7 @@ bool lies_in(const std::string& path, const std::string& folder) {
   return !unknown && std::filesystem::equivalent(whole.parent_path(), folder, unknown);
 }
 
-// Throws UsageError if another option contradicts --save-async.
+// Throws UsageError if --save-async is given and another option contradicts it.
 void check_save_async(const TrainConfig& config) {
   if (!config.checkpoint.async) return;
   if (!config.memory.offload_dir.empty())

@@ -9,7 +9,8 @@
 
 namespace fsdp {
 
-// Returns values of an enum with their words, for add_choice().
+// Returns the pairs of a word and a value that add_choice() takes: one for each of `values`, with
+// the word that to_string() returns.
 template <typename Enum>
 std::vector<std::pair<std::string, Enum>> choices_of(std::initializer_list<Enum> values) {
   std::vector<std::pair<std::string, Enum>> choices;
@@ -18,7 +19,8 @@ std::vector<std::pair<std::string, Enum>> choices_of(std::initializer_list<Enum>
   return choices;
 }
 
-// Adds an option that is on or off. Its help ends with the default, which is the current `value`.
+// Adds the option `name`, which takes on or off and stores it in `value`. Its help ends with the
+// default, which is the current `value`.
 void add_on_off(CLI::App& app, const std::string& name, bool& value, const std::string& help);
 
 }  // namespace fsdp

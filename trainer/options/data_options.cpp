@@ -16,8 +16,8 @@
 namespace fsdp {
 namespace {
 
-// The settings of --recipe modular. With them and the default seed, the model makes no mistake on
-// the held-out pairs after 400 steps.
+// The settings of --recipe modular. With these settings and the default seed, the model makes no
+// mistake on the held-out pairs after 400 steps.
 struct ModularRecipe {
   static constexpr const char* kModel = "gpt2-tiny";
   static constexpr int64_t kModulus = 31, kSteps = 1000, kBatch = 256, kEvalEvery = 100;
@@ -61,7 +61,8 @@ void check_text(const TrainConfig& config) {
   }
 }
 
-// Throws UsageError if a file of --tokens is too short for a row.
+// Throws UsageError if the token ids of --tokens that are trained on, or those that are held out
+// for --eval-every, are too few for one row (--seq).
 void check_tokens(const TrainConfig& config) {
   if (config.data.kind != DataKind::tokens) return;
   const std::string& path = config.data.tokens.front();
@@ -150,8 +151,8 @@ Defaults defaults_of(const TrainConfig& config, const GivenData& given) {
   if (given.recipe == DataKind::modular)
     return {ModularRecipe::kSteps, round_up(ModularRecipe::kBatch, config.training.microbatches),
             seq, ModularRecipe::kLearningRate};
-  // The batch is small and a multiple of the number of microbatches. Small models learn at this
-  // rate.
+  // The defaults without a recipe are 100 steps, a small batch, which is a multiple of the number
+  // of microbatches, and a learning rate at which small models learn.
   return {100, round_up(8, config.training.microbatches), seq, 1e-3};
 }
 

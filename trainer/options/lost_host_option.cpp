@@ -11,9 +11,9 @@
 namespace fsdp {
 namespace {
 
-// Returns a number of microbatches with which fewer ranks can continue to the same bits when a host
-// is lost. Prefers the smallest such number from that of `config` up to kMost, then the largest one
-// below that of `config`. Returns 0 if there is none.
+// Returns a number of microbatches with which, when a host is lost, fewer ranks can continue to the
+// same bits. Prefers the smallest such number from that of `config` up to kMost, then the largest
+// one below that of `config`. Returns 0 if there is none.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;

@@ -43,7 +43,7 @@ void add_offload_options(CLI::App& app, TrainConfig& config) {
              "with --offload: bytes of each rank's moments that stay in memory (default 0)");
 }
 
-// Returns whether files in `folder` are stored in memory.
+// Returns whether the file system of `folder` is in memory (tmpfs or ramfs), not on a disk.
 bool is_memory(const std::string& folder) {
   struct statfs system {};
   return statfs(folder.c_str(), &system) == 0 &&

@@ -17,7 +17,7 @@ namespace {
 
 const std::string kKind = "hf:";
 
-// Adds --model.
+// Adds the option --model.
 void add_name_option(CLI::App& app, TrainConfig& config) {
   const auto take = [&config](const std::string& text) {
     config.model.name = model_name(model_shape(text));

@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// The values of the options before defaults that depend on one another are filled in.
+// The values of options as the user gives them, before the defaults that depend on other options
+// are filled in.
 struct Given {
   GivenRanks ranks;
   GivenData data;
@@ -57,8 +58,9 @@ void add_options(CLI::App& app, TrainConfig& config, Given& given, int max_world
   name_group("debug");
 }
 
-// For a plan: finds the checkpoint of --resume auto. A plan uses only the model of a checkpoint,
-// and only if --model is not given.
+// For a program that only plans: replaces --resume auto by the folder of --checkpoint-dir, or by ""
+// if this folder has no checkpoint. A plan uses only the model of a checkpoint, and only if --model
+// is not given.
 void resume_for_a_plan(TrainConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.resume != "auto") return;
@@ -66,8 +68,8 @@ void resume_for_a_plan(TrainConfig& config) {
   checkpoint.resume = saved ? checkpoint.dir : "";
 }
 
-// For a plan: clears the options about files that a run would write, a checkpoint that it would
-// resume and faults that it would have.
+// For a program that only plans: clears the options about files that a run would write, a
+// checkpoint that it would resume from and faults that it would have.
 void leave_out_files(TrainConfig& config, Given& given) {
   ReportsConfig& reports = config.reports;
   reports.json = reports.log = reports.trace = reports.profile = "";
@@ -79,7 +81,8 @@ void leave_out_files(TrainConfig& config, Given& given) {
   given.debug.fault.clear();
 }
 
-// Fills in defaults. Call it when the data, the model and the number of ranks are known.
+// Fills in the defaults of options that were not given. Call it when the data, the model and the
+// number of ranks are known.
 void fill_in_defaults(TrainConfig& config, const Given& given, bool rows_fill_context) {
   resolve_microbatches(config, given.training);
   Defaults defaults = defaults_of(config, given.data);
@@ -130,8 +133,9 @@ void check(const CLI::App& app, const TrainConfig& config, bool only_plans) {
   check_reports_options(app, config);
 }
 
-// Returns whether the option names a file of results, or says what goes into one. A repeated run
-// would write over the file.
+// Returns whether the option names a file of results, or decides what is written to one. These
+// options are not saved beside a checkpoint, because a run that is repeated with the saved options
+// would write over the files.
 bool names_results(const CLI::Option& option) {
   static const std::set<std::string> names{
       "log",    "json",    "trace",          "profile",     "hashes", "capture",
@@ -139,27 +143,30 @@ bool names_results(const CLI::Option& option) {
   return names.contains(option.get_single_name());
 }
 
-// Returns whether no number of the run depends on the option, or an audit gives it again. A run
-// without these options, in one process, has the same bits.
+// Returns whether a receipt leaves out the option, because no number of the run depends on it, or
+// because an audit, which computes in one process, gives it itself. A run in one process without
+// these options has the bits of the run.
 bool is_not_audited(const CLI::Option& option, Mode mode) {
   static const std::set<std::string> groups{"checkpoint", "reports", "debug"};
   static const std::set<std::string> names{// of the group ranks
                                            "mode", "world", "stack", "device", "backend", "compare",
                                            "timeout", "link", "flops", "on-lost-host",
-                                           // of the group sharding
+                                           // options of the group sharding
                                            "wrap", "reshard-after-forward", "prefetch", "limit",
                                            "forward-limit", "backward-limit", "meta-init",
-                                           // of other groups
+                                           // options of other groups
                                            "offload", "offload-dir", "offload-resident",
                                            "step-in-backward", "eval-every", "stop-after",
                                            "microbatches"};
   const std::string& name = option.get_single_name();
-  // In one process these two decide in which order gradients are added. In ddp they have no effect.
+  // In one process, --strategy and --shard-size decide in which order gradients are added, so a
+  // receipt has them. In --mode ddp they have no effect, so it leaves them out.
   if (mode == Mode::ddp && (name == "strategy" || name == "shard-size")) return true;
   return groups.contains(option.get_group()) || names.contains(name);
 }
 
-// Returns whether a value of the option names a file or a folder that a run reads.
+// Returns whether the value of the option `name` is the path of a file or a folder that a run
+// reads.
 bool names_files(const std::string& name) {
   return name == "text" || name == "tokens" || name == "init";
 }
@@ -197,7 +204,8 @@ void check_audited_options(const std::string& text, bool no_files,
   for (const ConfigLine& line : read_config(text)) {
     const std::string name = "--" + one_line(line.name);
     const CLI::Option* option = app.get_option_no_throw("--" + line.name);
-    // With --mode ddp, two more options are left out. In other modes they are there.
+    // Mode::fsdp: the options that a receipt of any mode may have. With Mode::ddp, is_not_audited()
+    // would also leave out --strategy and --shard-size.
     const bool is_audited = option != nullptr && option->get_single_name() == line.name &&
                             option->get_configurable() && !is_not_audited(*option, Mode::fsdp);
     if (!is_audited) throw std::invalid_argument(name + ": no run writes it into a receipt");

@@ -21,7 +21,7 @@ struct TrainParsing {
   // Without --seq, a row has as many tokens as the model's context, unless the data or the recipe
   // decides how many tokens a row has.
   bool rows_fill_context{};
-  std::vector<std::string> other_options;  // names of further options of the program
+  std::vector<std::string> other_options;  // names of further options that the program takes
 };
 
 // Parses the command line of `./fsdp train`, fills in defaults, and checks the options as far as
@@ -35,10 +35,10 @@ TrainConfig parse_train_options(const std::vector<std::string>& arguments,
                                 const std::function<void(const std::string&)>& check_wrap,
                                 const TrainParsing& parsing = {});
 
-// Checks `text`, the options in a receipt (ReportsConfig::audited_options). Somebody else may have
-// written them, and an audit runs `./fsdp train` with them.
-// - `no_files`: options may not name files or folders, except those in `replaced`, names without
-//   dashes of options that the audit gives itself.
+// Checks `text`, the options in a receipt (ReportsConfig::audited_options). An audit runs `./fsdp
+// train` with these options, and another person may have written the receipt.
+// - `no_files`: options may not name files or folders, except those in `replaced`, which are names,
+//   without dashes, of options that the audit gives itself.
 // Throws: std::invalid_argument, which names the option:
 // - if no run writes this option into a receipt, for example because it names a file of results;
 // - with `no_files`, if it names a file;

@@ -62,8 +62,8 @@ void resolve_precision(const CLI::App& app, TrainConfig& config, const GivenPrec
     config.precision.loss_scaler.reset();
     return;
   }
-  const LossScaler before =
-      config.precision.loss_scaler.value_or(LossScaler());  // of the checkpoint, if any
+  // The loss scaler of the checkpoint, if the run resumes from one that has a loss scaler.
+  const LossScaler before = config.precision.loss_scaler.value_or(LossScaler());
   const int64_t interval = growth_interval.value_or(before.growth_interval());
   if (!loss_scale) {
     config.precision.loss_scaler = LossScaler(before.scale(), interval, before.finite_steps());

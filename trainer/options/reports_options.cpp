@@ -22,8 +22,8 @@ struct NamedFile {
   std::string path;
 };
 
-// Returns the files that the run reads and writes. A file of results must differ from each of the
-// others.
+// Returns the files and folders that the run reads or writes, each with the option that names it.
+// No file of results may be the same as another of these files.
 std::vector<NamedFile> files_of(const CLI::App& app, const TrainConfig& config) {
   std::vector<NamedFile> files{
       {"--json", config.reports.json},       {"--trace", config.reports.trace},
@@ -56,10 +56,13 @@ void check_that_files_differ(const std::vector<NamedFile>& files) {
   }
 }
 
-// Throws UsageError if `path` has results that must not be lost: if the file of --config names it
-// (it may have the results of the previous run), or if `goes_on` is true (it may have the first
-// steps of the run that this run continues). Otherwise a file that the command line names is
-// replaced, as other programs do.
+// Call it for a file of results, `path`, that `option` names. Throws UsageError if the file has
+// results that must not be lost:
+// - if the file of --config has set `option`, because `path` may have the results of the previous
+//   run with this --config;
+// - if `goes_on` is true, because `path` may have the first steps of the run that this run
+//   continues.
+// In other cases the user has named the file on the command line, and the run replaces it.
 void keep_results(const CLI::App& app, const std::string& option, const std::string& path,
                   bool goes_on) {
   if (!holds_something(path) || (!goes_on && place_in_config(app, option).empty())) return;
@@ -68,8 +71,9 @@ void keep_results(const CLI::App& app, const std::string& option, const std::str
                    " another file");
 }
 
-// Throws UsageError if the log can't be written, or if the file is not a log. Throws it also if the
-// log has steps and this run does not resume, because the steps of two runs must not be mixed.
+// Throws UsageError if the file of --log can't be written, or if it has something that is not a
+// log. Also throws UsageError if the file has the log of some steps and this run does not resume,
+// because the steps of two runs must not be mixed.
 void check_log(const TrainConfig& config) {
   const std::string name = "--log " + config.reports.log + ": ";
   check_output("--log", config.reports.log, reason_not_to_log(config.reports.log));
@@ -122,8 +126,9 @@ void check_receipt(const CLI::App& app, const TrainConfig& config) {
         "--watch: needs --checkpoint-dir, because it computes the step after a checkpoint again");
 }
 
-// Returns the key that signs the receipt. It is read before the run, so that it can't be lost
-// meanwhile. Under a launcher only rank 0 signs.
+// Reads the private key that signs the receipt from the file `path`. The key is read before the
+// run, so that it can't be lost meanwhile. Returns "" on all ranks but rank 0 under a launcher,
+// because only rank 0 signs.
 std::string signing_key(const std::string& path) {
   const auto self = launched_rank();
   if (self && self->rank != 0) return "";
@@ -166,8 +171,8 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
   app.add_option("--json", config.reports.json,
                  "when training ends, write a line of JSON for each step and a last line with the "
                  "results to this file");
-  // --log-file is a second name, because torchrun takes --log for an abbreviation of one of its own
-  // options.
+  // --log-file is a second name of --log, because torchrun takes --log for an abbreviation of one
+  // of its own options.
   app.add_option("--log,--log-file", config.reports.log,
                  "after each step, add a line of JSON to the end of this file, which may be a FIFO "
                  "(docs/telemetry.md); under torchrun, write --log-file");
@@ -200,8 +205,9 @@ void add_reports_options(CLI::App& app, TrainConfig& config) {
       app, "--watch", config.reports.watch, NumberRange<int64_t>{1, kMany},
       "with --receipt and --checkpoint-dir: while the run trains, compute up to so many drawn "
       "microbatches a minute again in one process, and end the run if one differs");
-  // start() reads the variable FSDP_RECORD. A replayed run has this option too, but must not record
-  // again.
+  // Passes the folder of --record to start(), which starts the ranks and reads FSDP_RECORD
+  // (comm/recording.h). A run that ./fsdp replay repeats has the option --record too, but must not
+  // record again.
   app.add_option_function<std::string>(
       "--record",
       [](const std::string& folder) {
@@ -228,13 +234,14 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
     }
   }
   const auto self = launched_rank();
-  // A replayed rank writes none of these files.
+  // A rank that ./fsdp replay runs again writes no files of results, so they need no check.
   if (std::getenv("FSDP_REPLAY") != nullptr) return;
   check_record(app, config);
   check_receipt(app, config);
   check_only_microbatch(config);
   check_hashes_folder(config.reports.hashes);
-  // Under a launcher, only rank 0 writes the files below.
+  // Under a launcher, only rank 0 writes the log and the files of --json, --trace, --profile and
+  // --receipt, so the other ranks don't check them.
   if (self && self->rank != 0) return;
   check_that_files_differ(files_of(app, config));
   if (!config.reports.log.empty()) check_log(config);

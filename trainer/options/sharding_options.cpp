@@ -5,7 +5,8 @@
 namespace fsdp {
 namespace {
 
-// Adds an option that takes a number of units, or all. Target: int or std::optional<int>.
+// Adds the option `name`, which takes a number of units or "all", and stores it in `target`.
+// Target: int or std::optional<int>.
 template <typename Target>
 void add_limit(CLI::App& app, const std::string& name, Target& target, const std::string& help) {
   const auto take = [&target, name](const std::string& text) {

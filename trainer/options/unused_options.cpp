@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// If `option` was given, prints that it has no effect with `beside`, the settings of the run that
-// make it useless.
+// If `option` was given, prints on stderr that it has no effect with `beside`: the settings of the
+// run because of which it has no effect.
 void name_unused(const CLI::App& app, const std::string& option, const std::string& beside) {
   if (app.count(option) == 0) return;
   std::fprintf(stderr, "fsdp train: %s has no effect with %s\n", option.c_str(), beside.c_str());
@@ -35,7 +35,8 @@ void name_unused_of_mode(const CLI::App& app, const TrainConfig& config) {
   if (config.ranks.mode == Mode::single) name_unused(app, "--backend", mode);
 }
 
-// Prints how to train with the tokenizer of the model, if it has one and the run trains on bytes.
+// If the run trains on the bytes of a text although the folder of --init has a tokenizer, prints on
+// stderr how to train with this tokenizer.
 void name_unused_tokenizer(const TrainConfig& config) {
   const std::string& folder = config.model.init;
   if (folder.empty() || config.data.kind != DataKind::text) return;
