@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// [flops] that the process has called while a counter lived. It is a variable because torch's
-// callback is a plain function.
+// [flops] of the operators that this process has called while at least one FlopCounter lived. It is
+// a global variable because PyTorch's callback is a plain function.
 std::atomic<int64_t> counted = 0;
 
 int64_t product(const at::Tensor& a, const at::Tensor& b) {
@@ -39,7 +39,7 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// The first counter registers the callback for all counters, and the last one removes it.
+// The first FlopCounter registers the callback for all counters, and the last one removes it.
 int counters = 0;
 at::CallbackHandle callback;
 

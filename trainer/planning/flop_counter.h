@@ -13,10 +13,12 @@ class FlopCounter {
   FlopCounter();
   ~FlopCounter();
   FlopCounter(const FlopCounter&) = delete;
-  int64_t take();  // since the last take(), or since this object was made
+  // Returns the [flops] counted since the last take() or, at the first call, since this object was
+  // made.
+  int64_t take();
 
  private:
-  int64_t taken_;  // [flops] that the process had called at the last take()
+  int64_t taken_;  // [flops] that the process had counted at the last take()
 };
 
 }  // namespace fsdp

@@ -20,8 +20,8 @@ namespace {
 
 using at::Tensor;
 
-// LibTorch's resize_ on meta only records the new size. This kernel also allocates memory if the
-// storage is too small.
+// Replaces LibTorch's resize_ on meta, which only records the new size. This kernel also allocates
+// memory if the storage is too small.
 const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
   const auto& storage = self.storage();
   const auto needed = static_cast<size_t>(self.storage_offset() + c10::multiply_integers(sizes)) *
@@ -35,8 +35,8 @@ const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at
   return self;
 }
 
-// The autograd nodes whose functions are running on this thread, the innermost last: a node can run
-// a backward pass of its own.
+// The autograd nodes whose functions are running on this thread, the innermost last. There can be
+// several, because the function of a node can run a backward pass of its own.
 thread_local std::vector<const torch::autograd::Node*> running;
 
 std::unique_ptr<at::ObserverContext> enter_node(const at::RecordFunction&) {
@@ -47,15 +47,17 @@ void leave_node(const at::RecordFunction&, at::ObserverContext*) {
   running.pop_back();
 }
 
-// Returns whether the autograd engine itself calls an operator, to add gradients that nodes have
-// returned. Returns false inside the function of a node.
+// Returns whether the running operator was called by the autograd engine itself, which adds
+// gradients that nodes have returned. Returns false if the function of a node has called the
+// operator.
 bool called_by_engine() {
   const auto node = torch::autograd::get_current_node();
   return node != nullptr && (running.empty() || running.back() != node.get());
 }
 
-// Returns the copies of `operands` that the CPU makes to compute in `dtype`. Callers discard them
-// at once, because only their effect on the peak counts.
+// Allocates the copies that the CPU makes of those `operands` whose dtype is not `dtype`, because
+// it computes in `dtype`. Callers discard the copies at once: they only count in the peak of
+// memory.
 std::vector<Tensor> converted(at::ScalarType dtype, std::initializer_list<const Tensor*> operands) {
   std::vector<Tensor> copies;
   for (const Tensor* operand : operands)
@@ -77,9 +79,9 @@ Tensor& binary_in_place(Tensor& self, const Tensor& other) {
   return kOperator(self, other);
 }
 
-// When a tensor gets two gradients, the engine adds them in place if the first is used nowhere
-// else, but never in place on meta. So in that case this operator returns a tensor on the storage
-// of `self`.
+// When a tensor gets two gradients, the autograd engine adds them. On the CPU it adds in place if
+// the first gradient is used nowhere else; on meta it never adds in place. So if the CPU would add
+// in place, this kernel allocates nothing: it returns a tensor on the storage of `self`.
 Tensor add(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
   const bool in_place = called_by_engine() && !at::GradMode::is_enabled() &&
                         self.use_count() == 1 && self.storage().use_count() == 1 &&
@@ -95,7 +97,8 @@ Tensor add(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
   return sum;
 }
 
-// The CPU divides the sum by a number, which becomes a tensor of the dtype of the sum.
+// The CPU's mean divides the sum by a number, for which it makes a tensor of fp64 and one of the
+// dtype of the sum. This kernel allocates both.
 Tensor mean(const Tensor& self, at::OptionalIntArrayRef dim, bool keep,
             std::optional<at::ScalarType> dtype) {
   Tensor result = at::meta::mean(self, dim, keep, dtype);
@@ -124,8 +127,8 @@ Tensor embedding_dense_backward(const Tensor& gradient, const Tensor& indices, i
   return at::empty({rows, gradient.size(-1)}, gradient.options());
 }
 
-// Returns the dtype in which the CPU stores mean and deviation: the dtype of the weight, for
-// example fp32 for an input in bf16.
+// Returns the dtype in which the CPU's layer norm stores mean and deviation: the dtype of the
+// weight, for example fp32 for an input in bf16.
 at::ScalarType statistics_of(const Tensor& input, const std::optional<Tensor>& weight) {
   return weight && weight->defined() ? weight->scalar_type() : input.scalar_type();
 }
@@ -213,9 +216,9 @@ Tensor& where_out(const Tensor&, const Tensor&, const Tensor&, Tensor& out) {
   return out;
 }
 
-// LibTorch chooses the kernel of attention by the device, and for meta it would choose none of the
-// CPU's. This function makes the choice that LibTorch makes for the CPU. It is registered above
-// autograd, so the operators that it calls compute their own gradients.
+// LibTorch chooses the kernel of scaled_dot_product_attention by the device, and would choose none
+// of the CPU's kernels for meta. This function makes the choice that LibTorch makes for the CPU. It
+// is registered above autograd, so the operators that it calls compute their own gradients.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const std::optional<Tensor>& mask, double dropout, bool causal,
                  std::optional<double> scale, bool grouped) {
@@ -234,9 +237,10 @@ MetaKernels::MetaKernels() {
         std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
   };
   torch::Library& meta = library(c10::DispatchKey::Meta);
+  // LibTorch warns that its kernels are replaced. `quiet` discards these warnings.
   struct Quiet : c10::WarningHandler {
     void process(const c10::Warning&) override {}
-  } quiet;  // LibTorch warns when its kernels are replaced
+  } quiet;
   const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   meta.impl("resize_", &resize);
   meta.impl("add.Tensor", &add);

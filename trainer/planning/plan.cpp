@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-// Returns whether a call of rank 0 connects ranks of several hosts.
+// Returns whether the ranks that make the call `call` of rank 0 are on more than one host.
 bool leaves_host(const Schedule::Issue& call, const Machine& machine) {
   return (call.ranks - 1) * call.stride >= machine.ranks_per_host;
 }
@@ -17,7 +17,8 @@ ModelTrace timed(ModelTrace trace, double flops_per_second) {
   return trace;
 }
 
-// Adds up the cost of each phase. `spans`: of the actions of `step`; empty: the times are unknown.
+// Adds up the cost of each phase of `step`. `spans`: the start and end of each action of `step`;
+// empty: the times are unknown.
 std::array<PhaseCost, kPhases> costs_of_phases(const Schedule& step,
                                                const std::vector<Span>& spans) {
   std::array<PhaseCost, kPhases> phases{};
@@ -41,7 +42,8 @@ std::array<PhaseCost, kPhases> costs_of_phases(const Schedule& step,
   return phases;
 }
 
-// Returns what the first host receives in the call, by the rule of Traffic.
+// Returns the bytes that the ranks of the first host receive in `call`, from each other and from
+// other hosts, by the rule of Traffic.
 Traffic traffic_of_host(const Schedule::Issue& call, const TrainConfig& config,
                         const Machine& machine) {
   Traffic traffic;
@@ -55,7 +57,10 @@ Traffic traffic_of_host(const Schedule::Issue& call, const TrainConfig& config,
   return traffic;
 }
 
-// Returns the link over which the call moves. Requires: the machine has it.
+// Returns the link over which the bytes of `call` move: a link within a host, or one between hosts.
+// If a ring through all ranks of a host leaves the host, it has the bandwidth of links_of_ring
+// links between hosts, but at most that of a link within the host. Requires: the machine has the
+// link.
 Link link_of(const Schedule::Issue& call, const Machine& machine) {
   if (!leaves_host(call, machine)) return *machine.within;
   Link link = *machine.between;

@@ -12,45 +12,53 @@ namespace fsdp {
 // The hosts, links and processors that the ranks run on. Ranks fill one host after another.
 struct Machine {
   int ranks_per_host{8};
-  std::optional<Link> within, between;  // of a rank, to ranks of its host and of other hosts
-  // Links to other hosts that a ring through all ranks of a host has at its disposal, because NCCL
-  // cuts a call into rings that leave the host at different ranks.
+  // The links of one rank to the ranks of its host, and to those of other hosts; empty: unknown.
+  std::optional<Link> within, between;
+  // The number of links to other hosts over which a collective can move its bytes if it runs in a
+  // ring through all ranks of a host. It can be more than one, because NCCL cuts such a collective
+  // into several rings that leave the host at different ranks.
   int links_of_ring{1};
-  double flops{};               // per second, of one rank; 0: unknown
-  double flops_in_16_bits{};    // if --param-dtype has 16 bits; 0: as `flops`
-  std::string backend{"nccl"};  // shm, gloo or nccl: the backend whose buffers count
+  double flops{};               // [FLOP/s] of one rank; 0: unknown
+  double flops_in_16_bits{};    // [FLOP/s] of one rank if --param-dtype has 16 bits; 0: as `flops`
+  std::string backend{"nccl"};  // shm, gloo or nccl: the backend whose buffers are predicted
 
   double flops_of(const TrainConfig& config) const;
 };
 
 // The cost of one phase of a step on rank 0. The collectives are those that units issue in the
-// phase, without the all-reduce of the loss and the sums of a norm. The times [ns] are 0 unless the
-// plan has a time.
+// phase, without the all-reduce of the loss and those for the norm of the gradients. The times [ns]
+// are 0 unless the plan has a time.
 struct PhaseCost {
-  int64_t flops{};                 // of matrix products and attention
-  int64_t calls{}, received{};     // number of collectives, and [bytes] received in them
-  int64_t computing{}, waiting{};  // waiting: also for the loss and a norm
-  int64_t links{};                 // time that the links need for the collectives
+  int64_t flops{};  // floating-point operations of matrix products and attention
+  // The number of collectives, and the [bytes] that rank 0 receives in them.
+  int64_t calls{}, received{};
+  // [ns] for which rank 0 computes, and for which it waits; unlike `calls`, `waiting` includes the
+  // collectives of the loss and the norm.
+  int64_t computing{}, waiting{};
+  int64_t links{};  // [ns] that the links need for the collectives
 };
 
-// [bytes] What the ranks of a host receive in a step from each other, and from other hosts, if each
-// rank receives from the rank before it in a ring of the ranks that make the call.
+// The [bytes] that the ranks of one host receive in a step: `within` from ranks of the same host,
+// `between` from other hosts. In a call, each rank receives from the rank before it in a ring of
+// the ranks that make the call.
 struct Traffic {
   int64_t within{}, between{};
 };
 
 // The cost of a step on rank 0, from the second step of a run on.
 struct Plan : PredictedMemory {
-  // The unit whose module runs at the peak: "layers.3"; "root" also if no module runs then.
+  // The unit whose module runs when most bytes are alive: "layers.3"; "root" also if no module runs
+  // at that moment.
   std::string unit{};
-  int64_t parameters{};            // [elements] of the model
-  int64_t within{}, between{};     // [bytes] received in calls within a host, and between hosts
-  Traffic host{};                  // of the host of rank 0
-  int64_t flops{};                 // of matrix products and attention
+  int64_t parameters{};  // [elements] of all parameters of the model
+  // [bytes] that rank 0 receives in calls whose ranks are on one host, and in calls between hosts.
+  int64_t within{}, between{};
+  Traffic host{};                  // traffic of the host that rank 0 is on
+  int64_t flops{};                 // floating-point operations of matrix products and attention
   std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
   std::array<PhaseCost, kPhases> phases{};
 
-  // Returns whether the peak is at most the `memory` [bytes] of a rank.
+  // Returns whether the peak of this plan is at most `memory`, the [bytes] that a rank has.
   bool fits(int64_t memory) const { return peak.bytes.total <= memory; }
 };
 

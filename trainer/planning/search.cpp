@@ -10,10 +10,12 @@ namespace fsdp {
 namespace {
 
 constexpr int64_t kMostRows = 64;
-constexpr double kNoticed = 1.01;  // ratio of the tokens per second of a plan that is faster
+// A plan counts as faster than another one if it computes more than this many times as many tokens
+// per second.
+constexpr double kNoticed = 1.01;
 
-// One value that the search tries for a setting, and the option of train that gives this value. If
-// the search does not try a setting, the setting has one value, and the option is empty.
+// One value that the search tries for a setting, and the option of ./fsdp train that sets this
+// value. If the search does not try a setting, the setting has one value, and the option is empty.
 template <typename Value>
 struct Choice {
   std::string option;
@@ -26,7 +28,7 @@ std::vector<Choice<Value>> choices(bool tried, Value kept, std::vector<Choice<Va
 }
 
 struct Sharding {
-  int shard_size;  // 0: all ranks
+  int shard_size;  // ranks of a replica; 0: all ranks
   bool reshards;
 };
 
@@ -41,14 +43,16 @@ std::vector<Choice<Sharding>> strategies(const TrainConfig& base, bool tried, in
   return choices(tried && base.ranks.mode == Mode::fsdp, kept, all);
 }
 
-// The settings whose plans share a trace.
+// The settings on which the trace of the model depends, and the options of ./fsdp train that set
+// them. All plans with these settings share one trace.
 struct Traced {
   std::string options;
   TrainConfig config;
 };
 
-// Sets the rows of a microbatch of a rank. Returns the option of train; nothing if the global batch
-// can't be cut into such microbatches.
+// Gives each microbatch `rows` rows. If `batch_grows` is true, sets the size of the global batch
+// for this, otherwise the number of microbatches. Returns the option of ./fsdp train that sets it;
+// nothing if the global batch can't be cut into such microbatches.
 std::optional<std::string> set_rows(TrainConfig& config, int64_t rows, bool batch_grows) {
   TrainingConfig& training = config.training;
   if (batch_grows) {
@@ -64,7 +68,7 @@ bool several_microbatches(const TrainConfig& config) {
   return config.batch_partition().accumulation_steps > 1;
 }
 
-// Returns whether train refuses these settings.
+// Returns whether ./fsdp train refuses the settings `config`.
 bool refused(const TrainConfig& config) {
   const bool last = config.training.reduce_gradients == ReduceGradients::last;
   const bool narrow = config.precision.policy != MixedPrecisionPolicy{};
@@ -133,7 +137,8 @@ class Search {
     }
   }
 
-  // Plans everything that shares the trace of `traced`.
+  // Makes the plans for the settings `traced` with each strategy, limit, time of the update and
+  // place of the moments to try. All these plans share one trace of the model.
   void plan_one_trace(const Traced& traced) {
     std::optional<ModelTraces> traces;
     const bool shards = base_.ranks.mode == Mode::fsdp;
@@ -194,7 +199,8 @@ class Search {
     return std::move(found_);
   }
 
-  // Sorts by their peak the plans from `begin` on that count as equally fast. Returns the end.
+  // Sorts a group of plans by their peak memory: those from `begin` on that count as equally fast
+  // as the plan at `begin`. Returns the end of the group.
   std::vector<Candidate>::iterator sort_equally_fast(std::vector<Candidate>::iterator begin) {
     const double fastest = begin->tokens_per_second();
     const auto end = std::find_if(begin, found_.end(), [&](const Candidate& candidate) {
@@ -210,7 +216,7 @@ class Search {
   const Searched& searched_;
   const Machine& machine_;
   const SearchOf& of_;
-  std::map<int, ShardLayout> layouts_;  // of the current dtype, by shard_size
+  std::map<int, ShardLayout> layouts_;  // the layouts with the current dtype, by shard_size
   std::vector<Candidate> found_;
 };
 

@@ -9,38 +9,42 @@
 
 namespace fsdp {
 
-// Which settings a search tries. The others keep the values of the run that it is given.
+// The settings for which a search tries several values. A setting that is false here keeps the
+// value that it has in the run that the search is given.
 struct Searched {
-  bool strategy{true};       // full, grad_op, no, and hybrid with a replica on each host
-  bool limit{true};          // 2, 1 and 4 unsharded units
-  bool recomputation{true};  // of the activations of no block, every second block, all blocks
-  bool dtype{true};          // fp32, and bf16 for parameters and reduced gradients
+  bool strategy{true};  // tries full, grad_op, no, and hybrid with a replica on each host
+  bool limit{true};     // tries 2, 1 and 4 units that may be unsharded at a time
+  // Tries to recompute the activations of no block, of every second block, and of all blocks.
+  bool recomputation{true};
+  bool dtype{true};  // tries fp32, and bf16 for parameters and reduced gradients
   bool step_in_backward{true};
-  bool offload{true};  // the moments of AdamW in memory, and in files
-  // Rows of a microbatch of a rank: 1, 2, 4, ..., at most 64. With `batch`, the global batch grows
-  // with them; otherwise the number of microbatches falls.
+  bool offload{true};  // tries AdamW's moments in memory, and in files
+  // `rows`: tries microbatches of 1, 2, 4, ..., at most 64 rows. `batch`: the global batch grows
+  // with the rows; if it is false, the number of microbatches falls.
   bool rows{true}, batch{true};
 };
 
 struct Candidate {
-  std::string options;  // of train, for the settings that were tried: "--strategy full --limit 2"
+  // Options of ./fsdp train for the settings that were tried: "--strategy full --limit 2".
+  std::string options;
   TrainConfig config;
   Plan plan;
 
-  int64_t rows() const;    // of a microbatch of a rank
-  int64_t tokens() const;  // of a step on all ranks
+  int64_t rows() const;    // returns the rows of one microbatch
+  int64_t tokens() const;  // returns the tokens of one step on all ranks
   bool offloads() const { return !config.memory.offload_dir.empty(); }
   bool prefetches() const { return config.sharding.limit_in_backward() > 1; }
   double flops_per_token() const;
-  double tokens_per_second() const;  // of all ranks; 0: the plan has no time
+  double tokens_per_second() const;  // on all ranks together; 0: the plan has no time
 };
 
-// Tells search() about a model and a rank, and takes its progress.
+// What search() needs from its caller: functions that return the layout and the traces of a model,
+// the memory of a rank, and a function that is told how many plans are made.
 struct SearchOf {
   std::function<ShardLayout(const TrainConfig& config)> layout;
   std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)> traces;
-  int64_t memory{};                                // [bytes] of a rank
-  std::function<void(size_t planned)> progress{};  // called after each plan; empty: not called
+  int64_t memory{};                                // [bytes] of memory that a rank has
+  std::function<void(size_t planned)> progress{};  // called after each plan; null: not called
 };
 
 // Plans `base` with every combination of the settings in `searched` that ./fsdp train takes.

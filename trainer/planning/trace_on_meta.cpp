@@ -35,9 +35,9 @@ class MetaTrace {
             ConstructOnMeta construct_on_meta)
       : config_(config), workload_(workload), layout_(layout), calls_(layout.units.size()) {
     {
-      // If the ranks construct the model on meta, the tensors that constructors make beside
-      // parameters and buffers take no memory in a run. They are then counted as `gathered`, which
-      // a trace does not read.
+      // A constructor can make tensors besides parameters and buffers. If the ranks construct the
+      // model on meta, these tensors take no memory in a run. So they are counted in
+      // MemoryClass::gathered, which a trace does not read.
       const bool on_meta = config.ranks.mode == Mode::fsdp && config.sharding.meta_init;
       const MemoryScope scope(on_meta ? MemoryClass::gathered : MemoryClass::other);
       construct_on_meta([&] { model_ = workload_.build(); });
@@ -63,8 +63,9 @@ class MetaTrace {
   }
 
  private:
-  // Gives the parameter its param_dtype, as the ranks do. As soon as its gradient is complete, a
-  // hook moves the gradient as the ranks do and records the event.
+  // Gives the parameter number `index` its param_dtype, as the ranks do. Registers a hook that runs
+  // when the gradient of the parameter is complete: it does with the memory of the gradient what
+  // the ranks do, and records the event.
   void place(size_t index) {
     auto& [name, tensor] = parameters_[index];
     const MixedPrecisionPolicy precision = config_.precision.policy_of(name);
@@ -78,7 +79,9 @@ class MetaTrace {
         live_bytes::reclassify(gradient.storage().data_ptr(), MemoryClass::gradients);
         note(Kind::gradient, index);
         trace_->backward.back().gradient_bytes = live_bytes::now()[MemoryClass::gradients] - before;
-      } else {  // a rank copies it into a bucket of fp32, or adds it there
+      } else {
+        // In single and ddp, a rank rounds the gradient to reduce_dtype, copies it into a bucket of
+        // fp32 or adds it to the bucket, and frees it.
         {
           const at::Tensor sent = gradient.to(precision.reduce_dtype);
           if (adds_) sent.to(at::kFloat);
@@ -112,8 +115,9 @@ class MetaTrace {
     when_root_is_unread(*model_, layout_, [this] { note(Kind::root_unread, 0); });
   }
 
-  // Appends an event to the running trace, if there is one. In fsdp, the first event of a backward
-  // pass also asks the engine for a callback at the end of the pass, as BackwardHooks does.
+  // Appends an event to the trace that is being recorded, if there is one. In --mode fsdp, the
+  // first event of a backward pass also asks the autograd engine for a callback at the end of the
+  // pass, as BackwardHooks does.
   void note(Kind kind, size_t index, bool last = true) {
     if (trace_ == nullptr) return;
     const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
@@ -133,8 +137,9 @@ class MetaTrace {
                           /*step=*/0);
   }
 
-  // Computes the loss twice and records the second time. The first call makes the batch of the
-  // step, which the workload may keep, so the second one does not make it again.
+  // Returns the trace of one microbatch. Computes the loss twice and records the second time. The
+  // first time makes the batch of the step, which the workload may keep, so the second one does not
+  // make it again.
   ModelTrace trace() {
     const bool training = config_.training.steps > 0;
     const at::AutoGradMode gradients(training);
@@ -176,10 +181,11 @@ class MetaTrace {
   const MetaKernels kernels_;
   FlopCounter flops_;
   std::shared_ptr<Module> model_;
-  std::vector<NamedParameter> parameters_;  // of the model on meta
-  std::vector<int64_t> calls_;  // by unit: calls of this forward whose backward has not run
-  ModelTrace* trace_{};         // null: no event is recorded
-  bool adds_{};                 // the current trace is ModelTraces::adds
+  std::vector<NamedParameter> parameters_;  // the distinct parameters of the model on meta
+  // By unit: the number of calls of its module in this forward whose backward has not run yet.
+  std::vector<int64_t> calls_;
+  ModelTrace* trace_{};  // the trace that is being recorded; null: none is
+  bool adds_{};          // the trace that is being recorded is ModelTraces::adds
   bool in_backward_{}, pass_began_{};
 };
 
@@ -189,7 +195,8 @@ ModelTraces trace_on_meta(const TrainConfig& config, const Workload& workload,
                           const ShardLayout& layout, ConstructOnMeta construct_on_meta) {
   const live_bytes::ScopedPeaks peaks;
   const auto states = [] {
-    // A run does not make this copy, so it is counted in a class that a trace does not read.
+    // A run does not copy the states of the generators, so this copy is counted in a memory class
+    // that a trace does not read.
     const MemoryScope scope(MemoryClass::gathered);
     return GeneratorStates(c10::kCPU);
   }();
