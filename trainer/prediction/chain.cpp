@@ -58,10 +58,12 @@ class Chain {
   bool needs_gradient(size_t place) const { return place + 1 >= first_with_gradient_; }
   UnitTime time_of(size_t unit) const { return times_.empty() ? UnitTime{} : times_.at(unit); }
 
-  // Finds where in backward the gradient of a trainable parameter becomes complete. A parameter of
-  // a unit, and a parameter of the root that lies inside the unit's module, belong to the unit's
-  // module. Every other parameter of the root belongs to a layer that comes after the units whose
-  // parameters were met so far.
+  // Finds the place in the backward pass at which the gradient of the trainable parameter number
+  // `index` becomes complete. Call it in the order of the parameters.
+  // - A parameter of a unit, and a parameter of the root that lies inside the unit's module, belong
+  //   to the unit's module.
+  // - Every other parameter of the root belongs to a layer after the units of the parameters with a
+  //   lower index.
   void place(size_t index) {
     const auto& parameter = layout_.parameters[index];
     const auto inside = std::ranges::find_if(order_, [&](size_t unit) {
@@ -82,9 +84,10 @@ class Chain {
     event.time = std::exchange(computing_, 0);
     trace_.backward.push_back(event);
   }
-  // Call this after the backward of the units from order_[place] on. If the first module that reads
-  // the root's parameters in backward comes just before these units, adds the event that backward
-  // no longer reads the root's parameters.
+  // Call this when the backward of the units order_[place], order_[place + 1], ... has ended. Adds
+  // the event Kind::root_unread if `place` is the number of units before the first module that
+  // reads the root's parameters in backward, because the backward of all such modules has ended
+  // then. (If `place` is 0, backward ends anyway.)
   void end_reads_of_root(size_t place) {
     if (place > 0 && units_before_readers_ == place) add_backward({Kind::root_unread});
   }
@@ -103,13 +106,14 @@ class Chain {
   const std::vector<UnitTime>& times_;
   const std::optional<size_t> units_before_readers_;
   std::vector<size_t> roots_, order_;
-  size_t met_{};  // units of order_ whose parameters were met so far
-  // Trainable parameters. after_[n]: the root's, in layers that come after n units of order_.
-  // inside_[unit]: in the unit's module.
+  // Index in order_ just behind the last unit of which place() has met a parameter so far.
+  size_t met_{};
+  // Trainable parameters. after_[n]: those of the root, in layers that come after the first n units
+  // of order_. inside_[unit]: those in the module of the unit.
   std::vector<std::vector<size_t>> after_, inside_;
   // From this index of order_ on, the input of a unit's module requires a gradient.
   size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
-  int64_t computing_{};  // [ns] of computing since the last event of backward
+  int64_t computing_{};  // [ns] of computing since the last event of backward was added
   ModelTrace trace_;
 };
 

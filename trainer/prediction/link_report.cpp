@@ -14,8 +14,8 @@ bool is_compute(const Event& event) {
   return event.kind == EventKind::forward || event.kind == EventKind::backward;
 }
 
-// Returns the spans of modules and of waits that lie within `step`, each before the spans inside
-// it.
+// Returns those of `events` within `step` that are calls of modules or waits, in the order of their
+// start, and each before the events inside it.
 std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step) {
   std::vector<Event> spans;
   for (const Event& event : events) {
@@ -26,8 +26,8 @@ std::vector<Event> spans_of(const std::vector<Event>& events, const Event& step)
   return spans;
 }
 
-// Returns how long each unit computed for one microbatch of a step, or nothing if a unit was not
-// recorded.
+// Returns how long each unit of `layout` computed for one microbatch of a step, on average; nothing
+// if the computing of a unit was not recorded.
 std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
                                                 const std::vector<ComputeTime>& computing,
                                                 int accumulation_steps) {
@@ -47,8 +47,9 @@ std::optional<std::vector<UnitTime>> unit_times(const ShardLayout& layout,
   return units;
 }
 
-// Returns how long [ns] a step takes outside the model's forward and backward. For a wait outside
-// of them, counts the time that the link needs for the call, not the time that the rank waited.
+// Returns how much of a step [ns] is outside the model's forward and backward. For a wait that is
+// outside them, counts the time that the link needs for the call, not the time that the rank
+// waited.
 int64_t rest_of_step(const Link& link, int world_size, const std::vector<Event>& events,
                      const Event& step) {
   std::vector<Event> model;
@@ -74,9 +75,9 @@ std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const E
   constexpr size_t kNone = std::numeric_limits<size_t>::max();
   struct Open {
     Event event;
-    size_t time;  // index in `times`; kNone for a wait
+    size_t time;  // index in `times`; kNone if `event` is a wait
   };
-  std::vector<Open> around;  // the spans that contain `span`, the outermost first
+  std::vector<Open> around;  // the spans around the current one, the outermost first
   std::vector<ComputeTime> times;
   for (const Event& span : spans_of(events, step)) {
     while (!around.empty() && !span.within(around.back().event))

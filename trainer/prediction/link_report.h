@@ -10,26 +10,30 @@
 
 namespace fsdp {
 
-// The time for which one call of a module computed: its span without the waits and the spans of
-// other modules inside it. For the root, this is the time outside all modules below it.
+// The time for which one call of a module computed: the duration of the call, without the waits and
+// the calls of other modules inside it. For the root, this is the time outside all modules below
+// it.
 struct ComputeTime {
   EventKind kind;    // forward or backward
   std::string unit;  // the module's name
   double seconds;
 };
 
-// Returns the compute times of every forward and backward within `step`, in the order in which they
-// began. `events`: of one rank. `step`: one of the events.
+// Returns the compute times of every call of a module's forward or backward within `step`, in the
+// order in which the calls began. `events`: all events of one rank. `step`: the event of a step,
+// one of `events`.
 std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const Event& step);
 
 // The duration of a step of fsdp over a simulated link: medians over all steps but the first. [s]
 struct StepTimes {
   double measured;
-  double predicted;         // from the units' compute times, if a step waits only for the link
-  double without_prefetch;  // predicted for a step without prefetch
+  // Predicted from the compute times of the units, for a step that waits only for the link.
+  double predicted;
+  double without_prefetch;  // the predicted duration of a step without prefetch
 };
 
-// Computes the durations from the events of one rank. Returns nothing unless
+// Computes the durations of a step, measured and predicted, from `events`, those of one rank.
+// Returns nothing unless
 // - config.ranks.comm.link is set and the mode is fsdp;
 // - a step after the first was recorded;
 // - for each unit, the computing of a module with the unit's name was recorded, as it is if every

@@ -10,9 +10,9 @@ namespace {
 
 // The bytes that a transport allocates for a call. All are freed when the wait for the call ends.
 struct TransportBuffers {
-  int64_t issued{};   // from the issue on
-  int64_t waiting{};  // from the beginning of the wait on
-  int64_t summing{};  // during the wait, in the class of activations
+  int64_t issued{};   // [bytes] alive from the issue of the call on
+  int64_t waiting{};  // [bytes] alive from the beginning of the wait for the call on
+  int64_t summing{};  // [bytes] alive during the wait, counted as activations
 };
 
 // Returns the buffers that a backend allocates for a call:
@@ -36,10 +36,10 @@ TransportBuffers transport_buffers(const std::string& backend, const Schedule::I
   return {2 * call.ranks * part, part, 0};
 }
 
-// Returns the bytes that sum_as_tree() allocates while a rank adds its part of the sum. They are
-// counted as activations.
+// Returns the bytes that sum_as_tree() allocates temporarily while a rank adds its part of the sum
+// of a collective. They count as activations.
 int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
-  constexpr int64_t kChunk = 16384;  // elements
+  constexpr int64_t kChunk = 16384;  // elements that sum_as_tree() adds at a time
   if (backend == "nccl" || call.operation == Operation::all_gather) return 0;
   int64_t numel = call.part();
   if (backend == "shm" && call.operation == Operation::all_reduce) {
@@ -49,15 +49,15 @@ int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
   const int64_t chunk = std::min(numel, kChunk);
   const int64_t levels =
       std::max<int64_t>(1, std::bit_width(static_cast<uint64_t>(call.ranks)) - 1);
-  // Chunks of 16 bits are converted to fp32.
+  // If elements have 16 bits, sum_as_tree() converts the chunk of each rank to fp32.
   const int64_t widened = call.element_bytes < 4 ? call.ranks : 0;
   return (levels + widened) * chunk * std::max<int64_t>(call.element_bytes, 4);
 }
 
-// Computes the bytes alive during a step and their largest values in each phase.
+// Computes how many bytes are alive after each action of a step, and the most in each phase.
 class LiveBytesOfAStep {
  public:
-  // Appends the bytes alive after each action to `after`, unless it is null.
+  // Appends the bytes alive after each action to `after`, unless `after` is null.
   LiveBytesOfAStep(const Schedule& schedule, const Transports& transports,
                    std::vector<LiveBytes>* after = nullptr)
       : transports_(transports),
@@ -113,8 +113,9 @@ class LiveBytesOfAStep {
 
   const Transports& transports_;
   const bool has_activations_;
-  std::vector<TransportBuffers> buffers_;  // by action: the buffers of a call that is under way
-  size_t at_{};                            // index of the current action
+  // By action, if it issues a call that is not waited for yet: the buffers of the call.
+  std::vector<TransportBuffers> buffers_;
+  size_t at_{};  // index of the current action
   std::optional<Phase> phase_;
   std::optional<size_t> unit_;  // the unit whose module runs; empty: the root's module runs
   LiveBytes now_;

@@ -14,7 +14,8 @@ int64_t padded(const ShardLayout::Parameter& parameter) {
   return round_up(parameter.numel, kAlignment);
 }
 
-// A step of fsdp. At each event of a trace it does what the hooks of tasks 3, 4 and 6 do.
+// A step of --mode fsdp. At each event of a ModelTrace it adds the actions that the hooks of tasks
+// 3, 4 and 6 cause.
 class ShardedStep : public ScheduledStep {
  public:
   ShardedStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
@@ -25,9 +26,9 @@ class ShardedStep : public ScheduledStep {
         units_(layout.units.size()) {
     for (size_t unit = 0; unit < units_.size(); ++unit)
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
+    // The policy is equal for all parameters of a unit.
     for (const auto& parameter : layout.parameters)
-      precision_[parameter.unit] =
-          config.precision.policy_of(parameter.name);  // equal for all parameters of the unit
+      precision_[parameter.unit] = config.precision.policy_of(parameter.name);
     for (const auto& event : traces.begins.forward)
       if (event.kind == Kind::pre_forward && !root(event.index)) order_.push_back(event.index);
     const auto holds = [](const auto& outer, const auto& inner) {
@@ -41,12 +42,15 @@ class ShardedStep : public ScheduledStep {
  private:
   using Kind = ModelTrace::Kind;
   struct Unit {
-    std::optional<size_t> gather;                  // the Issue of its all-gather; empty: resharded
-    int64_t unsharded_gradients{};                 // [bytes] of the parameters' .grad
-    std::map<size_t, int64_t> narrow_gradients{};  // [bytes] of .grad in param_dtype, by parameter
-    bool has_gradient{};                           // its sharded gradient exists
-    bool reduced{};                                // in this backward pass
-    // [bytes] of its optimizer's state, and of temporaries of its update
+    // Index of the action that issues the all-gather of the unit; empty: the unit is resharded.
+    std::optional<size_t> gather;
+    // [bytes] of .grad of all parameters of the unit.
+    int64_t unsharded_gradients{};
+    // Parameter -> [bytes] of its .grad in param_dtype.
+    std::map<size_t, int64_t> narrow_gradients{};
+    bool has_gradient{};  // the unit's sharded gradient exists
+    bool reduced{};       // the unit's reduce-scatter was issued in this backward pass
+    // [bytes] of the optimizer's state of this unit, and of the temporaries of the unit's update.
     int64_t state{}, for_update{};
   };
   bool root(size_t unit) const { return layout_.units[unit].root; }
@@ -83,8 +87,10 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // The root's units come first. Prefetching begins after the last of them, except in the first
-  // forward of a run, in which no order is known yet. The first forward may be an evaluation.
+  // Unshards the unit and prefetches the next ones. The forward begins with the units of the root.
+  // Prefetching begins after the last unit of the root. The first forward of a run prefetches
+  // nothing, because no order of the units is known yet. If the run evaluates before its first
+  // step, this evaluation is the first forward, so all forwards of the step prefetch.
   void pre_forward(size_t unit) {
     const bool is_first =
         first_ && microbatch_ == 0 && !(training_ && config_.evaluates_before_training());
@@ -171,9 +177,9 @@ class ShardedStep : public ScheduledStep {
     wait_for_reduction();
   }
 
-  // Finds the largest magnitude unless norm_type is 2, and computes the exact sum unless norm_type
-  // is infinite. The temporary is the exact sum of one unit, which is added to the sum of all
-  // units.
+  // Computes the norm of the gradients for --clip. Finds the largest magnitude unless norm_type is
+  // 2, and computes the exact sum unless norm_type is infinite. The temporary is the exact sum of
+  // one unit, which is added to the exact sum of all units.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
     const double norm_type = config_.optimizer.norm_type;
@@ -203,8 +209,8 @@ class ShardedStep : public ScheduledStep {
     for (const MatrixRound& round : matrix_rounds(layout_, groups_, partition_.ranks()))
       update_matrices(round);
   }
-  // Does what Muon does with the matrices of a round: gathers their updates, orthogonalizes those
-  // that this rank owns, and returns the updates to the shards.
+  // Does what Muon does with the matrices of a round: gathers their averaged gradients,
+  // orthogonalizes the matrices that this rank owns, and returns the updates to the shards.
   void update_matrices(const MatrixRound& round) {
     std::vector<size_t> gathered;
     for (const UnitMatrices& unit : round) {
@@ -229,8 +235,8 @@ class ShardedStep : public ScheduledStep {
       activations(-shard_bytes(unit));
     }
   }
-  // Does what average_gradient() and apply_orthogonal_update() do with this rank's pieces of the
-  // matrices: both use a number.
+  // Allocates and frees what average_gradient() and apply_orthogonal_update() allocate and free for
+  // this rank's pieces of the matrices: each function needs the tensor of one number.
   void compute_on_pieces(const UnitMatrices& unit) {
     const int64_t numel = layout_.units[unit.unit].padded_numel / layout_.world_size;
     const int64_t begin = numel * shard_, end = begin + numel;
@@ -250,8 +256,8 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // Issues the all-gathers of at most `count` units, order[begin] and the next ones, unless they
-  // are gathered already.
+  // Issues the all-gathers of order[begin] and the units after it in `order`, of at most `count`
+  // units. Skips units that are gathered already.
   void gather(const std::vector<size_t>& order, size_t begin, size_t count) {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
       auto& gather = units_[order[i]].gather;
@@ -271,8 +277,8 @@ class ShardedStep : public ScheduledStep {
     allocate(MemoryClass::gathered, -gathered_bytes(unit), unit);
   }
 
-  // Moves the gradients of a unit into a flat gradient and issues its reduce-scatter. Waits for the
-  // reduction before it, because one reduction is under way at a time.
+  // Moves the gradients of a unit into a flat gradient and issues its reduce-scatter. First waits
+  // for the reduce-scatter of the previous unit, because only one is under way at a time.
   void reduce(size_t unit) {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
@@ -316,13 +322,13 @@ class ShardedStep : public ScheduledStep {
     return layout_.units[unit].padded_numel * kElement / layout_.world_size;
   }
 
-  // Adds the pieces of a unit: the runs of its parameters, with their padding, that lie in this
-  // rank's shard and belong to one parameter group.
+  // Adds the pieces of a unit. A piece is a run of neighbouring parameters, with their padding,
+  // that lies in this rank's shard and belongs to one parameter group.
   void add_pieces(size_t unit) {
     const int64_t count = layout_.units[unit].padded_numel / layout_.world_size;
     const int64_t shard = count * shard_;
     const int64_t state_before = state_bytes();
-    // The begin and end in the unit of the current run, by group.
+    // By group: where the current run begins and ends in the unit.
     std::vector<std::pair<int64_t, int64_t>> runs(groups_.size());
     const auto add_run = [&](size_t group) {
       const auto [begin, end] = std::exchange(runs[group], {});
@@ -345,22 +351,24 @@ class ShardedStep : public ScheduledStep {
     units_[unit].state = state_bytes() - state_before;
   }
 
-  const int shard_;  // which shard of every unit this rank owns
-  // The numbers of units that are gathered ahead, in forward and in backward.
+  const int shard_;  // index of this rank's shard in every unit
+  // How many units are gathered ahead of the running one, in forward and in backward.
   const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
-  std::vector<MixedPrecisionPolicy> precision_;  // by unit
+  std::vector<MixedPrecisionPolicy> precision_;  // the policy of each unit
   std::vector<Unit> units_;
-  std::vector<size_t> order_;  // units in the order of a forward's calls, without the root's
-  size_t forwards_{};          // calls of order_ that have begun in this forward
+  // The units, without the root's, in the order of their calls in a forward.
+  std::vector<size_t> order_;
+  size_t forwards_{};  // how many units of order_ have begun their call in this forward
   // Units to unshard again in backward, in the order of their forward.
   std::vector<size_t> units_in_backward_;
-  int64_t trainable_bytes_{};                           // of this rank's shards of trainable units
-  std::optional<std::pair<size_t, size_t>> reduction_;  // under way: the unit and its Issue
+  int64_t trainable_bytes_{};  // [bytes] of this rank's shards of trainable units
+  // The reduce-scatter under way: the unit, and the index of the action that issued it.
+  std::optional<std::pair<size_t, size_t>> reduction_;
 };
 
-// A step of single or ddp: whole parameters, and buckets of gradients from backward to the
-// optimizer.
+// A step of --mode single or ddp. The parameters are whole, and the buckets of gradients are alive
+// from the first backward to the end of the step.
 class ReplicaStep : public ScheduledStep {
  public:
   using ScheduledStep::ScheduledStep;
@@ -383,10 +391,10 @@ class ReplicaStep : public ScheduledStep {
     return config_.ranks.mode == Mode::ddp ? partition_.accumulation_steps
                                            : partition_.microbatches();
   }
-  // Allocates buckets if the gradients of the microbatch begin a new sum. In single they begin one
-  // or are added to the existing sum. In ddp they always begin one, because ddp reduces the
-  // gradients of each microbatch before adding them, unless it reduces once, after the last
-  // microbatch.
+  // Allocates buckets if the gradients of the microbatch begin a new sum. In --mode single they
+  // begin one or are added to the existing sum. In --mode ddp they always begin one, because ddp
+  // reduces the gradients of each microbatch before adding them, unless it reduces once, after the
+  // last microbatch.
   void begin_backward() override {
     if (begins_sum()) allocate(MemoryClass::gradients, sum().bytes);
     waiting_.assign(buckets_.numels.size(), 0);
@@ -447,11 +455,14 @@ class ReplicaStep : public ScheduledStep {
     allocate_temporarily(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
   std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
-  std::vector<size_t> places_;      // by parameter: the number of trainable parameters before it
+  // By parameter: how many trainable parameters come before it in the layout.
+  std::vector<size_t> places_;
   GradientBuckets buckets_;
   // By bucket: how many of its parameters have no gradient in this backward pass yet.
   std::vector<int64_t> waiting_;
-  std::vector<size_t> reductions_;  // the Issues of the first buckets
+  // The indices of the actions that have issued the all-reduces of the first buckets, in the order
+  // of the buckets.
+  std::vector<size_t> reductions_;
 };
 
 }  // namespace

@@ -22,48 +22,58 @@ struct Schedule {
   };
   struct Allocate {
     MemoryClass cls;
-    int64_t bytes;                 // negative: freed
-    std::optional<size_t> unit{};  // the unit that the memory serves, if it serves one
+    int64_t bytes;                 // [bytes] allocated; negative: freed
+    std::optional<size_t> unit{};  // the unit that the memory serves; empty: it serves no unit
   };
-  struct Compute {              // computing of the model between two events of its trace
-    int64_t peak, activations;  // [bytes] of activations alive: at most meanwhile, and at the end
-    int64_t flops{}, time{};    // time: [ns]; 0: not given
+  // The model computes from one event of its ModelTrace to the next.
+  struct Compute {
+    // [bytes] of activations alive: the most during the computation, and those at its end.
+    int64_t peak, activations;
+    int64_t flops{}, time{};       // `time`: [ns] of computing; 0: not given
     std::optional<size_t> unit{};  // the unit whose module runs; empty: the root's module runs
   };
   struct Issue {
     Operation operation;
-    int64_t numel;  // of the larger tensor
+    int64_t numel;  // [elements] of the larger of input and output
     int64_t element_bytes;
-    int ranks;                     // that make the call together
-    int stride;                    // from one of these ranks to the next; 1: neighbours
-    int place;                     // of this rank among these ranks
-    bool in_arena;                 // the transport reads the tensor in place
-    std::optional<size_t> unit{};  // the unit that the call serves, if it serves one
-    std::string_view label{};      // "norm" or "metrics" if it serves no parameter
+    int ranks;  // number of ranks that make the call together
+    // Distance from one rank of the call to the next one; 1: they are neighbours.
+    int stride;
+    int place;  // index of this rank among the ranks of the call
+    // The tensor of the call lies in memory that the transport reads without a copy.
+    bool in_arena;
+    std::optional<size_t> unit{};  // the unit that the call serves; empty: it serves no unit
+    std::string_view label{};  // "norm" or "metrics" if the call serves no parameter, else empty
 
-    int64_t part() const { return round_up(numel, ranks) / ranks; }  // [elements] of one rank
-    int64_t bytes_received() const {  // by one rank, by the textbook count of communicator.h
+    // [elements] of one rank's part of the tensor.
+    int64_t part() const { return round_up(numel, ranks) / ranks; }
+    // Returns the bytes that one rank receives, as textbook_bytes() counts them (comm/call.h).
+    int64_t bytes_received() const {
       return (operation == Operation::all_reduce ? 2 : 1) * (ranks - 1) * part() * element_bytes;
     }
   };
-  struct Wait {     // a second Wait for the same Issue does nothing
-    size_t action;  // index of the Issue
+  // The rank waits for a call. A second Wait for the same call does nothing.
+  struct Wait {
+    size_t action;  // index in `actions` of the Issue of the call
   };
   using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
   std::vector<Action> actions;
-  int64_t state_file_bytes{};   // of the optimizer's moments if they lie in a file; else 0
-  int64_t partial_sum_bytes{};  // of partial sums of gradients, at most, if moments lie in a file
-  bool has_activations{};       // false: the bytes of Compute are 0
-  bool in_order{true};          // false: some units contain others, and no trace gives their order
+  // [bytes] of the optimizer's moments if they are in a file; else 0.
+  int64_t state_file_bytes{};
+  // The most [bytes] of partial sums of gradients at a time if the moments are in a file; else 0.
+  int64_t partial_sum_bytes{};
+  bool has_activations{};  // false: the bytes of activations in each Compute are 0
+  // False if some units contain other units and no trace gives the order of their calls.
+  bool in_order{true};
 };
 
-// Returns the step of `rank` for a model with these traces. Without traces, uses those that
+// Returns the step of `rank` for a model with these traces. Without `traces`, uses those that
 // chain_of() returns for the layout.
 // - `first`: the step is the first one of the run. Its first forward does not prefetch, because no
 //   order of the units is known yet, unless the run evaluates before the step. The optimizer has no
 //   state before its first update, unless the run loads a checkpoint or the parameters of another
 //   model.
-// - A run of no steps is one forward without gradients.
+// - If config.training.steps is 0, the step is one forward without gradients.
 Schedule schedule(const TrainConfig& config, const ShardLayout& layout, int rank = 0,
                   bool first = false, const std::optional<ModelTraces>& traces = {});
 

@@ -14,13 +14,15 @@
 
 namespace fsdp {
 
-inline constexpr int64_t kElement = 4;  // bytes of an fp32
-inline constexpr int64_t kScalar = 8;   // bytes of an fp64: the loss, and the terms of a norm
-// [bytes] of a number that divides a tensor or is added to it: as given, and in the tensor's dtype.
+inline constexpr int64_t kElement = 4;  // [bytes] of an fp32 number
+// [bytes] of an fp64 number: the loss, and the terms of a norm.
+inline constexpr int64_t kScalar = 8;
+// [bytes] that torch allocates for a number that divides a tensor or is added to it: the number in
+// fp64, and the number in the tensor's dtype, fp32.
 inline constexpr int64_t kNumber = kScalar + kElement;
 
-// The part of a step that all modes share. A mode overrides hold(), and at(), which does what the
-// mode does at an event of a trace.
+// Builds the Schedule of a step. This class has the part that all modes share. A class for a mode
+// overrides the virtual functions; in at() it adds what the mode does at an event of a ModelTrace.
 class ScheduledStep {
  public:
   ScheduledStep(const TrainConfig& config, const ShardLayout& layout, int rank, bool first,
@@ -34,8 +36,9 @@ class ScheduledStep {
     hold();
     allocate(MemoryClass::optimizer_state,
              resident_bytes(schedule_.state_file_bytes, config_.memory.offload_resident));
-    // A run that loads parameters calls Strategy::state() before the first step. That call
-    // allocates the state of the optimizer.
+    // The state of the optimizer is allocated before a step that is not the first one of the run.
+    // It is allocated before the first step, too, if the run loads parameters, because such a run
+    // calls Strategy::state() first, which allocates it.
     if (!first_ || config_.checkpoint.first_step > 0 || !config_.model.init.empty())
       allocate_state();
     const int parts = microbatches_of_a_rank();
@@ -58,9 +61,10 @@ class ScheduledStep {
     const bool one_sum = config_.ranks.mode == Mode::single || partition_.reduce_last;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && partition_.reduce_last) reduce_last();
-    // A tensor with the number of microbatches, by which gradients are divided.
+    // The tensor of the number of microbatches, by which the gradients are divided.
     if (training_) allocate_temporarily(kNumber);
-    // Allocates the sums of losses of this rank and of all ranks; frees the losses.
+    // Allocates the sums of this rank's losses and the sums of the losses of all ranks; frees the
+    // losses of the microbatches.
     activations(2 * kScalar * sums - parts * traces_.begins.left);
     call_on_scalars(Operation::all_reduce, sums,
                     config_.ranks.mode == Mode::single ? 1 : partition_.ranks(), rank_, "metrics");
@@ -73,26 +77,28 @@ class ScheduledStep {
   }
 
  protected:
-  virtual void hold() = 0;  // allocates what is alive during the whole step
+  virtual void hold() = 0;  // allocates the memory that is alive during the whole step
   virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
-  // The memory of the running sum of a rank's gradients. The gradients of its microbatches are
-  // added as a tree, in the order of order().
+  // The memory class and the bytes of the running sum of a rank's gradients. The gradients of its
+  // microbatches are added as a tree, in the order of the BatchPartition that order() returns.
   struct Sum {
     MemoryClass cls;
     int64_t bytes;
   };
   virtual Sum sum() const = 0;
   virtual const BatchPartition& order() const { return partition_of_rank_; }
-  // Returns whether microbatch microbatch_ begins a new partial sum. If so, the partial sum of the
-  // earlier microbatches is kept beside it.
+  // Returns whether microbatch number microbatch_ of this rank begins a new partial sum. If it
+  // does, the partial sum of the earlier microbatches is kept beside the new one.
   virtual bool starts_new_partial_sum() const {
     return microbatch_ > 0 &&
            order().partial_sums(microbatch_ + 1) > order().partial_sums(microbatch_);
   }
   bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
-  virtual void begin_backward() {}  // called before the backward of microbatch_
-  virtual void at(const ModelTrace::Event& /*event*/) {}  // what the mode does at the event
-  // Called after the last microbatch if gradients are reduced once: reduces the sum of all of them.
+  virtual void begin_backward() {}  // called before the backward of microbatch number microbatch_
+  // Adds what the mode does at an event of a ModelTrace.
+  virtual void at(const ModelTrace::Event& /*event*/) {}
+  // Adds the reduction of the sum of all microbatches' gradients. Called after the last microbatch
+  // if gradients are reduced once.
   virtual void reduce_last() {}
   virtual void clip() = 0;
   virtual void update() {
@@ -109,27 +115,27 @@ class ScheduledStep {
     add(Schedule::Allocate{cls, bytes, unit});
   }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  // Issues a call on `count` fp64 numbers that serves no unit, and waits for it.
+  // Issues a collective on `count` fp64 numbers that serves no unit, and waits for it.
   void call_on_scalars(Operation operation, int64_t count, int ranks, int place,
                        const char* label) {
     wait(add(Schedule::Issue{
         operation, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
   }
 
-  // Adds `bytes` to the activations: memory that an operation outside the model allocates, or frees
-  // if negative.
+  // Adds `bytes` to the activations: memory that an operation outside the model allocates or, if
+  // `bytes` is negative, frees.
   void activations(int64_t bytes) {
     if (traces_.has_activations) allocate(MemoryClass::other, bytes);
   }
-  // Adds `bytes` to the activations and frees them at once.
+  // Adds `bytes` to the activations and frees these bytes at once.
   void allocate_temporarily(int64_t bytes) {
     activations(bytes);
     activations(-bytes);
   }
 
-  // Counts the optimizer's state of a piece of `elements` parameter elements, which is updated by
-  // itself: for AdamW two moments of each element and a step count, for Muon one moment and a step
-  // count. Returns the bytes that an update of the piece allocates temporarily: for SGD a decayed
+  // Counts the optimizer's state of a piece of `elements` elements, which is updated by itself: for
+  // AdamW two moments of each element and a step count, for Muon one moment and a step count.
+  // Returns the bytes that an update of the piece allocates temporarily: for SGD a decayed
   // gradient, otherwise the number that is added to a step count.
   int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
     int64_t needed = kNumber;
@@ -143,12 +149,14 @@ class ScheduledStep {
     for_update_ = std::max(for_update_, needed);
     return needed;
   }
-  // Allocates and frees what orthogonalize() allocates and frees.
+  // Allocates and frees what orthogonalize() of optim/muon.h allocates and frees for the matrix.
   void orthogonalize(const OwnedMatrix& matrix) {
     allocate_temporarily(orthogonalize_bytes(matrix.rows, matrix.columns));
   }
-  int64_t state_bytes() const { return state_bytes_; }  // not allocated yet
-  // Allocates the state of the optimizer that is not allocated yet, but at most `bytes` of it.
+  // [bytes] of the optimizer's state that is not allocated yet.
+  int64_t state_bytes() const { return state_bytes_; }
+  // Allocates the part of the optimizer's state that is not allocated yet, but at most `bytes` of
+  // it.
   void allocate_state(int64_t bytes = std::numeric_limits<int64_t>::max()) {
     bytes = std::min(bytes, state_bytes_);
     allocate(MemoryClass::optimizer_state, bytes);
@@ -163,9 +171,9 @@ class ScheduledStep {
   const bool training_{config_.training.steps > 0};
   const std::vector<ParameterGroup> groups_{config_.optimizer.parameter_groups()};
   const BatchPartition partition_{config_.batch_partition()};
-  const BatchPartition partition_of_rank_{
-      .accumulation_steps = partition_.accumulation_steps};  // the microbatches of one rank
-  int microbatch_{};                                         // index of a microbatch of this rank
+  // Partitions the microbatches of this rank only, as if it were the only rank.
+  const BatchPartition partition_of_rank_{.accumulation_steps = partition_.accumulation_steps};
+  int microbatch_{};  // index of the current microbatch among those of this rank
   Schedule schedule_;
 
  private:
@@ -177,8 +185,8 @@ class ScheduledStep {
     auto& most = schedule_.partial_sum_bytes;
     most = std::max(most, order().partial_sums(microbatch_) * bytes);
   }
-  // Call this after microbatch microbatch_ was computed. Frees the partial sums that were added to
-  // the running sum. A sum in a file takes no memory.
+  // Call this when microbatch number microbatch_ has been computed. Frees the partial sums that
+  // were added to the running sum, unless they are in a file and take no memory.
   void free_added_sums() {
     if (in_files()) return;
     const auto [cls, bytes] = sum();
@@ -187,8 +195,8 @@ class ScheduledStep {
   }
 
   void compute(Schedule::Compute part) {
-    const int64_t losses =
-        microbatch_ * traces_.begins.left;  // [bytes] of the earlier microbatches
+    // [bytes] of the losses of the earlier microbatches.
+    const int64_t losses = microbatch_ * traces_.begins.left;
     part.peak += losses;
     part.activations += losses;
     add(part);
@@ -201,9 +209,10 @@ class ScheduledStep {
     at(event);
   }
 
-  std::optional<size_t> running_;  // the unit whose module runs
+  std::optional<size_t> running_;  // the unit whose module runs; empty: the root's module
   int64_t state_bytes_{};
-  int64_t for_update_{};  // [bytes] that the update of a piece allocates temporarily, at most
+  // The most [bytes] that the update of one piece allocates temporarily.
+  int64_t for_update_{};
 };
 
 }  // namespace fsdp

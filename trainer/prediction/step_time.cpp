@@ -37,10 +37,10 @@ class TimeOfAStep {
 
  private:
   const CallTime& call_time_;
-  std::vector<Span> spans_;  // by action of the schedule
+  std::vector<Span> spans_;  // span of each action of the schedule
   size_t at_{};              // index of the current action
   StepTime time_;
-  int64_t link_free_{};  // [ns] when the link has finished all issued calls
+  int64_t link_free_{};  // [ns] when the link has finished all calls issued so far
 };
 
 }  // namespace
