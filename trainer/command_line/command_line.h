@@ -42,7 +42,7 @@ auto naming_option(const std::string& option, const Function& function) {
 // instead. The help does not show `name`.
 void add_advice(CLI::App& app, const std::string& name, const std::string& advice);
 
-// The smallest and the largest number that an option takes.
+// The smallest and the largest number that an option accepts.
 template <typename Number>
 struct NumberRange {
   Number least;

@@ -32,10 +32,11 @@ class TomlTable {
   std::vector<std::string> texts(const std::string& key) const;
   // Returns the array of arrays of texts `key`; an empty list if the table has no such key.
   std::vector<std::vector<std::string>> lists_of_texts(const std::string& key) const;
-  // Returns the tables of [[KEY]], or of an array of tables in braces; an empty list if there is no
-  // such key.
+  // Returns the tables in the array `key`, which the file has as [[KEY]] or as an array of tables
+  // in braces; an empty list if this table has no such key.
   std::vector<TomlTable> tables(const std::string& key) const;
-  // Returns the table of [KEY], or the one in braces; an empty table if there is no such key.
+  // Returns the table `key`, which the file has as [KEY] or in braces; an empty table if this table
+  // has no such key.
   TomlTable table(const std::string& key) const;
   bool is_text(const std::string& key) const;
   std::vector<std::string> keys() const;  // all keys of the table, in the order of the file

@@ -18,8 +18,8 @@ size_t index_of_word(const std::string& option, const std::string& text,
 // Returns a check for CLI11: each value of `option` must be one of `words`.
 CLI::Validator one_of(const std::string& option, const std::vector<std::string>& words);
 
-// Adds an option that takes one of several words and stores the value that belongs to it in
-// `target`.
+// Adds the option `name`, which takes one of the words in `choices` and stores the value that
+// belongs to the word in `target`.
 template <typename Target, typename Value>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
                         const std::vector<std::pair<std::string, Value>>& choices,
@@ -36,7 +36,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
   return app.add_option_function<std::string>(name, take, help)->type_name(type);
 }
 
-// Adds an option that takes one of `words` and stores the word itself in `target`.
+// Adds the option `name`, which takes one of `words` and stores the word itself in `target`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         const std::vector<std::string>& words, const std::string& help);
 

@@ -106,12 +106,12 @@ class TextDataset : public SequenceDataset {
   TextDataset(Text text, uint64_t seed)
       : SequenceDataset("bytes of text", seed), text_(std::move(text)) {}
   int64_t size() const override { return static_cast<int64_t>(text_->size()); }
-  double unigram_entropy() const;  // [nats per byte]
+  double unigram_entropy() const;  // [nats per byte] of the distribution of single bytes
 
  private:
   void read(int64_t begin, int64_t count, int64_t* into) const override;
 
-  Text text_;  // shared with the caller
+  Text text_;  // the whole text, shared with the caller
 };
 
 // A file of token ids, as nanoGPT writes it (only ids, of 16 bits) or as llm.c and ./fsdp tokenize

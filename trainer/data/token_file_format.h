@@ -13,6 +13,7 @@ struct TokenFileKind {
 };
 inline constexpr TokenFileKind kOf16Bits{20240520, 1}, kOf32Bits{20240801, 7};
 
-using TokenFileHeader = std::array<int32_t, 256>;  // magic, version, number of ids, zeros
+// The words of the header: magic, version, number of ids, then zeros.
+using TokenFileHeader = std::array<int32_t, 256>;
 
 }  // namespace fsdp

@@ -53,7 +53,7 @@ struct EventHash {
   int64_t place{};
   std::string unit;  // name of the unit that has the parameter or module
   uint64_t hash{};   // sum of the hashes of the ranks that hold parts of the tensor
-  int64_t numel{};   // [elements] that were hashed
+  int64_t numel{};   // number of elements that were hashed
   std::vector<nlohmann::json> values{};  // the lines of the ranks that have values too (--capture)
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventHash, place, unit, hash, numel)
@@ -87,8 +87,8 @@ struct Comparison {
 // that makes it equal.
 void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 
-// Compares the events of two runs. An event that one run lacks counts as a difference, unless this
-// run has no event of that kind or, with `cut_off`, has ended early. Throws what
+// Compares the events of two runs. An event that one run lacks counts as a difference, unless the
+// run that lacks it has no event of this kind or, with `cut_off`, has ended early. Throws what
 // require_equal_settings() throws.
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 

@@ -51,7 +51,7 @@ std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTe
 // A folder with config.json and model.safetensors, as save_pretrained() of transformers and ./fsdp
 // export write it.
 // - model.safetensors may be replaced by model.safetensors.index.json and the files that it names.
-// - Names may lack the prefix of the model, such as "transformer.".
+// - Names of tensors in the files may lack the prefix of the model, such as "transformer.".
 // - Buffers in the files are ignored.
 // - This object holds no values: read() reads them.
 class HuggingFaceFolder {

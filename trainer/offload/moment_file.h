@@ -48,7 +48,7 @@ class MomentFile : public MomentStore {
 
  private:
   struct Part {
-    int64_t begin, end;  // [bytes] in the file, whole pages
+    int64_t begin, end;  // [bytes] positions in the file, multiples of a page
   };
   struct Job {
     Part part;

@@ -187,8 +187,8 @@ void resolve_debug(TrainConfig& config, const GivenDebug& given);
 // ---- all ----
 
 // Prints on stderr the options that were given and have no effect, one line for each, and a line if
-// --lr is not reached before the run ends. Under a launcher only rank 0 prints. Prints nothing with
-// --print-units.
+// the warmup is so long that the run ends before the rate reaches --lr. Under a launcher only rank
+// 0 prints. Prints nothing with --print-units.
 void name_unused_options(const CLI::App& app, const TrainConfig& config);
 
 }  // namespace fsdp

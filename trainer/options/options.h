@@ -18,8 +18,8 @@ struct TrainParsing {
   // run would write, a checkpoint that it would resume and ranks that fail are not checked and have
   // no effect, except that --resume chooses the model if --model is not given.
   bool only_plans{};
-  // Without --seq, a row has as many tokens as the model's context, unless the data or the recipe
-  // decides how many tokens a row has.
+  // If --seq is not given, a row of the batch has as many tokens as the model's context, unless
+  // --data or --recipe decides how many tokens a row has.
   bool rows_fill_context{};
   std::vector<std::string> other_options;  // names of further options that the program takes
 };

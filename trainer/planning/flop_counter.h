@@ -18,7 +18,7 @@ class FlopCounter {
   int64_t take();
 
  private:
-  int64_t taken_;  // [flops] that the process had counted at the last take()
+  int64_t taken_;  // [flops] that this process had counted at the last take()
 };
 
 }  // namespace fsdp

@@ -49,7 +49,8 @@ struct SearchOf {
 
 // Plans `base` with every combination of the settings in `searched` that ./fsdp train takes.
 // - The rows are doubled until no plan fits into the memory, or until the fastest plan computes at
-//   most 1 % more tokens per second than with half as many rows; such plans are not returned.
+//   most 1 % more tokens per second than with half as many rows; in the second case, the plans with
+//   the last number of rows are not returned.
 // - Calls `traces` once for each dtype, recomputation and number of rows.
 // - A plan that offloads has no time, because the time of its files is not predicted.
 // Returns, in this order:

@@ -54,7 +54,7 @@ class Chain {
   }
 
  private:
-  // Returns whether the output of the unit order_[place] requires a gradient.
+  // Returns whether the output of the module of the unit order_[place] requires a gradient.
   bool needs_gradient(size_t place) const { return place + 1 >= first_with_gradient_; }
   UnitTime time_of(size_t unit) const { return times_.empty() ? UnitTime{} : times_.at(unit); }
 
@@ -111,7 +111,8 @@ class Chain {
   // Trainable parameters. after_[n]: those of the root, in layers that come after the first n units
   // of order_. inside_[unit]: those in the module of the unit.
   std::vector<std::vector<size_t>> after_, inside_;
-  // From this index of order_ on, the input of a unit's module requires a gradient.
+  // Index in order_ of the first unit whose module has an input that requires a gradient. The
+  // inputs of all units after it require one, too.
   size_t first_with_gradient_{std::numeric_limits<size_t>::max()};
   int64_t computing_{};  // [ns] of computing since the last event of backward was added
   ModelTrace trace_;

@@ -14,8 +14,8 @@ namespace fsdp {
 // the calls of other modules inside it. For the root, this is the time outside all modules below
 // it.
 struct ComputeTime {
-  EventKind kind;    // forward or backward
-  std::string unit;  // the module's name
+  EventKind kind;    // EventKind::forward or EventKind::backward
+  std::string unit;  // name of the module that was called
   double seconds;
 };
 
@@ -24,7 +24,8 @@ struct ComputeTime {
 // one of `events`.
 std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const Event& step);
 
-// The duration of a step of fsdp over a simulated link: medians over all steps but the first. [s]
+// The durations [s] of a step of --mode fsdp over a simulated link: the medians over all steps but
+// the first.
 struct StepTimes {
   double measured;
   // Predicted from the compute times of the units, for a step that waits only for the link.

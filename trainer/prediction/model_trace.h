@@ -21,7 +21,7 @@ struct ModelTrace {
     // gradient.
     post_backward,
     gradient,     // the gradient of a parameter is complete
-    root_unread,  // backward no longer reads the root's parameters
+    root_unread,  // from here on, backward no longer reads the root's parameters
     end,          // the backward pass has ended
     // An event that no hook sees: the forward has ended, or the graph was freed after the backward.
     none

@@ -8,7 +8,8 @@
 namespace fsdp {
 namespace {
 
-// The bytes that a transport allocates for a call. All are freed when the wait for the call ends.
+// The bytes that a transport allocates for a collective. It frees all of them when the wait for the
+// collective ends.
 struct TransportBuffers {
   int64_t issued{};   // [bytes] alive from the issue of the call on
   int64_t waiting{};  // [bytes] alive from the beginning of the wait for the call on

@@ -42,7 +42,8 @@ using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClas
 // class are not predicted.
 using PredictedTotals = std::array<std::optional<int64_t>, kPhases>;
 
-// The moment at which most bytes are alive, activations included if the schedule has them.
+// The moment of a step at which most bytes are alive. Activations are included if the schedule has
+// them.
 struct Peak {
   LiveBytes bytes;
   Phase phase{Phase::init};    // the phase at this moment; init: before the step

@@ -191,8 +191,8 @@ class ShardedStep : public ScheduledStep {
     }
     activations(-kSum);
   }
-  // A rank finds the largest magnitude of its own gradients through five fp32 numbers and one fp64
-  // number, which it frees. Then it gathers the largest magnitudes of all ranks.
+  // A rank finds the largest magnitude of its own gradients. For this it allocates and frees five
+  // fp32 numbers and one fp64 number. Then it gathers the largest magnitudes of all ranks.
   void find_largest_magnitude() {
     const int ranks = partition_.shards;
     activations(kScalar);
@@ -458,7 +458,7 @@ class ReplicaStep : public ScheduledStep {
   // By parameter: how many trainable parameters come before it in the layout.
   std::vector<size_t> places_;
   GradientBuckets buckets_;
-  // By bucket: how many of its parameters have no gradient in this backward pass yet.
+  // For each bucket: how many of its parameters have no gradient in this backward pass yet.
   std::vector<int64_t> waiting_;
   // The indices of the actions that have issued the all-reduces of the first buckets, in the order
   // of the buckets.
