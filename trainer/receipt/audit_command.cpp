@@ -19,10 +19,12 @@ std::vector<std::string> audit_command(const AuditSources& sources, const Receip
   const bool resumes = piece.first_step > 0;
   std::vector<std::string> command{std::filesystem::absolute(sources.program).string()};
   std::set<std::string> replaced = names_in(sources.options);
-  if (resumes) replaced.insert({"init", "model"});  // a checkpoint has the parameters
+  // The checkpoint has the parameters, so the command needs neither --init nor --model.
+  if (resumes) replaced.insert({"init", "model"});
   for (const ConfigLine& line : read_config(receipt.options)) {
     if (replaced.contains(line.name)) continue;
-    // In words of their own, values that begin with dashes would be other options.
+    // Writes "--name=value" as one word, because a value that begins with dashes would be parsed as
+    // another option if it were a word of its own.
     for (const std::string& value : line.values)
       command.push_back("--" + line.name + '=' + value);
   }

@@ -8,26 +8,29 @@
 
 namespace fsdp {
 
-// Names what an auditor uses besides the receipt.
+// The program, the checkpoints and the options with which an auditor computes parts of a run again.
+// The receipt of the run has everything else.
 struct AuditSources {
-  std::string program;               // the program that trains
-  std::string checkpoints;           // the folder with checkpoints of the run; empty: there is none
-  std::vector<std::string> options;  // options of ./fsdp train in place of the run's
+  std::string program;               // path of the program that trains
+  std::string checkpoints;           // folder with checkpoints of the run; empty: there is none
+  std::vector<std::string> options;  // options of ./fsdp train that replace the run's own
 };
 
-// Returns the names of the options that `words` give: "text" for "--text" and "--text=FILE".
+// Returns the names of the options in `words`, the words of a command line: "text" for "--text" and
+// for "--text=FILE".
 std::set<std::string> names_in(const std::vector<std::string>& words);
 
-// Returns the command that computes `piece` again, in one process, and writes the hashes of all
-// events into the folder `hashes`. It begins with the checkpoint of the piece's first step, which
-// must be there, or if this is step 0, as the run began.
+// Returns the command line of ./fsdp train that computes `piece` again in one process and writes
+// the hashes of all its events into the folder `hashes`. The command resumes from the run's
+// checkpoint before the first step of `piece`, which must exist. If the first step is step 0, the
+// command starts as the run did, without a checkpoint.
 std::vector<std::string> audit_command(const AuditSources& sources, const Receipt& receipt,
                                        const Recomputation& piece, const std::string& hashes);
 
-// Returns "step 3, microbatch 5" or "steps 1 to 3".
+// Returns the steps of `piece`, counted from 1, as text: "step 3, microbatch 5" or "steps 1 to 3".
 std::string text_of(const Recomputation& piece);
 
-// Returns "made by rank 1 on host-b".
+// Returns the given ranks of the run with their hosts, as text: "made by rank 1 on host-b".
 std::string makers(const Receipt& receipt, const std::vector<int>& ranks);
 
 }  // namespace fsdp

@@ -13,8 +13,9 @@ Sha256 hash_of(const std::string& bytes) {
   return hash;
 }
 
-// Returns the root of the tree over `leaves`, at least one. A leaf and
-// an inner node begin with different bytes, so that no inner node can pass for a leaf.
+// Returns the root of the Merkle tree over `leaves`, of which there is at least one. The hashed
+// bytes begin with 0 for a leaf and with 1 for an inner node, so no inner node has the hash of a
+// leaf.
 Sha256 root_of(std::span<const std::string> leaves) {
   if (leaves.size() == 1) return hash_of('\0' + leaves[0]);
   const size_t left = std::bit_floor(leaves.size() - 1);

@@ -18,9 +18,10 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr int64_t kMostMicrobatches = 1 << 16;  // that ./fsdp train takes
+constexpr int64_t kMostMicrobatches = 1 << 16;  // limit of ./fsdp train for a step
 
-// Returns the text of a leaf in the tree: what does not depend on the arrangement of the ranks.
+// Returns the text that is hashed as a leaf of the Merkle tree. It has only the members of an event
+// that do not depend on how the work is divided among the ranks.
 std::string text_in_tree(const EventKey& key, const EventHash& event) {
   json text = key;
   text.update({{"unit", event.unit}, {"hash", event.hash}, {"numel", event.numel}});
@@ -56,7 +57,7 @@ std::string end_of(size_t leaves, const std::string& root, const std::string& se
   return end.dump();
 }
 
-// Returns the signature in the last line of a receipt, or "".
+// Returns the signature in `end`, the last line of a receipt, or "" if the line has none.
 std::string signature_in(const std::string& end) {
   const json line = json::parse(end, nullptr, /*allow_exceptions=*/false);
   return line.is_object() ? line.value("signature", "") : "";
@@ -70,7 +71,7 @@ void read_head(const std::string& text, Receipt& receipt) {
   json line;
   try {
     line = read_json_object<json>(text);
-  } catch (const std::runtime_error&) {  // no object, or nested so deep that a copy would crash
+  } catch (const std::runtime_error&) {  // not a JSON object, or nested too deep to copy safely
   }
   require(line.contains("receipt") && line["receipt"].is_number_integer(),
           "is not a receipt of ./fsdp train");
@@ -152,7 +153,7 @@ Receipt read_receipt(const std::string& path) {
     while (more) {
       ++number;
       more = static_cast<bool>(std::getline(file, next));
-      if (!more) break;  // `text` is the end
+      if (!more) break;  // `text` is the last line of the receipt
       number == 1 ? read_head(text, receipt) : read_leaf(text, receipt);
       lines += text + '\n';
       text = next;

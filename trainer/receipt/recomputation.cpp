@@ -8,7 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the last of the `known` steps that is not after `step`.
+// Returns the latest of the `known` steps that is not after `step`. Throws std::invalid_argument if
+// there is none.
 int64_t last_known(const std::set<int64_t>& known, int64_t step) {
   const auto after = known.upper_bound(step);
   if (after == known.begin())
@@ -18,7 +19,7 @@ int64_t last_known(const std::set<int64_t>& known, int64_t step) {
   return *std::prev(after);
 }
 
-// Returns `count` of the elements, drawn without repetition, or all if there are fewer.
+// Returns `count` elements of `all`, drawn without repetition, or all elements if there are fewer.
 template <typename Element>
 std::vector<Element> drawn_of(std::vector<Element> all, size_t count, uint64_t seed) {
   std::vector<Element> drawn;
@@ -31,11 +32,11 @@ std::vector<Element> drawn_of(std::vector<Element> all, size_t count, uint64_t s
   return drawn;
 }
 
-// Returns what computes all events again, at most one piece for each state and one for each
-// microbatch.
+// Returns recomputations that together compute all `events` again: at most one over whole steps for
+// each known state, and at most one for each microbatch.
 std::vector<Recomputation> pieces_for(const std::vector<EventKey>& events,
                                       const std::set<int64_t>& known) {
-  std::map<int64_t, int64_t> ends;  // of the pieces of whole steps, by their first step
+  std::map<int64_t, int64_t> ends;  // first step -> end, of the pieces of whole steps
   std::set<std::pair<int64_t, int>> microbatches;
   for (const EventKey& key : events) {
     const int64_t first = last_known(known, key.step);
@@ -57,14 +58,15 @@ std::vector<Recomputation> pieces_for(const std::vector<EventKey>& events,
   return pieces;
 }
 
-// Returns whether the piece begins with a checkpoint, and not with the state from which the run
-// began.
+// Returns whether the recomputation `piece` begins with a checkpoint, and not with the state from
+// which the run began.
 bool begins_with_checkpoint(const Recomputation& piece, const Receipt& receipt) {
   return piece.first_step > receipt.sampling.first_step;
 }
 
-// Returns the events of the receipt that `piece` must have. Its parameters before the first step
-// are those after the step before.
+// Returns the receipt's events that the recomputation `piece` must have too. If `piece` begins with
+// a checkpoint, the parameters in the checkpoint must be those that the receipt has after the
+// previous step.
 std::map<EventKey, const Leaf*> expected_of(const Receipt& receipt, const Recomputation& piece) {
   std::map<EventKey, const Leaf*> expected;
   const bool from_checkpoint = begins_with_checkpoint(piece, receipt);
@@ -87,7 +89,8 @@ std::string with_reason(const EventKey& key, const Receipt& receipt, const RunHa
   return place;
 }
 
-// Throws std::invalid_argument if a setting of the receipt has another value in `made`.
+// Throws std::invalid_argument, which names the setting, if a setting in `receipt` has another
+// value in `made`, the settings of the recomputation.
 void require_settings(const nlohmann::json& receipt, const nlohmann::json& made) {
   for (const auto& [name, value] : receipt.items()) {
     const nlohmann::json here = made.value(name, nlohmann::json());
@@ -128,7 +131,8 @@ std::vector<Recomputation> draw_microbatches(const Receipt& receipt, size_t coun
 Verdict compare_with(const Receipt& receipt, const Recomputation& piece, const RunHashes& made) {
   require_settings(receipt.settings, made.settings);
   const auto expected = expected_of(receipt, piece);
-  // The receipt of a run that updates in backward has no reduced gradients.
+  // A run that updates units in the backward pass records no reduced gradients, so its receipt has
+  // none. Then the reduced gradients of the recomputation are not compared.
   const bool lacks_reduced = std::ranges::none_of(
       receipt.leaves, [](const auto& leaf) { return leaf.first.what == TensorKind::reduced; });
   RunHashes of_receipt, of_piece;
@@ -137,7 +141,9 @@ Verdict compare_with(const Receipt& receipt, const Recomputation& piece, const R
   const bool from_checkpoint = begins_with_checkpoint(piece, receipt);
   for (const auto& [key, event] : made.events) {
     const bool left_out = lacks_reduced && key.what == TensorKind::reduced;
-    // If the run saved no checkpoint here, its receipt has only some of these parameters.
+    // The recomputation hashes all parameters of the checkpoint that it begins with. Only those
+    // that the receipt has are compared: it has only a sample of them if the run saved no
+    // checkpoint at this step.
     const bool of_checkpoint = from_checkpoint && key.what == TensorKind::initial;
     if (of_checkpoint ? expected.contains(key) : receipt.sampling.selects(key) && !left_out)
       of_piece.events[key] = event;
@@ -145,7 +151,8 @@ Verdict compare_with(const Receipt& receipt, const Recomputation& piece, const R
   const Comparison found = compare(of_receipt, of_piece, /*cut_off=*/false);
   Verdict verdict{found.equal, "", {}};
   std::optional<EventKey> first = found.first;
-  // compare() does not count kinds that only one of the two has.
+  // compare() ignores an event that one side lacks if this side has no event of that kind. Here
+  // such an event counts as a difference.
   for (const auto* side : {&of_receipt, &of_piece})
     for (const auto& [key, event] : side->events)
       if (!first && (!of_receipt.events.contains(key) || !of_piece.events.contains(key)))

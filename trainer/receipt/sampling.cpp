@@ -3,8 +3,8 @@
 namespace fsdp {
 namespace {
 
-// Mixes the bits of a number: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators"
-// (2014), the finalizer of SplitMix64.
+// Returns `value` with its bits mixed, as the finalizer of SplitMix64 mixes them: Steele, Lea,
+// Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
 uint64_t mixed(uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
@@ -12,7 +12,8 @@ uint64_t mixed(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Returns a number that depends on all parts of the key, and is the same in every program.
+// Returns a number that depends on every member of `key` and that every run of the program computes
+// equally.
 uint64_t number_of(const EventKey& key) {
   uint64_t number = mixed(static_cast<uint64_t>(key.step));
   number = mixed(number ^ static_cast<uint64_t>(key.part));

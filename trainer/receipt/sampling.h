@@ -7,19 +7,20 @@
 
 namespace fsdp {
 
-// Selects the events of a run that its receipt records.
-// - All losses and norms, the parameters before the first step, and parameters and moments after
-//   the last one.
-// - The parameters after a step whose checkpoint is saved, so that an auditor can compare the
-//   checkpoint with the receipt.
-// - One in `every` of all other events, except gathered parameters: they are the parameters of the
-//   step before. Which ones depends only on the event's key, so whoever computes the event again
-//   knows whether the receipt must have it.
+// Selects the events of a run that its receipt records:
+// - all losses and norms, the parameters before the run's first step, and the parameters and
+//   moments after its last step;
+// - the parameters after a step whose checkpoint is saved, so that an auditor can compare the
+//   checkpoint with the receipt;
+// - about one in `every` of all other events, except gathered parameters, which equal the
+//   parameters after the previous step.
+// Whether an event is selected depends only on its key and on these settings. So an auditor that
+// computes the event again knows whether the receipt must have it.
 struct Sampling {
-  int64_t every{8};       // 1: all
-  int64_t first_step{};   // of the run
-  int64_t end_step{};     // the step after the last one
-  int64_t save_every{0};  // 0: the run saves no checkpoints
+  int64_t every{8};       // 1: all events
+  int64_t first_step{};   // first step of the run, counted from 0
+  int64_t end_step{};     // the step after the run's last one
+  int64_t save_every{0};  // steps between checkpoints; 0: the run saves no checkpoints
 
   bool selects(const EventKey& key) const;
 };

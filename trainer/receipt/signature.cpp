@@ -26,24 +26,27 @@ using Key = std::unique_ptr<EVP_PKEY, Free>;
 using Context = std::unique_ptr<EVP_MD_CTX, Free>;
 
 using Signature = std::array<unsigned char, 64>;
-constexpr uintmax_t kMostBytes = 64 << 10;  // of the file of a key
+constexpr uintmax_t kMostBytes = 64 << 10;  // limit for the file of a key
 constexpr char kDigits[] = "0123456789abcdef";
 
-// Takes the place of OpenSSL's function that asks for a password on the terminal.
+// Replaces OpenSSL's callback that asks for a password on the terminal: returns that there is no
+// password.
 int no_password(char*, int, int, void*) {
   return -1;
 }
 
 using Read = EVP_PKEY* (*)(BIO*, EVP_PKEY**, pem_password_cb*, void*);
 
-// Returns the key in the text of a PEM file; null if there is none of Ed25519.
+// Returns the key in `pem`, the text of a PEM file; null if the text has no Ed25519 key.
 Key key_of(const std::string& pem, Read read) {
   const File file(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   Key key(read(file.get(), nullptr, no_password, nullptr));
   return key && EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519 ? std::move(key) : nullptr;
 }
 
-// `kind` and `command` say in a message which key the file lacks, and what makes one.
+// Returns the text of the PEM file `path`, and throws std::runtime_error if it has no key that
+// `read` accepts. The error's text uses `kind`, the kind of key that the file lacks, and `command`,
+// a shell command that makes such a key.
 std::string key_in(const std::string& path, Read read, const std::string& kind,
                    const std::string& command) {
   const std::string reason = reason_not_to_read(path);
