@@ -33,7 +33,8 @@ void LineSpool::add(const std::string& line) {
   if (file_ < 0) file_ = open_spool();
   failed_ = file_ < 0 || write_all(file_, in_memory_) != 0;
   if (failed_) {
-    // If ftruncate() fails, read() stops at in_file_ anyway.
+    // Removes what the failed write has left in the file. If ftruncate() fails, nothing is lost:
+    // read() reads only the first in_file_ bytes.
     if (file_ >= 0 && ftruncate(file_, in_file_) != 0) errno = 0;
     return;
   }

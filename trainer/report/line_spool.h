@@ -7,9 +7,9 @@
 
 namespace fsdp {
 
-// Stores the lines of a run until the run ends, in a file without a name, so that a long run needs
-// no more memory than a short one. If the file can't be made, or its disk is full, the following
-// lines stay in memory.
+// Stores the lines of a run until the run ends, in a temporary file without a name, so that a long
+// run needs no more memory than a short one. If the file can't be made or written, for example
+// because the disk is full, this and all later lines stay in memory.
 class LineSpool {
  public:
   LineSpool() = default;
@@ -17,9 +17,10 @@ class LineSpool {
   LineSpool(const LineSpool&) = delete;
   LineSpool& operator=(const LineSpool&) = delete;
 
-  void add(const std::string& line);  // without its newline
+  void add(const std::string& line);  // `line` without its newline
 
-  // Calls `take` with the text of all lines, each with its newline, in pieces.
+  // Calls `take` repeatedly with the next piece of the stored text, until it has passed all lines,
+  // each with its newline. A piece may begin and end inside a line.
   void read(const std::function<void(const std::string& piece)>& take) const;
   std::string text() const;
 
@@ -29,7 +30,7 @@ class LineSpool {
   int file_{-1};
   bool failed_{};
   int64_t in_file_{};      // [bytes]
-  std::string in_memory_;  // lines after those in the file
+  std::string in_memory_;  // the newest lines, which are not in the file
 };
 
 }  // namespace fsdp

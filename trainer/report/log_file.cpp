@@ -8,9 +8,9 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // [bytes] from the end of the file
+constexpr int64_t kMost = 1 << 20;  // [bytes] the most that end_of_file() reads
 
-// Returns the last bytes of a file, at most kMost, and their position in it.
+// Returns the last bytes of the file `path`, at most kMost, and their offset in the file.
 std::pair<std::string, int64_t> end_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<int64_t>(file ? static_cast<int64_t>(file.tellg()) : 0);
@@ -26,11 +26,12 @@ std::pair<std::string, int64_t> end_of_file(const std::string& path) {
 LogEnd end_of_log(const std::string& path) {
   auto [text, begin] = end_of_file(path);
   LogEnd end;
-  size_t stop = text.rfind('\n');  // half a line may follow
+  size_t stop = text.rfind('\n');  // ignores half a line after the last newline
   if (stop == std::string::npos) return {text.empty() || text[0] == '{', std::nullopt};
   while (stop != std::string::npos) {
     const size_t before = stop == 0 ? std::string::npos : text.rfind('\n', stop - 1);
-    if (before == std::string::npos && begin > 0) break;  // the line begins before `text`
+    // The line begins before the bytes that were read.
+    if (before == std::string::npos && begin > 0) break;
     const size_t first = before == std::string::npos ? 0 : before + 1;
     const auto line = nlohmann::json::parse(text.substr(first, stop - first), nullptr, false);
     end.is_log = line.is_object() && (line.contains("step") || line.contains("failure") ||
@@ -49,7 +50,7 @@ void remove_half_a_line(const std::string& path) {
   const size_t last = text.rfind('\n');
   if (last == std::string::npos && begin > 0) return;
   const auto whole = begin + static_cast<int64_t>(last == std::string::npos ? 0 : last + 1);
-  if (truncate(path.c_str(), whole) != 0) return;  // if that fails, the half line stays
+  if (truncate(path.c_str(), whole) != 0) return;  // if truncate() fails, the half line stays
 }
 
 }  // namespace fsdp

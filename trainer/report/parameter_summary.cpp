@@ -5,7 +5,8 @@
 namespace fsdp {
 
 void ParameterSummary::add(const at::Tensor& parameter) {
-  constexpr int64_t kChunk = 1 << 16;  // small temporaries: the parameters may fill the memory
+  // [elements] summed at a time, because the parameters may leave no memory for large temporaries
+  constexpr int64_t kChunk = 1 << 16;
   const at::Tensor flat = parameter.detach().contiguous().view({-1});
   sum_fp32_ += flat.sum().item<double>();
   for (int64_t begin = 0; begin < flat.numel(); begin += kChunk) {

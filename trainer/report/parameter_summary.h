@@ -7,14 +7,16 @@
 
 namespace fsdp {
 
-// Sums and hash of a model's parameters, added one by one in the order of first registration.
+// The sums and the SHA-256 of a model's parameters. The caller adds the parameters one by one, in
+// the order of their first registration in the model.
 class ParameterSummary {
  public:
   void add(const at::Tensor& parameter);  // fp32, on the CPU, contiguous
 
-  double sum_fp32() const { return sum_fp32_; }  // each parameter summed in fp32, added in fp64
-  double sum_fp64() const { return sum_fp64_; }  // every element added in fp64
-  std::string sha256() const { return hash_.hex(); }  // of the elements, fp32 little-endian
+  // Sums each parameter in fp32, and adds these sums in fp64.
+  double sum_fp32() const { return sum_fp32_; }
+  double sum_fp64() const { return sum_fp64_; }       // adds all elements in fp64
+  std::string sha256() const { return hash_.hex(); }  // hash of all elements, as little-endian fp32
 
  private:
   double sum_fp32_{};

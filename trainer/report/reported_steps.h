@@ -6,11 +6,11 @@ namespace fsdp {
 
 // The steps of a run for which a line is printed and logged.
 struct ReportedSteps {
-  int64_t all;       // steps of the whole run
-  int64_t every{1};  // of --log-every
+  int64_t all;       // number of steps of the whole run
+  int64_t every{1};  // value of --log-every
 
-  // Returns whether step number `step`, from 1 on, has a line. The first step, the last one and
-  // each multiple of `every` have one.
+  // Returns whether a line is printed and logged for step number `step`, counted from 1: for the
+  // first step, the last one, and each multiple of `every`.
   bool have(int64_t step) const { return step == 1 || step == all || step % every == 0; }
 };
 

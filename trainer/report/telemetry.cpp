@@ -21,8 +21,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the current width of the terminal on stdout, which may change at any time; 0 if stdout is
-// not a terminal.
+// Returns the number of columns of the terminal on stdout, which may change at any time, or 80 if
+// it is unknown; 0 if stdout is not a terminal.
 int columns_of_terminal() {
   if (isatty(STDOUT_FILENO) != 1) return 0;
   constexpr int kUsual = 80;
@@ -37,7 +37,7 @@ std::string bar(int64_t done, int64_t total) {
   return std::string(filled, '=') + std::string(kWidth - filled, ' ');
 }
 
-// Returns "42 s left", "3 min left" or "1 h 5 min left".
+// Returns the time as text: "42 s left", "3 min left" or "1 h 5 min left".
 std::string time_left(double seconds) {
   const int64_t whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s left";
@@ -48,10 +48,11 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-// Returns the estimated time left; "" in the two seconds after the first step, and after the last
-// step. The estimate leaves out the first step, which takes longer.
+// Returns the estimated time until the run ends, as text; "" in the first two seconds after this
+// process's first step, and after the run's last step. The estimate leaves out the first step,
+// which takes longer than the others.
 std::string Progress::left(const Step& step) const {
-  constexpr double kSoon = 2;  // [s]
+  constexpr double kSoon = 2;  // [s] after the first step, no estimate until then
   const double seconds = step.seconds - first_->seconds;
   if (seconds < kSoon || step.done == steps_.all) return "";
   const auto rest = static_cast<double>(steps_.all - step.done);
@@ -71,7 +72,8 @@ std::string Progress::after(const Step& step, int columns) {
   }
   std::snprintf(text, sizeof text, "%lld/%lld  loss %.6f  %.0f tokens/s  %.1f MB live", done, steps,
                 step.loss, step.tokens_per_s, megabytes);
-  const auto room = static_cast<size_t>(columns - 1);  // the cursor needs the last column
+  // The last column of the terminal stays free for the cursor.
+  const auto room = static_cast<size_t>(columns - 1);
   const std::string words = text + left(step);
   const std::string whole = '[' + bar(step.done, steps_.all) + "] " + words;
   return "\r\033[K" + (whole.size() <= room ? whole : words.substr(0, room)) +
@@ -172,7 +174,7 @@ void RunLog::write(const nlohmann::ordered_json& line) {
   if (error == 0) return;
   std::fprintf(stderr, "--log %s: %s; training continues without it\n", path_.c_str(),
                std::strerror(error));
-  // Removes the part of the line that was written.
+  // Removes the part of the line that the failed write has left in the file, if it is a plain file.
   if (S_ISREG(before.st_mode) && ftruncate(file_, before.st_size) != 0) errno = 0;
   close(std::exchange(file_, -1));
 }
