@@ -19,9 +19,10 @@
 namespace fsdp {
 namespace {
 
-constexpr std::chrono::milliseconds kRound{100};  // between two looks at all ranks in wait()
+constexpr std::chrono::milliseconds kRound{100};  // time between two calls of done() in wait()
 
-// While this object lives, this thread blocks all signals, and so do the threads that it starts.
+// While this object lives, the thread that made it blocks all signals, and so do the threads that
+// this thread starts.
 class NoSignals {
  public:
   NoSignals() {
@@ -36,9 +37,9 @@ class NoSignals {
   sigset_t before_{};
 };
 
-// Collective. Returns the sum of each value over the ranks of all replicas.
+// Collective. Returns, for each of `values`, its sum over the ranks of all replicas.
 std::vector<int64_t> sums_over_ranks(Communicator& comm, const std::vector<int64_t>& values) {
-  // An fp64 counts to 2^53 exactly.
+  // Sums in fp64 are exact, because fp64 has every integer up to 2^53.
   const at::Tensor sums = at::tensor(values, at::kLong).to(comm.device(), at::kDouble);
   comm.all_reduce(sums, kState).wait();
   if (const auto replicas = comm.replicas()) replicas->all_reduce(sums, kState).wait();
@@ -46,10 +47,11 @@ std::vector<int64_t> sums_over_ranks(Communicator& comm, const std::vector<int64
   return {whole.const_data_ptr<int64_t>(), whole.const_data_ptr<int64_t>() + whole.numel()};
 }
 
-// An AsyncSave whose files a thread of each rank writes.
+// The AsyncSave that async_save() returns: a thread on each rank writes the files of the rank.
 class ThreadedSave : public AsyncSave {
  public:
-  // Collective. Makes the folder. Throws std::runtime_error on every rank if it cannot be made.
+  // Collective. Makes the folder of the checkpoint. Throws std::runtime_error on every rank if the
+  // folder cannot be made.
   ThreadedSave(const std::string& directory, int64_t step, nlohmann::ordered_json run,
                std::function<void()> then, Communicator& comm)
       : comm_(comm),
@@ -64,7 +66,8 @@ class ThreadedSave : public AsyncSave {
   }
   ThreadedSave(const ThreadedSave&) = delete;
 
-  // Collective. Copies what this rank writes, and starts to write it.
+  // Collective. Copies the tensors that this rank will write, and starts the thread that writes
+  // them.
   void begin(CheckpointFormat format, const WholeState& state) {
     const auto failure = pass_tensors(format, state, comm_,
                                       [&](const TensorFile& file) { return staged_.open(file); });
@@ -103,16 +106,16 @@ class ThreadedSave : public AsyncSave {
   }
 
  private:
-  // The thread of this rank returns the files that it has written, or why it failed.
+  // What the thread of this rank returns: the files that it has written, or why it failed.
   struct Result {
     std::vector<SavedFile> files;
     std::exception_ptr failure;
   };
   enum class Stage { writing, completing, complete, failed };
 
-  // Starts a thread that runs `work`. If there can be no thread, `result_` has the failure.
+  // Starts a thread that runs `work`. If no thread can be started, stores the failure in `result_`.
   void start(std::function<std::vector<SavedFile>()> work) {
-    const NoSignals no_signals;  // handlers run in the threads of the caller
+    const NoSignals no_signals;  // so signal handlers run only in the caller's threads
     try {
       task_ = std::async(std::launch::async, [work = std::move(work)]() -> Result {
         try {
@@ -126,7 +129,8 @@ class ThreadedSave : public AsyncSave {
     }
   }
 
-  // Collective. Call it when the files of all ranks are on the disk.
+  // Collective. Call it when the files of all ranks are on the disk. Rank 0 starts a thread that
+  // writes checkpoint.json and SHA256SUMS and gives the checkpoint its name.
   void complete() {
     const auto files = files_of_ranks(comm_, [&] { return result_.files; });
     stage_ = Stage::completing;
@@ -138,8 +142,8 @@ class ThreadedSave : public AsyncSave {
     });
   }
 
-  // Collective. Stops all threads, removes the files, and throws the failure of the lowest rank
-  // that failed.
+  // Collective. Every rank stops its thread, and rank 0 removes the files. Throws on every rank the
+  // failure of the lowest rank that failed.
   [[noreturn]] void fail() {
     stop_.request_stop();
     if (task_.valid()) result_ = task_.get();
@@ -158,16 +162,16 @@ class ThreadedSave : public AsyncSave {
   }
 
   Communicator& comm_;
-  nlohmann::ordered_json run_, parameters_;  // of checkpoint.json
+  nlohmann::ordered_json run_, parameters_;  // members of checkpoint.json
   std::function<void()> then_;
   UnfinishedCheckpoint checkpoint_;
-  Stage stage_{Stage::writing};  // equal on all ranks
-  StagedFiles staged_;           // of this rank
-  int64_t bytes_left_{};         // of all ranks, when done() was called last
-  std::string error_;            // of a save that failed
+  Stage stage_{Stage::writing};  // progress of the save, equal on all ranks
+  StagedFiles staged_;           // copies of the tensors that this rank writes
+  int64_t bytes_left_{};         // what all ranks still had to write when done() was last called
+  std::string error_;            // why the save failed, if it failed
   Result result_;
   std::stop_source stop_;
-  std::future<Result> task_;  // the thread of this rank; not valid if it has ended
+  std::future<Result> task_;  // result of this rank's thread; not valid if no thread runs
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Writes each tensor to the file at once, and adds the complete file to `files`.
+// Writes each tensor that it receives to the file at once, without a copy in memory. When the file
+// is complete, adds its name, size and hash to `files`.
 class FileSink : public TensorSink {
  public:
   FileSink(const std::string& folder, const TensorFile& file, std::vector<SavedFile>& files)
@@ -77,7 +78,8 @@ void load_checkpoint(const std::string& folder, const ModelState& state, const L
   };
   agree_on(comm, [&] {
     const Description description = read_description(folder);
-    // Each rank hashes its part of the files before any of their content is used.
+    // Each rank checks the size and the hash of some of the files. If a file is damaged, agree_on()
+    // throws on every rank, before any rank uses the content of a file.
     for (auto i = static_cast<size_t>(comm.rank()); i < description.files.size();
          i += static_cast<size_t>(comm.world_size()))
       check_file(folder, description.files[i]);

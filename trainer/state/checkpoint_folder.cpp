@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLongestText = 64 << 20;  // [bytes] of checkpoint.json
+constexpr int64_t kLongestText = 64 << 20;  // [bytes] of checkpoint.json or SHA256SUMS
 
-// Returns a line of SHA256SUMS.
+// Returns the line of SHA256SUMS for the file `name`.
 std::string sum_of(const std::string& sha256, const std::string& name) {
   return sha256 + "  " + name + '\n';
 }
@@ -68,7 +68,7 @@ void write_description(const std::string& folder, Json description,
   for (const SavedFile& file : files)
     sums += sum_of(file.sha256, file.name);
   const std::string text = description.dump(1) + '\n';
-  read_json_object<Json>(text);  // throws if the text could not be read again
+  read_json_object<Json>(text);  // throws if read_description() would refuse the text
   const SavedFile own = write_text(folder, kDescriptionFile, text);
   write_text(folder, kSumsFile, sums + sum_of(own.sha256, own.name));
   sync_folder(folder);
@@ -161,8 +161,8 @@ void remove_old_checkpoints(const std::string& directory, int64_t keep) {
 void remove_old_checkpoints(const std::string& directory, int64_t keep, int64_t held) {
   const auto folders = step_folders(directory);
   int64_t old = static_cast<int64_t>(folders.size()) - keep;
-  // Renames all old folders before it removes them, because a folder of which some files are
-  // removed must not look like a checkpoint.
+  // Renames all old folders to step-N.part before it removes the first one. So if the removal is
+  // interrupted, a folder that has lost some of its files does not look like a checkpoint.
   for (const auto& [step, folder] : folders)
     if (--old >= 0 && step != held) fs::rename(folder, folder + kUnfinished);
   remove_unfinished_checkpoints(directory);

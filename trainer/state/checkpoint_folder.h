@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-// The folders and the small files of checkpoints.
+// The folders of checkpoints, and their files checkpoint.json and SHA256SUMS.
 namespace fsdp {
 
 inline const std::string kDescriptionFile = "checkpoint.json";
 inline const std::string kSumsFile = "SHA256SUMS";
-// The end of a folder's name until its checkpoint is complete.
+// The name of a checkpoint's folder ends in this until the checkpoint is complete.
 inline const std::string kUnfinished = ".part";
 
 struct SavedFile {
@@ -28,34 +28,39 @@ void from_json(const nlohmann::ordered_json& json, SavedFile& file);
 
 std::string step_folder(const std::string& directory, int64_t step);
 
-// Returns the folders of checkpoints in `directory`, by step.
+// Returns the paths of the folders of complete checkpoints in `directory`, by step.
 std::map<int64_t, std::string> step_folders(const std::string& directory);
 
-// Does what remove_old_checkpoints(directory, keep) does, but keeps the checkpoint of step `held`.
+// Does what remove_old_checkpoints(directory, keep) does, but also keeps the checkpoint of step
+// `held`, if there is one.
 void remove_old_checkpoints(const std::string& directory, int64_t keep, int64_t held);
 
-// Writes a file into the folder. Returns when the file is on the disk.
+// Writes the file `name` with the content `text` into `folder`. Returns when the file is on the
+// disk.
 SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text);
 
-// Writes checkpoint.json and SHA256SUMS. Returns when everything in `folder` is on the disk.
+// Writes checkpoint.json, which has `description` and `files`, and SHA256SUMS into `folder`.
+// Returns when everything in `folder` is on the disk.
 void write_description(const std::string& folder, nlohmann::ordered_json description,
                        const std::vector<SavedFile>& files);
 
-// The content of checkpoint.json, and the files with the hashes that they should have.
+// The content of checkpoint.json, and its list of the checkpoint's safetensors files with the sizes
+// and hashes that they should have.
 struct Description {
   nlohmann::ordered_json json;
   std::vector<SavedFile> files;
 };
-// Reads checkpoint.json and compares its hash with the one in SHA256SUMS. Throws
-// std::runtime_error, which names the file, if one of the two is damaged or can't be read.
+// Reads checkpoint.json in `folder`, and compares its hashes with those in SHA256SUMS. Throws
+// std::runtime_error, which names the file, if checkpoint.json or SHA256SUMS is damaged or can't be
+// read.
 Description read_description(const std::string& folder);
 
-// The name of a tensor in a checkpoint: "NAME/exp_avg:0-16". Without a kind the tensor has the
-// parameter's values, and without a range it is whole.
+// The name of a tensor in a checkpoint, for example "NAME/exp_avg:0-16". If the name has no kind,
+// the tensor has the values of the parameter NAME. If the name has no range, the tensor is whole.
 struct TensorName {
   std::string parameter;
   StateKind kind{};
-  std::optional<std::pair<int64_t, int64_t>> range;  // [elements] begin and end
+  std::optional<std::pair<int64_t, int64_t>> range;  // [elements] begin and end in the parameter
 
   std::string text() const;
   static TensorName parse(const std::string& text);

@@ -2,8 +2,8 @@
 
 namespace fsdp {
 
-// The content of a checkpoint's files. sharded: each rank's file has the ranges that the rank owns.
-// full: one file has whole parameters, another one the optimizer's state.
+// How the files of a checkpoint divide the state. sharded: each rank's file has the ranges that the
+// rank owns. full: one file has the whole parameters, another one the whole optimizer state.
 enum class CheckpointFormat { sharded, full };
 
 }  // namespace fsdp

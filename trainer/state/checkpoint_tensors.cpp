@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-const SafetensorsMetadata kMetadata{{"format", "pt"}};  // Hugging Face's transformers requires it
+const SafetensorsMetadata kMetadata{{"format", "pt"}};  // Hugging Face's transformers requires this
 
 void pass_own_ranges(const WholeState& state, const Communicator& comm, const OpenSink& open) {
   TensorFile file;
@@ -31,8 +31,8 @@ void pass_own_ranges(const WholeState& state, const Communicator& comm, const Op
   sink->close();
 }
 
-// Keeps the first exception of its actions, after which it runs no other action. So a rank that
-// failed still makes the collective calls that the other ranks wait for.
+// Runs actions until one of them throws, keeps this exception, and skips all later actions. So a
+// rank that failed can still make the collective calls for which the other ranks wait.
 class FirstFailure {
  public:
   void guard(const std::function<void()>& action) {
@@ -49,8 +49,9 @@ class FirstFailure {
   std::exception_ptr failure_;
 };
 
-// Collective. Passes the tensors of these kinds of each parameter, whole, to one sink of rank 0,
-// which runs its actions in `failure`.
+// Collective. On rank 0, opens the file `name` and passes to its sink the whole tensors of these
+// `kinds` of each parameter. If `open` or the sink throws, `failure` keeps the exception, and this
+// function still makes all its collective calls.
 void pass_whole(const std::string& name, const std::vector<StateKind>& kinds,
                 const WholeState& state, const Communicator& comm, const OpenSink& open,
                 FirstFailure& failure) {

@@ -14,12 +14,12 @@
 // The tensors that each rank writes when a checkpoint is saved.
 namespace fsdp {
 
-// Receives the tensors of one safetensors file, in the order of its entries.
+// Receives the tensors of one safetensors file, in the order of TensorFile::entries.
 class TensorSink {
  public:
   virtual ~TensorSink() = default;
-  // `elements`: the next elements, contiguous and on the CPU; the next tensor of the file, or a
-  // part of it.
+  // `elements`: contiguous and on the CPU; the whole next tensor of the file, or the next part of
+  // it.
   virtual void write(const at::Tensor& elements) = 0;
   virtual void close() = 0;  // called after the last tensor
 };
@@ -32,14 +32,15 @@ struct TensorFile {
 };
 using OpenSink = std::function<std::unique_ptr<TensorSink>(const TensorFile& file)>;
 
-// Collective. Passes the tensors of each file that this rank writes to the sink that `open`
-// returns. The order of the files, of their entries and of the elements depends only on the state
-// and on the ranks.
-// - sharded: one file, with the ranges that this rank owns; none if it owns no range, or if the
-//   rank is not in the first replica.
-// - full: rank 0 has two files, and receives one range of another rank at a time.
+// Collective. For each file that this rank writes, calls `open` and passes the tensors of the file
+// to the sink that `open` returns. The order of the files, of their entries and of the elements
+// depends only on the state and on the ranks.
+// - sharded: the rank writes one file, with the ranges that it owns. It writes no file if it owns
+//   no range, or if it is not in the first replica.
+// - full: rank 0 writes a file of parameters and, if there is optimizer state, a file of optimizer
+//   state. It receives one range of another rank at a time.
 // If `open` or a sink throws a std::exception, makes the remaining collective calls, for which
-// other ranks wait, and returns the exception; else returns null.
+// other ranks wait, and returns the exception; otherwise returns null.
 std::exception_ptr pass_tensors(CheckpointFormat format, const WholeState& state,
                                 const Communicator& comm, const OpenSink& open);
 

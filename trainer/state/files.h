@@ -6,11 +6,12 @@
 #include <string>
 #include <string_view>
 
-// Files whose writers must know that the bytes are on the disk, and whose readers do not trust the
-// content. Every function throws std::runtime_error "PATH: what is wrong".
+// Reads and writes files of checkpoints. FileWriter::close() returns only when the bytes are on the
+// disk. The readers do not trust the content of a file. Every function throws std::runtime_error
+// "PATH: what is wrong".
 namespace fsdp {
 
-// Writes a new file, or replaces the content of an existing one.
+// Writes a new file, or replaces the content of an existing file.
 class FileWriter {
  public:
   explicit FileWriter(std::string path);
@@ -20,8 +21,8 @@ class FileWriter {
   void write(const void* bytes, size_t count);
   void close();  // returns when the bytes are on the disk
 
-  int64_t size() const { return size_; }              // [bytes] written
-  std::string sha256() const { return hash_.hex(); }  // of the bytes written
+  int64_t size() const { return size_; }              // [bytes] written so far
+  std::string sha256() const { return hash_.hex(); }  // of the bytes written so far
 
  private:
   std::string path_;
@@ -37,10 +38,10 @@ class FileReader {
   FileReader(const FileReader&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }  // [bytes]
-  // Reads exactly `count` bytes from `offset` on.
+  int64_t size() const { return size_; }  // [bytes] in the file
+  // Reads exactly `count` bytes of the file, from `offset` on, to `into`.
   void read(int64_t offset, void* into, size_t count) const;
-  std::string sha256() const;  // of the whole file
+  std::string sha256() const;  // SHA-256 of the whole file
 
  private:
   std::string path_;
@@ -48,12 +49,13 @@ class FileReader {
   int64_t size_{};
 };
 
-// Returns the whole file. Throws if it has more than `most` bytes.
+// Returns the content of the file `path`. Throws if the file has more than `most` bytes.
 std::string read_text(const std::string& path, int64_t most);
-// Throws std::runtime_error if `begin`, the first bytes of the file, are those of a pointer of Git
-// LFS, which lies in the place of a large file until that is fetched.
+// Throws std::runtime_error if `begin`, the first bytes of the file `path`, show that the file is
+// only a pointer of Git LFS, a small text that stands in place of a large file until the user
+// fetches it.
 void refuse_lfs_pointer(const std::string& path, std::string_view begin);
-// Returns when the names of the files in the folder are on the disk.
+// Writes the folder's list of files to the disk, so that no new file name is lost in a crash.
 void sync_folder(const std::string& path);
 
 }  // namespace fsdp

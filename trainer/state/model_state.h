@@ -13,13 +13,14 @@ struct ModelState {
   struct Parameter {
     std::string name;
     std::vector<int64_t> sizes;
-    at::ScalarType dtype{at::kFloat};  // another dtype: a buffer
+    at::ScalarType dtype{at::kFloat};  // only a buffer can have another dtype
 
     int64_t numel() const;
     bool operator==(const Parameter&) const = default;
   };
-  std::vector<Parameter> parameters;  // distinct, in the order of first registration
-  // Two ranks have either equal ranges or ranges without common elements.
+  // Distinct, in the order of first registration; then the buffers.
+  std::vector<Parameter> parameters;
+  // A range of this rank and a range of another rank are either equal or have no element in common.
   std::vector<StateRange> ranges;
 };
 
@@ -29,7 +30,7 @@ inline constexpr std::array kStateKinds{StateKind::parameter, StateKind::exp_avg
                                         StateKind::exp_avg_sq, StateKind::step};
 const char* to_string(StateKind kind);
 
-// Returns the tensor of this kind, which can be undefined.
+// Returns the tensor of this kind that `range` has, or an undefined tensor if `range` has none.
 const at::Tensor& tensor_of(const StateRange& range, StateKind kind);
 
 }  // namespace fsdp

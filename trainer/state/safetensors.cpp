@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLongestHeader = 100'000'000;  // the limit of the format's own reader
+constexpr int64_t kLongestHeader = 100'000'000;  // [bytes] limit of the safetensors package
 constexpr size_t kHeaderAlignment = 8;
 const std::string kMetadataKey = "__metadata__";
 
@@ -46,8 +46,9 @@ std::string header_of(const std::vector<SafetensorsEntry>& entries,
   return text;
 }
 
-// Returns the entry of a tensor. `begin`: offset of the data in the file. `data`: the bytes of all
-// tensors.
+// Returns the Entry that `json`, a tensor's entry in the header, describes. `begin`: the offset in
+// the file at which the data of the tensors begins. `data`: the number of bytes of all tensors.
+// Throws std::runtime_error if the entry does not fit the data.
 SafetensorsReader::Entry entry_of(const nlohmann::json& json, int64_t begin, int64_t data) {
   const auto dtype = dtypes().find(json.at("dtype").get<std::string>());
   if (dtype == dtypes().end()) throw std::runtime_error("has a dtype that is not known");
@@ -63,7 +64,8 @@ SafetensorsReader::Entry entry_of(const nlohmann::json& json, int64_t begin, int
   return {dtype->second, sizes, *numel, begin + offsets[0]};
 }
 
-// Throws unless the tensors lie one after the other, from `begin` to the end of the file.
+// Throws unless the tensors lie one after the other without a gap, from offset `begin` to the end
+// of the file.
 void check_order(const std::map<std::string, SafetensorsReader::Entry>& entries, int64_t begin,
                  const FileReader& file) {
   std::vector<std::pair<int64_t, int64_t>> places;

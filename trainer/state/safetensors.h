@@ -13,10 +13,11 @@
 // spaces up to a multiple of 8 bytes), and the elements of the tensors in row-major order, one
 // tensor after the other. The header has an entry for each tensor:
 //   "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
-// and may have "__metadata__", which maps texts to texts.
+// and may have an entry "__metadata__", which maps strings to strings.
 namespace fsdp {
 
-std::string safetensors_dtype(at::ScalarType dtype);  // "F32"; throws std::invalid_argument
+// Returns for example "F32". Throws std::invalid_argument if safetensors lacks the dtype.
+std::string safetensors_dtype(at::ScalarType dtype);
 
 struct SafetensorsEntry {
   std::string name;
@@ -25,51 +26,56 @@ struct SafetensorsEntry {
 };
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Writes tensors to a file one after another, so the file may be larger than the memory.
+// Writes tensors to a file one after another, so the file may be larger than the memory of the
+// machine.
 class SafetensorsWriter {
  public:
-  // Writes the header. Throws std::runtime_error, which names the file, and std::invalid_argument
-  // for a dtype or a name that the format does not have, or for a name that occurs twice.
+  // Makes the file and writes its header. Throws std::runtime_error, which names the file, if it
+  // can't be written. Throws std::invalid_argument if the format does not have an entry's dtype or
+  // name, or if a name occurs twice.
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const SafetensorsMetadata& metadata = {});
 
-  // Writes the next elements, which are contiguous and on the CPU. Write the entries in the order
-  // of the constructor's list; an entry may be written in several parts.
+  // Writes the next elements, which must be contiguous and on the CPU. Write the tensors in the
+  // order of the constructor's `entries`; a tensor may be written in several parts.
   void write(const at::Tensor& elements);
-  void write(std::span<const std::byte> bytes);  // of the next elements; runs no torch operator
-  // Returns when the file is on the disk. Throws std::logic_error if bytes are missing or too many.
+  void write(std::span<const std::byte> bytes);  // bytes of the next elements; no torch operator
+  // Returns when the file is on the disk. Throws std::logic_error if fewer or more bytes were
+  // written than the header has room for.
   void close();
 
-  int64_t size() const { return file_.size(); }  // [bytes]
+  int64_t size() const { return file_.size(); }  // [bytes] written so far
   std::string sha256() const { return file_.sha256(); }
 
  private:
   FileWriter file_;
-  int64_t missing_{};  // [bytes] of tensors still to write
+  int64_t missing_{};  // [bytes] of tensors that are not written yet
 };
 
 // Reads an untrusted file. The constructor checks the header's length against the size of the file
-// before it allocates memory for it, and every entry against the bytes that are left. So no file
-// can make it take memory out of proportion to the file's own size.
+// before it allocates memory for the header, and every entry against the bytes of the tensors. So
+// the constructor never takes memory out of proportion to the size of the file.
 class SafetensorsReader {
  public:
   struct Entry {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
     int64_t numel;
-    int64_t offset;  // [bytes] in the file
+    int64_t offset;  // [bytes] from the beginning of the file
   };
 
-  // Throws std::runtime_error "FILE: what is wrong" or "FILE: tensor NAME: what is wrong" unless
-  // the tensors fill the rest of the file without a gap.
+  // Reads the header of the file `path`. Throws std::runtime_error "FILE: what is wrong" or "FILE:
+  // tensor NAME: what is wrong" if the file can't be read, if the header or an entry is wrong, or
+  // if the tensors do not fill the rest of the file without a gap.
   explicit SafetensorsReader(const std::string& path);
 
   const FileReader& file() const { return file_; }
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
 
-  // Reads elements of the entry, from element `begin` on, into a contiguous tensor of the entry's
-  // dtype on the CPU. Throws std::out_of_range if the entry has fewer elements or another dtype.
+  // Reads elements of a tensor of the file, from its element `begin` on, into `elements`, which
+  // must be contiguous, on the CPU and of the entry's dtype. Throws std::out_of_range if the tensor
+  // of the file has fewer elements or another dtype.
   void read(const Entry& entry, int64_t begin, const at::Tensor& elements) const;
 
  private:

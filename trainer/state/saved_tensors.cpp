@@ -20,8 +20,8 @@ std::string shape_text(const std::vector<int64_t>& sizes) {
   throw std::runtime_error(where + ": " + one_line(what));
 }
 
-// Returns the parameters that checkpoint.json lists. Throws if one occurs twice or if its size does
-// not fit an int64.
+// Returns the parameters that checkpoint.json lists. Throws if a parameter occurs twice or if its
+// number of elements does not fit an int64.
 std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
                                                  const Description& description) {
   std::vector<ModelState::Parameter> parameters;
@@ -40,7 +40,8 @@ std::vector<ModelState::Parameter> parameters_of(const std::string& folder,
   return parameters;
 }
 
-// Returns items that read, whole, those saved ranges of a parameter that lie inside `range`.
+// Returns a ReadItem for each of the ranges in `saved` that lies wholly inside `range`. The item
+// reads the whole saved range. `saved` has the ranges of one parameter.
 std::vector<ReadItem> items_inside(const ElementRange& range,
                                    const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;
@@ -78,9 +79,9 @@ SavedTensors::SavedTensors(const std::string& folder, const Description& descrip
     if (parameter.numel() > 0) this->saved(parameter.name, StateKind::parameter);
 }
 
-// A range that consists of whole saved ranges is read without locate(), because locate() is an
-// extension task: a stack without it can resume with the same ranks and units, and every program
-// can read whole parameters.
+// If `range` consists of whole saved ranges, items_of() does not call locate(), because locate() is
+// an extension task. So student code without locate() can resume with the same ranks and units, and
+// every program can read whole parameters.
 std::vector<ReadItem> SavedTensors::items_of(const StateRange& range, StateKind kind) const {
   const auto& ranges = saved(range.parameter, kind).ranges;
   const ElementRange wanted{range.parameter, range.begin, range.end};
@@ -156,7 +157,7 @@ void SavedTensors::check_cover(StateKind kind) const {
   for (const auto& [parameter, saved] : saved_[static_cast<size_t>(kind)]) {
     auto ranges = saved.ranges;
     std::ranges::sort(ranges, {}, [](const ElementRange& r) { return std::pair(r.begin, r.end); });
-    int64_t covered = 0;  // elements; -1: there is a gap or an overlap
+    int64_t covered = 0;  // [elements] up to the first gap; -1: a gap or an overlap
     for (const ElementRange& range : ranges)
       covered = range.begin == covered ? range.end : -1;
     if (covered != parameters_.at(parameter)->numel())

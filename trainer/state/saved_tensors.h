@@ -12,23 +12,24 @@
 
 namespace fsdp {
 
-// Throws std::runtime_error unless the file in `folder` has the size and the hash that it should
-// have. The content of a file that fails must not be used.
+// Throws std::runtime_error unless the file `saved` in `folder` has the size and the hash that
+// `saved` gives. The content of a file that fails this check must not be used.
 void check_file(const std::string& folder, const SavedFile& saved);
 
 // The tensors in the files of a checkpoint, by parameter and kind. This object holds no values;
-// read() reads them. Every function throws std::runtime_error, which names the file or the tensor.
+// read() reads them from the files. Every function throws std::runtime_error, which names the file
+// or the tensor.
 class SavedTensors {
  public:
-  // Compares the headers of all files with the parameters of the model. check_file() must have
-  // accepted the files, and `parameters` must outlive this object. `locate` may be empty if only
-  // whole parameters are read.
+  // Reads the headers of all files, and compares them with `parameters`, the parameters of the
+  // model. The caller must have called check_file() for each file, and `parameters` must outlive
+  // this object. `locate` may be empty if only whole parameters are read.
   SavedTensors(const std::string& folder, const Description& description,
                const std::vector<ModelState::Parameter>& parameters, Locate locate);
 
-  // Throws unless read() would find every element of the range.
+  // Throws unless read() would find every element of the range in the files.
   void check(const StateRange& range, StateKind kind) const { items_of(range, kind); }
-  // Fills the range's tensor of this kind.
+  // Reads the tensor of this kind that `range` has from the files.
   void read(const StateRange& range, StateKind kind) const;
 
  private:
@@ -36,7 +37,8 @@ class SavedTensors {
     const SafetensorsReader* file;
     const SafetensorsReader::Entry* entry;
   };
-  // The tensors of a parameter: places[i] has the elements of ranges[i], or their step count.
+  // The saved tensors of one kind of one parameter: places[i] has the elements of ranges[i] or, if
+  // the kind is `step`, their step count.
   struct Saved {
     std::vector<ElementRange> ranges;
     std::vector<Place> places;
@@ -55,7 +57,8 @@ class SavedTensors {
   std::vector<SavedFile> saved_files_;
   std::map<std::string, const ModelState::Parameter*> parameters_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  std::array<std::map<std::string, Saved>, kStateKinds.size()> saved_;  // by parameter
+  // By kind, then by parameter.
+  std::array<std::map<std::string, Saved>, kStateKinds.size()> saved_;
   Locate locate_;
 };
 
@@ -65,11 +68,13 @@ struct SavedParameters {
   std::vector<ModelState::Parameter> parameters;
   std::unique_ptr<SavedTensors> tensors;
 
-  // Fills `whole`, which is fp32, contiguous and on the CPU, and shaped as the parameter.
+  // Reads the values of the parameter into `whole`, which must be fp32, contiguous, on the CPU, and
+  // of the parameter's shape.
   void read(const ModelState::Parameter& parameter, const at::Tensor& whole) const;
 };
 
-// Opens the checkpoint that find_checkpoint(path) finds, and compares the hashes of all files.
+// Opens the checkpoint that find_checkpoint(path) finds. Throws std::runtime_error if a file does
+// not have the hash that checkpoint.json gives.
 SavedParameters open_parameters(const std::string& path);
 
 }  // namespace fsdp

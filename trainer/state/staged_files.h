@@ -13,19 +13,20 @@
 
 namespace fsdp {
 
-// Copies of the tensors of safetensors files, in memory until the files are written. The copies are
-// not counted as live bytes.
+// Copies of the tensors of safetensors files, which stay in memory until the files are written. The
+// copies are not counted as live bytes.
 class StagedFiles {
  public:
-  // Returns a sink that copies its tensors here. It must not outlive this object.
+  // Returns a sink that copies the tensors that it receives into this object. The sink must not
+  // outlive this object.
   std::unique_ptr<TensorSink> open(const TensorFile& file);
 
-  // Writes the files into `folder`. Returns when they are on the disk, or soon after a request to
-  // stop, without files. Runs no torch operator, so a thread of its own may run it. Frees each
-  // copied tensor when it is written. Throws as SafetensorsWriter does.
+  // Writes the files into `folder`. Returns the files when they are on the disk or, soon after a
+  // request to stop, an empty list. Frees the copy of each tensor when it is written. Runs no torch
+  // operator, so any thread may call it. Throws as SafetensorsWriter does.
   std::vector<SavedFile> write(const std::string& folder, const std::stop_token& stop);
 
-  // Returns the bytes of the copies that are not written yet. Any thread may call it.
+  // Returns the bytes of the copies that are not written to a file yet. Any thread may call it.
   int64_t bytes_left() const { return bytes_left_; }
 
  private:

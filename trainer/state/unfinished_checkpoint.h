@@ -11,22 +11,23 @@
 
 namespace fsdp {
 
-// The folder of a checkpoint until it is complete. It is called step-N.part.
+// The folder of a checkpoint that is not complete yet. The folder is called step-N.part.
 class UnfinishedCheckpoint {
  public:
-  // Collective. Makes the folder, empty. Throws std::runtime_error on every rank if the checkpoint
-  // exists already, or if the folder cannot be made.
+  // Collective. Rank 0 makes the empty folder. Throws std::runtime_error on every rank if the
+  // checkpoint of this step exists already, or if the folder cannot be made.
   UnfinishedCheckpoint(const std::string& directory, int64_t step, Communicator& comm);
 
   const std::string& folder() const { return unfinished_; }
 
-  // For rank 0, when the files of all ranks are on the disk: writes the other files, and gives the
-  // folder its name, step-N. `run` and `parameters`: of checkpoint.json. Throws std::runtime_error.
+  // Only rank 0 calls it, when the files of all ranks are on the disk. Writes checkpoint.json and
+  // SHA256SUMS, and renames the folder to step-N. `run` and `parameters` are members of
+  // checkpoint.json. Throws std::runtime_error if this fails.
   void complete(const nlohmann::ordered_json& run, const nlohmann::ordered_json& parameters,
                 const std::vector<SavedFile>& files) const;
 
-  // For rank 0: removes the folder, whose files would otherwise take the room of the next
-  // checkpoint. Does nothing if the folder has its name already.
+  // Only rank 0 calls it. Removes the folder step-N.part, because its files would take room on the
+  // disk that the next checkpoint needs. Does nothing if complete() has renamed the folder.
   void remove() const noexcept;
 
  private:
@@ -34,13 +35,14 @@ class UnfinishedCheckpoint {
   int64_t step_;
 };
 
-// Collective. Returns the files that all ranks have written, in the order of ranks. `own` returns
-// those of this rank. Throws as agree_on() does if `own` throws on a rank.
+// Collective. Returns the files that all ranks of this replica have written, in the order of ranks.
+// `own` returns the files of this rank. Throws as agree_on() does if `own` throws on a rank.
 std::vector<SavedFile> files_of_ranks(Communicator& comm,
                                       const std::function<std::vector<SavedFile>()>& own);
 
-// Returns the member `parameters` of checkpoint.json. Throws std::runtime_error, which names the
-// parameter, if a name cannot be saved.
+// Returns the member "parameters" of checkpoint.json: the names and shapes of `parameters`. Throws
+// std::runtime_error, which names the parameter, if its name ends like that of an optimizer state
+// or of a range, because such a name could not be read again.
 nlohmann::ordered_json parameters_json(const std::vector<ModelState::Parameter>& parameters);
 
 }  // namespace fsdp

@@ -8,7 +8,8 @@ namespace fsdp {
 template <typename Json>
 Json read_json_object(std::string_view text) {
   constexpr size_t kDeepest = 100, kMostMembers = 1000;
-  // An ordered_json looks up members one by one.
+  // If `Json` is ordered_json, checks the number of members, because an ordered_json compares the
+  // names of all members one by one to find a member.
   constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Event = typename Json::parse_event_t;
   std::vector<size_t> members;  // number of members of each open object and array

@@ -6,24 +6,23 @@
 #include <string_view>
 #include <vector>
 
-// JSON from untrusted files.
+// Functions that read JSON from untrusted files.
 namespace fsdp {
 
-// Returns the object that `text` is.
-// Throws std::runtime_error
-// - "is no JSON object" if it is not;
-// - if it is nested more than 100 deep: copying it could overflow the stack;
-// - if an object of an ordered_json has more than 1000 members: looking them up would take so long
-//   that the program would seem to hang.
+// Parses `text` and returns the JSON object. Throws std::runtime_error
+// - "is no JSON object" if `text` is not a JSON object;
+// - if it is nested more than 100 deep, because copying it could overflow the stack;
+// - if an object of an ordered_json has more than 1000 members, because looking them up would take
+//   so long that the program would seem to hang.
 template <typename Json>
 Json read_json_object(std::string_view text);
 
-// Returns a number of steps, bytes or elements. Throws std::runtime_error if `number` is not one,
-// or is too large.
+// Returns `number`, a count of steps, bytes or elements. Throws std::runtime_error if `number` is
+// not a whole number from 0 to 2^63 - 1.
 template <typename Json>
 int64_t count_of(const Json& number);
 template <typename Json>
-std::vector<int64_t> counts_of(const Json& array);  // throws if it contains anything else
+std::vector<int64_t> counts_of(const Json& array);  // throws if count_of() throws for an element
 
 // Returns the product of sizes, or nothing if it is too large for an int64.
 std::optional<int64_t> product(const std::vector<int64_t>& sizes);

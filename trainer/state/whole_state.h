@@ -10,12 +10,13 @@
 
 namespace fsdp {
 
-// The state of a model over all ranks. If several ranks have a range, the lowest of them owns it,
-// so every element has one owner in every mode: in ddp rank 0 owns all elements.
+// The state of a model over all ranks. If several ranks have a range, the lowest of these ranks
+// owns it, so every element has one owner in every mode. In ddp, rank 0 owns all elements.
 class WholeState {
  public:
-  // Collective. Exchanges which ranges each rank has. Throws std::logic_error on every rank unless
-  // the ranges of all ranks cover each parameter once.
+  // Collective. The ranks tell each other which ranges they have. Throws std::logic_error on every
+  // rank unless the different ranges of all ranks cover each element of each parameter exactly
+  // once.
   WholeState(ModelState state, Communicator& comm);
 
   const std::vector<ModelState::Parameter>& parameters() const { return state_.parameters; }
@@ -24,30 +25,31 @@ class WholeState {
   bool has(size_t parameter, StateKind kind) const;
 
   // Collective; one broadcast for each range that rank 0 does not own. On rank 0, calls `visit`
-  // with the parameter's tensor of this kind, on the CPU:
-  // - cut into the owners' ranges [n], in the order of the elements;
-  // - a step count [1] comes once, for all ranges.
-  // So a rank never holds more than one range of another rank.
+  // with the tensor of this kind of the parameter, on the CPU:
+  // - The tensor comes in the ranges [n] of its owners, one after the other in the order of the
+  //   elements.
+  // - A step count [1] comes once, for all ranges.
+  // So rank 0 never holds more than one range of another rank.
   using Visitor = std::function<void(const at::Tensor& elements)>;
   void visit(size_t parameter, StateKind kind, const Visitor& visit) const;
 
  private:
   struct Owner {
     int rank;
-    size_t range;  // index in the ranges of `rank`
+    size_t range;  // index in ModelState::ranges of `rank`
     int64_t begin, end;
-    std::array<bool, kStateKinds.size()> has;  // by kind
+    std::array<bool, kStateKinds.size()> has;  // by kind: whether `rank` has a tensor
   };
   void check() const;
 
   ModelState state_;
   Communicator& comm_;
-  std::vector<std::vector<Owner>> owners_;  // by parameter, in the order of the elements
+  std::vector<std::vector<Owner>> owners_;  // by parameter: the owners of its ranges
 };
 
 // Collective. Returns the SHA-256 of the whole state on rank 0, and "" on the other ranks. The hash
-// covers the values, the two moments and the step count of one parameter after another, fp32
-// little-endian. It depends on neither the ranks nor the mode.
+// covers, for one parameter after another, the values, the two moments and the step count, as
+// little-endian fp32. It depends neither on the ranks nor on the mode.
 std::string state_sha256(ModelState state, Communicator& comm);
 
 }  // namespace fsdp
