@@ -13,7 +13,7 @@
 namespace fsdp {
 
 // A checkpoint that is written while the training continues, as async_save() of
-// torch.distributed.checkpoint does. done() and wait() are named as in the torch.futures.Future.
+// torch.distributed.checkpoint does. done() and wait() are named as in torch.futures.Future.
 // Here they are collective, because a checkpoint is complete only when the files of all ranks are
 // complete.
 class AsyncSave {
