@@ -19,7 +19,8 @@ int64_t matches(const std::string& pattern, const std::vector<std::string>& name
       names, [&](const std::string& name) { return std::regex_search(name, wanted); });
 }
 
-// Returns the first names and the last one: "wte.weight, wpe.weight, ..., ln_f.bias".
+// Returns the first six of `names` and the last one as text: "wte.weight, wpe.weight, ...,
+// ln_f.bias". Returns all names if there are at most seven.
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kFirst = 6;
   std::string text;
@@ -30,7 +31,8 @@ std::string some_of(const std::vector<std::string>& names) {
   return text;
 }
 
-// Freezes the parameters whose names match the pattern; none, if the pattern is empty.
+// Freezes the parameters whose names match `pattern`. Freezes none if `pattern` is empty. Throws
+// what check_freeze() throws.
 void freeze(const torch::nn::Module& model, const std::string& pattern) {
   if (pattern.empty()) return;
   const auto parameters = distinct_parameters(model);

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// The batch of the last step for which the loss was called.
+// The batch of the step for which the workload's loss was called last.
 struct BatchOfStep {
   int64_t step{-1};
   Batch batch;
@@ -26,7 +26,7 @@ Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Data
                      seed = config.training.seed](Module& model, int microbatch, int microbatches,
                                                   int64_t step) {
     if (kept->step != step) {
-      kept->batch = {};  // freed before the next batch takes memory
+      kept->batch = {};  // frees the old batch before dataset->batch() takes memory
       *kept = {step, dataset->batch(step, rows, seq)};
     }
     const Batch own = kept->batch.part(microbatch, microbatches);

@@ -8,8 +8,8 @@
 
 namespace fsdp {
 
-// Returns the workload that trains the model that `config` names on batches of the dataset. The
-// workload keeps the batch of one step.
+// Returns the workload that trains the model that `config` names on batches of `dataset`. The
+// workload keeps the batch of the current step in memory, for all microbatches of the step.
 Workload language_modeling(const TrainConfig& config, std::shared_ptr<const Dataset> dataset);
 
 }  // namespace fsdp

@@ -22,8 +22,8 @@ std::vector<int> microbatches_of(const TrainConfig& config, std::optional<int> r
   return indices;
 }
 
-// Returns the sum of `losses` in fp64, added in the order of `partition`. Its shape is [1] if each
-// loss is one number, and [1, n] if each has the shape [n].
+// Returns the sum of `losses` in fp64, added in the order of `partition`. The sum has the shape [1]
+// if each loss is a scalar, and [1, n] if each loss has the shape [n].
 at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchPartition& partition) {
   TreeSum sum(partition);
   std::vector<at::Tensor> running;
@@ -34,7 +34,8 @@ at::Tensor sum_of_losses(const std::vector<at::Tensor>& losses, const BatchParti
   return running[0].unsqueeze(0);
 }
 
-// While this object lives, the model evaluates, so it has no dropout.
+// While this object lives, the model is in eval() mode, for example without dropout. The destructor
+// sets train() mode.
 struct Evaluating {
   explicit Evaluating(Module& model) : model(model) { model.eval(); }
   ~Evaluating() { model.train(); }
@@ -87,7 +88,9 @@ at::Tensor MicrobatchStrategy::evaluate(const MicrobatchValue& value) {
 }
 
 at::Tensor MicrobatchStrategy::sum_of(const std::vector<at::Tensor>& losses) const {
-  if (plays_all_ranks_) {  // the all-reduce of the losses has one level, without replicas
+  // If this process computes the microbatches of all ranks, adds their losses in the order in which
+  // the ranks would all-reduce them: over all ranks at once, without a level for replicas.
+  if (plays_all_ranks_) {
     BatchPartition all = partition_;
     all.shards = all.ranks();
     all.replicas = 1;

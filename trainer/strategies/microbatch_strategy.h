@@ -22,26 +22,28 @@ class MicrobatchStrategy : public Strategy {
   const ShardLayout& layout() const final { return layout_; }
 
  protected:
-  // `rank`: this process computes the microbatches of this rank; none: of all ranks.
+  // `rank`: this process computes the microbatches of this rank; if it has no value, the
+  // microbatches of all ranks.
   MicrobatchStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
 
-  virtual void begin() {}          // called first in forward_backward() and evaluate()
-  virtual void begin_forward() {}  // called before the forward of a microbatch
-  // Adds the gradients of `loss` to the running sum or, if `begins`, begins a new sum with them.
+  virtual void begin() {}          // called at the start of forward_backward() and evaluate()
+  virtual void begin_forward() {}  // called before each forward of forward_backward()
+  // Runs the backward pass of `loss`. Adds its gradients to the running sum or, if `begins` is
+  // true, begins a new running sum with them.
   virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
-  virtual bool adds_apart() const { return false; }  // true: each microbatch begins a new sum
+  virtual bool adds_apart() const { return false; }  // whether each microbatch begins a new sum
   virtual void add(TreeSum& sums) = 0;               // passes the running sum to sums.fold()
   virtual std::vector<at::Tensor> take_sum() = 0;    // moves the running sum out of the model
-  // Called when the gradients of all microbatches of this process have been added. Reduces them
-  // over ranks if gradients are reduced last. Afterwards the gradients are means over the
-  // microbatches of all ranks.
+  // Called when this process has added the gradients of all its microbatches. With
+  // --reduce-gradients last, reduces the sums over ranks. Afterwards the gradients are means over
+  // the microbatches of all ranks.
   virtual void end_microbatches() = 0;
   virtual std::vector<StateRange> ranges() = 0;  // the ranges that state() returns
 
   Workload workload_;
   BatchPartition partition_;
-  // The microbatches of this process, in the order in which it computes them: those of the
-  // partition or, with config.training.only_microbatch, this one.
+  // The microbatches that this process computes, in this order: those that `partition_` gives it
+  // or, if config.training.only_microbatch is set, only that microbatch.
   std::vector<int> microbatches_;
   int64_t loss_scale_{1};
   std::shared_ptr<Module> model_;
@@ -51,7 +53,7 @@ class MicrobatchStrategy : public Strategy {
   at::Tensor sum_of(const std::vector<at::Tensor>& losses) const;
 
   bool plays_all_ranks_;
-  std::string offload_dir_;  // empty: partial sums wait in memory
+  std::string offload_dir_;  // folder of files for earlier partial sums; empty: they stay in memory
 };
 
 }  // namespace fsdp

@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-// Returns a tensor on the meta device that keeps `tensor` alive, as views of `tensor` would.
+// Returns a tensor on the meta device with the sizes and strides of `tensor`. It keeps `tensor`
+// alive, as a view of `tensor` would.
 at::Tensor twin_on_meta(const at::Tensor& tensor) {
   c10::DataPtr data(
       nullptr, new at::Tensor(tensor), [](void* held) { delete static_cast<at::Tensor*>(held); },

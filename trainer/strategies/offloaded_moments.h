@@ -7,14 +7,14 @@
 
 namespace fsdp {
 
-// The words for partial sums of gradients in messages about a file that has them.
+// What messages about a file call the partial sums of gradients that the file has.
 inline const std::string kSumsInFile = "sums of gradients that wait";
 
-// Returns `config` with a MomentFile for the moments of `rank` in config.optimizer.moments. The
-// file is in the folder config.memory.offload_dir; if that is empty, returns `config` unchanged.
-// Throws what MomentFile's constructor throws. Throws std::runtime_error also if the folder now has
-// no room for the partial sums of gradients that wait while other microbatches are computed
-// (TreeSum), because these sums are stored in the folder too.
+// Returns a copy of `config` with a MomentFile for the moments of `rank` in
+// config.optimizer.moments. The file is in the folder config.memory.offload_dir; if that is empty,
+// returns `config` unchanged. Throws what MomentFile's constructor throws. Also throws
+// std::runtime_error if the folder has no room left for the partial sums of gradients that wait
+// while other microbatches are computed (TreeSum), because these sums are stored in the folder too.
 TrainConfig with_state_file(TrainConfig config, const ShardLayout& layout, int rank);
 
 }  // namespace fsdp

@@ -21,30 +21,31 @@ namespace {
 
 // A parameter and the place of its gradient in a bucket. The parameter and the gradient are padded
 // to a multiple of kAlignment elements, so that the optimizer's kernels do the same arithmetic on
-// the parameter as on a shard.
+// them as on a shard of fsdp.
 struct Slot {
   NamedParameter parameter;
   at::Tensor padded;  // [numel with padding], fp32, owned; the optimizer updates it
-  // [numel with padding], owned, in param_dtype; parameter.tensor is a view of it. If param_dtype
-  // is fp32, this is the tensor `padded` itself.
+  // [numel with padding], owned, the parameter rounded to param_dtype; parameter.tensor is a view
+  // of it. If param_dtype is fp32, `rounded` and `padded` are the same tensor.
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
-  bool trainable{};   // false: its gradient has no place in a bucket
-  size_t gradient{};  // the number of its gradient among those of all trainable slots
+  bool trainable{};   // false: frozen, so it has no gradient in a bucket
+  size_t gradient{};  // index of its gradient among the gradients of all trainable slots
   GradientBuckets::Place place{};
 
-  // Returns `gradient` as fsdp sends it: rounded to reduce_dtype.
+  // Returns `gradient` rounded to reduce_dtype, as fsdp sends it.
   at::Tensor as_sent(const at::Tensor& gradient) const {
     return gradient.to(precision.reduce_dtype);
   }
 };
 
-// Returns the view of padded storage that has the shape of the parameter.
+// Returns a view of `storage`, which has padding, with the shape of `parameter`.
 at::Tensor unpadded(const at::Tensor& storage, const at::Tensor& parameter) {
   return storage.narrow(0, 0, parameter.numel()).view(parameter.sizes());
 }
 
-// Copies the parameter's values into storage of a multiple of kAlignment elements.
+// Returns a copy of `parameter` as a flat tensor on `device`, with zeros appended up to a multiple
+// of kAlignment elements. Its bytes are counted in the class `cls`.
 at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device, MemoryClass cls) {
   MemoryScope scope(cls);
   auto storage = at::zeros({round_up(parameter.numel(), kAlignment)},
@@ -53,13 +54,15 @@ at::Tensor in_padded_storage(const at::Tensor& parameter, c10::DeviceType device
   return storage;
 }
 
-// The strategy of single and ddp: the whole parameters of a model in this process, with their
-// gradients and their optimizer. A gradient moves into its bucket as soon as it is complete.
+// The strategy of --mode single and --mode ddp. This process has all parameters of a model whole,
+// with their gradients and their optimizer state. In the backward pass, each gradient moves into
+// its bucket as soon as it is complete.
 class ReplicaStrategy : public MicrobatchStrategy {
  public:
-  // `comm`: null in single, where this process computes the microbatches of all ranks.
-  // `make_reduction`: makes the object that reduces buckets during backward. If it is null or
-  // returns null, ddp reduces all buckets after backward. Not called with --reduce-gradients last.
+  // `comm`: null in --mode single, where this process computes the microbatches of all ranks.
+  // `make_reduction`: makes the object that reduces buckets in the backward pass. If
+  // `make_reduction` is null or returns null, ddp reduces all buckets after the backward pass.
+  // `make_reduction` is not called with --reduce-gradients last.
   ReplicaStrategy(const TrainConfig& config, Workload workload, ShardLayout layout,
                   std::shared_ptr<Communicator> comm, MakeBucketReduction make_reduction)
       : MicrobatchStrategy(config, std::move(workload),
@@ -82,7 +85,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
 
   double clip_grad_norm(double max_norm, double norm_type) override {
     live_bytes::enter(Phase::optimizer);
-    return fsdp::clip_grad_norm(buckets_, max_norm, norm_type);  // padding is zero: it adds nothing
+    // The padding in the buckets is zero, so it adds nothing to the norm.
+    return fsdp::clip_grad_norm(buckets_, max_norm, norm_type);
   }
 
   void step() override {
@@ -145,7 +149,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
       const auto piece = pieces.find(&slot);
       if (piece != pieces.end() && piece->second->step.defined()) {
         range.exp_avg = own_part(slot, piece->second->exp_avg);
-        if (piece->second->exp_avg_sq.defined())  // Muon has none
+        if (piece->second->exp_avg_sq.defined())  // Muon has no exp_avg_sq
           range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
         range.step = piece->second->step;
       }
@@ -154,7 +158,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
     return ranges;
   }
 
-  // Updates a group of Muon. Every rank updates every matrix.
+  // Updates the parameters of a group that uses Muon. Every rank updates every matrix.
   void update_matrices(size_t group) {
     const OptimizerOptions& options = groups_[group].options;
     allocate_state(options, pieces_[group]);
@@ -168,13 +172,14 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // Returns the elements [numel] of `padded`, the parameter or a moment of it, without the padding.
+  // Returns the first [numel] elements of `padded`, which is the slot's parameter or a moment of
+  // it, without the padding.
   static at::Tensor own_part(const Slot& slot, const at::Tensor& padded) {
     return padded.narrow(0, 0, slot.parameter.tensor.numel());
   }
 
-  // Moves the parameters into padded storage, one at a time. Afterwards they have their
-  // param_dtype.
+  // Moves the model's parameters into padded storage, one parameter at a time. Afterwards each
+  // parameter has its param_dtype.
   void move_parameters(const TrainConfig& config) {
     const at::NoGradGuard no_grad;
     for (auto& parameter : distinct_parameters(*model_)) {
@@ -213,14 +218,16 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // Rounds the parameters again, because a step or a loaded checkpoint has changed the fp32 values.
+  // Rounds the parameters to their param_dtype again, because step() or the loading of a checkpoint
+  // has changed the fp32 values.
   void begin() override {
     const at::NoGradGuard no_grad;
     for (const Slot& slot : slots_)
       if (!slot.rounded.is_same(slot.padded)) slot.rounded.copy_(slot.padded);
   }
 
-  // Returns whether ddp reduces the gradients of each microbatch, before it adds them.
+  // Returns whether ddp reduces the gradients of each microbatch before it adds them to those of
+  // other microbatches.
   bool reduces_each() const { return comm_ && !partition_.reduce_last; }
   bool adds_apart() const override { return reduces_each(); }
   void add(TreeSum& sums) override { sums.fold(buckets_); }
@@ -248,8 +255,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
       reduce_all_buckets();
   }
 
-  // Allocates the buckets; if there is a communicator, in memory that other ranks can read. Padding
-  // is zero, all other values are undefined.
+  // Allocates the buckets of gradients; in ddp, in memory that other ranks can read. The padding is
+  // zero, and all other values are undefined.
   void allocate_gradients() {
     const at::NoGradGuard no_grad;
     MemoryScope scope(MemoryClass::gradients);
@@ -266,8 +273,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
     }
   }
 
-  // Returns the part of a bucket that belongs to the slot's parameter, as a view with the shape of
-  // the parameter.
+  // Returns the part of a bucket that is the gradient of the slot's parameter, as a view with the
+  // shape of the parameter.
   at::Tensor gradient(const Slot& slot) const {
     const auto& [bucket, offset] = slot.place;
     return unpadded(buckets_[bucket].slice(0, offset), slot.parameter.tensor);
@@ -293,18 +300,18 @@ class ReplicaStrategy : public MicrobatchStrategy {
       reduction.wait();
   }
 
-  std::shared_ptr<Communicator> comm_;  // null in single
+  std::shared_ptr<Communicator> comm_;  // null in --mode single
   c10::DeviceType device_;
   std::vector<ParameterGroup> groups_;
-  std::vector<Slot> slots_;                            // in the order of registration
+  std::vector<Slot> slots_;                            // by parameter, in the order of registration
   std::vector<std::vector<Piece>> pieces_;             // by group: the optimizer's state
   std::vector<std::vector<const Slot*>> piece_slots_;  // by group: the slot of each piece
-  std::vector<int64_t> bucket_numels_;                 // [elements], multiples of kAlignment
-  std::vector<at::Tensor> buckets_;                    // owned; empty between steps
-  std::unique_ptr<BucketReduction> reduction_;         // null: no bucket is reduced in backward
-  // State of the microbatch whose backward runs.
-  bool begins_{};                // its gradients begin a partial sum
-  std::vector<bool> collected_;  // by slot: the gradient is in its bucket
+  std::vector<int64_t> bucket_numels_;                 // [elements] of each bucket
+  std::vector<at::Tensor> buckets_;                    // gradients; empty between steps
+  std::unique_ptr<BucketReduction> reduction_;         // null: backward reduces no bucket
+  // `begins_` and `collected_` describe the microbatch whose backward pass runs.
+  bool begins_{};                // the microbatch's gradients begin a partial sum
+  std::vector<bool> collected_;  // by slot: whether its gradient is in its bucket
 };
 
 }  // namespace

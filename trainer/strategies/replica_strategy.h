@@ -8,13 +8,15 @@
 
 namespace fsdp {
 
-// Makes the strategy of --mode ddp or --mode single; `layout` is fsdp's.
-// - ddp: each rank of `comm` has a replica. The gradients are summed over ranks in buckets. The
-//   object that `make_reduction` makes reduces them during the backward pass of each microbatch. If
-//   `make_reduction` is null or returns null, they are reduced after each backward pass. With
-//   --reduce-gradients last, they are reduced once, after the last microbatch.
+// Makes the strategy of --mode ddp or --mode single. `layout`: the layout that --mode fsdp would
+// have.
+// - ddp: each rank of `comm` has a replica of the model. Gradients are summed over ranks in
+//   buckets. The object that `make_reduction` makes reduces the buckets during the backward pass of
+//   each microbatch. If `make_reduction` is null or returns null, ddp reduces the buckets after
+//   each backward pass. With --reduce-gradients last, ddp reduces the buckets once, after the last
+//   microbatch.
 // - single, if `comm` is null: this process computes the microbatches of all ranks, and adds their
-//   gradients as those ranks would.
+//   gradients in the order in which those ranks would add them.
 std::unique_ptr<Strategy> make_replica_strategy(const TrainConfig& config, Workload workload,
                                                 ShardLayout layout,
                                                 std::shared_ptr<Communicator> comm = nullptr,

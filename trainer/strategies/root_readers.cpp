@@ -32,8 +32,8 @@ struct Reader {
   Module* module;
 };
 
-// Returns the readers in the order of registration, each once. Returns none if the calls of modules
-// do not show when the root's parameters are read.
+// Returns the root's readers (see root_readers.h) in the order of registration, each reader once.
+// Returns none if the calls of modules do not show when the root's parameters are read.
 std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   if (dynamic_cast<const ReadsInCalls*>(&root) == nullptr) return {};
   const auto of_root = parameters_of_root(root, layout);
@@ -55,9 +55,9 @@ std::vector<Reader> readers_of_root(Module& root, const ShardLayout& layout) {
   return readers;
 }
 
-// Counts the calls of the root's readers, and calls `unread` in a backward pass when the backward
-// of all these calls has ended. The hooks of the modules own this object, so it lives as long as
-// the modules do.
+// Counts the calls of the root's readers. In a backward pass, calls `unread` when the backward of
+// all these calls has ended. The hooks of the modules own this object, so it lives as long as the
+// modules.
 class RootReads : public std::enable_shared_from_this<RootReads> {
  public:
   explicit RootReads(std::function<void()> unread) : unread_(std::move(unread)) {}
@@ -84,10 +84,11 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   }
 
  private:
-  // Called after the forward of a reader. Counts the call even if backward will not reach it; then
-  // the pass does not call `unread`. A call runs again in backward if it runs inside a backward
-  // pass, or if it records no gradients inside a root's call that records them, as the call of a
-  // checkpoint does.
+  // Called after each forward of a reader. Counts the call even if the backward pass will not reach
+  // it; in this case the pass never calls `unread`. Notes in `runs_again_` that a reader is called
+  // again for the backward pass. Such a call runs inside the backward pass, or it records no
+  // gradients although the call of the root around it does, as a call under activation
+  // checkpointing.
   void end_call() {
     if (number_of_pass() >= 0) {
       runs_again_ = true;
@@ -98,14 +99,17 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
     }
   }
 
-  // Called when the backward of a reader's call has ended.
+  // Called by the backward hook of a reader, when the backward of one of the reader's calls has
+  // ended.
   void come_back() {
     begin_pass();
     if (++backward_calls_ == forward_calls_ && !runs_again_ && !has_pass_inside_) unread_();
   }
 
-  // If a backward pass throws, the engine drops its callbacks and what they own, so pass_ expires
-  // and the next pass begins anew.
+  // Called at the end of each reader's backward. In the first call in a backward pass, resets the
+  // counts for this pass. In a later call, notes in has_pass_inside_ if the backward ran in another
+  // pass, inside this one. `pass_` shows whether a pass runs: when the pass ends, also by an
+  // exception, the engine drops its callbacks, and with them the object to which `pass_` points.
   void begin_pass() {
     if (!pass_.expired()) {
       has_pass_inside_ |= number_of_pass() != number_;
@@ -120,8 +124,9 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
         [self = shared_from_this(), held] { self->end_pass(); });
   }
 
-  // Called by the engine at the end of a backward pass. Unless the pass keeps its graph, forgets
-  // all calls, also those whose output was dropped; otherwise later passes would wait for them.
+  // Called by the engine at the end of a backward pass. Unless the pass keeps its graph, sets the
+  // number of forward calls to 0. So calls whose output was dropped are forgotten too, and later
+  // passes do not wait for their backward.
   void end_pass() {
     pass_.reset();
     runs_again_ = false;
@@ -129,13 +134,13 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   }
 
   std::function<void()> unread_;
-  std::set<const void*> recorded_;  // calls of the root that are running and record gradients
-  // The number of calls of the readers whose forward has ended, and the number of those whose
-  // backward has ended in this pass.
+  std::set<const void*> recorded_;  // calls of the root that run now and record gradients
+  // forward_calls_: the number of calls of readers whose forward has ended. backward_calls_: the
+  // number of calls of readers whose backward has ended in the current backward pass.
   int64_t forward_calls_{}, backward_calls_{};
-  bool runs_again_{};         // backward runs a call of a reader again
-  std::weak_ptr<bool> pass_;  // owned by the engine until the backward pass has ended
-  int number_{};              // of the backward pass; a pass inside it has another number
+  bool runs_again_{};         // a reader is called again for the backward pass
+  std::weak_ptr<bool> pass_;  // expires when the backward pass ends
+  int number_{};              // graph task id of the backward pass
   bool has_pass_inside_{};
 };
 
@@ -154,7 +159,7 @@ bool when_root_is_unread(Module& root, const ShardLayout& layout, std::function<
 std::optional<size_t> units_before_root_readers(Module& root, const ShardLayout& layout) {
   const std::vector<Reader> readers = readers_of_root(root, layout);
   if (readers.empty()) return {};
-  std::vector<std::string> units;  // not the root's
+  std::vector<std::string> units;  // names of the units other than the root's
   for (const auto& unit : layout.units)
     if (!unit.root) units.push_back(unit.name);
   size_t before = 0;

@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-// Runs the backward pass from `scale` times the loss.
+// Runs the backward pass of `scale` * `loss`.
 void scaled_backward(const at::Tensor& loss, int64_t scale);
 
 }  // namespace fsdp

@@ -10,7 +10,8 @@ int64_t vocabulary_of(const TrainConfig& config) {
   const int64_t own = model_info(config.model.name).vocabulary;
   if (config.data.kind != DataKind::text && config.data.kind != DataKind::modular) return own;
   return std::max(
-      own, config.data.kind == DataKind::modular ? config.data.modulus + 1 : 256);  // text is bytes
+      // Text is bytes, which have 256 ids.
+      own, config.data.kind == DataKind::modular ? config.data.modulus + 1 : 256);
 }
 
 }  // namespace fsdp

@@ -6,8 +6,9 @@
 
 namespace fsdp {
 
-// Returns how many ids the run's model has: config.model.vocabulary if it is set; otherwise as many
-// as the model's shape says, or more if text or modular addition needs more.
+// Returns the number of token ids of the run's model: config.model.vocabulary if it is set,
+// otherwise the number that the model's shape gives. If the run trains on text or on modular
+// addition and its data has more ids, returns the number of these ids.
 int64_t vocabulary_of(const TrainConfig& config);
 
 }  // namespace fsdp

@@ -24,30 +24,32 @@
 namespace fsdp {
 namespace {
 
-// Returns the filter of parameters that stay fp32. Returns null if none does, so that a stack
-// without keep_in_fp32() can train.
+// Returns the filter that selects the parameters of --keep-fp32. Returns null if the option is not
+// given, so that a student who has not written keep_in_fp32() can train.
 ParameterFilter keep_fp32_of(const TrainConfig& config) {
   if (config.precision.keep_fp32.empty()) return {};
   return [config](const std::string& parameter) { return config.precision.keeps_fp32(parameter); };
 }
 
-// A ShardedOptimizer for each unit, in place of one for all units: so a unit can be updated during
-// the backward pass, and few units have a sharded gradient at a time (LOMO, section 3.2).
+// Holds a ShardedOptimizer for each unit, instead of one for all units. So the backward pass can
+// update one unit at a time, and few units have a sharded gradient at the same time, as in the LOMO
+// paper, section 3.2.
 class UnitOptimizers {
  public:
   UnitOptimizers(const std::vector<std::shared_ptr<FlatParameter>>& units,
                  const std::vector<ParameterGroup>& groups, std::shared_ptr<Communicator> comm)
       : units_(units), comm_(std::move(comm)) {
-    // The optimizers must not wait for readers: in backward this would wait for prefetched
-    // all-gathers of ranks that wait here too, a deadlock.
+    // The optimizers must not wait for readers of the shards. In the backward pass these readers
+    // are prefetched all-gathers of other ranks, which would wait in their optimizers too: a
+    // deadlock.
     const auto assuming_no_readers = comm_->assuming_no_readers();
     for (const auto& unit : units_)
       optimizers_.push_back(make_sharded_optimizer(std::vector{unit}, groups, assuming_no_readers));
   }
 
-  // Updates the units whose gradient has been reduced, and drops the gradient. Calls no collective
-  // and waits for no rank: the unit's reduce-scatter has shown that all ranks have waited for the
-  // unit's all-gathers.
+  // Updates each unit whose gradient has been reduced, and drops the unit's gradient. Calls no
+  // collective and waits for no rank. It does not need to: when a unit's reduce-scatter has ended,
+  // all ranks have waited for the unit's all-gathers, so no rank reads its shards any more.
   void step() {
     for (size_t i = 0; i < units_.size(); ++i) {
       if (!units_[i]->sharded_gradient().defined()) continue;
@@ -56,7 +58,7 @@ class UnitOptimizers {
     }
   }
 
-  // Returns what state() of one optimizer for all units would return.
+  // Returns what state() of a single ShardedOptimizer for all units would return.
   std::vector<StateRange> state() {
     std::vector<StateRange> ranges;
     for (const auto& optimizer : optimizers_) {
@@ -69,7 +71,7 @@ class UnitOptimizers {
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;
-  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // by unit
+  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // one for each unit
   std::shared_ptr<Communicator> comm_;
 };
 
@@ -91,7 +93,7 @@ class FsdpStrategy : public MicrobatchStrategy {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
       sharded_ = fully_shard(*model_, comm_, options);
-      init.materialize_module(*model_);  // the buffers
+      init.materialize_module(*model_);  // materializes the buffers
     } else {
       model_ = workload_.build();
       sharded_ = fully_shard(*model_, comm_, options);
@@ -119,15 +121,16 @@ class FsdpStrategy : public MicrobatchStrategy {
 
   double clip_grad_norm(double max_norm, double norm_type) override {
     live_bytes::enter(Phase::optimizer);
-    // Does not call the overload with norm_type, which is an extension task, so that a stack
-    // without it can clip by the usual norm.
+    // For norm_type 2, calls clip_grad_norm() without norm_type. The overload with norm_type is an
+    // extension task, and a student who has not written it can still clip by the 2-norm.
     if (norm_type == 2) return optimizer_->clip_grad_norm(max_norm);
     return optimizer_->clip_grad_norm(max_norm, norm_type);
   }
 
   void step() override {
     live_bytes::enter(Phase::optimizer);
-    // Updates the units that backward has not updated yet.
+    // If units are updated in the backward pass, updates here only the units that the pass has
+    // not updated.
     if (unit_optimizers_) return unit_optimizers_->step();
     optimizer_->step();
     optimizer_->zero_grad();
@@ -135,12 +138,12 @@ class FsdpStrategy : public MicrobatchStrategy {
 
   void skip_step() override {
     live_bytes::enter(Phase::optimizer);
-    optimizer_->state();  // allocates the state
+    optimizer_->state();  // allocates the optimizer state
     optimizer_->zero_grad();
   }
 
-  // A unit divides by the number of microbatches itself if its reduction sums all of them.
-  // Otherwise end_microbatches() divides.
+  // If each rank computes one microbatch, the reduction of a unit sums all microbatches, so the
+  // unit itself divides by their number. If a rank computes several, end_microbatches() divides.
   void set_loss_scale(int64_t scale) override {
     loss_scale_ = scale;
     for (const auto& unit : sharded_->units())
@@ -148,8 +151,8 @@ class FsdpStrategy : public MicrobatchStrategy {
           partition_.accumulation_steps > 1 ? 1 : partition_.microbatches() * scale);
   }
 
-  // The first rank of each replica gets the parameters, with equal values. Only global rank 0
-  // visits them.
+  // On the first rank of each replica, FullySharded::full_parameters() passes the parameters, which
+  // are equal in all replicas. `visit` is called only on global rank 0.
   void full_parameters(const ParameterVisitor& visit) override {
     const auto on_rank_0 = [&](const std::string& name, const at::Tensor& parameter) {
       if (comm_->global_rank() == 0) visit(name, parameter);
@@ -191,8 +194,8 @@ class FsdpStrategy : public MicrobatchStrategy {
     return unit_optimizers_ ? unit_optimizers_->state() : optimizer_->state();
   }
 
-  // Makes backward free the root's parameters as soon as no module reads them any more, and not
-  // only at the end of the pass. Registers hooks that run after those of fully_shard().
+  // Makes the backward pass reshard the root's parameters as soon as no module reads them any more,
+  // and not only at the end of the pass. Registers hooks that run after the hooks of fully_shard().
   void reshard_root_early() const {
     std::vector<std::shared_ptr<FlatParameter>> of_root;
     for (size_t i = 0; i < layout_.units.size(); ++i)
@@ -203,9 +206,10 @@ class FsdpStrategy : public MicrobatchStrategy {
     });
   }
 
-  // Makes backward update units whenever the backward of a unit's module ends. By then the
-  // reduction of the previous unit has been waited for. The last units, and units whose input
-  // requires no gradient, remain for step(). Registers hooks that run after those of fully_shard().
+  // Registers a hook that updates units whenever the backward of a unit's module ends. At that
+  // moment, the reduce-scatter of the previous unit has been waited for, so that unit is updated.
+  // step() updates the last units of the pass, and units whose input requires no gradient. The
+  // hooks run after the hooks of fully_shard().
   void step_in_backward() const {
     for (Module* module : modules_of_units(*model_, layout_))
       if (module != nullptr)
@@ -213,12 +217,13 @@ class FsdpStrategy : public MicrobatchStrategy {
             [optimizers = unit_optimizers_](Module&) { optimizers->step(); });
   }
 
-  // Collective. Calls `visit` with each whole parameter in the dtype of the shards;
-  // full_parameters() of the units would round it to param_dtype. Gathers a unit's flat tensor
-  // again whenever the next parameter lies in another unit than the previous one.
+  // Collective. Calls `visit` with each whole parameter in the dtype of the shards.
+  // (FullySharded::full_parameters() would round the parameter to param_dtype.) Gathers the flat
+  // tensor of a unit again whenever the next parameter lies in another unit than the previous
+  // parameter.
   void visit_shards(const ParameterVisitor& visit) const {
-    std::vector<size_t> next(sharded_->units().size());  // index of the next parameter of each unit
-    at::Tensor full;                                     // flat tensor of unit `gathered`
+    std::vector<size_t> next(sharded_->units().size());  // by unit: index of its next parameter
+    at::Tensor full;  // the gathered flat tensor of unit `gathered`
     size_t gathered = next.size();
     for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
@@ -232,8 +237,9 @@ class FsdpStrategy : public MicrobatchStrategy {
   }
 
   // Returns the tensors to which backward adds the gradients of a microbatch: the sharded gradients
-  // or, if they are reduced last, the parameters' .grad. So microbatches of one partial sum need no
-  // more memory than one. A tensor is undefined if there is no gradient.
+  // or, with --reduce-gradients last, the parameters' .grad. Backward adds to them in place, so
+  // several microbatches of one partial sum need no more memory for gradients than one microbatch.
+  // If a unit or a parameter has no gradient, its tensor is undefined.
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
     for (const auto& unit : sharded_->units()) {
@@ -254,8 +260,9 @@ class FsdpStrategy : public MicrobatchStrategy {
     return taken;
   }
 
-  // If gradients are reduced last, stores the running sums in the parameters' .grad: the sum of a
-  // parameter that has no gradient in this microbatch comes from the earlier microbatches.
+  // With --reduce-gradients last, stores the running sums in the parameters' .grad, because a
+  // parameter without a gradient in this microbatch has its sum only in `sums`, from earlier
+  // microbatches. Otherwise does nothing.
   void put_back(const std::vector<at::Tensor>& sums) const {
     if (!partition_.reduce_last) return;
     auto sum = sums.begin();
@@ -276,7 +283,7 @@ class FsdpStrategy : public MicrobatchStrategy {
   int forward_limit_, backward_limit_;
   std::shared_ptr<FullySharded> sharded_;
   std::shared_ptr<ShardedOptimizer> optimizer_;      // null if unit_optimizers_ is set
-  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless units step in backward
+  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless backward updates units
 };
 
 }  // namespace
@@ -299,7 +306,7 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
 }
 
 void checkpoint_blocks(Module& root, int every) {
-  std::set<const Module*> blocks;  // a module can have several names
+  std::set<const Module*> blocks;  // counts each block once, even if it has several names
   for (const auto& module : root.modules(/*include_self=*/false)) {
     auto* block = dynamic_cast<Module*>(module.get());
     if (block == nullptr || !block->name().ends_with("Block")) continue;

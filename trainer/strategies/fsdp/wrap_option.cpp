@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the bytes of each unit, if `modules` are the units.
+// Returns, for each unit that plan_units() makes if `modules` are the units, the bytes of the
+// unit's parameters.
 std::map<const Module*, int64_t> unit_bytes(Module& root, const std::vector<Module*>& modules) {
   std::map<const Module*, int64_t> bytes;
   for (const UnitPlan& unit : plan_units(root, wrap_by_hand(modules))) {
@@ -23,14 +24,14 @@ std::map<const Module*, int64_t> unit_bytes(Module& root, const std::vector<Modu
   return bytes;
 }
 
-// The modules that have been chosen as units, and all modules inside them.
+// The modules that have been chosen as units, and all modules inside the chosen modules.
 class Taken {
  public:
   void add(const torch::nn::Module& module) {
     for (const auto& inside : module.modules())
       taken_.insert(inside.get());
   }
-  // Returns whether `module` lies inside or around a chosen module.
+  // Returns whether `module` is a chosen module, or lies inside or around one.
   bool touches(const torch::nn::Module& module) const {
     return std::ranges::any_of(module.modules(),
                                [&](const auto& other) { return taken_.contains(other.get()); });
@@ -41,7 +42,7 @@ class Taken {
 };
 
 int64_t parse_bytes(const std::string& text, std::string_view digits) {
-  int64_t bytes{};  // stays 0 unless the digits are a number that fits
+  int64_t bytes{};  // stays 0 unless the digits are a number that fits an int64
   const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
   if (end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
@@ -63,8 +64,9 @@ WrapPolicy wrap_auto() {
     }
     if (largest == 0) return chosen;
 
-    // Looks at modules from the leaves up. Plans the units with each module as a unit, because tied
-    // parameters decide which parameters the unit would have.
+    // Looks at the modules from the leaves up. Adds one module after another to the chosen ones and
+    // plans the units, because tied parameters decide which parameters the module's unit would
+    // have. Keeps the module if its unit is large enough.
     const auto modules = root.modules(/*include_self=*/false);
     for (auto module = modules.rbegin(); module != modules.rend(); ++module) {
       auto* hookable = dynamic_cast<Module*>(module->get());
