@@ -51,7 +51,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text, size_t at) cons
 }
 
 void AddedTokens::split(std::string_view text, const Visit& visit) const {
-  size_t done = 0;  // everything before it has been visited
+  size_t done = 0;  // `visit` has been called with all text before this offset
   for (size_t at = 0; at < text.size();) {
     const AddedToken* token = longest_at(text, at);
     if (token == nullptr) {
@@ -62,7 +62,7 @@ void AddedTokens::split(std::string_view text, const Visit& visit) const {
     at = end;
     if (token->single_word && !is_apart(text, begin, end)) continue;
     if (token->lstrip) begin = before_spaces(text, begin);
-    begin = std::max(begin, done);  // a token before this one may have taken the spaces
+    begin = std::max(begin, done);  // the previous token may have taken the spaces
     if (token->rstrip) end = after_spaces(text, end);
     if (begin > done) visit(text.substr(done, begin - done), nullptr);
     visit(text.substr(begin, end - begin), token);

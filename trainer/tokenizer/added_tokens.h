@@ -9,14 +9,14 @@
 
 namespace fsdp {
 
-// A token that is found in the text before the text is split into words, such as <|endoftext|>. It
-// is an entry of added_tokens in tokenizer.json.
+// A token such as <|endoftext|>, which is searched for in the text before the text is split into
+// words. It is an entry of added_tokens in tokenizer.json.
 struct AddedToken {
   std::string content{};
   int32_t id{};
-  bool single_word{};       // found only if no character of \w is beside it
-  bool lstrip{}, rstrip{};  // takes the spaces before it, or after it
-  bool normalized{};        // found in the normalized text
+  bool single_word{};       // found only if no word character (\w) is next to it
+  bool lstrip{}, rstrip{};  // takes the spaces before it (lstrip), after it (rstrip)
+  bool normalized{};        // searched for in the normalized text, not in the original text
 };
 
 class AddedTokens {
@@ -25,16 +25,18 @@ class AddedTokens {
   // Tokens without content are never found.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  // Calls `visit` with each part of the text, in its order: a token that is found, with its spaces,
-  // or the text before, between and after tokens, with null. At each place the longest token is
-  // found.
+  // Cuts the text into added tokens and the text before, between and after them, and calls `visit`
+  // with each part, in order. `token` is null for a part that is not an added token. The part of an
+  // added token includes the spaces that the token takes. If several tokens match at one place, the
+  // longest one is found.
   using Visit = std::function<void(std::string_view part, const AddedToken* token)>;
   void split(std::string_view text, const Visit& visit) const;
 
  private:
   const AddedToken* longest_at(std::string_view text, size_t at) const;
 
-  std::array<std::vector<AddedToken>, 256> by_first_byte_;  // the longest ones first
+  // The tokens by the first byte of their content, with the longest ones first.
+  std::array<std::vector<AddedToken>, 256> by_first_byte_;
 };
 
 }  // namespace fsdp

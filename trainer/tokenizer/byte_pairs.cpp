@@ -15,18 +15,19 @@ uint64_t key_of(int32_t left, int32_t right) {
 
 }  // namespace
 
-// A token of a word, in a list of all tokens of the word.
+// A token of a word, in a doubly linked list of all tokens of the word.
 struct BytePairs::Part {
-  int32_t id;  // -1: it has become a part of the token before it
+  int32_t id;  // token id; -1: the token was merged into the one before it
   size_t before, after;
 };
 
-// A pair that can be merged.
+// A pair of neighbouring tokens that a merge can replace by one token.
 struct BytePairs::Candidate {
-  size_t rank, left;  // `left`: index of its first part
+  size_t rank, left;  // rank of the merge, index of the pair's left token
   int32_t whole;
 
-  // std::priority_queue returns the largest one first.
+  // std::priority_queue returns the largest element first. So the pair with the lowest rank and, of
+  // equal ranks, the leftmost one counts as the largest.
   bool operator<(const Candidate& other) const {
     return std::pair(other.rank, other.left) < std::pair(rank, left);
   }
@@ -75,7 +76,8 @@ void BytePairs::merge(std::vector<Part>& parts) const {
     Part& left = parts[best.left];
     if (left.id < 0 || left.after == kNone) continue;
     Part& right = parts[left.after];
-    // Another merge may have changed the pair since it was offered.
+    // Skips the candidate if another merge has changed the pair since the candidate was put into
+    // the queue.
     const Ranked* now = merge_of(left.id, right.id);
     if (now == nullptr || now->rank != best.rank) continue;
     left.id = best.whole;

@@ -9,22 +9,23 @@
 
 namespace fsdp {
 
-// Byte-pair encoding. A word begins as one token for each byte. Then, again and again, the pair of
-// neighbours that is the first of all in the list of merges becomes one token. Of equal pairs, the
-// leftmost one is merged first.
+// Byte-pair encoding. At first a word has one token for each byte. Then one pair of neighbouring
+// tokens after another is merged into one token: always the pair that comes first in the list of
+// merges. If this pair occurs several times in the word, the leftmost one is merged first.
 class BytePairs {
  public:
   struct Merge {
     int32_t left, right, whole;  // token ids
   };
 
-  // `vocabulary`: the bytes of each token -> its id. `merges`: the best one comes first; if a pair
-  // is there twice, the last one counts. With `whole_words`, a word that is itself a token becomes
-  // this token without merges.
+  // `vocabulary`: the bytes of each token -> its id. `merges`: the merge that is done first comes
+  // first; if a pair is in the list twice, its last place counts. `whole_words`: a word that is
+  // itself a token becomes this token without merges.
   BytePairs(std::unordered_map<std::string, int32_t> vocabulary, const std::vector<Merge>& merges,
             bool whole_words);
 
-  // Appends the tokens of the word to `ids`. Throws std::runtime_error if a byte has no token.
+  // Appends the ids of the tokens of `word` to `ids`. Throws std::runtime_error if a byte of `word`
+  // has no token.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
 
  private:
@@ -39,7 +40,7 @@ class BytePairs {
   void merge(std::vector<Part>& parts) const;
 
   std::unordered_map<std::string, int32_t> vocabulary_;
-  std::unordered_map<uint64_t, Ranked> merges_;  // by the ids of left and right
+  std::unordered_map<uint64_t, Ranked> merges_;  // by the ids of the left and the right token
   bool whole_words_;
 };
 

@@ -8,8 +8,9 @@
 
 namespace fsdp {
 
-// A value of a JSON file, with its key for messages: "model.merges.17". The functions throw
-// std::runtime_error "KEY: what is wrong" if the value is of another kind.
+// A value of a JSON file, together with its key for messages, such as "model.merges.17". Each
+// function throws std::runtime_error "KEY: what is wrong" if the value is of another kind than the
+// function needs.
 class JsonValue {
  public:
   JsonValue(const nlohmann::json& json, std::string key) : json_(json), key_(std::move(key)) {}
@@ -19,18 +20,19 @@ class JsonValue {
   bool is_null() const { return json_.is_null(); }
 
   JsonValue member(const std::string& name) const;  // null if the object has no such member
-  size_t size() const;                              // of an array
-  JsonValue item(size_t index) const;               // of an array
+  size_t size() const;                              // number of items of an array
+  JsonValue item(size_t index) const;               // item of an array
   std::string text() const;
   bool flag(bool if_null) const;
-  int32_t id() const;  // of a token: a whole number from 0 to 2^31 - 1
+  int32_t id() const;  // a token id: a whole number from 0 to 2^31 - 1
 
-  [[noreturn]] void refuse(const std::string& what) const;  // throws "KEY: WHAT"
-  // Refuses a value that is right, but is not read here. The message adds what to do.
+  [[noreturn]] void refuse(const std::string& what) const;  // throws "KEY: `what`"
+  // Throws for a value that is valid in a tokenizer.json but that this program does not read. The
+  // message adds what the user can do instead.
   [[noreturn]] void refuse_kind(const std::string& what) const;
 
  private:
-  const nlohmann::json& json_;  // of the caller
+  const nlohmann::json& json_;  // owned by the caller
   std::string key_;
 };
 

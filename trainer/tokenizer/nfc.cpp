@@ -10,20 +10,22 @@
 namespace fsdp {
 namespace {
 
-// The syllables of Hangul: a leading consonant, a vowel and, if it is not the first of its table, a
-// trailing consonant.
+// Unicode's numbers of the syllables of Hangul. A syllable has a leading consonant, a vowel and
+// possibly a trailing consonant. kTrailing is the number before that of the first trailing
+// consonant, and stands for none.
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kLeadingCount = 19, kVowelCount = 21, kTrailingCount = 28;
 constexpr char32_t kSyllableCount = kLeadingCount * kVowelCount * kTrailingCount;
 
-// No code point below this one has a combining class or is composed with an earlier one.
+// No code point below U+0300 has a combining class above 0, or is composed with an earlier code
+// point.
 constexpr char32_t kFirstMark = 0x300;
 
-// A code point; or bytes that are not valid UTF-8, which stay as they are.
+// A code point of a text, or bytes that are not valid UTF-8, which nfc() copies unchanged.
 struct Character {
   char32_t value;
   int combining;
-  std::string_view bytes;  // of the text, if value is kInvalid
+  std::string_view bytes;  // the invalid bytes, if value is kInvalid; otherwise empty
 };
 using Characters = std::vector<Character>;
 
@@ -63,7 +65,8 @@ Pairs composed_pairs() {
   return pairs;
 }
 
-// Returns the code point that two others make, or 0.
+// Returns the code point into which NFC composes `first` and `second`, or 0 if it does not compose
+// them.
 char32_t composition(char32_t first, char32_t second) {
   if (first - kLeading < kLeadingCount && second - kVowels < kVowelCount)
     return kSyllables + ((first - kLeading) * kVowelCount + second - kVowels) * kTrailingCount;
@@ -76,7 +79,8 @@ char32_t composition(char32_t first, char32_t second) {
   return found == pairs.end() ? 0 : found->second;
 }
 
-// Sorts each run of marks by their classes. Marks of one class keep their order.
+// Sorts each run of marks (code points with a combining class above 0) by combining class. Marks of
+// one class keep their order.
 void sort_marks(Characters& characters) {
   const auto is_mark = [](const Character& character) { return character.combining > 0; };
   for (auto begin = characters.begin(); begin != characters.end();) {
@@ -89,11 +93,11 @@ void sort_marks(Characters& characters) {
   }
 }
 
-// Composes each code point with the last one of class 0 before it, unless a code point between them
-// has the same or a higher class.
+// Composes each code point with the last code point of combining class 0 before it, unless a code
+// point between the two has the same or a higher class than the later one.
 Characters composed(const Characters& characters) {
   Characters result;
-  size_t starter = 0;  // index of the last code point of class 0, plus 1; 0 if there is none
+  size_t starter = 0;  // 1 + index of the last code point of class 0; 0 if there is none
   for (const Character& next : characters) {
     const int between = result.size() > starter ? result.back().combining : -1;
     if (starter > 0 && between < next.combining) {
@@ -134,8 +138,8 @@ std::string nfc(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-    // A part ends before a code point below kFirstMark, because such a code point changes nothing
-    // before it.
+    // Normalizes the text part by part. A part ends before a code point below kFirstMark, because
+    // such a code point does not change the text before it.
     size_t count = 0;
     char32_t first = 0;
     do {

@@ -10,8 +10,9 @@
 namespace fsdp {
 namespace {
 
-// Returns the tokens that are found in the text before it is normalized, or those that are found
-// afterwards, whose contents are then normalized too.
+// Returns the added tokens of `file` that are searched for in the normalized text or, if
+// `normalized_text` is false, those that are searched for in the text before it is normalized. In
+// the first case, the contents of the tokens are normalized too.
 AddedTokens found_in(const TokenizerFile& file, bool normalized_text) {
   std::vector<AddedToken> tokens;
   for (AddedToken token : file.added_tokens) {
@@ -24,7 +25,8 @@ AddedTokens found_in(const TokenizerFile& file, bool normalized_text) {
 
 }  // namespace
 
-// Encodes words. Keeps the ids of short words, because most words of a text come again.
+// Encodes words, and stores the ids of short words, because most words occur several times in a
+// text.
 class Tokenizer::WordEncoder {
  public:
   WordEncoder(const BytePairs& pairs, const Visit& visit) : pairs_(pairs), visit_(visit) {}

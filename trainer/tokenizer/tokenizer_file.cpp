@@ -12,10 +12,10 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kLongest = 500'000'000;  // [bytes]
+constexpr int64_t kLongest = 500'000'000;  // [bytes] limit for a tokenizer.json
 const std::string kWhatIsRead = "only byte-level BPE is read, as of GPT-2, Llama 3 and Qwen";
 
-// Refuses a member that is neither null nor `text`.
+// Throws std::runtime_error unless the value is missing, null or `text`.
 void require_text(const JsonValue& json, const std::string& text) {
   if (!json.is_null() && json.text() != text)
     json.refuse_kind("is \"" + one_line(json.text()) + "\"; " + kWhatIsRead);
@@ -39,14 +39,15 @@ void read_vocabulary(const JsonValue& json, TokenizerFile& file) {
     const JsonValue entry(number, json.key() + '.' + token);
     const int32_t id = entry.id();
     const std::optional<std::string> bytes = bytes_of_letters(token);
-    // A token with other characters is in no text, but a model may return its id.
+    // If a token has a character that stands for no byte, no text has this token. It still gets an
+    // entry in bytes_of_id, because a model may return its id.
     if (bytes) file.vocabulary[*bytes] = id;
     if (!file.bytes_of_id.emplace(id, bytes.value_or(token)).second)
       entry.refuse("has the id " + std::to_string(id) + " of another token");
   }
 }
 
-// Returns the two tokens of a merge, which is "a b" or ["a", "b"].
+// Returns the two tokens of `merge`, which is written as "a b" or as ["a", "b"].
 std::pair<std::string, std::string> pair_of(const JsonValue& merge) {
   if (merge.json().is_array()) {
     if (merge.size() != 2) merge.refuse("has not two tokens");
@@ -74,7 +75,8 @@ void read_merges(const JsonValue& json, const nlohmann::json& vocabulary, Tokeni
   }
 }
 
-// Returns whether the text is normalized.
+// Returns whether the normalizer `json` is NFC, or a Sequence with NFC. Throws if it is of another
+// type.
 bool read_normalizer(const JsonValue& json) {
   if (json.is_null()) return false;
   const JsonValue type = json.member("type");
@@ -126,7 +128,8 @@ void read_added_tokens(const JsonValue& json, const nlohmann::json& vocabulary,
     const auto [own, is_new] = ids.emplace(token.content, token.id);
     if (own->second != token.id) refuse(own->second, "another entry");
     if (!is_new) continue;
-    // An added token stands for its content, also if this has letters that stand for bytes.
+    // The bytes of an added token are its content as it is written, even if the content has letters
+    // that stand for other bytes in the vocabulary.
     const bool id_is_new = file.bytes_of_id.insert_or_assign(token.id, token.content).second;
     if (!id_is_new && known == vocabulary.end())
       entry.refuse("has the id " + std::to_string(token.id) + " of another token");
@@ -134,7 +137,8 @@ void read_added_tokens(const JsonValue& json, const nlohmann::json& vocabulary,
   }
 }
 
-// Appends the ids of a special token of a template.
+// Appends the ids of the special token `name` to `into`. `specials`: the special_tokens of a
+// TemplateProcessing.
 void add_special(const JsonValue& specials, const JsonValue& name, std::vector<int32_t>& into) {
   const JsonValue special = specials.member(name.text());
   if (special.is_null())
@@ -144,7 +148,8 @@ void add_special(const JsonValue& specials, const JsonValue& name, std::vector<i
     into.push_back(ids.item(i).id());
 }
 
-// Reads the template of one text: special tokens, the text (Sequence A), special tokens.
+// Reads the template that a TemplateProcessing has for a single text: special tokens, the text
+// (Sequence A), special tokens.
 void read_template(const JsonValue& json, TokenizerFile& file) {
   const JsonValue parts = json.member("single");
   std::vector<int32_t> before, after;
@@ -168,7 +173,7 @@ void read_post_processor(const JsonValue& json, TokenizerFile& file) {
   const JsonValue type = json.member("type");
   const std::string name = type.text();
   if (name == "TemplateProcessing") return read_template(json, file);
-  if (name == "ByteLevel") return;  // it changes no token
+  if (name == "ByteLevel") return;  // ByteLevel changes no token
   if (name != "Sequence")
     type.refuse_kind("is " + one_line(name) + "; only ByteLevel and TemplateProcessing are read");
   const JsonValue all = json.member("processors");
@@ -200,7 +205,7 @@ TokenizerFile read(const JsonValue& json) {
 }  // namespace
 
 TokenizerFile read_tokenizer_file(const std::string& path) {
-  const std::string text = read_text(path, kLongest);  // its error begins with the path
+  const std::string text = read_text(path, kLongest);  // errors of read_text() begin with the path
   refuse_lfs_pointer(path, text);
   try {
     const auto json = read_json_object<nlohmann::json>(text);

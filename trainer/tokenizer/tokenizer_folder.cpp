@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kLongestTokenizer = 500'000'000, kLongestSettings = 1 << 24;  // [bytes]
 const std::string kEndId = "eos_token_id";
 
-// Returns the object in a file; an empty one if there is no such file.
+// Returns the JSON object in the file `path`, or an empty object if there is no such file.
 nlohmann::json object_in(const fs::path& path) {
   std::error_code unknown;
   if (!fs::exists(path, unknown)) return nlohmann::json::object();
@@ -27,7 +27,8 @@ nlohmann::json object_in(const fs::path& path) {
   }
 }
 
-// Returns the ids of eos_token_id; nothing if the member is missing or null.
+// Returns the ids of eos_token_id in the JSON file `path`; nothing if the file or the member is
+// missing, or if the member is null.
 std::optional<std::vector<int64_t>> end_tokens_of(const fs::path& path) {
   const nlohmann::json value = object_in(path).value(kEndId, nlohmann::json());
   if (value.is_null()) return std::nullopt;

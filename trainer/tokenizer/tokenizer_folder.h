@@ -14,10 +14,10 @@ inline const std::string kGenerationConfigFile = "generation_config.json";
 // Returns `path` or, if it is a folder, the path of the tokenizer.json in it. Throws
 // std::runtime_error if there is neither a file nor a folder.
 std::string tokenizer_at(const std::string& path);
-// Returns the path of the tokenizer.json in the first of the folders that has one, or "".
+// Returns the path of the tokenizer.json in the first of `folders` that has one, or "" if none has.
 std::string tokenizer_in(const std::vector<std::string>& folders);
-// Returns the path of the tokenizer.json that lies beside a checkpoint: in its folder, or in the
-// folder of all checkpoints; "" if there is none.
+// Returns the path of the tokenizer.json that lies beside a checkpoint: in the folder `checkpoint`,
+// or in the folder around it; "" if there is none.
 std::string tokenizer_beside(const std::string& checkpoint);
 
 // Throws std::runtime_error, which names the file, unless `path` is a tokenizer.json or a folder
@@ -30,13 +30,14 @@ void check_tokenizer(const std::string& path);
 // Throws: what check_tokenizer() throws, and std::runtime_error if a file can't be copied.
 void copy_tokenizer(const std::string& path, const std::string& folder);
 
-// Returns the ids at which a text of the model in `folder` ends; none if the folder does not say.
-// Reads eos_token_id of generation_config.json or, if that file has none, of config.json.
-// Throws: std::runtime_error, which names the file, if the file can't be read, or if the value is
-// neither an id nor a list of ids.
+// Returns the ids of the tokens at which a text of the model in `folder` ends; none if the folder
+// does not say. Reads eos_token_id of generation_config.json or, if that file has none, of
+// config.json. Throws std::runtime_error, which names the file, if the file can't be read, or if
+// eos_token_id is neither an id nor a list of ids.
 std::vector<int64_t> end_tokens_in(const std::string& folder);
-// Returns eos_token of the tokenizer_config.json in `folder`; "" if the folder does not say. Throws
-// what end_tokens_in() throws.
+// Returns eos_token, the text of the token that ends a text, of the tokenizer_config.json in
+// `folder`; "" if the file or the member is missing. Throws std::runtime_error, which names the
+// file, if the file can't be read or if eos_token is not a text.
 std::string end_text_in(const std::string& folder);
 
 }  // namespace fsdp

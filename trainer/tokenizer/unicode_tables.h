@@ -2,8 +2,8 @@
 
 #include <span>
 
-// Facts about code points, which unicode_tables.py writes to unicode_tables.cpp. Every table is
-// sorted.
+// Tables of facts about code points. grading/unicode_tables.py writes them to unicode_tables.cpp.
+// Every table is sorted.
 namespace fsdp::unicode {
 
 struct Range {
@@ -25,10 +25,10 @@ extern const std::span<const CombiningClass> kCombiningClasses;
 // The canonical decomposition of a code point into one or two others, which may have
 // decompositions too. The syllables of Hangul, which are computed, are not in the table.
 struct Decomposition {
-  char32_t whole, first, second;  // second: 0 if there is one only
+  char32_t whole, first, second;  // second: 0 if `whole` decomposes into one code point
 };
 extern const std::span<const Decomposition> kDecompositions;
-// The code points that have a decomposition into two, and that NFC does not compose again.
+// The code points that decompose into two code points which NFC does not compose again.
 extern const std::span<const char32_t> kNotComposed;
 
 }  // namespace fsdp::unicode

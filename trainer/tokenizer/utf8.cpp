@@ -5,18 +5,18 @@
 namespace fsdp {
 namespace {
 
-// Describes the sequences that begin with a byte.
+// What the first byte of a UTF-8 sequence says about the sequence.
 struct Lead {
-  size_t bytes;  // of the sequence; 0 if no sequence begins with this byte
+  size_t bytes;  // length of the sequence; 0 if no sequence begins with this byte
   char32_t bits;
-  unsigned char low, high;  // range of the second byte
+  unsigned char low, high;  // range of the sequence's second byte
 };
 
 Lead lead_of(unsigned char byte) {
   if (byte < 0x80) return {1, byte, 0, 0};
   if (byte < 0xC2 || byte > 0xF4) return {0, 0, 0, 0};
   if (byte < 0xE0) return {2, byte & 0x1FU, 0x80, 0xBF};
-  // These ranges exclude codes that are too long, surrogates, and values above U+10FFFF.
+  // The ranges of the second byte exclude overlong codes, surrogates, and values above U+10FFFF.
   if (byte < 0xF0)
     return {3, byte & 0xFU, static_cast<unsigned char>(byte == 0xE0 ? 0xA0 : 0x80),
             static_cast<unsigned char>(byte == 0xED ? 0x9F : 0xBF)};

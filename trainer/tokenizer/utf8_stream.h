@@ -5,18 +5,19 @@
 
 namespace fsdp {
 
-// Makes valid UTF-8 of bytes that come in pieces: the bytes of a character may be in several
-// tokens.
+// Converts bytes that arrive in pieces to valid UTF-8. The pieces are the bytes of tokens, and one
+// character may have its bytes in several tokens.
 class Utf8Stream {
  public:
-  // Returns the characters that are complete after these bytes. U+FFFD replaces bytes that are not
-  // valid UTF-8.
+  // Adds `bytes`, and returns the characters that are now complete and were not yet returned.
+  // U+FFFD replaces bytes that are not valid UTF-8.
   std::string add(std::string_view bytes);
-  // Returns U+FFFD if the last character has not become complete; otherwise "".
+  // Call it after the last bytes. Returns U+FFFD if the last character is not complete; otherwise
+  // "".
   std::string end();
 
  private:
-  std::string unfinished_;  // at most 3 bytes
+  std::string unfinished_;  // at most 3 bytes of an incomplete character
 };
 
 }  // namespace fsdp

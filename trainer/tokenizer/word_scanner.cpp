@@ -11,16 +11,17 @@ namespace {
 
 using Class = bool(char32_t value);
 
-bool is_other(char32_t value) {  // [^\s\p{L}\p{N}]
+bool is_other(char32_t value) {  // the class [^\s\p{L}\p{N}]
   return !is_space(value) && !is_letter(value) && !is_number(value);
 }
 
-// [^\r\n\p{L}\p{N}]
+// The class [^\r\n\p{L}\p{N}].
 bool is_prefix(char32_t value) {
   return !is_line_break(value) && !is_letter(value) && !is_number(value);
 }
 
-// Returns the end of the longest run of at most `most` code points of the class.
+// Returns the end of the longest run, from `begin` on, of at most `most` code points of the class
+// IsIn.
 template <Class* IsIn>
 size_t run_end(std::string_view text, size_t begin, size_t most = std::string_view::npos) {
   while (begin < text.size() && most-- > 0) {
@@ -35,7 +36,8 @@ size_t after_space(std::string_view text, size_t begin) {
   return begin + (begin < text.size() && text[begin] == ' ' ? 1 : 0);
 }
 
-// The alternatives. Each returns the end of its match, or `begin`.
+// Each of the following functions matches an alternative of the patterns (see kAlternatives) at the
+// offset `begin` of `text`. It returns the end of the match, or `begin` if there is no match.
 
 template <Class* IsIn>
 size_t one_or_more(std::string_view text, size_t begin) {
@@ -63,7 +65,8 @@ size_t others_and_line_breaks(std::string_view text, size_t begin) {
   return end > begin ? run_end<is_line_break>(text, end) : begin;
 }
 
-// Matches the spaces up to the last line break among them.
+// Matches the spaces from `begin` up to and including the last line break among them. Matches
+// nothing if the spaces have no line break.
 size_t spaces_to_line_break(std::string_view text, size_t begin) {
   size_t end = begin;
   for (size_t at = begin; at < text.size();) {
@@ -75,14 +78,15 @@ size_t spaces_to_line_break(std::string_view text, size_t begin) {
   return end;
 }
 
-// Matches spaces that no other character follows: all spaces at the end of the text, otherwise all
-// but the last one.
+// Matches the alternative \s+(?!\S): all spaces from `begin` on if the text ends after them,
+// otherwise all but the last one.
 size_t spaces_before_space(std::string_view text, size_t begin) {
   const size_t end = run_end<is_space>(text, begin);
   return end == text.size() || end == begin ? end : start_of_last(text, end);
 }
 
-// Returns the letter in lower case. Case folding also makes the long s, U+017F, an s.
+// Returns `value` in lower case if it is a letter of ASCII. The long s, U+017F, becomes an s, as
+// Unicode's case folding requires. Any other code point stays unchanged.
 char32_t folded(char32_t value) {
   if (value == 0x17F) return 's';
   return value >= 'A' && value <= 'Z' ? value + ('a' - 'A') : value;
@@ -129,7 +133,8 @@ constexpr std::array kAlternatives{
     Alternative{R"(\s+)", one_or_more<is_space>},
 };
 
-// Returns the alternative with which `pattern` begins, or null. It ends at a "|" or at the end.
+// Returns the alternative at the beginning of `pattern`, which must be followed by a "|" or by the
+// end of `pattern`; null if there is none.
 const Alternative* first_alternative(std::string_view pattern) {
   for (const Alternative& alternative : kAlternatives) {
     if (!pattern.starts_with(alternative.text)) continue;

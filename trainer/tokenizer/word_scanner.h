@@ -8,19 +8,20 @@
 
 namespace fsdp {
 
-// Splits a text into words as the regular expression of a tokenizer.json does: each match is a
-// word, and so is each text between two matches.
+// Splits a text into words as the regular expression of a tokenizer.json does. Each match is a
+// word, and so is each piece of text between two matches.
 class WordScanner {
  public:
-  // `pattern`: alternatives of which the first one that matches counts, such as "\p{N}|\s+". Throws
-  // std::runtime_error, which quotes the alternative, unless each of them is one of those that the
-  // tokenizers of GPT-2, Llama 3 and Qwen use.
+  // `pattern`: alternatives, such as "\p{N}|\s+", of which the first one that matches counts.
+  // Throws std::runtime_error, which quotes the alternative, unless each alternative is one that
+  // the tokenizers of GPT-2, Llama 3 and Qwen use.
   explicit WordScanner(const std::string& pattern);
 
   // Returns the end of the word that begins at `begin`, which must be less than text.size().
   size_t end_of_word(std::string_view text, size_t begin) const;
 
-  // Returns the end of a match that begins at `begin`; `begin` if there is none.
+  // Type of a function that matches one alternative at `begin`. It returns the end of the match, or
+  // `begin` if there is no match.
   using Match = size_t(std::string_view text, size_t begin);
 
  private:
@@ -29,7 +30,7 @@ class WordScanner {
   std::vector<Match*> alternatives_;
 };
 
-// The pattern of GPT-2, which a pre_tokenizer of the type ByteLevel has.
+// The pattern of GPT-2, with which a pre_tokenizer of the type ByteLevel splits.
 extern const std::string kGPT2Pattern;
 
 }  // namespace fsdp
