@@ -24,7 +24,7 @@ int64_t room_for_checkpoints(const TrainConfig& config) {
 
 int64_t checkpoint_bytes(const TrainConfig& config, const ShardLayout& layout) {
   const auto groups = config.optimizer.parameter_groups();
-  int64_t numel = 0;  // of the parameters and of their moments
+  int64_t numel = 0;  // elements of the parameters and of their moments
   for (const auto& parameter : layout.parameters) {
     const OptimizerOptions& options = groups[group_of(parameter.name, groups)].options;
     const int64_t moments = parameter.trainable ? options.moments_of_element() : 0;
@@ -38,7 +38,8 @@ void require_room_for_checkpoints(const TrainConfig& config, const ShardLayout& 
   const int64_t each = checkpoint_bytes(config, layout);
   int64_t count = (config.end_step() - 1) / config.checkpoint.save_every -
                   config.checkpoint.first_step / config.checkpoint.save_every + 1;
-  // While a checkpoint is written, all checkpoints to keep still exist.
+  // With --keep K, at most K + 1 checkpoints exist at the same time, because the oldest one is
+  // removed only when the new one is complete.
   if (config.checkpoint.keep) count = std::min(count, *config.checkpoint.keep + 1);
   if (config.end_step() == config.checkpoint.first_step || each <= 0 || count <= room / each)
     return;

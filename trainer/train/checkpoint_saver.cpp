@@ -23,8 +23,8 @@ std::string not_saved(const TrainConfig& config, int64_t steps, const std::strin
                  : "");
 }
 
-// Returns the name of the file for the options of the run. A resumed run uses a new name, so that
-// the options with which the run began stay in the folder.
+// Returns the name of the file in the folder of checkpoints to which the run's options are written.
+// A resumed run uses a new name, so that the file with the options of the first run stays.
 std::string name_of_options(const TrainConfig& config) {
   std::string usual = "run.toml";
   std::error_code unknown;
@@ -85,8 +85,8 @@ void CheckpointSaver::save(int64_t steps, const Json& settings, Strategy& strate
   say("saved step " + std::to_string(steps) + " in " + checkpoint.dir);
 }
 
-// Completes the checkpoint that is being written, if the files of all ranks are on the disk or if
-// `waits` is true.
+// Completes the asynchronous save if the files of all ranks are on the disk. If they are not, and
+// `waits` is true, waits for them; if `waits` is false, the save goes on.
 void CheckpointSaver::complete(bool waits) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenLines{2};
@@ -108,7 +108,8 @@ void CheckpointSaver::complete(bool waits) {
   say("saved step " + std::to_string(saving_step_) + " in " + config_.checkpoint.dir);
 }
 
-// Runs `action`, and adds to its std::runtime_error which step could not be saved.
+// Runs `action`. If it throws a std::runtime_error, adds to the error's text that step `steps`
+// could not be saved and from which step the run can continue.
 template <class Action>
 void CheckpointSaver::report_failure(int64_t steps, const Action& action) const {
   try {
@@ -120,8 +121,9 @@ void CheckpointSaver::report_failure(int64_t steps, const Action& action) const 
   }
 }
 
-// On rank 0, when the checkpoint has its name: writes the options of the run, so that the user can
-// repeat it, and removes old checkpoints. Runs no torch operator.
+// Called on rank 0 when a checkpoint has its name. After the first save of a run, writes the
+// options of the run to a file, with which the user can repeat the run. Removes old checkpoints.
+// Runs no torch operator, because a thread of async_save() may call it.
 void CheckpointSaver::finish(int64_t steps) const {
   const CheckpointConfig& checkpoint = config_.checkpoint;
   const bool first_of_run = steps - checkpoint.first_step <= checkpoint.save_every;
@@ -138,7 +140,7 @@ void CheckpointSaver::remove_old() const {
 void CheckpointSaver::hold(int64_t step) {
   const int64_t before = std::exchange(held_, step);
   const bool released = before >= 0 && before != step;
-  if (released && !saving_) remove_old();  // otherwise the end of the save removes it
+  if (released && !saving_) remove_old();  // while a save runs, finish() will remove it
 }
 
 void CheckpointSaver::say(const std::string& line) const {

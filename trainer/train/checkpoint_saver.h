@@ -14,33 +14,35 @@
 namespace fsdp {
 
 // Saves the checkpoints of a run in config.checkpoint.dir: every config.checkpoint.save_every
-// steps, and after the last one. With config.checkpoint.async, all but the last are written while
-// the training continues. If the run saves none, all functions do nothing.
+// steps, and after the last one. With config.checkpoint.async, all checkpoints but the last are
+// written while the training continues. If the run saves no checkpoints, all functions do nothing.
 //
-// Every function is collective over `comm`, except is_due(), is_saving() and hold(). Each throws
-// std::runtime_error on every rank if a checkpoint cannot be saved; the text names the step, and
-// the step from which the run can continue. With config.checkpoint.async, the next call may throw
-// it.
+// Every function is collective over `comm`, except is_due(), is_saving() and hold(). If a
+// checkpoint cannot be saved, a collective function throws std::runtime_error on every rank; the
+// text names the step that cannot be saved, and the step from which the run can continue. With
+// config.checkpoint.async, a later call may throw this error.
 class CheckpointSaver {
  public:
   using Json = nlohmann::ordered_json;
-  // Rank 0 passes to `say` the lines that report a save. The other arguments must outlive this
-  // object.
+  // `say`: rank 0 calls it with each line to print about a save. `config` and `comm` must outlive
+  // this object.
   CheckpointSaver(const TrainConfig& config, Communicator& comm,
                   std::function<void(const std::string& line)> say);
 
-  bool is_due(int64_t steps) const;  // returns whether the state after `steps` steps is saved
-  bool is_saving() const { return saving_ != nullptr; }  // a checkpoint is being written
+  bool is_due(int64_t steps) const;  // whether a save is due after `steps` steps
+  bool is_saving() const { return saving_ != nullptr; }  // whether an asynchronous save runs
 
-  // Call it after each step: saves the strategy if it is due, and completes the checkpoint that was
-  // written meanwhile. `settings`: on rank 0, settings_of_run().
+  // Call it after each step. If a save is due after this step, saves the strategy. Otherwise
+  // completes an asynchronous save whose files are all on the disk. `settings`: on rank 0, the
+  // result of settings_of_run().
   void after_step(int64_t steps, const Json& settings, Strategy& strategy);
 
-  // On rank 0: from now on keeps the checkpoint of `step`, although it may be old, and no longer
-  // the one that the call before has named; -1: keeps no more than config.checkpoint.keep.
+  // On rank 0, keeps the checkpoint of `step`, even if it is older than the config.checkpoint.keep
+  // latest ones, until the next call of hold(), which releases it. Pass -1 to hold no checkpoint.
   void hold(int64_t step);
 
-  // Saves the strategy after `steps` steps. First waits for the checkpoint that is being written.
+  // Saves the strategy as the checkpoint after `steps` steps. If an asynchronous save runs, waits
+  // for it first.
   void save(int64_t steps, const Json& settings, Strategy& strategy);
 
  private:
@@ -54,9 +56,9 @@ class CheckpointSaver {
   const TrainConfig& config_;
   Communicator& comm_;
   std::function<void(const std::string&)> say_;
-  int64_t held_{-1};                   // the step of hold()
-  int64_t saving_step_{};              // of saving_
-  std::unique_ptr<AsyncSave> saving_;  // null: no checkpoint is being written
+  int64_t held_{-1};                   // the step that hold() was called with
+  int64_t saving_step_{};              // the step that saving_ saves
+  std::unique_ptr<AsyncSave> saving_;  // null: no asynchronous save runs
 };
 
 }  // namespace fsdp

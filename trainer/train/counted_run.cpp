@@ -11,8 +11,9 @@
 namespace fsdp {
 namespace {
 
-// If fewer bytes are counted as alive than the allocator has given to tensors, the difference
-// counts as memory beside tensors.
+// Returns the bytes of memory that this process has written to and that are not memory of tensors.
+// If live_bytes counts fewer bytes than the allocator has given to tensors, the difference counts
+// as memory beside tensors.
 int64_t written_besides_tensors() {
   const int64_t written = written_bytes();
   return written - std::min(counting_allocator::alive(), live_bytes::now().total);
@@ -45,7 +46,7 @@ void CountedRun::begin() {
 }
 
 nlohmann::ordered_json CountedRun::end(Communicator& comm) {
-  comm.barrier(kMetrics).wait();  // the link moves its bytes after those of all earlier calls
+  comm.barrier(kMetrics).wait();  // the barrier ends after all earlier calls on the link
   const int64_t nanoseconds = clock_->now() - began_;
   const int64_t computing = clock_->computing() - computing_;
   return {{"nanoseconds", gather_from_ranks(comm, nanoseconds)},

@@ -11,25 +11,26 @@
 namespace fsdp {
 
 // Counts with a FlopClock how long the training of one rank takes, and measures the memory that the
-// rank uses for other things than tensors.
+// rank uses for things other than tensors.
 class CountedRun final : public CallObserver {
  public:
-  // Make it before the model. Disables huge pages (written_bytes.h).
+  // Create this object before the model. The constructor disables huge pages in this process,
+  // because written_bytes() would count a whole huge page even if little of it is used.
   explicit CountedRun(std::shared_ptr<FlopClock> clock);
 
-  // Returns `workload` with a loss() that also measures the memory beside tensors, when the loss is
-  // computed: then a rank holds all that it keeps for the backward pass. This object measures the
-  // memory also whenever the rank issues a collective.
+  // Returns `workload` with a loss() that also measures the memory beside tensors. It measures when
+  // the loss has been computed, because the rank then holds all that it keeps for the backward
+  // pass. This object also measures whenever the rank issues a collective.
   Workload observed(Workload workload);
 
   void begin();  // call it before the first step
 
-  // Collective; call it after the last step, before other collectives. Returns
-  // {"nanoseconds": [...], "computing": [...], "besides": [...]}, with a number for each rank:
-  // - the time from begin() until all collectives of all ranks have ended;
-  // - the part of this time in which the rank computed;
-  // - the most bytes of memory, such as a std::vector, that the rank has written to since this
-  //   object was made and that is not memory of tensors.
+  // Collective; call it after the last step, before other collectives. Returns {"nanoseconds":
+  // [...], "computing": [...], "besides": [...]}. Each list has a number for each rank:
+  // - "nanoseconds": the time from begin() until all collectives of all ranks have ended;
+  // - "computing": the part of this time in which the rank computed;
+  // - "besides": the most bytes of memory that the rank had written to since this object was
+  //   created and that are not memory of tensors, for example memory of a std::vector.
   nlohmann::ordered_json end(Communicator& comm);
 
   void issued(const Call& /*call*/, const at::Tensor& /*output*/) override { measure(); }
@@ -40,7 +41,7 @@ class CountedRun final : public CallObserver {
   void measure();
 
   std::shared_ptr<FlopClock> clock_;
-  int64_t began_{}, computing_{};  // [ns] at begin()
+  int64_t began_{}, computing_{};  // [ns] the clock's times when begin() was called
   int64_t written_;                // [bytes] beside tensors when this object was made
   int64_t besides_{};
 };

@@ -16,7 +16,7 @@
 namespace fsdp {
 namespace {
 
-// The transport that the ranks of one machine use.
+// Returns the transport that the ranks of one machine use.
 std::string transport_of(const TrainConfig& config) {
   const std::string& given = config.ranks.comm.backend;
   return given == "auto" ? "shm" : given;

@@ -9,8 +9,9 @@ std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks) {
   for (const ReduceGradients accumulate :
        {config.training.reduce_gradients, ReduceGradients::each, ReduceGradients::last}) {
     config.training.reduce_gradients = accumulate;
-    // With mixed precision, a gradient is rounded when it is sent: once for each microbatch or, if
-    // a rank adds the gradients of its microbatches first, only once, which gives other bits.
+    // With mixed precision, a gradient is rounded when a rank sends it. By default a rank sends the
+    // gradient of each microbatch. With --reduce-gradients last it sends only the sum over its
+    // microbatches, so there are fewer roundings, which gives other bits.
     const bool rounds_once = accumulate == ReduceGradients::last &&
                              config.training.microbatches > ranks &&
                              config.precision.policy != MixedPrecisionPolicy{};

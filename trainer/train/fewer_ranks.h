@@ -4,15 +4,17 @@
 
 #include <optional>
 
-// The settings with which fewer ranks continue a run when a host was lost.
+// The settings with which fewer ranks continue a run after a host was lost.
 namespace fsdp {
 
-// Returns the settings with which `ranks` ranks continue the run of `config`, with the same
-// microbatches and the same bits of their sum. These settings may have another ReduceGradients.
-// Returns nothing if the ranks cannot continue.
+// Returns the settings with which `ranks` ranks continue the run of `config`. With them the
+// gradients are summed over the same microbatches with the same bits. These settings may have
+// another value of ReduceGradients. Returns nothing if there are no such settings for `ranks`
+// ranks.
 std::optional<TrainConfig> with_ranks(TrainConfig config, int ranks);
 
-// Returns how many of `ranks` ranks can continue the run: the largest number that can, or 0.
+// Returns with how many of `ranks` ranks the run can continue: the largest number for which
+// with_ranks() returns settings, or 0.
 int ranks_that_go_on(const TrainConfig& config, int ranks);
 
 }  // namespace fsdp

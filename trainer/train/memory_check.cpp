@@ -12,7 +12,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the changes with which a run needs less memory of this machine, the best first.
+// Returns texts: the changes of the options with which the run needs less memory of this machine,
+// the best change first.
 std::vector<std::string> ways_to_need_less(const TrainConfig& config, int processes) {
   std::vector<std::string> ways;
   if (config.checkpoint.async) ways.emplace_back("no --save-async");
@@ -34,8 +35,8 @@ std::vector<std::string> ways_to_need_less(const TrainConfig& config, int proces
   return ways;
 }
 
-// Returns the bytes of the copies from which `processes` ranks write a checkpoint with
-// --save-async.
+// Returns the bytes of the copies of tensors that `processes` ranks hold while they write a
+// checkpoint with --save-async.
 int64_t bytes_of_copies(const TrainConfig& config, const ShardLayout& layout, int processes) {
   if (!config.checkpoint.async) return 0;
   const int64_t whole = checkpoint_bytes(config, layout);
@@ -44,8 +45,9 @@ int64_t bytes_of_copies(const TrainConfig& config, const ShardLayout& layout, in
   return sharded ? whole * std::min(processes, config.shards()) / config.shards() : whole;
 }
 
-// Returns the configuration of a step that holds what this run holds. With --only-microbatch, a run
-// has no sums of other microbatches, and no moments, because it updates nothing.
+// Returns a configuration whose step needs the memory that a step of the run `config` needs. A run
+// with --only-microbatch computes one microbatch, so it holds no sums of other microbatches. It
+// updates nothing, so it holds no moments.
 TrainConfig config_of_step(TrainConfig config) {
   if (!config.training.only_microbatch) return config;
   config.training.batch /= config.batch_partition().microbatches();

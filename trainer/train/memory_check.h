@@ -10,10 +10,10 @@ namespace fsdp {
 
 int64_t memory_of_machine();  // [bytes], swap included
 
-// Throws std::runtime_error if a step of `processes` ranks on the CPU, and the copies from which
-// they write a checkpoint with config.checkpoint.async, are predicted to need more than `memory`
-// bytes, because such a run would fail in the middle. The prediction leaves out activations if
-// `traces` is empty or has no activations.
+// Throws std::runtime_error if the run is predicted to need more than `memory` bytes on the CPU,
+// because such a run would fail in the middle. The prediction covers a step of `processes` ranks
+// and, with config.checkpoint.async, the copies of tensors that these ranks hold while they write a
+// checkpoint. It leaves out activations if `traces` is empty or has no activations.
 void require_enough_memory(const TrainConfig& config, const ShardLayout& layout,
                            const std::optional<ModelTraces>& traces, const Transports& transports,
                            int processes, int64_t memory);

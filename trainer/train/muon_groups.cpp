@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the name with a * in place of each number between dots: h.*.mlp.c_fc.weight.
+// Returns the parameter's name with a * in place of each number between dots: h.*.mlp.c_fc.weight
+// for h.3.mlp.c_fc.weight.
 std::string kind_of(const std::string& parameter) {
   static const std::regex number(R"((^|\.)[0-9]+(?=\.|$))");
   return std::regex_replace(parameter, number, "$1*");
@@ -19,8 +20,8 @@ std::string kind_of(const std::string& parameter) {
 // The matrices that Muon updates.
 struct Matrices {
   int64_t count{};
-  std::vector<std::string> kinds;  // of names, in the order of the model
-  std::vector<int64_t> by_rank;    // how many each rank orthogonalizes
+  std::vector<std::string> kinds;  // kinds of names, in the order of the model
+  std::vector<int64_t> by_rank;    // by rank: how many matrices it orthogonalizes
 
   void add(const OwnedMatrix& matrix) {
     ++count;
@@ -38,7 +39,7 @@ struct Matrices {
 
 std::string describe_muon(const TrainConfig& config, const ShardLayout& layout) {
   if (config.optimizer.kind != OptimizerOptions::Kind::muon) return "";
-  const bool shares = config.ranks.mode == Mode::fsdp;  // else every rank updates every matrix
+  const bool shares = config.ranks.mode == Mode::fsdp;  // otherwise every rank updates all matrices
   const int ranks = shares ? config.ranks.world : 1;
   Matrices matrices{.count = 0, .kinds = {}, .by_rank = std::vector<int64_t>(ranks)};
   try {

@@ -18,8 +18,8 @@ namespace fsdp {
 namespace {
 
 // Collective. Throws std::runtime_error if one of `traits` differs between ranks. The message
-// begins with the first rank whose value is not rank 0's, as "rank 3 on host-b "; `complaint`
-// returns the rest of the message.
+// begins with the first rank whose value differs from rank 0's value, as "rank 3 on host-b ";
+// `complaint` returns the rest of the message.
 using Complaint = std::function<std::string(const std::string& what, const std::string& of_rank_0,
                                             const std::string& of_rank)>;
 void require_same(const std::vector<RankInvariant>& traits, const RankContext& context,
@@ -33,7 +33,8 @@ void require_same(const std::vector<RankInvariant>& traits, const RankContext& c
                            ' ' + complaint(difference->what, values[0], *other));
 }
 
-// Returns the settings of the run, by the names of their options, and the steps of its checkpoint.
+// Returns what must be equal on all ranks: the settings of the run, each named after its option,
+// and the number of steps of the checkpoint that the run resumes.
 std::vector<RankInvariant> traits_of_run(const TrainConfig& config) {
   const std::map<std::string, std::string> others{
       {"recipe", "--data"},

@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// Collective. Checks ranks that a launcher has started one by one, each with a command line and
-// files of its own. Does nothing for forked ranks. Throws std::runtime_error
+// Collective. Checks ranks that a launcher such as torchrun has started separately, each with its
+// own command line and files. Does nothing if the ranks were forked by one process. Throws
+// std::runtime_error
 // - if the ranks' settings, text or number of finished steps differ. The message names a rank and
 //   its host, what differs, and the two values;
 // - if a rank does not see the --checkpoint-dir of rank 0;

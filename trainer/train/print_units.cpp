@@ -11,15 +11,15 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kColumns = 100;
-constexpr int64_t kBytes = 4;  // of an fp32 number
+constexpr int64_t kBytes = 4;  // bytes of an fp32 number
 
-// The columns: name, parameters, numel, padded, shard, gathered, trainable.
+// A row of the table: name, parameters, numel, padded, shard, gathered, trainable.
 using Row = std::array<std::string, 7>;
 
-// The numbers of a unit, or their sums over units.
+// The numbers in a unit's row of the table, or their sums over units.
 struct Numbers {
   int64_t parameters{}, trainable{}, numel{}, padded{};
-  int64_t gathered{};  // [bytes]
+  int64_t gathered{};  // [bytes] of the gathered unit
 
   void operator+=(const Numbers& other) {
     parameters += other.parameters;
@@ -55,7 +55,7 @@ Row row(const std::string& name, const Numbers& unit, int world_size) {
           trainable};
 }
 
-// Returns `name`; if it is longer than `columns`, "..." and the end of it.
+// Returns `name` or, if it is longer than `columns` characters, "..." and the end of `name`.
 std::string shortened(const std::string& name, size_t columns) {
   if (name.size() <= columns) return name;
   return "..." + name.substr(name.size() + 3 - columns);
@@ -63,7 +63,7 @@ std::string shortened(const std::string& name, size_t columns) {
 
 std::string text_of(std::vector<Row> rows) {
   std::array<size_t, std::tuple_size_v<Row>> widths{};
-  size_t numbers = 0;  // characters that all columns but the first take
+  size_t numbers = 0;  // characters that all columns but the first need
   for (size_t column = 0; column < widths.size(); ++column) {
     for (const Row& row : rows)
       widths[column] = std::max(widths[column], row[column].size());

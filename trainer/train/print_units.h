@@ -6,14 +6,14 @@
 
 namespace fsdp {
 
-// Returns a table of the units, at most 100 characters wide, with sums in the last line. Shows only
-// the end of a name that is too long. The numbers of parameters and of elements (numel) are without
-// padding. The bytes of shards are those of fp32; the gathered bytes are those of the parameters'
-// param_dtype.
+// Returns a table of the units, at most 100 characters wide, with sums in the last line. If a name
+// is too long, shows only its end. Padding does not count in the numbers of parameters and of
+// elements (numel). Shards are counted with the bytes of fp32, gathered units with the bytes of the
+// parameters' param_dtype.
 std::string units_table(const TrainConfig& config, const ShardLayout& layout);
 
-// Prints the table of the units that fsdp would make, in any mode. Prints it once, even if torchrun
-// has started several processes. Takes no memory for parameters.
+// Prints the table of the units that --mode fsdp would make, whatever the run's mode is. Only rank
+// 0 prints, if torchrun has started several processes. Takes no memory for parameters.
 void print_units(const TrainConfig& config, const FsdpImplementation& fsdp);
 
 }  // namespace fsdp

@@ -18,7 +18,8 @@ Profile::Profile(c10::DeviceType device) : device_(device) {
   const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
   std::set<profiler::ActivityType> activities{profiler::ActivityType::CPU};
   if (device == c10::kCUDA) activities.insert(profiler::ActivityType::CUDA);
-  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // otherwise Kineto warns without a GPU
+  // Stops Kineto's warnings on machines without a GPU.
+  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   torch::autograd::profiler::prepareProfiler(config, activities);
   torch::autograd::profiler::enableProfiler(config, activities);
 }

@@ -6,13 +6,13 @@
 
 namespace fsdp {
 
-// Runs PyTorch's profiler while the object lives. It records the operators of this thread and of
-// autograd's threads on the CPU and, on a GPU, kernels and copies (CUPTI). A process can have one
-// Profile at a time.
+// Runs PyTorch's profiler while this object lives. The profiler records the operators of this
+// thread and of autograd's threads on the CPU and, on a GPU, kernels and copies (CUPTI). Only one
+// Profile may exist in a process at a time.
 class Profile {
  public:
   explicit Profile(c10::DeviceType device);
-  ~Profile();  // discards a profile that was not written
+  ~Profile();  // discards the profile if write() was not called
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 

@@ -5,17 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-// Writes and reads the state of a rank in a file in memory, for the rank that takes its place
-// (hosts/handover.h).
+// Writes the state of a failed rank to a file in memory, and reads it in the new rank that takes
+// the place of the failed rank (hosts/handover.h).
 namespace fsdp {
 
-// Writes the state of a rank: `run`, the state of the run except its tensors, then the ranges.
-// Throws std::system_error if there is not enough memory.
+// Writes the state of a rank to `file`: first `run`, the state of the run except its tensors, then
+// the tensors of `ranges`. Throws std::system_error if there is not enough memory.
 void write_state(int file, const nlohmann::ordered_json& run,
                  const std::vector<StateRange>& ranges);
 
-// Read what write_state() wrote: call read_run() first, then read_ranges() with ranges of equal
-// sizes. They throw std::runtime_error if the file ends too early.
+// read_run() and read_ranges() read what write_state() wrote. Call read_run() first, then
+// read_ranges() with ranges of the sizes that were written. Both throw std::runtime_error if the
+// file ends too early.
 nlohmann::ordered_json read_run(int file);
 void read_ranges(int file, const std::vector<StateRange>& ranges);
 

@@ -8,17 +8,17 @@ namespace fsdp {
 
 // The state of a run on a rank, except its tensors.
 struct RunProgress {
-  double sum_before{};              // of the parameters before the first step, added in fp64
-  double seconds{};                 // of training so far
-  int64_t skipped_steps{};          // skipped by the loss scaler
-  std::vector<double> losses;       // the last kReportedLosses; see add_loss()
-  nlohmann::ordered_json log_line;  // of the last step, for --log
+  double sum_before{};              // fp64 sum of the parameters before the first step
+  double seconds{};                 // time of all training steps so far
+  int64_t skipped_steps{};          // steps that the loss scaler skipped
+  std::vector<double> losses;       // of the last kReportedLosses steps; see add_loss()
+  nlohmann::ordered_json log_line;  // line of --log for the last step
 
   void add_loss(double loss);
 
   nlohmann::ordered_json to_json() const;
-  // Reads what to_json() has written. JSON has neither NaN nor infinity: a loss that is null
-  // becomes NaN.
+  // Reads the JSON that to_json() returned. JSON has neither NaN nor infinity, so a loss that is
+  // null is read as NaN.
   static RunProgress from_json(const nlohmann::ordered_json& json);
 };
 

@@ -16,7 +16,7 @@ Sampling sampling_of(const TrainConfig& config) {
           .save_every = config.checkpoint.dir.empty() ? 0 : config.checkpoint.save_every};
 }
 
-// Returns the name of the host of each rank.
+// Returns, for each rank, the name of the rank's host.
 std::vector<std::string> hosts_of_ranks(const TrainConfig& config, const RankContext& context) {
   std::vector<std::string> names;
   char here[256] = "";
@@ -27,13 +27,13 @@ std::vector<std::string> hosts_of_ranks(const TrainConfig& config, const RankCon
   return names;
 }
 
-// Adds the settings and the events in the file of a rank. A leaf is the sum of the hashes of its
-// parts.
+// Adds the settings and the events that rank `rank` has written to its file in `folder` to
+// `receipt`. If several ranks have parts of a tensor, the leaf has the sum of their hashes.
 void add_rank(const std::string& folder, int rank, const std::optional<StepRange>& steps,
               Receipt& receipt) {
   const RunHashes own = read_hashes(folder + "/rank." + std::to_string(rank), steps);
   receipt.settings = own.settings;
-  receipt.settings.erase("first_step");  // the sampling has it
+  receipt.settings.erase("first_step");  // the receipt's sampling has first_step
   for (const auto& [key, part] : own.events) {
     auto& [event, ranks] = receipt.leaves[key];
     event = {part.place, part.unit, event.hash + part.hash, event.numel + part.numel};
@@ -45,7 +45,7 @@ std::string make_receipt(const TrainConfig& config, const RankContext& context) 
   const Receipt receipt = recorded_receipt(config, context);
   const std::string root =
       write_receipt(config.reports.receipt, receipt, config.reports.receipt_key);
-  std::error_code unknown;  // a folder that stays is replaced by the next run
+  std::error_code unknown;  // if it can't be removed, the next run replaces it
   std::filesystem::remove_all(folder_of_ranks(config), unknown);
   return "receipt: " + config.reports.receipt + ", " +
          counted(static_cast<int64_t>(receipt.leaves.size()), "event") + ", root " + root;
@@ -78,7 +78,7 @@ Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
 
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm) {
-  comm.barrier(kMetrics).wait();  // all ranks have written their files
+  comm.barrier(kMetrics).wait();  // now all ranks have written their files
   return comm.rank() == 0 ? make_receipt(config, context) : "";
 }
 

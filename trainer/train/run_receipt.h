@@ -10,23 +10,24 @@
 #include <string>
 
 // The receipt of a run (--receipt). While the run trains, each rank writes the hashes of the events
-// that the receipt samples into a folder beside it.
+// that the receipt samples to a file in a folder beside the receipt.
 namespace fsdp {
 
 std::string folder_of_ranks(const TrainConfig& config);  // config.reports.receipt + ".ranks"
-// Returns a function that selects the events of the receipt; null, for all events, if the run
-// writes none.
+// Returns a function that selects the events of the receipt. Returns null, which selects all
+// events, if the run writes no receipt.
 HashRecorder::Select events_of_receipt(const TrainConfig& config);
 
-// Returns a receipt with what the ranks have recorded so far of `steps`, or of all steps. Throws
-// std::runtime_error, which names the file, if the file of a rank can't be read.
+// Returns a receipt of the events that the ranks have recorded so far; with `steps`, only of the
+// events of these steps. Throws std::runtime_error, which names the file, if the file of a rank
+// can't be read.
 Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
                          std::optional<StepRange> steps = std::nullopt);
 
-// Collective; call it after the last step. On rank 0, makes the receipt of the ranks' files, and
-// removes the folder. Returns a line that reports the receipt and its root. Throws
-// std::runtime_error, which names the file, on rank 0, if the file of a rank can't be read or the
-// receipt can't be written or signed.
+// Collective; call it after the last step. Rank 0 makes the receipt from the files of all ranks,
+// removes the folder of these files, and returns a line that reports the receipt and its root. The
+// other ranks return "". On rank 0, throws std::runtime_error, which names the file, if the file of
+// a rank can't be read or if the receipt can't be written or signed.
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm);
 

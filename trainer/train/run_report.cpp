@@ -19,8 +19,8 @@
 namespace fsdp {
 namespace {
 
-// Returns for example " (hybrid, 2 replicas of 2 ranks)"; "" in ddp, and if all ranks share one
-// model.
+// Returns for example " (hybrid, 2 replicas of 2 ranks)"; "" in ddp, and if all ranks together have
+// one replica of the model.
 std::string strategy_text(const TrainConfig& config) {
   if (config.ranks.mode == Mode::ddp || config.shards() == config.ranks.world) return "";
   return std::string(" (") + config.sharding_strategy() + ", " +
@@ -28,8 +28,8 @@ std::string strategy_text(const TrainConfig& config) {
          counted(config.shards(), "rank") + ')';
 }
 
-// Returns for example "parameters in bf16 but for ln, gradients sent in fp32, "; "" if all are
-// fp32.
+// Returns for example "parameters in bf16 but for ln, gradients sent in fp32, "; "" if parameters
+// and gradients are fp32.
 std::string precision_text(const TrainConfig& config) {
   const MixedPrecisionPolicy& precision = config.precision.policy;
   if (precision == MixedPrecisionPolicy{}) return "";
@@ -38,8 +38,9 @@ std::string precision_text(const TrainConfig& config) {
          ", gradients sent in " + dtype_name(precision.reduce_dtype) + ", ";
 }
 
-// Returns the transport of the shards, then that of the replicas if it is another one, and the
-// number of hosts if there are several: "gloo", "shm and gloo on 2 hosts".
+// Returns the transport between the ranks of a replica, then the transport between replicas if it
+// is another one, then the number of hosts if there are several: "gloo" or "shm and gloo on 2
+// hosts".
 std::string transport_text(const Transports& transports, const RankContext& context) {
   std::string text = transports.shards;
   if (transports.replicas != transports.shards) text += " and " + transports.replicas;
@@ -55,9 +56,10 @@ Json beside(std::optional<int64_t> predicted, int64_t measured, int64_t& mismatc
   return {{"predicted", predicted ? Json(*predicted) : Json(nullptr)}, {"measured", measured}};
 }
 
-// Returns the predicted and the measured bytes, and counts the mismatches. oneDNN multiplies
-// matrices of 16 bits on the CPU with scratch memory that depends on the processor and is not
-// predicted: with `onednn`, differences in the class of activations and in totals do not count.
+// Returns the predicted and the measured peaks of live bytes, by phase and class, and adds the
+// number of those that differ to `mismatches`. `onednn`: the run multiplies 16-bit matrices on the
+// CPU with oneDNN, whose scratch memory depends on the processor and is not predicted. Then
+// differences in the class `other` and in the totals are not counted.
 Json live_bytes_json(const Schedule& step, const Transports& transports, bool onednn,
                      int64_t& mismatches) {
   constexpr auto kOther = static_cast<size_t>(MemoryClass::other);
@@ -79,7 +81,8 @@ Json live_bytes_json(const Schedule& step, const Transports& transports, bool on
   return phases;
 }
 
-// Returns the bytes of one step by operation, or by label for calls that serve no unit.
+// Returns the bytes of a step's collectives by operation. A call that belongs to no unit is counted
+// under its label instead.
 std::map<std::string, int64_t> bytes_by_key(const std::vector<Call>& log) {
   std::map<std::string, int64_t> bytes;
   for (const Call& call : log) {
@@ -104,8 +107,8 @@ Json units_json(const ShardLayout& layout) {
   return units;
 }
 
-// Returns the duration of a step over a simulated link, measured and predicted; null without a link
-// or without recorded steps.
+// Returns the duration of a step over a simulated link, measured and predicted. Returns null if
+// there is no such link or no step was recorded.
 Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
   if (Recorder::current() == nullptr) return nullptr;
   const auto times = step_times(config, layout, Recorder::current()->events());
@@ -115,8 +118,9 @@ Json step_seconds(const TrainConfig& config, const ShardLayout& layout) {
           {"predicted_without_prefetch", times->without_prefetch}};
 }
 
-// Returns null if no step was trained, so that no optimizer state is allocated for the hash, and if
-// the stack has no state().
+// Returns the hash of the parameters and of the optimizer state. Returns null if no step was
+// trained, so that no optimizer state is allocated only for the hash. Also returns null if the
+// student has not written ShardedOptimizer::state().
 Json state_hash(const TrainConfig& config, Strategy& strategy, Communicator& comm) {
   if (config.training.steps == 0) return nullptr;
   try {
@@ -133,8 +137,8 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-// Returns "live bytes: 24 of 24 peaks of rank 0 are as predicted", followed by the peaks that
-// differ from the prediction.
+// Returns for example "live bytes: 24 of 24 peaks of rank 0 are as predicted", followed by the
+// peaks that differ from the prediction.
 std::string predictions_of(const Json& line) {
   int64_t predicted = 0, equal = 0;
   std::string others;
@@ -154,8 +158,9 @@ std::string predictions_of(const Json& line) {
          " peaks of rank 0 are as predicted" + others;
 }
 
-// Returns what a run with a counted clock has cost: the longest time and the most bytes of a rank,
-// and the least that a rank has computed. grading/grader/leaderboard.py reads this line.
+// Returns a line with what a run with a FlopClock has cost: the longest time of a rank, the
+// shortest time that a rank has computed, and the most bytes of a rank.
+// grading/grader/leaderboard.py reads this line.
 std::string counted_text(const Json& line) {
   const auto most = [](const Json& of_ranks) {
     return with_commas(*std::ranges::max_element(of_ranks));
@@ -218,8 +223,8 @@ Json final_line(const TrainConfig& config, Strategy& strategy, Communicator& com
   const Schedule step =
       schedule(config, layout, comm.rank(),
                /*first=*/config.end_step() - config.checkpoint.first_step <= 1, traces);
-  // On CUDA, live_bytes counts only memory of the GPU. Of the transports, only NCCL has its buffers
-  // there, so only its buffers are predicted.
+  // On CUDA, live_bytes counts only memory of the GPU. NCCL is the only transport that has its
+  // buffers there, so the prediction counts only the buffers of NCCL.
   const Transports counted = config.on_cuda() ? Transports("nccl") : transports;
   int64_t mismatches = 0;
   const bool onednn = !config.on_cuda() && config.precision.policy.rounds_parameters();

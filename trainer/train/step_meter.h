@@ -10,11 +10,11 @@
 
 namespace fsdp {
 
-// Measures how long the parts of a step take on this rank, and the bytes of its collectives.
-// docs/telemetry.md explains each number.
+// Measures how long the parts of a step take on this rank, and counts the bytes of the step's
+// collectives. docs/telemetry.md explains each number.
 class StepMeter final : public CallObserver {
  public:
-  // Observes the collectives of this process while this object lives.
+  // While this object lives, it observes the collectives of this process.
   explicit StepMeter(std::shared_ptr<Clock> clock);
 
   void begin_step();
@@ -22,10 +22,11 @@ class StepMeter final : public CallObserver {
   void end_optimizer();
   void end_step();
 
-  // Returns `dataset` with batches whose time counts as "data".
+  // Returns a Dataset with the batches of `dataset`. The time that batch() takes counts as "data".
   std::shared_ptr<const Dataset> measured(std::shared_ptr<const Dataset> dataset);
 
-  // Returns the numbers of the last step that has ended: {"seconds": {...}, "operations": {...}}.
+  // Returns the numbers of the last step for which end_step() was called: {"seconds": {...},
+  // "operations": {...}}.
   nlohmann::ordered_json json() const;
 
   void issued(const Call& call, const at::Tensor& output) override;
@@ -38,17 +39,17 @@ class StepMeter final : public CallObserver {
     int64_t calls{}, bytes{};
     int64_t waiting{}, moving{};  // [ns]
   };
-  int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] stops while the rank waits
+  int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] without waiting
 
   std::shared_ptr<Clock> clock_;
-  // [ns] in the current step
+  // [ns] Times of the current step: when its parts began, and how long they took.
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};
-  std::array<Traffic, kOperations> traffic_{};  // by operation
+  std::array<Traffic, kOperations> traffic_{};  // by operation of the collectives
 };
 
-// Returns, for each class and for all classes together, the bytes alive now and the largest number
-// that was alive in a step so far.
+// Returns, for each memory class and for all classes together, the bytes that are alive now and the
+// largest number of bytes that were alive at one time in a step so far.
 nlohmann::ordered_json live_bytes_now_and_peak();
 
 }  // namespace fsdp

@@ -37,7 +37,8 @@ const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
 }
 
 SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool save) {
-  // Ranks may have stopped at different places of the step, so all use rank 0's values.
+  // The failure may have stopped the ranks at different places of a step, so all ranks use the
+  // value of rank 0.
   constexpr int64_t kEvaluation = 1, kSave = 2;
   const int64_t own = (steps_finished_ == steps_done_ ? 0 : kEvaluation) | (save ? kSave : 0);
   const int64_t remaining = gather_from_ranks(comm_, own)[0];
@@ -78,10 +79,10 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
   context_.handover->save(steps_done_, write);
   if (!pending_update_) return;
   try {
-    const auto update = pending_update_;  // a copy, since the update resets the member
+    const auto update = pending_update_;  // a copy, because the update resets the member
     update();
   } catch (const CollectiveError&) {
-    return;  // a rank still reads what the update would change, so no rank has updated
+    return;  // A rank still reads what the update would change, so no rank has updated.
   }
   context_.handover->save(steps_done_, write);
 }

@@ -11,65 +11,69 @@
 
 namespace fsdp {
 
-// If this rank takes the place of another rank, changes `config` to the settings with which it
-// continues, and returns read_run() of the other rank. Returns null if this rank starts the run.
+// If this rank takes the place of a failed rank, changes `config` to the settings with which the
+// run continues, and returns what read_run() reads of the failed rank. Otherwise this rank starts
+// the run, and the function returns null.
 nlohmann::ordered_json take_over_settings(const RankContext& context, TrainConfig& config);
 
-// The part of a rank in continuing the run after a host was lost (hosts/handover.h). A rank
-// that fails because of the loss saves its state in memory, and another rank takes its place. If
-// the failed rank cannot know whether other ranks have made the current update, it saves two
-// states: before the update and after it. If no other rank may take this rank's place, all
+// What a rank does so that the run can continue after a host was lost (hosts/handover.h). A rank
+// that fails because of the loss saves its state in memory, and a new rank takes its place. If the
+// failed rank cannot know whether other ranks have made the current update, it saves two states:
+// from before the update and from after it. If no new rank may take this rank's place, all
 // functions do nothing.
 class SurvivingRun {
  public:
   using Json = nlohmann::ordered_json;
 
-  // `comm`: connects all ranks. `handed`: read_run() of the rank whose place this rank takes; null
-  // if this rank starts the run. `first_step`: the number of steps made before.
+  // `comm`: connects all ranks. `handed`: what take_over_settings() returned: the state that a
+  // failed rank left, or null if this rank starts the run. `first_step`: the number of steps that
+  // were made before.
   SurvivingRun(const RankContext& context, Communicator& comm, const Json& handed,
                int64_t first_step);
 
   bool takes_over() const { return !handed_.is_null(); }
-  // Fills the strategy with the tensors that the former rank has saved. Returns the progress that
-  // the former rank passed to save().
+  // Call it if takes_over() is true. Fills the strategy with the tensors that the failed rank has
+  // saved. Returns the progress that the failed rank passed to save().
   const Json& take_over(Strategy& strategy);
 
-  // The work that remains after the last step that was made.
+  // The work that remains to be done for the last step whose update was made before the failure.
   struct Remaining {
-    bool evaluation;  // to evaluate and log the step
-    bool save;        // to save a checkpoint of it
+    bool evaluation;  // whether to evaluate and log the step
+    bool save;        // whether to save a checkpoint of the step
   };
-  // Collective. Returns what remains of the last step that was made, equal on all ranks. `save`:
-  // whether a checkpoint of that step is due and does not exist.
+  // Collective. Returns what remains to be done for the last step whose update was made. The result
+  // is equal on all ranks. `save`: whether a checkpoint of this step is due and does not exist.
   Remaining remaining_after_last_step(bool save);
 
-  // Call these four functions in each step, in this order. `steps`: the number of steps so far,
-  // this one included.
+  // In each step, call before_step(), before_update(), after_update() and after_step(), in this
+  // order. `steps`: the number of steps so far, this step included.
   void before_step(Strategy& strategy);
-  // Collective. `update` makes the update, calls after_update(), and calls no collective. When
-  // before_update() returns, every rank has all inputs of its update, so if one rank updates, all
-  // can.
+  // Collective. `update` makes the update of this rank, calls after_update(), and calls no
+  // collective. When before_update() returns, every rank has all inputs of its update. So if one
+  // rank makes the update, all ranks can make it.
   void before_update(std::function<void()> update);
   void after_update(int64_t steps);
-  void after_step(int64_t steps);  // call it when the step was evaluated and logged, and its save,
-                                   // if it is due, has ended or has begun in the background
+  // Call after_step() when the step has been evaluated and logged. If a save is due, call it when
+  // the save has ended or runs in the background.
+  void after_step(int64_t steps);
 
-  // Collective. Call it after the last step. When it returns, every rank has finished training, so
-  // a rank that ends does not make another rank fail.
+  // Collective. Call it after the last step. When end() returns, every rank has finished training,
+  // so a rank that ends cannot make another rank fail.
   void end();
   // Call it after a failure. If this rank failed because another rank was lost, saves the state
-  // before the current step and, if this rank has all inputs of the update, also the state after
-  // it. `progress` returns the state of the run except its tensors. Throws std::system_error if
-  // there is not enough memory for a state.
+  // before the current update and, if this rank has all inputs of the update, also the state after
+  // the update. `progress` returns the state of the run except its tensors. Throws
+  // std::system_error if there is not enough memory for a state.
   void save(const std::function<Json()>& progress);
 
  private:
   const RankContext& context_;
   Communicator& comm_;
   const Json& handed_;
-  std::vector<StateRange> ranges_;        // of the strategy; empty until the first step begins
-  std::function<void()> pending_update_;  // an update whose inputs this rank has; null: none
-  // The numbers of steps whose update was made, and of steps for which after_step() was called.
+  std::vector<StateRange> ranges_;        // the strategy's ranges; empty before the first step
+  std::function<void()> pending_update_;  // an update that this rank can still make; null: none
+  // steps_done_: the number of steps whose update was made. steps_finished_: the number of steps
+  // for which after_step() was called.
   int64_t steps_done_, steps_finished_;
 };
 

@@ -37,7 +37,7 @@ TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fs
       run.traces = trace_on_meta(config, workload, run.layout, fsdp.construct_on_meta);
       return run;
     } catch (const c10::NotImplementedError&) {
-      // An operator has no meta kernel, so the bytes of activations can't be predicted.
+      // If an operator has no meta kernel, the bytes of activations can't be predicted.
     }
   }
   std::shared_ptr<Module> model;
@@ -52,7 +52,7 @@ TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fs
 TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::ScopedPeaks peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
-  std::optional<Validation> held_out;  // alive during the traces, as in a run
+  std::optional<Validation> held_out;  // its tensors are alive during the traces, as in a run
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   try {

@@ -29,8 +29,8 @@
 namespace fsdp {
 namespace {
 
-// The timeline of a run. The calling process writes it when all ranks have ended, even if they
-// failed.
+// The timeline of a run. The process that starts the ranks writes it when all ranks have ended,
+// even if they failed.
 class RunTimeline {
  public:
   RunTimeline(const TrainConfig& config, int processes) : config_(config) {
@@ -42,7 +42,8 @@ class RunTimeline {
     return std::optional<Recorder>(std::in_place, log_, rank, config_.ranks.comm.clock);
   }
 
-  // Throws std::runtime_error, which names the file, if the file can't be written.
+  // Writes the timeline to the file of --trace, if the option is given. Throws std::runtime_error,
+  // which names the file, if it can't be written.
   void write(const std::string& failure) const {
     if (config_.reports.trace.empty()) return;
     uint64_t dropped = 0;
@@ -64,11 +65,11 @@ class RunTimeline {
   }
 
   const TrainConfig& config_;
-  std::shared_ptr<EventLog> log_;  // null: events are not needed
+  std::shared_ptr<EventLog> log_;  // null: the run records no events
 };
 
-// Throws std::invalid_argument if the text that is trained on, or the text that is held out for
-// evaluations, is too short for a row. Called before the ranks start.
+// Throws std::invalid_argument if the part of the text for training, or the part that is held out
+// for evaluations, is too short for one row. Called before the ranks start.
 void require_a_row_of_text(const TrainConfig& config) {
   const auto bytes = static_cast<int64_t>(config.data.text_content->size());
   const int64_t trained = bytes - bytes / 10;
@@ -93,14 +94,14 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     return 0;
   }
   TrainConfig config = given;
-  // A replayed rank must not overwrite the files of the recorded run.
+  // Under replay (FSDP_REPLAY), the rank must not overwrite the files of the recorded run.
   if (std::getenv("FSDP_REPLAY") != nullptr)
     for (std::string* file :
          {&config.reports.json, &config.reports.log, &config.reports.trace, &config.reports.profile,
           &config.reports.hashes, &config.reports.receipt})
       file->clear();
   if (config.data.kind == DataKind::text)
-    config.data.text_content = text_of(config);  // once, for all ranks
+    config.data.text_content = text_of(config);  // reads the text once, for all ranks
   if (config.data.text_content) require_a_row_of_text(config);
   if (config.reports.dry_run) {
     dry_run(config, fsdp);
@@ -114,7 +115,8 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
       gpu::use_gpu_of(context.local_rank());
     } else {
       counting_allocator::install();
-      // A run that offloads state to files has no memory to spare, so few freed blocks are kept.
+      // A run that offloads state to files has no memory to spare, so the allocator keeps only 64
+      // MiB of freed blocks.
       if (!config.memory.offload_dir.empty()) counting_allocator::keep_at_most(int64_t{64} << 20);
     }
     live_bytes::enter(Phase::init);
@@ -123,7 +125,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     if (config.ranks.flops > 0)
       config.ranks.comm.clock = std::make_shared<FlopClock>(config.ranks.flops);
     const TracedModel run = traced_model(config, fsdp);
-    // Created after traced_model(), so only training is recorded.
+    // The recorder is created after traced_model() has run, so it records only the training.
     const auto recorder = timeline.record(context.rank);
     train_rank(config, fsdp, context, run, handed);
     return 0;

@@ -47,10 +47,10 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"finite_steps", scaler.finite_steps()}};
 }
 
-constexpr int64_t kProfiledSteps = 2;                      // the last steps of a run
-constexpr const char* kHeldOutBefore = "held_out_before";  // a member of the first log line
+constexpr int64_t kProfiledSteps = 2;  // the profiler records the last steps of a run
+constexpr const char* kHeldOutBefore = "held_out_before";  // key in the first log line
 
-// One rank's training, from the model to the report.
+// The training on one rank, from the creation of the model to the report at the end.
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, const FsdpImplementation& fsdp, const RankContext& context,
@@ -97,7 +97,7 @@ class TrainingRun {
   }
 
  private:
-  // ---- the loop ----
+  // ---- the training loop ----
 
   void run() {
     survival_.takes_over() ? take_over() : begin();
@@ -119,9 +119,9 @@ class TrainingRun {
     report();
   }
 
-  // The current step.
+  // The step that train_step() computes now.
   struct Step {
-    int64_t index;  // from 0 on
+    int64_t index;  // counted from 0
     uint64_t span, optimizer_span{};
     std::chrono::steady_clock::time_point start;
   };
@@ -149,7 +149,7 @@ class TrainingRun {
         loss, norm);
   }
 
-  // ---- before the loop ----
+  // ---- before the training loop ----
 
   void open_log() {
     if (!leads() || config_.reports.log.empty()) return;
@@ -170,7 +170,8 @@ class TrainingRun {
     workload_ = hashes_->observed(workload_);
   }
 
-  // Throws if the machine has too little memory, or the disk too little room for checkpoints.
+  // Throws if the machine has too little memory for the run, or if the disk has too little room for
+  // its checkpoints.
   void require_resources(const TracedModel& run) {
     if (!config_.on_cuda()) require_memory(run);
     if (!leads() || survival_.takes_over() || config_.checkpoint.dir.empty()) return;
@@ -178,8 +179,9 @@ class TrainingRun {
     require_room_for_checkpoints(config_, run.layout, room_for_checkpoints(config_));
   }
 
-  // All ranks of a host compute the same numbers, so only the first of them throws the error. The
-  // others wait in a barrier, which fails when the first has ended.
+  // Throws if this machine has too little memory. All ranks of a host find the same error, so only
+  // the first rank of the host throws it. The other ranks wait in a barrier, which fails when the
+  // first rank has ended.
   void require_memory(const TracedModel& run) const {
     const auto here = context_.local_ranks();
     try {
@@ -206,11 +208,12 @@ class TrainingRun {
     progress_.sum_before = before.sum_fp64();
   }
 
-  // ---- parts of a step ----
+  // ---- parts of a training step ----
 
   Step begin_step(int64_t index) {
     if (index == config_.checkpoint.first_step + 1) {
-      // Optimizer state is alive in every phase from this step on, so the peaks are measured anew.
+      // The optimizer state was allocated in the first step, and from the second step on it is
+      // alive in every phase. So the peaks of the phases are measured anew.
       for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
         live_bytes::reset(phase);
     }
@@ -223,7 +226,7 @@ class TrainingRun {
     return {.index = index, .span = span, .start = std::chrono::steady_clock::now()};
   }
 
-  // Call it when the gradients have been reduced.
+  // Called in each step when the gradients have been reduced.
   void begin_optimizer(Step& step) {
     if (hashes_ && !(config_.optimizer.step_in_backward && config_.ranks.mode == Mode::fsdp))
       hashes_->record(TensorKind::reduced, step.index, *strategy_);
@@ -231,8 +234,8 @@ class TrainingRun {
     if (meter_) meter_->begin_optimizer();
   }
 
-  // Clips the gradients, if config says so. Returns their norm before clipping if it is computed:
-  // with clipping or a loss scaler.
+  // Clips the gradients, if the config asks for it. Returns their norm before clipping, or nothing
+  // if the run has neither clipping nor a loss scaler, because then the norm is not computed.
   std::optional<double> clip_gradients(int64_t step) {
     const OptimizerConfig& optimizer = config_.optimizer;
     if (!optimizer.clip && !scaler_) return std::nullopt;
@@ -244,8 +247,8 @@ class TrainingRun {
     return norm;
   }
 
-  // Call it when the update has been made or skipped. Records and prints the step. Calls no
-  // collective.
+  // Called in each step when the update has been made or skipped. Records and prints the step.
+  // Calls no collective.
   void end_step(const Step& step, const MeanOverRanks& loss, std::optional<double> norm,
                 bool skipped) {
     if (meter_) meter_->end_optimizer();
@@ -280,7 +283,8 @@ class TrainingRun {
   }
 
   void make_log_line(int64_t step, double tokens_per_s, std::optional<double> norm) {
-    // The first step's line begins with the evaluation before it.
+    // If the run was evaluated before training, the result goes into the log line of the first
+    // step.
     const auto before = std::exchange(progress_.log_line, {});
     auto& line = progress_.log_line;
     line = {{"step", step}, {"loss", progress_.losses.back()}};
@@ -292,8 +296,8 @@ class TrainingRun {
     line["live_bytes"] = live_bytes_now_and_peak();
   }
 
-  // Throws if the mean loss or the norm is not finite. Both are equal on all ranks, so all ranks
-  // throw together.
+  // Throws if the mean loss or the norm of the gradients is not finite. The mean loss and the norm
+  // are equal on all ranks, so all ranks throw in the same step.
   void require_finite(const std::string& when, const MeanOverRanks& loss,
                       std::optional<double> norm) {
     const bool finite_loss = std::isfinite(loss.mean());
@@ -310,15 +314,16 @@ class TrainingRun {
     if (leads()) telemetry_.fail(what);
     if (log_) log_->write(progress_.log_line);
     if (log_) log_->write({{"failure", what}});
-    // The first rank that throws ends the other ranks, so no rank may throw before rank 0 has
-    // written the files.
+    // When a rank throws, the launcher ends the other ranks. So all ranks wait here until rank 0
+    // has written the JSON file and the log.
     comm_->barrier(kMetrics).wait();
     throw std::runtime_error("rank " + std::to_string(comm_->rank()) +
                              " stopped the training: " + what);
   }
 
-  // Prints the line. Throws if a number of the run differs from what one process computes. Only
-  // rank 0 knows it, so the launcher ends the other ranks.
+  // Prints `line`. On rank 0, throws if a number of the run differs from the number that one
+  // process computes. Only rank 0 has the result of the audit, so the other ranks do not throw: the
+  // launcher ends them.
   void report_watch(const std::string& line) {
     saver_.hold(watch_->step_in_use());
     say(line);
@@ -330,7 +335,8 @@ class TrainingRun {
 
   // ---- evaluation, profile and report ----
 
-  // Computes the loss and the gradients of one microbatch, for the hashes.
+  // For --only-microbatch: computes the loss and the gradients of one microbatch, whose hashes an
+  // audit compares.
   void compute_only_microbatch() {
     const int64_t step = config_.checkpoint.first_step, number = step + 1;
     const double loss = strategy_->forward_backward(step).item<double>();
@@ -340,7 +346,7 @@ class TrainingRun {
     say(text);
   }
 
-  // Evaluates the loss before training, in a run without steps.
+  // For a run without steps: evaluates the loss of the parameters with which the run begins.
   void evaluate() {
     comm_->take_log();
     live_bytes::enter(Phase::forward);
@@ -356,7 +362,8 @@ class TrainingRun {
     require_finite("before training", loss, std::nullopt);
   }
 
-  // Evaluates the parameters with which the run begins, for a comparison with later evaluations.
+  // Evaluates the parameters with which the run begins on the held-out rows, so that the user can
+  // compare later evaluations with it.
   void evaluate_held_out_before_training() {
     if (!config_.evaluates_before_training() || survival_.takes_over()) return;
     say("held out, before training: " + to_string(evaluate_held_out(kHeldOutBefore)));
@@ -371,14 +378,15 @@ class TrainingRun {
     say("held out, after step " + std::to_string(steps) + ": " + to_string(result) + seconds);
   }
 
-  // `field`: the member of the step's log line that gets the result.
+  // Evaluates the held-out rows. `field`: the key of the result in the step's log line.
   HeldOutResult evaluate_held_out(const char* field) {
     const HeldOutResult result = held_out_->evaluate(*strategy_, *comm_);
     if (log_) progress_.log_line[field] = {{"loss", result.loss}, {"accuracy", result.accuracy}};
     return result;
   }
 
-  // Writes the line of the last step, if --log-every selects it or it has an evaluation.
+  // Writes the log line of the last step if --log-every selects the step or if the step was
+  // evaluated.
   void log_step(int64_t steps) {
     if (log_ && (reported_.have(steps) || progress_.log_line.contains("held_out")))
       log_->write(progress_.log_line);
@@ -411,10 +419,10 @@ class TrainingRun {
     telemetry_.finish(line, summary);
   }
 
-  // ---- in place of another rank, after a host was lost ----
+  // ---- taking the place of a failed rank, after a host was lost ----
 
-  // Returns the run's state except its tensors, for the rank that takes this rank's place; of the
-  // losses only the last ones.
+  // Returns the run's state except its tensors, for the rank that will take this rank's place. Of
+  // the losses, it has only the last kReportedLosses.
   nlohmann::ordered_json progress_json() const {
     auto run = progress_.to_json();
     run["lines"] = telemetry_.lines();
@@ -431,8 +439,8 @@ class TrainingRun {
     say("continues after step " + std::to_string(step) + " with " +
         counted(config_.ranks.world, "rank") + " on " +
         counted(static_cast<int64_t>(context_.hosts->names.size()), "host"));
-    // If the loss has interrupted a save, the state of that step may be gone, so this step is
-    // saved.
+    // If the loss of the host has interrupted an asynchronous save, its files may be incomplete. So
+    // the run saves the state after this step instead.
     const bool save =
         (saver_.is_due(step) || left["saving"]) && latest_step(config_.checkpoint.dir) != step;
     const auto remaining = survival_.remaining_after_last_step(save);
@@ -457,7 +465,7 @@ class TrainingRun {
 
   std::vector<Call> take_log() {
     std::vector<Call> log = comm_->take_log();
-    const auto others = strategy_comm_->take_log();  // empty if both are one communicator
+    const auto others = strategy_comm_->take_log();  // empty if strategy_comm_ is comm_
     log.insert(log.end(), others.begin(), others.end());
     return log;
   }
@@ -469,27 +477,28 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const std::optional<ModelTraces>& traces_;     // empty: unknown, see TracedModel::traces
+  const std::optional<ModelTraces>& traces_;     // empty: see TracedModel::traces
   std::shared_ptr<Communicator> comm_;           // connects all ranks
-  std::shared_ptr<Communicator> strategy_comm_;  // equal to comm_, unless the model has replicas
+  std::shared_ptr<Communicator> strategy_comm_;  // comm_, unless the model has replicas
   SurvivingRun survival_;
   std::shared_ptr<Dataset> dataset_;
   std::optional<LossScaler> scaler_;
-  std::optional<HashRecorder> hashes_;  // set if config.reports.hashes or .receipt is
-  std::optional<Watch> watch_;          // set on rank 0 with config.reports.watch
+  std::optional<HashRecorder> hashes_;  // set with --hashes or --receipt
+  std::optional<Watch> watch_;          // set on rank 0 with --watch
   Workload workload_;
-  std::optional<CountedRun> counted_;   // set if time is counted
+  std::optional<CountedRun> counted_;   // set if a FlopClock counts time
   std::optional<Validation> held_out_;  // set if the run evaluates held-out rows
-  std::optional<Profile> profile_;  // set on rank 0 in the last steps, with config.reports.profile
-  // The settings that checkpoints record; set on rank 0 if the run saves checkpoints.
+  std::optional<Profile> profile_;      // set on rank 0 in the last steps, with --profile
+  // The settings that checkpoints record, as settings_of_run() returns them. Set on rank 0 if the
+  // run saves checkpoints.
   nlohmann::ordered_json settings_;
   ReportedSteps reported_;
   Telemetry telemetry_;
   CheckpointSaver saver_;
-  std::optional<RunLog> log_;       // set on rank 0 with config.reports.log
-  std::optional<StepMeter> meter_;  // set if log_ is
+  std::optional<RunLog> log_;       // set on rank 0 with --log
+  std::optional<StepMeter> meter_;  // set on rank 0 with --log
   std::unique_ptr<Strategy> strategy_;
-  // The collectives of the last step, or of the evaluation if no step was trained.
+  // The collectives of the last step or, if no step was trained, of the evaluation before training.
   std::vector<Call> last_log_;
   RunProgress progress_;
 };

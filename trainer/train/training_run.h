@@ -7,9 +7,10 @@
 
 namespace fsdp {
 
-// Trains on one rank, from the model to the report.
-// - `run`: the layout of the model, and the traces for the predictions of memory and of the report.
-// - `handed`: read_run() of the rank whose place this rank takes; null if this rank starts the run.
+// Trains on one rank, from the creation of the model to the report at the end.
+// - `run`: the layout of the model, and the traces with which the needed memory is predicted.
+// - `handed`: what take_over_settings() returned: the state of the failed rank whose place this
+//   rank takes, or null if this rank starts the run.
 // Throws std::runtime_error, on every rank in the same step, if a loss or the norm of the gradients
 // is not finite, unless config.training.allow_nan is set.
 void train_rank(const TrainConfig& config, const FsdpImplementation& fsdp,

@@ -36,8 +36,8 @@ Validation::Validation(const TrainConfig& config, const Dataset& dataset)
   asked_ = (rows_.targets != kIgnoreIndex).sum().item<double>();
 }
 
-// Returns [2] fp64: the sum of the cross entropies of the microbatch's tokens, and how many of them
-// the model predicts right.
+// Returns [2] fp64: the sum of the cross entropies of the microbatch's tokens, and the number of
+// tokens that the model predicts correctly. Targets that are kIgnoreIndex do not count.
 at::Tensor Validation::sums_of_microbatch(Module& model, int microbatch, int microbatches) const {
   const Batch own = rows_.part(microbatch, microbatches);
   const int64_t rows = own.inputs.size(0);

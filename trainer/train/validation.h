@@ -8,32 +8,34 @@
 
 namespace fsdp {
 
-// The loss and accuracy of a model on the rows that a dataset holds out.
+// The loss and the accuracy of a model on held-out rows of a dataset.
 struct HeldOutResult {
-  double loss{};      // mean cross entropy of the tokens that count, see kIgnoreIndex
-  double accuracy{};  // fraction of these tokens whose logit is the highest
+  double loss{};      // mean cross entropy of the tokens whose target is not kIgnoreIndex
+  double accuracy{};  // fraction of these tokens whose target has the highest logit
 };
 
-// Returns "loss 0.012300, accuracy 99.48 %".
+// Returns the result as text: "loss 0.012300, accuracy 99.48 %".
 std::string to_string(const HeldOutResult& result);
 
-// The held-out rows that a run evaluates: at most four batches. They are cut into microbatches as a
-// batch is. So runs that divide the batch in different ways, but have equal bits in the losses of
-// training, also have equal bits in these results.
+// The held-out rows on which a run is evaluated: at most four batches. They are cut into
+// microbatches as a training batch is. So if two runs divide the batch among ranks in different
+// ways, but the bits of their training losses are equal, the bits of their evaluations are equal
+// too.
 class Validation {
  public:
   // Throws what dataset.held_out() throws.
   Validation(const TrainConfig& config, const Dataset& dataset);
 
-  // Collective over `comm`; call it between steps. Changes nothing that training reads.
+  // Collective over `comm`; call it between steps. Evaluates the strategy's model on the held-out
+  // rows. The training is the same whether or not it is called.
   HeldOutResult evaluate(Strategy& strategy, Communicator& comm) const;
 
  private:
   at::Tensor sums_of_microbatch(Module& model, int microbatch, int microbatches) const;
 
-  Batch rows_;  // padded with rows of kIgnoreIndex, so that all microbatches have equally many rows
-  int64_t rows_at_a_time_;  // rows of a microbatch in one forward: no more than in training
-  double asked_;            // number of tokens that count
+  Batch rows_;              // held-out rows, padded with rows of kIgnoreIndex to equal microbatches
+  int64_t rows_at_a_time_;  // rows in one forward, no more than a training microbatch has
+  double asked_;            // number of targets that are not kIgnoreIndex
   int microbatches_;
   c10::DeviceType device_;
 };

@@ -17,9 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kNice = 10;  // a lower priority than that of the ranks
+constexpr int kNice = 10;  // gives the process a lower priority than the ranks
 
-// Returns whether all ranks have recorded something of `step`, and so all of the steps before it.
+// Returns whether all ranks have recorded an event of step `step`. If so, they have recorded all
+// events of the steps before it.
 bool have_all_recorded(const Receipt& receipt, int64_t step) {
   std::set<int> ranks;
   for (const auto& [key, leaf] : receipt.leaves)
@@ -60,7 +61,8 @@ bool Watch::is_known(int64_t step) const {
 }
 
 std::optional<Recomputation> Watch::draw(int64_t steps) {
-  // The last step that all ranks have certainly recorded: they have recorded one after it.
+  // The last step that all ranks have certainly recorded, because all ranks have begun to record
+  // the step after it.
   const int64_t last = steps - 2;
   if (last < 0) return std::nullopt;
   const int64_t step = last - last % config_.checkpoint.save_every;
@@ -85,7 +87,7 @@ void Watch::start(const Recomputation& piece) {
   if (!head_) head_ = recorded_receipt(config_, context_, StepRange{0, 0});
   piece_ = piece;
   process_ = start_child(audit_command(sources, *head_, piece, hashes()), log(), [] {
-    forget_launcher();  // the program is no rank of this run
+    forget_launcher();  // the process is not a rank of this run
     setpriority(PRIO_PROCESS, 0, kNice);
   });
 }

@@ -17,44 +17,50 @@
 namespace fsdp {
 
 // Audits a run while it trains (--watch), on rank 0.
-// - A process on rank 0's host computes one drawn microbatch again, of the first step of the run or
-//   of the first step after a checkpoint. At most one such process runs at a time, and at most
-//   `config.reports.watch` are started in a minute. It has a low priority.
-// - When the process has ended, rank 0 compares its hashes with those that all ranks have recorded
-//   for the run's receipt.
-// - Nothing waits for the process before the end of the run.
+// - From time to time, starts a process on rank 0's host that computes a randomly drawn microbatch
+//   of the run again. The microbatch belongs to the first step of a run that has not resumed, or to
+//   the first step after a checkpoint of this run. At most one such process runs at a time, and at
+//   most `config.reports.watch` of them are started in a minute. The process has a low priority.
+// - When the process has ended, rank 0 compares its hashes with the hashes that all ranks have
+//   recorded for the run's receipt.
+// - Rank 0 does not wait for the process before the end of the run.
 class Watch {
  public:
-  // Both arguments must live as long as this object. Throws std::runtime_error if no folder for
+  // `config` and `context` must outlive this object. Throws std::runtime_error if no folder for
   // temporary files can be made.
   Watch(const TrainConfig& config, const RankContext& context);
 
-  // Call it when the run has made `steps` steps, and their checkpoint is saved if one is due.
-  // Returns a line to print if a microbatch could not be computed again; else "".
+  // Call it when the run has made `steps` steps and, if a save is due, has saved their checkpoint.
+  // Returns a line to print if a microbatch could not be computed again or compared; else "".
   std::string after_step(int64_t steps);
 
-  // Call it after the last step. Waits for a process that still runs. Returns lines that say what
-  // was compared.
+  // Call it after the last step. If a process still runs, waits for it. Returns lines to print that
+  // report how much was compared.
   std::string end();
 
-  // Returns the step whose checkpoint the process reads; -1 if none. It must not be removed.
+  // Returns the step whose checkpoint the running process reads; -1 if there is none. The caller
+  // must not remove this checkpoint.
   int64_t step_in_use() const { return process_ && piece_.first_step > 0 ? piece_.first_step : -1; }
 
-  // Returns "" unless a number of the run differs. Then it returns the step, the microbatch and the
-  // unit of the first such number, and the rank and the host that made it.
+  // Returns "" if all numbers that were compared are equal. Otherwise returns the step, the
+  // microbatch and the unit of the first number that differs, and the rank and the host that
+  // computed it.
   const std::string& wrong() const { return wrong_; }
 
  private:
-  // Returns whether the state before the step is known: the run began with it, or has saved it.
+  // Returns whether the state before step `step` is known: if `step` is 0, or if this run has saved
+  // a checkpoint of that state.
   bool is_known(int64_t step) const;
-  // Returns a drawn microbatch that can be compared after `steps` steps and was not drawn before;
-  // nullopt if there is none.
+  // Returns a randomly drawn microbatch that can be compared after `steps` steps and was not drawn
+  // before; nullopt if there is none.
   std::optional<Recomputation> draw(int64_t steps);
   void start(const Recomputation& piece);
-  // Call it when the process has ended. Returns what after_step() returns.
+  // Call it when the process has ended. Compares its hashes, and returns the line that after_step()
+  // returns.
   std::string finish();
-  // Compares what the process has computed. Returns what after_step() returns. Throws
-  // std::exception if a file can't be read, or if the settings of the process are not the run's.
+  // Compares the hashes that the process has computed with those of the ranks. Returns the line
+  // that after_step() returns. Throws std::exception if a file can't be read, or if the settings of
+  // the process are not those of the run.
   std::string compare();
   std::string could_not(const std::string& what, const std::string& why) const;
   std::string hashes() const { return files_.path() / "hashes"; }
@@ -62,16 +68,16 @@ class Watch {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const OwnFolder files_{"fsdp-watch"};  // has the files of the process
+  const OwnFolder files_{"fsdp-watch"};  // temporary folder for the files of the process
   std::mt19937_64 random_{std::random_device()()};
-  std::optional<Receipt> head_;  // the run's receipt without events; empty before the first draw
-  Recomputation piece_{};        // what the process computes
+  std::optional<Receipt> head_;  // the run's receipt without events; empty before the first start()
+  Recomputation piece_{};        // what the running process computes
   std::unique_ptr<ChildProgram> process_;       // null: no process runs
-  std::chrono::steady_clock::time_point next_;  // no process is started before this time
+  std::chrono::steady_clock::time_point next_;  // the next process may start at this time
   int64_t drawn_step_{-1};                      // the step of the last draw
-  std::vector<int> left_;                       // microbatches of this step, not drawn yet
-  int64_t events_{};                            // that were equal
-  int64_t microbatches_{};                      // that were equal
+  std::vector<int> left_;                       // microbatches of drawn_step_ not drawn yet
+  int64_t events_{};                            // number of events found equal
+  int64_t microbatches_{};                      // number of microbatches found equal
   std::string wrong_;
 };
 
