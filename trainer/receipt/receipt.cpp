@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr int64_t kMostMicrobatches = 1 << 16;  // limit of ./fsdp train for a step
+constexpr int64_t kMostMicrobatches = 1 << 16;  // the most microbatches in a step of ./fsdp train
 
 // Returns the text that is hashed as a leaf of the Merkle tree. It has only the members of an event
 // that do not depend on how the work is divided among the ranks.

@@ -36,7 +36,8 @@ std::vector<Element> drawn_of(std::vector<Element> all, size_t count, uint64_t s
 // each known state, and at most one for each microbatch.
 std::vector<Recomputation> pieces_for(const std::vector<EventKey>& events,
                                       const std::set<int64_t>& known) {
-  std::map<int64_t, int64_t> ends;  // first step -> end, of the pieces of whole steps
+  // For each recomputation of whole steps: its first step -> the step after its last one.
+  std::map<int64_t, int64_t> ends;
   std::set<std::pair<int64_t, int>> microbatches;
   for (const EventKey& key : events) {
     const int64_t first = last_known(known, key.step);

@@ -13,8 +13,8 @@ namespace fsdp {
 
 // Steps of a run, or one microbatch of a step, that one process computes again for an audit.
 struct Recomputation {
-  int64_t first_step;  // begins with the state before this step, which is known
-  int64_t end_step;    // the step after the last one
+  int64_t first_step;  // the state before this step is known; begins with it
+  int64_t end_step;    // the step after the last one that is computed
   // If it has a value, only this microbatch of `first_step` is computed.
   std::optional<int> microbatch;
 
@@ -24,7 +24,7 @@ struct Recomputation {
 
 struct Draw {
   std::vector<EventKey> events;
-  std::vector<Recomputation> recomputations;  // together they compute all `events`
+  std::vector<Recomputation> recomputations;  // together these recomputations compute all `events`
 };
 
 // Draws `count` different events of the receipt, or all if it has fewer, and plans the
@@ -44,7 +44,7 @@ std::vector<Recomputation> draw_microbatches(const Receipt& receipt, size_t coun
                                              const std::set<int64_t>& known);
 
 struct Verdict {
-  int64_t equal{};         // number of events with equal hashes
+  int64_t equal{};         // number of events whose hashes are equal
   std::string wrong;       // the first event that differs, as text; empty: no event differs
   std::vector<int> ranks;  // the ranks that the receipt names for the event `wrong`
 };

@@ -26,7 +26,7 @@ using Key = std::unique_ptr<EVP_PKEY, Free>;
 using Context = std::unique_ptr<EVP_MD_CTX, Free>;
 
 using Signature = std::array<unsigned char, 64>;
-constexpr uintmax_t kMostBytes = 64 << 10;  // limit for the file of a key
+constexpr uintmax_t kMostBytes = 64 << 10;  // the most bytes of a PEM file with a key
 constexpr char kDigits[] = "0123456789abcdef";
 
 // Replaces OpenSSL's callback that asks for a password on the terminal: returns that there is no
