@@ -17,7 +17,7 @@ class LineSpool {
   LineSpool(const LineSpool&) = delete;
   LineSpool& operator=(const LineSpool&) = delete;
 
-  void add(const std::string& line);  // `line` without its newline
+  void add(const std::string& line);  // pass `line` without its newline
 
   // Calls `take` repeatedly with the next piece of the stored text, until it has passed all lines,
   // each with its newline. A piece may begin and end inside a line.
@@ -29,8 +29,8 @@ class LineSpool {
  private:
   int file_{-1};
   bool failed_{};
-  int64_t in_file_{};      // [bytes]
-  std::string in_memory_;  // the newest lines, which are not in the file
+  int64_t in_file_{};      // [bytes] of the lines in the file
+  std::string in_memory_;  // the newest lines, which the file does not have yet
 };
 
 }  // namespace fsdp

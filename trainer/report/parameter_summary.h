@@ -11,12 +11,13 @@ namespace fsdp {
 // the order of their first registration in the model.
 class ParameterSummary {
  public:
-  void add(const at::Tensor& parameter);  // fp32, on the CPU, contiguous
+  void add(const at::Tensor& parameter);  // `parameter`: fp32, on the CPU, contiguous
 
   // Sums each parameter in fp32, and adds these sums in fp64.
   double sum_fp32() const { return sum_fp32_; }
-  double sum_fp64() const { return sum_fp64_; }       // adds all elements in fp64
-  std::string sha256() const { return hash_.hex(); }  // hash of all elements, as little-endian fp32
+  double sum_fp64() const { return sum_fp64_; }  // Adds all elements of all parameters in fp64.
+  // SHA-256 of all elements, as little-endian fp32.
+  std::string sha256() const { return hash_.hex(); }
 
  private:
   double sum_fp32_{};

@@ -101,7 +101,7 @@ class RunLog {
   // left lines of step `step` (counted from 0) or of later steps, writes the line {"resumed_after":
   // step}, because this run will log these steps again.
   void go_on_after(int64_t step);
-  RunLog(const RunLog&) = delete;  // an open file has one owner
+  RunLog(const RunLog&) = delete;  // not copyable: an open file has one owner
 
   // Writes `line` at once, with its newline. Numbers that are not finite become null. If the write
   // fails, because the disk is full or a FIFO has lost its reader, prints one line on stderr, and
