@@ -115,7 +115,7 @@ class ThreadedSave : public AsyncSave {
 
   // Starts a thread that runs `work`. If no thread can be started, stores the failure in `result_`.
   void start(std::function<std::vector<SavedFile>()> work) {
-    const NoSignals no_signals;  // so signal handlers run only in the caller's threads
+    const NoSignals no_signals;  // signal handlers run only in the caller's threads
     try {
       task_ = std::async(std::launch::async, [work = std::move(work)]() -> Result {
         try {
@@ -167,8 +167,8 @@ class ThreadedSave : public AsyncSave {
   UnfinishedCheckpoint checkpoint_;
   Stage stage_{Stage::writing};  // progress of the save, equal on all ranks
   StagedFiles staged_;           // copies of the tensors that this rank writes
-  int64_t bytes_left_{};         // what all ranks still had to write when done() was last called
-  std::string error_;            // why the save failed, if it failed
+  int64_t bytes_left_{};  // bytes that all ranks still had to write when done() was last called
+  std::string error_;     // why the save failed, if it failed
   Result result_;
   std::stop_source stop_;
   std::future<Result> task_;  // result of this rank's thread; not valid if no thread runs

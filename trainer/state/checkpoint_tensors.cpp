@@ -6,7 +6,8 @@
 namespace fsdp {
 namespace {
 
-const SafetensorsMetadata kMetadata{{"format", "pt"}};  // Hugging Face's transformers requires this
+// Hugging Face's transformers requires this entry in the metadata of a safetensors file.
+const SafetensorsMetadata kMetadata{{"format", "pt"}};
 
 void pass_own_ranges(const WholeState& state, const Communicator& comm, const OpenSink& open) {
   TensorFile file;

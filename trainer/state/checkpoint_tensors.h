@@ -21,7 +21,7 @@ class TensorSink {
   // `elements`: contiguous and on the CPU; the whole next tensor of the file, or the next part of
   // it.
   virtual void write(const at::Tensor& elements) = 0;
-  virtual void close() = 0;  // called after the last tensor
+  virtual void close() = 0;  // pass_tensors() calls it after the last tensor of the file
 };
 
 // The name and the header of a safetensors file.

@@ -51,7 +51,7 @@ FileReader::FileReader(std::string path)
     errno = error;
     fail(path_, "can't be read");
   }
-  if (!S_ISREG(status.st_mode)) {  // reading a FIFO could block forever
+  if (!S_ISREG(status.st_mode)) {  // throws for a FIFO, because reading it could block forever
     ::close(descriptor_);
     throw std::runtime_error(path_ + ": is no plain file");
   }

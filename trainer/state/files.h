@@ -22,7 +22,7 @@ class FileWriter {
   void close();  // returns when the bytes are on the disk
 
   int64_t size() const { return size_; }              // [bytes] written so far
-  std::string sha256() const { return hash_.hex(); }  // of the bytes written so far
+  std::string sha256() const { return hash_.hex(); }  // SHA-256 of the bytes written so far
 
  private:
   std::string path_;

@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLongestHeader = 100'000'000;  // [bytes] limit of the safetensors package
+constexpr int64_t kLongestHeader = 100'000'000;  // [bytes] limit in the safetensors package too
 constexpr size_t kHeaderAlignment = 8;
 const std::string kMetadataKey = "__metadata__";
 

@@ -39,7 +39,8 @@ class SafetensorsWriter {
   // Writes the next elements, which must be contiguous and on the CPU. Write the tensors in the
   // order of the constructor's `entries`; a tensor may be written in several parts.
   void write(const at::Tensor& elements);
-  void write(std::span<const std::byte> bytes);  // bytes of the next elements; no torch operator
+  // Writes `bytes`, the next elements. Runs no torch operator.
+  void write(std::span<const std::byte> bytes);
   // Returns when the file is on the disk. Throws std::logic_error if fewer or more bytes were
   // written than the header has room for.
   void close();
@@ -61,7 +62,7 @@ class SafetensorsReader {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
     int64_t numel;
-    int64_t offset;  // [bytes] from the beginning of the file
+    int64_t offset;  // [bytes] offset of the tensor from the beginning of the file
   };
 
   // Reads the header of the file `path`. Throws std::runtime_error "FILE: what is wrong" or "FILE:

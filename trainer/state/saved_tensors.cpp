@@ -157,7 +157,8 @@ void SavedTensors::check_cover(StateKind kind) const {
   for (const auto& [parameter, saved] : saved_[static_cast<size_t>(kind)]) {
     auto ranges = saved.ranges;
     std::ranges::sort(ranges, {}, [](const ElementRange& r) { return std::pair(r.begin, r.end); });
-    int64_t covered = 0;  // [elements] up to the first gap; -1: a gap or an overlap
+    // Number of elements that the ranges cover from element 0 on; -1: there is a gap or an overlap.
+    int64_t covered = 0;
     for (const ElementRange& range : ranges)
       covered = range.begin == covered ? range.end : -1;
     if (covered != parameters_.at(parameter)->numel())

@@ -12,7 +12,7 @@ Json read_json_object(std::string_view text) {
   // names of all members one by one to find a member.
   constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Event = typename Json::parse_event_t;
-  std::vector<size_t> members;  // number of members of each open object and array
+  std::vector<size_t> members;  // number of members of each JSON object and array that is open
   const auto check = [&](int, Event event, Json&) {
     if (event == Event::object_start || event == Event::array_start) members.push_back(0);
     if (event == Event::object_end || event == Event::array_end) members.pop_back();

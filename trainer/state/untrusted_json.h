@@ -21,8 +21,9 @@ Json read_json_object(std::string_view text);
 // not a whole number from 0 to 2^63 - 1.
 template <typename Json>
 int64_t count_of(const Json& number);
+// Returns what count_of() returns for each element of `array`. Throws what count_of() throws.
 template <typename Json>
-std::vector<int64_t> counts_of(const Json& array);  // throws if count_of() throws for an element
+std::vector<int64_t> counts_of(const Json& array);
 
 // Returns the product of sizes, or nothing if it is too large for an int64.
 std::optional<int64_t> product(const std::vector<int64_t>& sizes);

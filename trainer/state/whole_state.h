@@ -36,15 +36,16 @@ class WholeState {
  private:
   struct Owner {
     int rank;
-    size_t range;  // index in ModelState::ranges of `rank`
+    size_t range;  // index in the list of ranges of rank `rank`
     int64_t begin, end;
-    std::array<bool, kStateKinds.size()> has;  // by kind: whether `rank` has a tensor
+    // By kind: whether `rank` has a tensor of this kind for the range.
+    std::array<bool, kStateKinds.size()> has;
   };
   void check() const;
 
   ModelState state_;
   Communicator& comm_;
-  std::vector<std::vector<Owner>> owners_;  // by parameter: the owners of its ranges
+  std::vector<std::vector<Owner>> owners_;  // for each parameter, the owners of its ranges
 };
 
 // Collective. Returns the SHA-256 of the whole state on rank 0, and "" on the other ranks. The hash
