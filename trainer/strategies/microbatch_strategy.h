@@ -26,19 +26,23 @@ class MicrobatchStrategy : public Strategy {
   // microbatches of all ranks.
   MicrobatchStrategy(const TrainConfig& config, Workload workload, std::optional<int> rank);
 
-  virtual void begin() {}          // called at the start of forward_backward() and evaluate()
-  virtual void begin_forward() {}  // called before each forward of forward_backward()
+  virtual void begin() {}  // Called at the start of forward_backward() and of evaluate().
+  // Called by forward_backward() before each forward of a microbatch.
+  virtual void begin_forward() {}
   // Runs the backward pass of `loss`. Adds its gradients to the running sum or, if `begins` is
   // true, begins a new running sum with them.
   virtual void compute_gradients(const at::Tensor& loss, bool begins) = 0;
-  virtual bool adds_apart() const { return false; }  // whether each microbatch begins a new sum
-  virtual void add(TreeSum& sums) = 0;               // passes the running sum to sums.fold()
-  virtual std::vector<at::Tensor> take_sum() = 0;    // moves the running sum out of the model
+  // Returns whether each microbatch begins a new running sum of gradients.
+  virtual bool adds_apart() const { return false; }
+  virtual void add(TreeSum& sums) = 0;  // Passes the running sum of gradients to sums.fold().
+  // Moves the running sum of gradients out of the model.
+  virtual std::vector<at::Tensor> take_sum() = 0;
   // Called when this process has added the gradients of all its microbatches. With
   // --reduce-gradients last, reduces the sums over ranks. Afterwards the gradients are means over
   // the microbatches of all ranks.
   virtual void end_microbatches() = 0;
-  virtual std::vector<StateRange> ranges() = 0;  // the ranges that state() returns
+  // Returns the ranges that are part of the result of state().
+  virtual std::vector<StateRange> ranges() = 0;
 
   Workload workload_;
   BatchPartition partition_;
@@ -53,7 +57,8 @@ class MicrobatchStrategy : public Strategy {
   at::Tensor sum_of(const std::vector<at::Tensor>& losses) const;
 
   bool plays_all_ranks_;
-  std::string offload_dir_;  // folder of files for earlier partial sums; empty: they stay in memory
+  // Folder for files with the earlier partial sums of gradients; empty: the sums stay in memory.
+  std::string offload_dir_;
 };
 
 }  // namespace fsdp

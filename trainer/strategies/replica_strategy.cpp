@@ -29,8 +29,8 @@ struct Slot {
   // of it. If param_dtype is fp32, `rounded` and `padded` are the same tensor.
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
-  bool trainable{};   // false: frozen, so it has no gradient in a bucket
-  size_t gradient{};  // index of its gradient among the gradients of all trainable slots
+  bool trainable{};   // false: the parameter is frozen, so it has no gradient in a bucket
+  size_t gradient{};  // index of the slot's gradient among those of all trainable slots
   GradientBuckets::Place place{};
 
   // Returns `gradient` rounded to reduce_dtype, as fsdp sends it.
@@ -149,7 +149,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
       const auto piece = pieces.find(&slot);
       if (piece != pieces.end() && piece->second->step.defined()) {
         range.exp_avg = own_part(slot, piece->second->exp_avg);
-        if (piece->second->exp_avg_sq.defined())  // Muon has no exp_avg_sq
+        if (piece->second->exp_avg_sq.defined())  // Muon has no exp_avg_sq, so it may be undefined
           range.exp_avg_sq = own_part(slot, piece->second->exp_avg_sq);
         range.step = piece->second->step;
       }
@@ -303,15 +303,17 @@ class ReplicaStrategy : public MicrobatchStrategy {
   std::shared_ptr<Communicator> comm_;  // null in --mode single
   c10::DeviceType device_;
   std::vector<ParameterGroup> groups_;
-  std::vector<Slot> slots_;                            // by parameter, in the order of registration
-  std::vector<std::vector<Piece>> pieces_;             // by group: the optimizer's state
-  std::vector<std::vector<const Slot*>> piece_slots_;  // by group: the slot of each piece
-  std::vector<int64_t> bucket_numels_;                 // [elements] of each bucket
-  std::vector<at::Tensor> buckets_;                    // gradients; empty between steps
-  std::unique_ptr<BucketReduction> reduction_;         // null: backward reduces no bucket
+  std::vector<Slot> slots_;  // one slot for each parameter, in the order of registration
+  // For each parameter group: the optimizer state of each of its parameters, called a piece.
+  std::vector<std::vector<Piece>> pieces_;
+  // For each piece in pieces_, the slot of its parameter.
+  std::vector<std::vector<const Slot*>> piece_slots_;
+  std::vector<int64_t> bucket_numels_;          // [elements] in each bucket
+  std::vector<at::Tensor> buckets_;             // gradients; empty between steps
+  std::unique_ptr<BucketReduction> reduction_;  // null: backward reduces no bucket
   // `begins_` and `collected_` describe the microbatch whose backward pass runs.
   bool begins_{};                // the microbatch's gradients begin a partial sum
-  std::vector<bool> collected_;  // by slot: whether its gradient is in its bucket
+  std::vector<bool> collected_;  // for each slot, whether its gradient is in its bucket
 };
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace fsdp {
 namespace {
 
 int number_of_pass() {
-  return torch::autograd::get_current_graph_task_id();  // negative outside of backward passes
+  // Outside of backward passes, the number is negative.
+  return torch::autograd::get_current_graph_task_id();
 }
 
 std::set<const at::TensorImpl*> parameters_of_root(const Module& root, const ShardLayout& layout) {
@@ -138,9 +139,9 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   // forward_calls_: the number of calls of readers whose forward has ended. backward_calls_: the
   // number of calls of readers whose backward has ended in the current backward pass.
   int64_t forward_calls_{}, backward_calls_{};
-  bool runs_again_{};         // a reader is called again for the backward pass
-  std::weak_ptr<bool> pass_;  // expires when the backward pass ends
-  int number_{};              // graph task id of the backward pass
+  bool runs_again_{};         // whether backward calls a reader again
+  std::weak_ptr<bool> pass_;  // expires when the current backward pass ends
+  int number_{};              // graph task id of the current backward pass
   bool has_pass_inside_{};
 };
 

@@ -68,7 +68,9 @@ class Strategy {
     std::string parameter;  // the first name of the parameter
     int64_t begin{};        // [elements] offset of the part in the parameter
     at::Tensor value;       // [n] elements of the part
-    at::Tensor gradient;    // [n] from forward_backward() until step(); undefined if frozen
+    // [n] the part of the gradient, from forward_backward() until step(). Undefined at other times,
+    // and if the parameter is frozen.
+    at::Tensor gradient;
   };
   // Returns the parts that this rank holds of all parameters. Calls no collective and changes
   // nothing.

@@ -71,7 +71,7 @@ class UnitOptimizers {
 
  private:
   std::vector<std::shared_ptr<FlatParameter>> units_;
-  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // one for each unit
+  std::vector<std::shared_ptr<ShardedOptimizer>> optimizers_;  // one optimizer for each unit
   std::shared_ptr<Communicator> comm_;
 };
 
@@ -222,7 +222,8 @@ class FsdpStrategy : public MicrobatchStrategy {
   // tensor of a unit again whenever the next parameter lies in another unit than the previous
   // parameter.
   void visit_shards(const ParameterVisitor& visit) const {
-    std::vector<size_t> next(sharded_->units().size());  // by unit: index of its next parameter
+    // For each unit, the index of its next parameter.
+    std::vector<size_t> next(sharded_->units().size());
     at::Tensor full;  // the gathered flat tensor of unit `gathered`
     size_t gathered = next.size();
     for (const auto& parameter : layout_.parameters) {
@@ -282,8 +283,8 @@ class FsdpStrategy : public MicrobatchStrategy {
   bool rounds_parameters_;
   int forward_limit_, backward_limit_;
   std::shared_ptr<FullySharded> sharded_;
-  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if unit_optimizers_ is set
-  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless backward updates units
+  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if each unit has its own optimizer
+  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless the backward pass updates units
 };
 
 }  // namespace
@@ -306,7 +307,7 @@ ShardLayout shard_layout(const TrainConfig& config, const Workload& workload) {
 }
 
 void checkpoint_blocks(Module& root, int every) {
-  std::set<const Module*> blocks;  // counts each block once, even if it has several names
+  std::set<const Module*> blocks;  // a set, so that a block with several names counts once
   for (const auto& module : root.modules(/*include_self=*/false)) {
     auto* block = dynamic_cast<Module*>(module.get());
     if (block == nullptr || !block->name().ends_with("Block")) continue;

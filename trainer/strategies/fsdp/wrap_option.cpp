@@ -42,7 +42,7 @@ class Taken {
 };
 
 int64_t parse_bytes(const std::string& text, std::string_view digits) {
-  int64_t bytes{};  // stays 0 unless the digits are a number that fits an int64
+  int64_t bytes{};  // `bytes` stays 0 unless the digits are a number that fits an int64
   const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
   if (end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
