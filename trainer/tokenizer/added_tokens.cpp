@@ -62,7 +62,7 @@ void AddedTokens::split(std::string_view text, const Visit& visit) const {
     at = end;
     if (token->single_word && !is_apart(text, begin, end)) continue;
     if (token->lstrip) begin = before_spaces(text, begin);
-    begin = std::max(begin, done);  // the previous token may have taken the spaces
+    begin = std::max(begin, done);  // the previous token may have taken the spaces before this one
     if (token->rstrip) end = after_spaces(text, end);
     if (begin > done) visit(text.substr(done, begin - done), nullptr);
     visit(text.substr(begin, end - begin), token);

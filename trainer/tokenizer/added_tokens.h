@@ -14,15 +14,16 @@ namespace fsdp {
 struct AddedToken {
   std::string content{};
   int32_t id{};
-  bool single_word{};       // found only if no word character (\w) is next to it
-  bool lstrip{}, rstrip{};  // takes the spaces before it (lstrip), after it (rstrip)
-  bool normalized{};        // searched for in the normalized text, not in the original text
+  bool single_word{};  // true: found only if no word character (\w) is next to it
+  // Whether the token takes the spaces before it (lstrip), and those after it (rstrip).
+  bool lstrip{}, rstrip{};
+  bool normalized{};  // true: searched for in the normalized text, not in the original one
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // Tokens without content are never found.
+  // The constructor drops tokens with empty content, so such a token is never found in a text.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   // Cuts the text into added tokens and the text before, between and after them, and calls `visit`

@@ -23,7 +23,7 @@ struct BytePairs::Part {
 
 // A pair of neighbouring tokens that a merge can replace by one token.
 struct BytePairs::Candidate {
-  size_t rank, left;  // rank of the merge, index of the pair's left token
+  size_t rank, left;  // rank of the merge in the list of merges, index of the pair's left token
   int32_t whole;
 
   // std::priority_queue returns the largest element first. So the pair with the lowest rank and, of

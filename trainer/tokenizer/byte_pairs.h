@@ -15,7 +15,7 @@ namespace fsdp {
 class BytePairs {
  public:
   struct Merge {
-    int32_t left, right, whole;  // token ids
+    int32_t left, right, whole;  // ids of the pair's tokens and of the merged token
   };
 
   // `vocabulary`: the bytes of each token -> its id. `merges`: the merge that is done first comes
@@ -40,7 +40,7 @@ class BytePairs {
   void merge(std::vector<Part>& parts) const;
 
   std::unordered_map<std::string, int32_t> vocabulary_;
-  std::unordered_map<uint64_t, Ranked> merges_;  // by the ids of the left and the right token
+  std::unordered_map<uint64_t, Ranked> merges_;  // by the ids of a pair's left and right token
   bool whole_words_;
 };
 

@@ -19,9 +19,9 @@ class JsonValue {
   const std::string& key() const { return key_; }
   bool is_null() const { return json_.is_null(); }
 
-  JsonValue member(const std::string& name) const;  // null if the object has no such member
-  size_t size() const;                              // number of items of an array
-  JsonValue item(size_t index) const;               // item of an array
+  JsonValue member(const std::string& name) const;  // a null value if the object has no such member
+  size_t size() const;                              // number of items; throws unless it is an array
+  JsonValue item(size_t index) const;               // item of the array
   std::string text() const;
   bool flag(bool if_null) const;
   int32_t id() const;  // a token id: a whole number from 0 to 2^31 - 1
@@ -32,7 +32,7 @@ class JsonValue {
   [[noreturn]] void refuse_kind(const std::string& what) const;
 
  private:
-  const nlohmann::json& json_;  // owned by the caller
+  const nlohmann::json& json_;  // owned by the caller of the constructor
   std::string key_;
 };
 

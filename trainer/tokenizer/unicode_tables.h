@@ -9,10 +9,10 @@ namespace fsdp::unicode {
 struct Range {
   char32_t first, last;
 };
-extern const std::span<const Range> kLetters;  // \p{L}
-extern const std::span<const Range> kNumbers;  // \p{N}
-extern const std::span<const Range> kSpaces;   // \s
-extern const std::span<const Range> kInWords;  // \w without \p{L}
+extern const std::span<const Range> kLetters;  // the class \p{L}
+extern const std::span<const Range> kNumbers;  // the class \p{N}
+extern const std::span<const Range> kSpaces;   // the class \s
+extern const std::span<const Range> kInWords;  // the class \w without \p{L}
 
 // The canonical combining class of the code points of a range. A code point in no range has the
 // class 0.

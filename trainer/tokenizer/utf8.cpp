@@ -9,7 +9,7 @@ namespace {
 struct Lead {
   size_t bytes;  // length of the sequence; 0 if no sequence begins with this byte
   char32_t bits;
-  unsigned char low, high;  // range of the sequence's second byte
+  unsigned char low, high;  // range of the second byte of the sequence
 };
 
 Lead lead_of(unsigned char byte) {

@@ -17,7 +17,7 @@ class Utf8Stream {
   std::string end();
 
  private:
-  std::string unfinished_;  // at most 3 bytes of an incomplete character
+  std::string unfinished_;  // at most 3 bytes of a character that is not complete
 };
 
 }  // namespace fsdp
