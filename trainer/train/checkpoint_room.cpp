@@ -24,7 +24,7 @@ int64_t room_for_checkpoints(const TrainConfig& config) {
 
 int64_t checkpoint_bytes(const TrainConfig& config, const ShardLayout& layout) {
   const auto groups = config.optimizer.parameter_groups();
-  int64_t numel = 0;  // elements of the parameters and of their moments
+  int64_t numel = 0;  // number of elements of the parameters and of their moments
   for (const auto& parameter : layout.parameters) {
     const OptimizerOptions& options = groups[group_of(parameter.name, groups)].options;
     const int64_t moments = parameter.trainable ? options.moments_of_element() : 0;

@@ -67,7 +67,8 @@ void CheckpointSaver::after_step(int64_t steps, const Json& settings, Strategy& 
 }
 
 void CheckpointSaver::save(int64_t steps, const Json& settings, Strategy& strategy) {
-  live_bytes::enter(Phase::init);  // memory for saving does not count as memory of a step
+  // Memory that a save allocates does not count as memory of a step.
+  live_bytes::enter(Phase::init);
   if (saving_) complete(/*waits=*/true);
   const CheckpointConfig& checkpoint = config_.checkpoint;
   if (checkpoint.async && steps != config_.end_step()) {
@@ -140,7 +141,8 @@ void CheckpointSaver::remove_old() const {
 void CheckpointSaver::hold(int64_t step) {
   const int64_t before = std::exchange(held_, step);
   const bool released = before >= 0 && before != step;
-  if (released && !saving_) remove_old();  // while a save runs, finish() will remove it
+  // If an asynchronous save runs, finish() removes the old checkpoints when the save ends.
+  if (released && !saving_) remove_old();
 }
 
 void CheckpointSaver::say(const std::string& line) const {

@@ -29,7 +29,7 @@ class CheckpointSaver {
   CheckpointSaver(const TrainConfig& config, Communicator& comm,
                   std::function<void(const std::string& line)> say);
 
-  bool is_due(int64_t steps) const;  // whether a save is due after `steps` steps
+  bool is_due(int64_t steps) const;  // returns whether a save is due after `steps` steps
   bool is_saving() const { return saving_ != nullptr; }  // whether an asynchronous save runs
 
   // Call it after each step. If a save is due after this step, saves the strategy. Otherwise
@@ -56,8 +56,8 @@ class CheckpointSaver {
   const TrainConfig& config_;
   Communicator& comm_;
   std::function<void(const std::string&)> say_;
-  int64_t held_{-1};                   // the step that hold() was called with
-  int64_t saving_step_{};              // the step that saving_ saves
+  int64_t held_{-1};                   // step of the checkpoint to keep, see hold(); -1: none
+  int64_t saving_step_{};              // step of the asynchronous save that runs
   std::unique_ptr<AsyncSave> saving_;  // null: no asynchronous save runs
 };
 

@@ -23,7 +23,7 @@ class CountedRun final : public CallObserver {
   // pass. This object also measures whenever the rank issues a collective.
   Workload observed(Workload workload);
 
-  void begin();  // call it before the first step
+  void begin();  // starts counting; call it before the first step
 
   // Collective; call it after the last step, before other collectives. Returns {"nanoseconds":
   // [...], "computing": [...], "besides": [...]}. Each list has a number for each rank:
@@ -42,7 +42,7 @@ class CountedRun final : public CallObserver {
 
   std::shared_ptr<FlopClock> clock_;
   int64_t began_{}, computing_{};  // [ns] the clock's times when begin() was called
-  int64_t written_;                // [bytes] beside tensors when this object was made
+  int64_t written_;                // [bytes] of memory beside tensors when this object was made
   int64_t besides_{};
 };
 

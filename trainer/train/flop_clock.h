@@ -17,13 +17,13 @@ class FlopClock final : public Clock {
 
   int64_t now() override { return computing() + slept_; }
   void sleep_until(int64_t time) override;
-  int64_t computing();  // [ns] of computing so far, without sleeping
+  int64_t computing();  // [ns] that this process has computed so far
 
  private:
   double flops_per_second_;
   FlopCounter counter_;
   int64_t flops_{};
-  int64_t slept_{};  // [ns] of sleeping so far
+  int64_t slept_{};  // [ns] that this process has slept so far
 };
 
 }  // namespace fsdp

@@ -20,7 +20,7 @@ std::string kind_of(const std::string& parameter) {
 // The matrices that Muon updates.
 struct Matrices {
   int64_t count{};
-  std::vector<std::string> kinds;  // kinds of names, in the order of the model
+  std::vector<std::string> kinds;  // kinds of their names, in the order of the model
   std::vector<int64_t> by_rank;    // by rank: how many matrices it orthogonalizes
 
   void add(const OwnedMatrix& matrix) {

@@ -63,7 +63,7 @@ std::string shortened(const std::string& name, size_t columns) {
 
 std::string text_of(std::vector<Row> rows) {
   std::array<size_t, std::tuple_size_v<Row>> widths{};
-  size_t numbers = 0;  // characters that all columns but the first need
+  size_t numbers = 0;  // width of all columns but the first
   for (size_t column = 0; column < widths.size(); ++column) {
     for (const Row& row : rows)
       widths[column] = std::max(widths[column], row[column].size());

@@ -35,7 +35,7 @@ void Profile::write(const std::string& path) {
   }
   runs_ = false;
   torch::autograd::profiler::disableProfiler()->save(path);
-  std::error_code unknown;  // save() does not report a failure
+  std::error_code unknown;  // save() reports no failure, so check the file
   if (!std::filesystem::exists(path, unknown))
     throw std::runtime_error("--profile " + path + ": could not be written");
 }

@@ -9,10 +9,10 @@ namespace fsdp {
 // The state of a run on a rank, except its tensors.
 struct RunProgress {
   double sum_before{};              // fp64 sum of the parameters before the first step
-  double seconds{};                 // time of all training steps so far
-  int64_t skipped_steps{};          // steps that the loss scaler skipped
-  std::vector<double> losses;       // of the last kReportedLosses steps; see add_loss()
-  nlohmann::ordered_json log_line;  // line of --log for the last step
+  double seconds{};                 // [s] that the training steps have taken so far
+  int64_t skipped_steps{};          // number of steps that the loss scaler skipped
+  std::vector<double> losses;       // losses of the last kReportedLosses steps
+  nlohmann::ordered_json log_line;  // line of the last step for --log
 
   void add_loss(double loss);
 

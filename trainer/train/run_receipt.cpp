@@ -33,7 +33,7 @@ void add_rank(const std::string& folder, int rank, const std::optional<StepRange
               Receipt& receipt) {
   const RunHashes own = read_hashes(folder + "/rank." + std::to_string(rank), steps);
   receipt.settings = own.settings;
-  receipt.settings.erase("first_step");  // the receipt's sampling has first_step
+  receipt.settings.erase("first_step");  // the receipt has first_step in `sampling`
   for (const auto& [key, part] : own.events) {
     auto& [event, ranks] = receipt.leaves[key];
     event = {part.place, part.unit, event.hash + part.hash, event.numel + part.numel};
@@ -45,7 +45,7 @@ std::string make_receipt(const TrainConfig& config, const RankContext& context) 
   const Receipt receipt = recorded_receipt(config, context);
   const std::string root =
       write_receipt(config.reports.receipt, receipt, config.reports.receipt_key);
-  std::error_code unknown;  // if it can't be removed, the next run replaces it
+  std::error_code unknown;  // if the folder can't be removed, the next run replaces it
   std::filesystem::remove_all(folder_of_ranks(config), unknown);
   return "receipt: " + config.reports.receipt + ", " +
          counted(static_cast<int64_t>(receipt.leaves.size()), "event") + ", root " + root;
@@ -78,7 +78,7 @@ Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
 
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm) {
-  comm.barrier(kMetrics).wait();  // now all ranks have written their files
+  comm.barrier(kMetrics).wait();  // returns when all ranks have written their files
   return comm.rank() == 0 ? make_receipt(config, context) : "";
 }
 

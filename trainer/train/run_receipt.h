@@ -13,7 +13,8 @@
 // that the receipt samples to a file in a folder beside the receipt.
 namespace fsdp {
 
-std::string folder_of_ranks(const TrainConfig& config);  // config.reports.receipt + ".ranks"
+// Returns config.reports.receipt + ".ranks".
+std::string folder_of_ranks(const TrainConfig& config);
 // Returns a function that selects the events of the receipt. Returns null, which selects all
 // events, if the run writes no receipt.
 HashRecorder::Select events_of_receipt(const TrainConfig& config);

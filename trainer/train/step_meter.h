@@ -37,15 +37,16 @@ class StepMeter final : public CallObserver {
   class MeasuredDataset;
   struct Traffic {
     int64_t calls{}, bytes{};
-    int64_t waiting{}, moving{};  // [ns]
+    int64_t waiting{}, moving{};  // [ns] waiting for calls, moving their bytes
   };
-  int64_t own_time() const { return clock_->now() - waiting_; }  // [ns] without waiting
+  // [ns] The clock's time minus the time that this rank has waited in the current step.
+  int64_t own_time() const { return clock_->now() - waiting_; }
 
   std::shared_ptr<Clock> clock_;
   // [ns] Times of the current step: when its parts began, and how long they took.
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};
-  std::array<Traffic, kOperations> traffic_{};  // by operation of the collectives
+  std::array<Traffic, kOperations> traffic_{};  // by operation, such as all-gather
 };
 
 // Returns, for each memory class and for all classes together, the bytes that are alive now and the

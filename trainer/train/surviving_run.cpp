@@ -82,7 +82,7 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
     const auto update = pending_update_;  // a copy, because the update resets the member
     update();
   } catch (const CollectiveError&) {
-    return;  // A rank still reads what the update would change, so no rank has updated.
+    return;  // a rank still reads what the update would change: no rank updated
   }
   context_.handover->save(steps_done_, write);
 }

@@ -70,8 +70,8 @@ class SurvivingRun {
   const RankContext& context_;
   Communicator& comm_;
   const Json& handed_;
-  std::vector<StateRange> ranges_;        // the strategy's ranges; empty before the first step
-  std::function<void()> pending_update_;  // an update that this rank can still make; null: none
+  std::vector<StateRange> ranges_;  // ranges of the strategy's state; empty before the first step
+  std::function<void()> pending_update_;  // the update of this step, until it is made; null: none
   // steps_done_: the number of steps whose update was made. steps_finished_: the number of steps
   // for which after_step() was called.
   int64_t steps_done_, steps_finished_;

@@ -52,7 +52,8 @@ TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fs
 TracedModel traced_model(const TrainConfig& config, const FsdpImplementation& fsdp) {
   const live_bytes::ScopedPeaks peaks;
   const std::shared_ptr<const Dataset> dataset = make_dataset(config);
-  std::optional<Validation> held_out;  // its tensors are alive during the traces, as in a run
+  // The held-out rows are in memory during the traces, as in a run.
+  std::optional<Validation> held_out;
   if (config.data.eval_every > 0) held_out.emplace(config, *dataset);
   const Workload workload = workload_of_run(config, fsdp, dataset);
   try {

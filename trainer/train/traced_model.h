@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// The layout and the traces of a run, computed before it begins.
+// The layout and the traces of a run, which are computed before the run begins.
 struct TracedModel {
   ShardLayout layout;
   // The traces of the run's step that trace_on_meta() makes. If the run is on a GPU, whose kernels

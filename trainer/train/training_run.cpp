@@ -47,8 +47,10 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"finite_steps", scaler.finite_steps()}};
 }
 
-constexpr int64_t kProfiledSteps = 2;  // the profiler records the last steps of a run
-constexpr const char* kHeldOutBefore = "held_out_before";  // key in the first log line
+// With --profile, the profiler records this number of steps, the last steps of the run.
+constexpr int64_t kProfiledSteps = 2;
+// A key in the log line of the first step: the result of the evaluation before training.
+constexpr const char* kHeldOutBefore = "held_out_before";
 
 // The training on one rank, from the creation of the model to the report at the end.
 class TrainingRun {
@@ -121,7 +123,7 @@ class TrainingRun {
 
   // The step that train_step() computes now.
   struct Step {
-    int64_t index;  // counted from 0
+    int64_t index;  // number of the step, counted from 0
     uint64_t span, optimizer_span{};
     std::chrono::steady_clock::time_point start;
   };
@@ -255,7 +257,7 @@ class TrainingRun {
     if (hashes_) hashes_->record(TensorKind::updated, step.index, *strategy_);
     if (scaler_) update_scaler(step.index, !skipped);
     end_span(step.optimizer_span);
-    live_bytes::enter(Phase::init);  // memory from here on belongs to no step
+    live_bytes::enter(Phase::init);  // memory allocated from here on counts for no step
     progress_.add_loss(loss.mean());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - step.start;
     progress_.seconds += seconds.count();
@@ -477,8 +479,8 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const std::optional<ModelTraces>& traces_;     // empty: see TracedModel::traces
-  std::shared_ptr<Communicator> comm_;           // connects all ranks
+  const std::optional<ModelTraces>& traces_;     // empty: no prediction of activations
+  std::shared_ptr<Communicator> comm_;           // communicator of all ranks
   std::shared_ptr<Communicator> strategy_comm_;  // comm_, unless the model has replicas
   SurvivingRun survival_;
   std::shared_ptr<Dataset> dataset_;

@@ -57,7 +57,8 @@ at::Tensor Validation::sums_of_microbatch(Module& model, int microbatch, int mic
 }
 
 HeldOutResult Validation::evaluate(Strategy& strategy, Communicator& comm) const {
-  live_bytes::enter(Phase::init);  // memory of an evaluation does not count as memory of a step
+  // Memory that an evaluation allocates does not count as memory of a step.
+  live_bytes::enter(Phase::init);
   const at::Tensor sums =
       strategy.evaluate([this](Module& model, int microbatch, int microbatches) {
         return sums_of_microbatch(model, microbatch, microbatches);

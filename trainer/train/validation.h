@@ -23,7 +23,7 @@ std::string to_string(const HeldOutResult& result);
 // too.
 class Validation {
  public:
-  // Throws what dataset.held_out() throws.
+  // Reads the held-out rows of `dataset`. Throws what dataset.held_out() throws.
   Validation(const TrainConfig& config, const Dataset& dataset);
 
   // Collective over `comm`; call it between steps. Evaluates the strategy's model on the held-out
@@ -33,8 +33,9 @@ class Validation {
  private:
   at::Tensor sums_of_microbatch(Module& model, int microbatch, int microbatches) const;
 
-  Batch rows_;              // held-out rows, padded with rows of kIgnoreIndex to equal microbatches
-  int64_t rows_at_a_time_;  // rows in one forward, no more than a training microbatch has
+  // The held-out rows, and rows of kIgnoreIndex so that all microbatches are equally large.
+  Batch rows_;
+  int64_t rows_at_a_time_;  // rows in one forward, at most those of a training microbatch
   double asked_;            // number of targets that are not kIgnoreIndex
   int microbatches_;
   c10::DeviceType device_;

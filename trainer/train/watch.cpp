@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kNice = 10;  // gives the process a lower priority than the ranks
+constexpr int kNice = 10;  // niceness: the process gets a lower priority than the ranks
 
 // Returns whether all ranks have recorded an event of step `step`. If so, they have recorded all
 // events of the steps before it.
@@ -87,7 +87,7 @@ void Watch::start(const Recomputation& piece) {
   if (!head_) head_ = recorded_receipt(config_, context_, StepRange{0, 0});
   piece_ = piece;
   process_ = start_child(audit_command(sources, *head_, piece, hashes()), log(), [] {
-    forget_launcher();  // the process is not a rank of this run
+    forget_launcher();  // the auditing process is not a rank of this run
     setpriority(PRIO_PROCESS, 0, kNice);
   });
 }
@@ -101,7 +101,8 @@ std::string Watch::finish() {
   }
   try {
     return compare();
-  } catch (const std::exception& error) {  // for example, the run's text file was changed
+  } catch (const std::exception& error) {
+    // compare() throws, for example, if the run's text file was changed.
     return could_not("compared", error.what());
   }
 }

@@ -71,10 +71,10 @@ class Watch {
   const OwnFolder files_{"fsdp-watch"};  // temporary folder for the files of the process
   std::mt19937_64 random_{std::random_device()()};
   std::optional<Receipt> head_;  // the run's receipt without events; empty before the first start()
-  Recomputation piece_{};        // what the running process computes
-  std::unique_ptr<ChildProgram> process_;       // null: no process runs
-  std::chrono::steady_clock::time_point next_;  // the next process may start at this time
-  int64_t drawn_step_{-1};                      // the step of the last draw
+  Recomputation piece_{};        // what the auditing process computes
+  std::unique_ptr<ChildProgram> process_;       // null: no auditing process runs
+  std::chrono::steady_clock::time_point next_;  // no auditing process starts before this
+  int64_t drawn_step_{-1};                      // step of the microbatch drawn last
   std::vector<int> left_;                       // microbatches of drawn_step_ not drawn yet
   int64_t events_{};                            // number of events found equal
   int64_t microbatches_{};                      // number of microbatches found equal
