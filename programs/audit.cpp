@@ -1,5 +1,5 @@
-// audit FILE: computes drawn pieces of a run again, in one process, and compares them with the
-// receipt that the run has left.
+// audit FILE: draws pieces of a training run at random, computes them again in one process, and
+// compares their hashes with FILE, the receipt that the run wrote.
 #include <base/text.h>
 #include <command_line/child.h>
 #include <command_line/command_line.h>
@@ -26,12 +26,13 @@ namespace {
 
 struct Settings {
   std::string receipt, checkpoint, program;
-  std::vector<std::string> options;  // words of --options
+  std::vector<std::string> options;  // the text of --options, split into words
   int64_t draw{3};
-  int64_t microbatches{};  // 0: draws events
+  int64_t microbatches{};  // microbatches to draw; 0: audit() draws events
   bool no_files{};
   std::optional<uint64_t> seed;
-  std::string public_key_file, public_key;  // the key is empty if no option names a file
+  // public_key: content of the file of --public-key; empty if the option is not given.
+  std::string public_key_file, public_key;
 };
 
 Settings parse(int argc, char** argv) {
@@ -81,14 +82,16 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
-// Prints a line. The text may have names of the receipt, which may have any characters.
+// Prints the text on stdout, in lines of at most 100 columns. one_line() makes it printable first,
+// because it can contain a name from the receipt, which may have any characters.
 void say(const std::string& text) {
   std::printf("%s\n", wrap(one_line(text), 100, 2).c_str());
   std::fflush(stdout);
 }
 
-// Throws std::invalid_argument if this machine computes with other kernels than the run did, so
-// that its bits may differ although nothing is wrong.
+// Throws std::invalid_argument if the run used another version of LibTorch than this machine, or
+// kernels for other instructions (such as AVX512), because the bits may then differ although
+// nothing is wrong. If only the processor differs, prints a note.
 void require_same_kernels(const Kernels& of_run) {
   const Kernels here = kernels_here();
   const auto require = [](const std::string& what, const std::string& run, const std::string& own) {
@@ -103,7 +106,7 @@ void require_same_kernels(const Kernels& of_run) {
         "; if events differ, this can be the reason");
 }
 
-// While this object lives, a terminal shows what the program is doing.
+// If stdout is a terminal, shows `text` there until the destructor erases it; else prints nothing.
 class OnTerminal {
  public:
   explicit OnTerminal(const std::string& text) {
@@ -122,8 +125,8 @@ class OnTerminal {
   bool shown_{isatty(STDOUT_FILENO) == 1};
 };
 
-// Trains the piece in a child process, and returns its hashes. Throws std::runtime_error with the
-// message of the child if it fails.
+// Runs the train program on `piece` in a child process, and returns the hashes that it writes. If
+// the train program fails, throws std::runtime_error with its error.
 RunHashes computed(const Settings& settings, const Receipt& receipt, const Recomputation& piece) {
   const OnTerminal progress("computing " + text_of(piece) + " again");
   const OwnFolder own("fsdp-audit");
@@ -136,8 +139,9 @@ RunHashes computed(const Settings& settings, const Receipt& receipt, const Recom
       text_of(piece) + " can't be computed again: " + (error.empty() ? "it " + end.text() : error));
 }
 
-// Returns the steps before which the state is known: the first step of a run that begins with its
-// seed, and those at which a checkpoint was saved.
+// Returns the steps, counted from 0, from whose start an audit can compute: step 0 if the receipt
+// begins there, because then the seed gives the state; and each step of the receipt before which a
+// checkpoint in the folder of --checkpoint was saved.
 std::set<int64_t> known_steps(const Settings& settings, const Receipt& receipt) {
   std::set<int64_t> known;
   if (receipt.sampling.first_step == 0) known.insert(0);
@@ -147,8 +151,8 @@ std::set<int64_t> known_steps(const Settings& settings, const Receipt& receipt) 
   return known;
 }
 
-// Throws std::invalid_argument if the receipt has options with which no audit should run the
-// program.
+// Throws std::invalid_argument if check_audited_options() rejects an option of the receipt. The
+// author of the receipt may be unknown, and the audit runs ./fsdp train with these options.
 void require_safe_options(const Settings& settings, const Receipt& receipt) {
   try {
     check_audited_options(receipt.options, settings.no_files, names_in(settings.options));
@@ -157,7 +161,8 @@ void require_safe_options(const Settings& settings, const Receipt& receipt) {
   }
 }
 
-// Draws what is computed again, and says how much this is.
+// Draws the pieces that the audit computes again. Prints how many events or microbatches were
+// drawn, and the seed of the draw.
 std::vector<Recomputation> drawn_pieces(const Settings& settings, const Receipt& receipt) {
   const uint64_t seed = settings.seed.value_or(std::random_device()());
   const std::set<int64_t> known = known_steps(settings, receipt);
@@ -174,7 +179,8 @@ std::vector<Recomputation> drawn_pieces(const Settings& settings, const Receipt&
   return drawn.recomputations;
 }
 
-// Throws std::invalid_argument unless the receipt was signed with the key that --public-key names.
+// If --public-key is given, throws std::invalid_argument unless the receipt was signed with the
+// private key that belongs to that public key.
 void require_signature(const Settings& settings, const Receipt& receipt) {
   if (settings.public_key.empty()) {
     if (!receipt.signature.empty()) say("it is signed; --public-key checks with which key");
@@ -224,7 +230,7 @@ int main(int argc, char** argv) {
   return fsdp::run_program("fsdp audit", [&] {
     try {
       return fsdp::audit(fsdp::parse(argc, argv));
-    } catch (const std::exception& error) {  // the receipt can't be audited here
+    } catch (const std::exception& error) {  // the receipt can't be audited here: exit status 2
       throw fsdp::UsageError(error.what());
     }
   });

@@ -1,5 +1,5 @@
-// diff --a "OPTIONS" --b "OPTIONS": trains twice, and prints where the bits of the runs first
-// differ.
+// diff --a "OPTIONS" --b "OPTIONS": trains with each of the two lists of options, and prints where
+// the bits of the two runs first differ.
 #include <base/text.h>
 #include <base/whole_file.h>
 #include <command_line/child.h>
@@ -18,9 +18,9 @@ namespace {
 
 struct Run {
   std::string name;     // "a" or "b"
-  std::string options;  // of ./fsdp train
+  std::string options;  // options of ./fsdp train
   std::string program{};
-  std::string path{};     // of the file or folder with its hashes
+  std::string path{};     // file or folder with the hashes of this run
   std::string failure{};  // the error that the run printed; empty if the run succeeded
   RunHashes hashes{};
 };
@@ -81,8 +81,9 @@ std::vector<std::string> command_of(const Run& run, const std::string& capture) 
   return command;
 }
 
-// Returns the settings that decide which numbers the run computes; null if the program fails to
-// print them. In that case the training fails too, and prints the reason.
+// Asks the train program for the settings that decide which numbers the run computes. Returns null
+// if the program fails to print them, because the training then fails too and prints the reason;
+// and if no training is needed (--against).
 nlohmann::json settings_of(const Run& run, const std::string& folder) {
   if (run.options.empty()) return nullptr;
   Run asked = run;
@@ -98,18 +99,19 @@ nlohmann::json settings_of(const Run& run, const std::string& folder) {
   return settings.is_object() ? settings : nlohmann::json();
 }
 
-// Throws std::invalid_argument, before either run trains, if their settings differ.
+// Throws std::invalid_argument if settings that decide the numbers differ between the two runs.
+// diff() calls it before it trains, so that the error comes early.
 void compare_settings(const Run& a, const Run& b, const std::string& folder) {
   const nlohmann::json of_a = settings_of(a, folder), of_b = settings_of(b, folder);
   if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);
 }
 
-// Trains with files in `folder`, and reads the hashes that the run writes. Throws UsageError if the
-// program rejects the options, and std::runtime_error if the run fails before it writes hashes. If
-// it fails later, run.failure has its error.
+// Trains as `run` says, with files in `folder`, and reads the hashes that the train program writes
+// into run.hashes. Throws UsageError if the program rejects the options, and std::runtime_error if
+// it fails before it writes hashes. If it fails later, run.failure has its error.
 void train(Run& run, const std::string& folder, const std::string& capture = "") {
   run.path = folder + '/' + run.name;
-  std::filesystem::remove_all(run.path);  // hashes of an earlier run
+  std::filesystem::remove_all(run.path);  // removes the hashes of an earlier training
   const std::string log = folder + "/output";
   const ChildProgram::End end = run_child(command_of(run, capture), log);
   run.failure = end.ok() ? "" : error_in(log, "fsdp train");
@@ -119,7 +121,8 @@ void train(Run& run, const std::string& folder, const std::string& capture = "")
     run.hashes = read_hashes(run.path);
   } catch (const std::runtime_error&) {
     if (end.ok()) throw;
-    throw std::runtime_error(run.name + " failed: " + run.failure);  // it failed before training
+    // The run failed before it wrote hashes.
+    throw std::runtime_error(run.name + " failed: " + run.failure);
   }
 }
 
@@ -182,7 +185,7 @@ int main(int argc, char** argv) {
   return fsdp::run_program("fsdp diff", [&] {
     try {
       return fsdp::diff(fsdp::parse(argc, argv));
-    } catch (const std::invalid_argument& error) {  // runs that can't be compared
+    } catch (const std::invalid_argument& error) {  // the runs can't be compared: exit status 2
       throw fsdp::UsageError(error.what());
     }
   });

@@ -8,7 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 
-// Writes the parameters of a checkpoint for other programs.
+// The program of ./fsdp export: writes the parameters of a checkpoint for other programs, in the
+// format of --format: safetensors files, or the folder of a Hugging Face model.
 
 namespace fsdp {
 namespace {

@@ -17,13 +17,14 @@
 #include <cstdio>
 #include <filesystem>
 
-// Continues a text with a model. A token is a byte, or a token of a Hugging Face tokenizer.
+// The program of ./fsdp generate: continues the text of --prompt with a trained model. A token is a
+// byte, or a token of a Hugging Face tokenizer.
 
 namespace fsdp {
 namespace {
 
-constexpr int64_t kBytes = 256;  // without a tokenizer, token ids below this are bytes of text
-const std::string kBytesAreTokens = "bytes";  // of --tokenizer
+constexpr int64_t kBytes = 256;  // without a tokenizer, token ids below 256 are bytes of text
+const std::string kBytesAreTokens = "bytes";  // the word for --tokenizer
 
 struct Settings {
   std::string checkpoint, init, prompt, tokenizer, logits;
@@ -87,7 +88,11 @@ struct Loaded {
   std::string tokenizer;  // path of the tokenizer.json that belongs to the model; "": bytes
 };
 
-// Returns the tokenizer of a checkpoint. A model that was trained on text has bytes as tokens.
+// Returns the path of the tokenizer.json in the folder of the checkpoint. Returns "" if there is
+// none, or if the model was trained on text, so that its tokens are bytes.
+// Throws std::runtime_error if the model was trained on other data than text or token ids; if
+// --tokenizer names a tokenizer although the tokens are bytes; or if the tokens are not bytes and
+// neither the folder nor --tokenizer has a tokenizer.
 std::string tokenizer_of(const Checkpoint& checkpoint, const Settings& settings) {
   const std::string recipe = checkpoint.text_in_run("recipe");
   const bool given = !settings.tokenizer.empty() && settings.tokenizer != kBytesAreTokens;
@@ -117,8 +122,8 @@ Loaded checkpoint_at(const Settings& settings) {
   config.model.vocabulary = saved.checkpoint.number_in_run("/vocabulary").value_or(0);
   ModelShape shape = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
-  // This check comes before the model is built, because the file may name a model that does not fit
-  // into memory.
+  // Compares the names and shapes of the parameters before it builds the model, because the file
+  // may name a model that does not fit into memory.
   if (without_adapters(saved.parameters) != parameters_of(hugging_face_tensors(shape)))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
                              config.model.name);
@@ -145,13 +150,14 @@ Loaded hugging_face_at(const std::string& path) {
   return loaded;
 }
 
-// Makes tokens of the prompt, and text of the tokens that follow.
+// Converts the prompt into tokens, and the generated tokens into text.
 class Text {
  public:
-  // Empty: each token is a byte.
+  // If `tokenizer` has no value, each token is a byte.
   explicit Text(std::optional<Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  // Throws UsageError if the model has no such token.
+  // Returns the tokens of the prompt. Throws UsageError if an id is not below `vocabulary`, the
+  // number of tokens that the model knows.
   std::vector<int64_t> tokens_of(const std::string& prompt, int64_t vocabulary) const {
     std::vector<int64_t> tokens;
     if (tokenizer_) tokens = tokenizer_->encode(prompt);
@@ -168,16 +174,17 @@ class Text {
   }
 
   bool has_tokenizer() const { return tokenizer_.has_value(); }
-  int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }  // no token is larger
+  int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }  // every id is below it
 
-  // Returns the text that becomes complete with this token, and at the end what is left.
+  // text_of() returns the characters that `token` completes: the bytes of a character may be in
+  // several tokens. end() returns a replacement for a character that is still incomplete.
   std::string text_of(int64_t token) {
     if (!tokenizer_) return {static_cast<char>(token)};
     return complete_.add(tokenizer_->bytes_of(token));
   }
   std::string end() { return complete_.end(); }
 
-  // Returns the token that has this text; nothing if there is none.
+  // Returns the token whose text is exactly `text`; nothing if there is none.
   std::optional<int64_t> token_of(const std::string& text) const {
     if (!tokenizer_ || text.empty()) return std::nullopt;
     const auto tokens = tokenizer_->encode(text, Tokenizer::Template::leave_out);
@@ -195,7 +202,8 @@ void write_logits(const std::string& path, const at::Tensor& logits) {
   writer.close();
 }
 
-// Says on stderr that an imported model, which probably has other tokens, is given bytes.
+// Warns on stderr if a model of --init has no tokenizer and --tokenizer is not given: each byte of
+// the prompt then is a token, but the model was probably trained with other tokens.
 void say_if_bytes_are_assumed(const Settings& settings, const Loaded& loaded) {
   if (settings.init.empty() || !settings.tokenizer.empty() || !loaded.tokenizer.empty() ||
       loaded.vocabulary == kBytes)
@@ -216,8 +224,9 @@ std::optional<Tokenizer> tokenizer_for(const Settings& settings, const Loaded& l
   return Tokenizer(loaded.tokenizer);
 }
 
-// Returns the tokens at which the text ends: those of the model's folder or, if it has none, of the
-// tokenizer's folder.
+// Returns the tokens after which the generated text ends: the end-of-text tokens that the folder of
+// --init names or, if it names none, those that the tokenizer's folder names. Returns no token with
+// --ignore-eos, with --logits, or if each token is a byte.
 std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loaded,
                                    const Text& text) {
   const std::string path = settings.tokenizer.empty() ? loaded.tokenizer : settings.tokenizer;

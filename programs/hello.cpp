@@ -13,7 +13,8 @@
 #include <cstdio>
 #include <sstream>
 
-// W ranks say hello by collectives of a few bytes.
+// The program of ./fsdp hello: W ranks call three collectives with a few numbers, and the program
+// prints what each rank sent and received.
 
 namespace fsdp {
 namespace {
@@ -33,10 +34,10 @@ std::string values(const at::Tensor& tensor) {
   return out.str();
 }
 
-// The text about one rank in one collective: its input and its output. A Part lies in memory that
-// the rank shares with the process that prints it.
+// A text about one rank in one collective: the rank's input and output. The rank writes it into
+// memory that it shares with the process that prints it.
 struct Part {
-  long long bytes;  // that the rank received
+  long long bytes;  // that the rank received in this collective
   char text[800];   // empty: the rank left out this collective
 };
 constexpr std::array<Operation, 3> kCalls{Operation::all_gather, Operation::reduce_scatter,
@@ -45,13 +46,13 @@ using Parts = std::array<Part, kCalls.size()>;
 
 void tell(Communicator& comm, Part& part, const at::Tensor& input, const at::Tensor& output) {
   const auto log = comm.take_log();
-  if (log.empty()) return;  // this rank left out the collective
+  if (log.empty()) return;  // no call was logged: this rank left out the collective
   part.bytes = log[0].bytes;
   std::snprintf(part.text, sizeof part.text, "gave %s\n         has  %s", values(input).c_str(),
                 values(output).c_str());
 }
 
-// Prints the inputs and outputs of the ranks that this process has started.
+// Prints for each collective the inputs and outputs of the ranks that this process has started.
 void print(const Parts* ranks, int world) {
   for (size_t call = 0; call < kCalls.size(); ++call) {
     std::printf("%s\n", to_string(kCalls[call]));
@@ -66,7 +67,8 @@ void print(const Parts* ranks, int world) {
   }
 }
 
-// Each rank has a shard of 4 elements, so the whole tensor is [4 W].
+// Runs in each rank: calls the three collectives, and writes a text about each into `parts`. Each
+// rank has a shard of 4 elements, so the whole tensor is [4 W].
 int say_hello(const RankContext& context, const Settings& settings, Parts& parts) {
   CommunicatorOptions options;
   options.timeout = std::chrono::seconds(3);
@@ -112,7 +114,8 @@ Settings parse(int argc, char** argv) {
 
 int hello(const Settings& settings) {
   const Mapping memory("hello", sizeof(Parts) * static_cast<size_t>(settings.world));
-  auto* const parts = reinterpret_cast<Parts*>(memory.base());  // [world]
+  // [world], one element for each rank.
+  auto* const parts = reinterpret_cast<Parts*>(memory.base());
   const auto log = EventLog::create(settings.world);
   const auto body = [&](const RankContext& context) {
     counting_allocator::install();

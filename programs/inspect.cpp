@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <filesystem>
 
-// Prints what is in a checkpoint or in a safetensors file. Reads the headers, not the values.
+// The program of ./fsdp inspect: prints what is in a checkpoint or in a safetensors file. Reads the
+// headers of the files, not the values of the tensors.
 
 namespace fsdp {
 namespace {

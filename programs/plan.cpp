@@ -20,7 +20,7 @@ class SearchRun {
 
   std::vector<Candidate> found() { return found(base_, settings_.searched); }
 
-  // Returns how the run could change so that a plan fits.
+  // Returns how many more ranks, or how short rows, would make a plan of the run fit into memory.
   Ways ways() {
     Ways ways;
     for (int world = 2 * base_.ranks.world;
@@ -47,7 +47,9 @@ class SearchRun {
                    [this](size_t /*planned*/) { progress_.planned(); }});
   }
 
-  // Returns whether a plan fits, with one row in a microbatch if rows may change.
+  // Returns whether a search finds a plan of `config` that fits into memory. If the search may
+  // change the rows of a microbatch and the batch, it only tries one row, which needs the least
+  // memory.
   bool fits(TrainConfig config) {
     Searched searched = settings_.searched;
     if (searched.rows && searched.batch) {
@@ -61,7 +63,7 @@ class SearchRun {
     try {
       return fits(settings_.on(world));
     } catch (const UsageError&) {
-      return false;  // for example, the batch can't be cut into so many microbatches
+      return false;  // for example, the batch can't be cut into this many microbatches
     }
   }
 

@@ -91,8 +91,8 @@ int grade(const QuizSettings& settings) {
   return status;
 }
 
-// Returns the questions; with --answers, which of the answers are right; with --explain, the answer
-// sheet.
+// Returns the text that ./fsdp quiz prints for a student: the questions; with --answers, which
+// answers are right; with --explain, the answer sheet.
 std::string text_for(const QuizSettings& settings) {
   if (settings.explain) return answer_sheet_of(settings.student, settings.term);
   if (settings.answers.empty()) return template_of(settings.student, settings.term);

@@ -11,7 +11,8 @@
 
 namespace {
 
-// Makes the tables of a row, and prints and writes them. Returns the verdict: "ok" or "NOT OK".
+// Makes the tables of a row of tables.toml, prints them, and writes them into the folder of the
+// results. Returns the verdict: "ok" or "NOT OK".
 std::string show(const fsdp::Row& row, fsdp::TrainRuns& runs,
                  const fsdp::ReproduceSettings& settings) {
   const fsdp::Report report{row.name, row.command, fsdp::make_tables(row, runs, settings.run)};

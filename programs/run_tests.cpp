@@ -1,6 +1,6 @@
 // run_tests PROGRAM [OPTION...]: runs a test program and prints a line for each suite, then the
-// output of every test that failed. Ends with status 1 if a test failed, or if the program has no
-// tests or ends in a wrong way.
+// output of every test that failed. Exits with status 1 if a test failed, if the program has no
+// tests, or if its end (exit status or signal) contradicts the results of its tests.
 #include <base/plain_error.h>
 #include <check/test_run.h>
 
@@ -56,13 +56,14 @@ void print_failures(const std::vector<TestResult>& results) {
   }
 }
 
-// Returns what is wrong with the program as a whole; "" if nothing is.
+// Returns the error if the program has no tests, or if its end contradicts its results; else "".
 std::string wrong_program(const TestRun& run) {
   if (run.results.empty()) return "it has no tests";
   return run.wrong_end.empty() ? "" : "after its last test it " + run.wrong_end;
 }
 
-// Adds the line "PASSED FAILED SKIPPED", three numbers, to the file.
+// Adds a line with three numbers, passed, failed and skipped tests, to the file `totals`. Does
+// nothing if `totals` is "".
 void add_totals(const std::string& totals, const Counts& all) {
   if (totals.empty()) return;
   std::ofstream(totals, std::ios::app)

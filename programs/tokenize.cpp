@@ -9,7 +9,8 @@
 #include <chrono>
 #include <cstdio>
 
-// Writes a text as a file of token ids, which ./fsdp train --tokens reads.
+// The program of ./fsdp tokenize: writes a text as a file of token ids, which ./fsdp train --tokens
+// reads.
 
 namespace fsdp {
 namespace {
@@ -50,8 +51,9 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
-// Prints on stderr how much of the text is done, once it has taken two seconds: on a terminal a
-// line that is replaced twice a second and removed at the end, otherwise one line.
+// Prints on stderr how much of the text has been tokenized. It prints nothing in the first two
+// seconds; then, on a terminal, a line that is replaced twice a second and removed at the end;
+// otherwise one line only.
 class Progress {
  public:
   explicit Progress(size_t all) : all_(all) {}
@@ -62,7 +64,8 @@ class Progress {
 
   void add(size_t bytes) {
     done_ += bytes;
-    // Looks at the clock only now and then, because that takes as long as a short token.
+    // Reads the clock only in every 4096th call, because reading it takes as long as tokenizing a
+    // short token.
     if (++calls_ % 4096 != 0 || Clock::now() < next_ || (printed_ && !terminal_)) return;
     const double percent = 100 * static_cast<double>(done_) / static_cast<double>(all_);
     std::fprintf(stderr, terminal_ ? "\r\033[Ktokenizing: %.0f %%" : "tokenizing: %.0f %% so far\n",
@@ -73,10 +76,10 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  const size_t all_;  // [bytes]
+  const size_t all_;  // [bytes] of the whole text
   const bool terminal_{isatty(STDERR_FILENO) == 1};
   Clock::time_point next_{Clock::now() + std::chrono::seconds(2)};
-  size_t done_{}, calls_{};  // done_: [bytes]
+  size_t done_{}, calls_{};  // done_: [bytes] tokenized so far
   bool printed_{};
 };
 

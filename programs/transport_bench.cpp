@@ -25,10 +25,11 @@ struct Settings {
 };
 
 struct Timings {
-  std::vector<double> copy, all_gather, reduce_scatter;  // seconds
+  std::vector<double> copy, all_gather, reduce_scatter;  // [s], one time for each round
 };
 
-// Returns the time from the barrier after which the ranks begin `work` until the last rank is done.
+// Returns the time [s] that `work` takes on all ranks: from a barrier, after which the ranks begin,
+// until the last rank has finished.
 template <typename Work>
 double seconds(fsdp::Communicator& comm, const Work& work) {
   comm.barrier("<bench>").wait();
@@ -45,7 +46,8 @@ Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
   whole.fill_(1);
   shard.fill_(1);
   Timings timings;
-  for (int round = -2; round < rounds; ++round) {  // two more rounds touch all memory first
+  // Rounds -2 and -1 touch all memory and are not measured.
+  for (int round = -2; round < rounds; ++round) {
     const double copy =
         seconds(comm, [&] { std::memcpy(whole.data_ptr(), other.data_ptr(), whole.nbytes()); });
     const double gather =

@@ -12,8 +12,8 @@
 namespace fsdp {
 namespace {
 
-// Shows the running test in one line of the terminal; does nothing if the output is not a terminal.
-// clear() wipes the line out before other output.
+// Shows the name of the running test in one line of the terminal; prints nothing if stdout is not a
+// terminal. Call clear(), which erases the line, before other output is printed.
 class Progress {
  public:
   void operator()(const TestResult& result) const {
@@ -30,7 +30,8 @@ class Progress {
   bool terminal_{isatty(STDOUT_FILENO) != 0};
 };
 
-// Makes the paths in `text` relative to the repository's root, FSDP_ROOT.
+// Removes from the paths in `text` the folder FSDP_ROOT, the repository's root, so that the paths
+// are relative to it.
 void shorten_paths(std::string& text) {
   const char* root = std::getenv("FSDP_ROOT");
   if (root == nullptr) return;

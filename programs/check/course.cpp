@@ -3,7 +3,8 @@
 
 namespace fsdp {
 
-extern const char* const kCourseText;  // course.toml: cmake/programs.cmake builds it in
+// The text of course.toml, which cmake/programs.cmake compiles in.
+extern const char* const kCourseText;
 
 namespace {
 

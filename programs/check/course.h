@@ -6,23 +6,24 @@
 namespace fsdp {
 
 struct Problem {
-  std::string number;  // "2.3"
-  std::string name;    // "unshard"
+  std::string number;  // number of the problem: "2.3" is problem 3 of task 2
+  std::string name;    // name of the problem: "unshard"
   int points;
-  std::vector<std::string> suites;  // of its tests
-  bool extension{};                 // counts in a sum of its own: the task is complete without it
-  bool in_extensions{};             // its functions are written in tasks/extensions/
+  std::vector<std::string> suites;  // the GoogleTest suites with the problem's tests
+  bool extension{};  // optional: its points are summed apart, and its task is complete without it
+  bool in_extensions{};  // students write the problem's functions in tasks/extensions/
 };
 
 struct Task {
   int number;
-  std::string name;  // "flat_parameter"
-  // The test that measures whether a rank holds less memory than the whole model; "": none.
+  std::string name;  // name of the task: "flat_parameter"
+  // The name of the task's test that measures whether a rank holds less memory than the whole
+  // model; "": the task has no such test.
   std::string sentinel;
   std::vector<Problem> problems;
 
-  int points() const;                                 // without extensions
-  bool is_optional() const { return points() == 0; }  // all its problems are extensions
+  int points() const;  // sum of the points of the task's problems, without extensions
+  bool is_optional() const { return points() == 0; }  // all problems of the task are extensions
 };
 
 // Returns the tasks that course.toml had when this program was built. Task n is element n.

@@ -42,7 +42,8 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-// Returns the HTML of a title with the points at the right and a bar below.
+// Returns one row of the page as HTML: the title, the points at the right, and below them a bar
+// that shows the share of the possible points.
 std::string row(const std::string& title, const Tally& tally) {
   char text[128];
   std::snprintf(
@@ -76,7 +77,8 @@ std::string html_map(const Settings& settings, const CourseResult& course) {
   std::string page = kHead;
   page += row("<h1>The seven tasks and their points</h1>", course.sum) + "<p>" +
           (next ? text.substr(text.find("Next: ")) : "Every task is complete.") + "</p>\n<ol>\n";
-  int incomplete = 0;  // the last task before this one that is not complete; 0: none
+  // Number of the latest task before `task` that is required and not complete; 0: none.
+  int incomplete = 0;
   for (const TaskResult& task : course.tasks) {
     const int solutions = settings.solutions_under(*task.task);
     const std::string number = std::to_string(task.task->number);

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-// Returns a bar that shows which part of the tests passed: "#####...........".
+// Returns a bar of 16 characters that shows what fraction of the tests passed: "#####...........".
 std::string bar(const Tally& tally) {
   constexpr int kWidth = 16;
   const int full = tally.tests() == 0 ? 0 : kWidth * tally.passed / tally.tests();
@@ -27,8 +27,8 @@ std::string sentence(const TestResult& result) {
   return "on " + ranks + (ranks == "1" ? " rank: " : " ranks: ") + text;
 }
 
-// Returns the option with which ./fsdp why tests the same code, with a space before it; "" if
-// ./fsdp why tests this code without an option.
+// Returns the option that makes ./fsdp why test the code that this run of check tested, with a
+// space before it: " --solutions" or " --base mine"; "" if ./fsdp why needs no option.
 std::string base_option(const Settings& settings, const Task& task) {
   const std::string& stack = settings.stack(task);
   if (stack == "reference") return " --solutions";
@@ -52,7 +52,8 @@ void print_failure(const Settings& settings, const TestResult& result) {
                 base.c_str());
   }
   std::printf("\n");
-  if (problem.number.front() != '7') return;  // only the tests of task 7 train a whole model
+  // The advice below is only for tests of task 7, because only they train a whole model.
+  if (problem.number.front() != '7') return;
   const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
   std::printf(
       "If values differ, find where the bits first differ:\n"
@@ -60,7 +61,8 @@ void print_failure(const Settings& settings, const TestResult& result) {
       world.c_str(), world.c_str());
 }
 
-// Prints for each reason how many tests were not run.
+// Prints each reason for which tests were not run, and how many tests count as failed because of
+// it.
 void print_not_run(const std::vector<TestResult>& tests) {
   std::map<std::string, int> counts;  // text "not run: WHY" -> number of tests
   for (const TestResult& result : tests)
@@ -70,15 +72,15 @@ void print_not_run(const std::vector<TestResult>& tests) {
                 count == 1 ? "test counts" : "tests count");
 }
 
-// Returns "task 4", "tasks 1 and 2" or "tasks 1 to 3".
+// Returns the text for the tasks `first` to `last`: "task 4", "tasks 1 and 2" or "tasks 1 to 3".
 std::string tasks_text(int first, int last) {
   if (first == last) return "task " + std::to_string(first);
   return "tasks " + std::to_string(first) + (first + 1 == last ? " and " : " to ") +
          std::to_string(last);
 }
 
-// Returns the task's first problem that is not complete, or null. Skips extensions, unless all
-// selected problems of this task are extensions.
+// Returns the task's first problem that is not complete, or null if all are complete. Skips
+// extensions, unless all selected problems of this task are extensions.
 const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task) {
   for (const auto& problem : task.problems) {
     const bool optional = problem.first->extension && task.sum.possible > 0;
@@ -87,8 +89,9 @@ const std::pair<const Problem*, Tally>* first_incomplete(const TaskResult& task)
   return nullptr;
 }
 
-// Returns the problem that `text` names, as in "FlatParameter::unshard (problem 2.3)", the text of
-// a test that is not started. Null if `text` names none.
+// Returns the problem whose number `text` contains, as in "FlatParameter::unshard (problem 2.3)";
+// null if `text` contains none. A test with the outcome "not started" has such a text: it names the
+// function that the student has not written yet.
 const Problem* problem_named(const std::string& text) {
   for (const Task& task : course()) {
     for (const Problem& problem : task.problems) {
@@ -98,9 +101,10 @@ const Problem* problem_named(const std::string& text) {
   return nullptr;
 }
 
-// Returns the function of another problem or task without which the tests of the problem, or of the
-// whole task if `problem` is null, cannot run. Returns "" if there is none, or if a test that is
-// not started needs a function of the problem or task itself.
+// Returns the function, still to be written by the student, that keeps the tests of `problem` from
+// running, if this function belongs to another problem. If `problem` is null, it is about the tests
+// of the whole task, and the function must belong to another task. Returns "" if there is no such
+// function, or if one of these tests also lacks a function of the problem or task itself.
 std::string needs(const TaskResult& task, const Problem* problem = nullptr) {
   std::string found;
   for (const TestResult& test : task.tests) {
@@ -177,7 +181,7 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
       std::printf("Tested %s, not tasks/.\n", what.c_str());
       return;
     }
-    if (task.number > 1) {  // nothing lies under task 1
+    if (task.number > 1) {  // task 1 comes first, so its tests use no earlier task
       std::printf("Task %d was tested over %s.\n", task.number,
                   base_text(task.number, solutions).c_str());
     }
@@ -186,7 +190,8 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 
 void print_failures(const Settings& settings, const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(settings, *failure);
-  std::vector<std::pair<std::string, std::string>> failed;  // test; " W12": it failed on 1 and 2
+  // Each failed test, and on which numbers of ranks it failed: " W12" is 1 and 2.
+  std::vector<std::pair<std::string, std::string>> failed;
   for (const TestResult& result : tests) {
     if (!has_failed(result) || result.not_run) continue;
     if (failed.empty() || failed.back().first != result.test())
@@ -216,7 +221,8 @@ std::pair<const Problem*, std::string> next_step(const Settings& settings,
   if (task == tasks.end()) task = std::ranges::find_if(tasks, is_next);
   if (task == tasks.end()) return {};
   const auto& [problem, tally] = *first_incomplete(*task);
-  if (tally.tests() == 0 && !tally.untested) return {};  // no test ran, so nothing is known
+  // No test of this problem ran, so its state is unknown.
+  if (tally.tests() == 0 && !tally.untested) return {};
   const std::string missing = tally.failed > 0 ? "" : needs(*task, problem);
   const Problem* const other = problem_named(missing);
   const Problem& next = other ? *other : *problem;

@@ -13,9 +13,9 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kRead = int64_t{64} << 10;  // [bytes] read at a time
+constexpr int64_t kRead = int64_t{64} << 10;  // [bytes] the most that is read at a time
 constexpr int64_t kLinesOfEachEnd = 30;
-constexpr size_t kLongLine = 500;  // [bytes]
+constexpr size_t kLongLine = 500;  // [bytes] longer lines are cut
 
 // Returns the position after the `count`-th line of `text`, or the end of `text`.
 size_t end_of_lines(const std::string& text, int64_t count) {
@@ -35,7 +35,8 @@ size_t begin_of_last_lines(const std::string& text, int64_t count) {
   return begin;
 }
 
-// Returns the text with a line feed at the end of each line. Long lines are cut.
+// Returns the text with a line feed at the end of each line. Of a line over kLongLine bytes, keeps
+// only the beginning, and appends how many bytes are left out.
 std::string in_short_lines(const std::string& text) {
   std::string result;
   for (size_t begin = 0; begin < text.size();) {

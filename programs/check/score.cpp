@@ -117,7 +117,9 @@ bool belongs_to(const TestResult& result, const Problem& problem) {
   return &problem_of(result) == &problem;
 }
 
-// Returns the text of the problem's telling_failure(), or the function that is still to be written.
+// Returns the name and text of the failure that telling_failure() selects among the problem's
+// tests. If no test failed, returns the function that the student still must write; "" if there is
+// none.
 std::string explanation(const Problem& problem, const std::vector<TestResult>& tests) {
   std::vector<TestResult> own;
   for (const TestResult& test : tests) {
@@ -171,7 +173,7 @@ std::string to_json(const CourseResult& course) {
                  {"possible", course.sum.possible},
                  {"extensions",
                   {{"points", course.extensions.points}, {"possible", course.extensions.possible}}},
-                 {"sentinel_fails", held},  // in these tasks
+                 {"sentinel_fails", held},  // numbers of the tasks whose sentinel fails
                  {"problems", problems},
                  {"tests", tests}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';

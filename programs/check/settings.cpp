@@ -19,7 +19,8 @@ bool contains(const std::vector<int>& numbers, int number) {
 
 void add_options(CLI::App& app, Settings& settings) {
   app.add_option("what", settings.what, "a task (3) or a problem (3.2); if left out, everything");
-  // ./fsdp check turns --base and --solutions into --stacks; they are here only for --help.
+  // The script scripts/verbs/check.sh replaces --base and --solutions by --stacks. This program
+  // declares them only so that --help lists them.
   static std::string base;
   static bool solutions{};
   add_choice(app, "--base", base, {"reference", "mine"},
@@ -31,7 +32,7 @@ void add_options(CLI::App& app, Settings& settings) {
   add_numbers(app, "--world", settings.worlds, {1, 8},
               "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
               "on 8")
-      ->allow_extra_args(false);  // the argument after the numbers is `what`
+      ->allow_extra_args(false);  // --world takes one argument; the next one is `what`
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
   app.add_option("--trace", settings.trace,
@@ -47,8 +48,8 @@ void add_options(CLI::App& app, Settings& settings) {
       "write a map of the tasks to FILE, as HTML: what is done, what is next, what can begin");
 }
 
-// Adds the options that callers of this program set. With them, ./fsdp check describes the state of
-// tasks/, and the grader sets its limits.
+// Adds the options that only callers of this program set: the script of ./fsdp check describes the
+// state of the student's tasks/ with them, and the grader sets its limits.
 void add_options_of_callers(CLI::App& app, Settings& settings) {
   const std::string group =
       "Options that ./fsdp check sets itself, for other callers of this program";
@@ -74,9 +75,9 @@ void add_options_of_callers(CLI::App& app, Settings& settings) {
       ->group(group);
 }
 
-// Makes the path absolute and removes an older file, because the test programs do not overwrite it.
-// The test programs find the path in FSDP_TRACE. Throws std::invalid_argument if the path does not
-// end in .txt, .json or .html.
+// Makes the path of --trace absolute, removes an older file there, because the test programs do not
+// overwrite it, and passes the path to the test programs in the environment variable FSDP_TRACE.
+// Throws std::invalid_argument if the path does not end in .txt, .json or .html.
 void prepare_trace(std::string& trace) {
   const std::string ending = std::filesystem::path(trace).extension();
   if (ending != ".txt" && ending != ".json" && ending != ".html") {
@@ -88,8 +89,8 @@ void prepare_trace(std::string& trace) {
   setenv("FSDP_TRACE", trace.c_str(), 1);
 }
 
-// Makes the path absolute and creates the folder. The test programs find it in FSDP_RECORD. Throws
-// std::invalid_argument if the folder exists.
+// Makes the path of --record absolute, creates the folder, and passes the path to the test programs
+// in the environment variable FSDP_RECORD. Throws std::invalid_argument if the path exists.
 void prepare_record(std::string& record) {
   record = std::filesystem::absolute(record);
   if (std::filesystem::exists(record))
@@ -99,8 +100,9 @@ void prepare_record(std::string& record) {
   setenv("FSDP_RECORD", record.c_str(), 1);
 }
 
-// Makes the path absolute and removes an older file, so that it will have the output of only this
-// run. Throws std::invalid_argument if the path is a folder or is not in a folder that exists.
+// Makes the path of --output absolute and removes an older file there, because the output of the
+// tests is appended to the file. Throws std::invalid_argument if the path is a folder or is not in
+// a folder that exists.
 void prepare_output(std::string& output) {
   output = std::filesystem::absolute(output);
   if (std::filesystem::is_directory(output) ||
@@ -157,17 +159,18 @@ int Settings::solutions_under(const Task& task) const {
 }
 
 std::string Settings::filter(const Task& task) const {
-  // The name without its suite.
+  // The part of the filter after "SUITE.": the name in --test without its suite, or all names.
   const std::string name = test.empty() ? "*" : test.substr(test.find('.') + 1);
   std::string filter;
   for (const Problem& problem : task.problems) {
     if (!wants(problem)) continue;
     for (const std::string& suite : problem.suites) {
       filter += (filter.empty() ? "" : ":") + suite + '.' + name;
-      if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";  // every number of ranks
+      // "/W*": on every number of ranks.
+      if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";
     }
   }
-  const char* separator = "-";  // GoogleTest leaves out the tests after "-"
+  const char* separator = "-";  // GoogleTest leaves out the tests after a "-" in its filter
   for (int world = 1; world <= 8 && !worlds.empty(); ++world) {
     if (contains(worlds, world)) continue;
     filter += separator + ("*/W" + std::to_string(world));

@@ -9,33 +9,36 @@ namespace fsdp {
 
 // The command line of `check`.
 struct Settings {
-  std::string what{};  // a task ("3") or a problem ("3.2"); "": everything
+  std::string what{};  // the task ("3") or problem ("3.2") to test; "": everything
   int repeat{1};
-  std::vector<int> worlds{};          // numbers of ranks; empty: all
-  std::string test{};                 // the name of the only test to run; empty: all
-  std::string trace{};                // a file for the timeline; empty: none
-  std::string output{};               // a file for the output of the tests; empty: none
-  std::string record{};               // a folder for recordings of failed tests; empty: none
-  std::string json{};                 // a file for the results; empty: none
-  std::string page{};                 // a file for the HTML map of the course; empty: none
-  std::vector<std::string> stacks{};  // [tasks] the stack whose code a task's tests run
-  int seconds{86'400};                // time limit of all tests of a task
-  bool stop_hanging{};                // no test of a problem runs after one that hangs
-  std::vector<int> broken{};          // tasks that do not compile
-  std::vector<int> rejected{};        // tasks that scripts/look.sh rejects
-  std::vector<int> blank{};           // tasks in which nothing is written: their tests do not run
-  std::string bin{};                  // the folder of the test programs
+  std::vector<int> worlds{};  // numbers of ranks to test on; empty: all
+  std::string test{};         // the name of the only test to run; empty: all
+  std::string trace{};        // a file for the timeline; empty: none
+  std::string output{};       // a file for the output of the tests; empty: none
+  std::string record{};       // a folder for recordings of failed tests; empty: none
+  std::string json{};         // a file for the results; empty: none
+  std::string page{};         // a file for the HTML map of the course; empty: none
+  // Element n: the stack (cmake/stacks.cmake) with the code that the tests of task n run.
+  std::vector<std::string> stacks{};
+  int seconds{86'400};          // [s] limit for all tests of a task together
+  bool stop_hanging{};          // after a test that hangs, run no other test of its problem
+  std::vector<int> broken{};    // tasks that do not compile
+  std::vector<int> rejected{};  // tasks that scripts/look.sh rejects
+  std::vector<int> blank{};     // tasks in which nothing is written: their tests do not run
+  std::string bin{};            // the folder of the test programs
 
   const std::string& stack(const Task& task) const;
-  std::string program(const Task& task) const;   // path of the task's test program
-  std::string unusable(const Task& task) const;  // why the task's tests cannot run; "": they can
-  bool runs(const Task& task) const;             // whether the task's tests run
+  std::string program(const Task& task) const;  // path of the task's test program
+  // Why the task's tests cannot run, such as "does not compile"; "": they can.
+  std::string unusable(const Task& task) const;
+  bool runs(const Task& task) const;  // the task is neither unusable nor blank
 
   bool wants(const Task& task) const;
   bool wants(const Problem& problem) const;
   bool wants_whole_tasks() const { return what.size() <= 1; }
-  // Returns k if the tests of `task` run over the solutions of tasks 1 to k and the student's own
-  // tasks after them; -1 if `task` itself is not the student's.
+  // Returns how many solutions the tests of `task` use: k means the reference solutions of tasks 1
+  // to k, and the student's own tasks from k + 1 on. Returns -1 if the tested code of `task` is not
+  // the student's.
   int solutions_under(const Task& task) const;
 
   // Returns the GoogleTest filter that selects the wanted tests of `task`.

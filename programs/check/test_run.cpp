@@ -16,11 +16,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = ChildProgram::Clock;
 
-constexpr auto kToBegin = 60s;  // limit for the next test to begin
-constexpr auto kToEnd = 5s;     // limit for the program to end after its last record
-constexpr int64_t kMostPrinted = int64_t{256} << 20;  // [bytes]
+constexpr auto kToBegin = 60s;  // time limit for the next test to begin
+constexpr auto kToEnd = 5s;     // time limit for the program to end after its last record
+constexpr int64_t kMostPrinted = int64_t{256} << 20;  // [bytes] a program that prints more is ended
 
-// A running test program, the records with results that it writes, and its output.
+// A running test program, its output, and the records, lines of JSON, in which it reports results.
 class TestProgram {
  public:
   TestProgram(const std::string& path, const std::string& filter)
@@ -28,9 +28,9 @@ class TestProgram {
 
   enum class Read { record, end, timeout, flood };
 
-  // Waits for the next record, or returns why there is none: the program has ended, `deadline` has
-  // passed, or the program has printed more than kMostPrinted. Throws std::runtime_error if the
-  // program wrote a line that is not a record.
+  // Reads the next record into `record` and returns Read::record. If there is none, returns why:
+  // the program has ended, `deadline` has passed, or the program has printed more than
+  // kMostPrinted. Throws std::runtime_error if the program wrote a line that is not a record.
   Read next(nlohmann::json& record, Clock::time_point deadline) {
     for (;;) {
       const size_t end = records_.find('\n');
@@ -51,24 +51,25 @@ class TestProgram {
     }
   }
 
-  const Printed& printed() const { return printed_; }  // its standard output and error
+  const Printed& printed() const { return printed_; }  // stdout and stderr of the program
 
   ChildProgram::End end(std::chrono::milliseconds moment) { return child_.end(moment); }
 
  private:
-  // Runs in the new process: redirects its input and output, and returns the command.
+  // ChildProgram calls this in the child process. Redirects stdin, stdout and stderr of the child,
+  // and returns the command that the child then executes. `records`: the pipe for the records.
   std::vector<std::string> command(const std::string& path, const std::string& filter,
                                    int records) const {
     dup2(printed_.number(), STDOUT_FILENO);
     dup2(printed_.number(), STDERR_FILENO);
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-    const int kept = fcntl(records, F_DUPFD, 3);  // a copy that exec() does not close
+    const int kept = fcntl(records, F_DUPFD, 3);  // exec() does not close this copy of `records`
     return {path, "--results_to=" + std::to_string(kept), "--gtest_filter=" + filter};
   }
 
   Printed printed_;
-  ChildProgram child_;   // its pipe carries the records
-  std::string records_;  // bytes after the last whole line
+  ChildProgram child_;   // the test program; it writes the records to its pipe
+  std::string records_;  // bytes read from the pipe that next() has not returned yet
 };
 using Read = TestProgram::Read;
 
@@ -87,7 +88,8 @@ size_t ranks_at(const std::string& name) {
   return std::min(name.rfind("/W"), name.size());
 }
 
-// One process that runs the tests of `filter` until they have run or one of them ends the process.
+// Runs the tests of `filter` in one process. The process ends when all of them have run, when one
+// of them crashes or calls exit(), or when a time limit or the limit of output is exceeded.
 class Attempt {
  public:
   Attempt(const std::string& path, const std::string& filter, const TestRunOptions& options,
@@ -115,17 +117,19 @@ class Attempt {
     }
   }
 
-  // Returns the "suite.name" of all tests that this process had to run; nothing if the program
-  // ended before it reported them.
+  // Returns the names ("suite.name") of all tests that the program announced to run; nothing if the
+  // program ended before it announced them.
   const std::optional<std::vector<std::string>>& plan() const { return plan_; }
   std::vector<TestResult>& results() { return results_; }
-  // Returns how the program ended; "" if it ended while a test ran.
+  // Returns how the program ended, and what it printed after its last test; "" if it ended while a
+  // test ran.
   const std::string& ended() const { return ended_; }
-  // Returns whether the program ended as its results require: with status 0, or 1 if a test failed.
+  // Returns whether the program's end agrees with its results: no signal, and exit status 0, or 1
+  // if a test failed.
   bool as_expected() const { return as_expected_; }
 
  private:
-  // Returns the text for the test that was running when the program ended or was ended.
+  // Returns the error for the test that was running when the program ended or was killed.
   std::string why_it_ended(Read read, const ChildProgram::End& how) const {
     if (read == Read::end) return "the test's own process " + how.text() + '\n';
     if (read == Read::flood) return "printed more than 256 MiB\n";
@@ -134,8 +138,8 @@ class Attempt {
            seconds(options_.whole_limit);
   }
 
-  // Returns whether the last test hung, so that the test program must run no other test of its
-  // problem.
+  // Returns whether run() must kill the test program, because its last test hung and
+  // options_.problem_of asks that no other test of the same problem runs.
   bool is_stopped() const {
     return options_.problem_of && !running_ && !results_.empty() && results_.back().hangs();
   }
@@ -189,7 +193,7 @@ class Attempt {
   Clock::time_point deadline_{Clock::now() + kToBegin};
   std::optional<std::vector<std::string>> plan_;
   std::optional<TestResult> running_;
-  int64_t printed_{};  // [bytes] of output before the running test
+  int64_t printed_{};  // [bytes] of output when the last test ended
   std::vector<TestResult> results_;
   std::string ended_;
   bool as_expected_{true};
@@ -202,7 +206,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Returns the result of a test that is not run.
+// Returns a failed result for a test that is not run, with the reason `why`.
 TestResult not_run(const std::string& test, const std::string& why) {
   const size_t dot = test.find('.');
   TestResult result{test.substr(0, dot), test.substr(dot + 1), Outcome::failed, "not run: " + why};
@@ -210,8 +214,8 @@ TestResult not_run(const std::string& test, const std::string& why) {
   return result;
 }
 
-// If the last test of `results` hung, moves the other tests of its problem from `left` to
-// `results`, as failed, because each of them might hang too.
+// If the last test of `results` hung and options.problem_of is set, moves the other tests of its
+// problem from `left` to `results`, as failed, because each of them might hang too.
 void stop_problem(std::vector<TestResult>& results, std::vector<std::string>& left,
                   const TestRunOptions& options) {
   if (!options.problem_of || results.empty() || !results.back().hangs()) return;
@@ -248,7 +252,7 @@ TestRun run_tests(const std::string& program, const TestRunOptions& options) {
   if (access(program.c_str(), X_OK) != 0) throw std::runtime_error(program + " can't be run");
   const auto end = Clock::now() + options.whole_limit;
   TestRun run;
-  std::optional<std::vector<std::string>> left;  // the tests that have no result yet
+  std::optional<std::vector<std::string>> left;  // names of the tests without a result
   while (!left || !left->empty()) {
     Attempt attempt(program, left ? joined(*left) : options.filter, options, end);
     attempt.run();
@@ -257,7 +261,7 @@ TestRun run_tests(const std::string& program, const TestRunOptions& options) {
     run.wrong_end = attempt.as_expected() ? "" : attempt.ended();
     bool any = false;
     for (TestResult& result : attempt.results()) {
-      // Only the first result of each planned test counts.
+      // If the program reports a test twice or one that it had not planned, the result is ignored.
       if (std::erase(*left, result.suite + '.' + result.name) == 0) continue;
       run.results.push_back(std::move(result));
       any = true;
