@@ -10,12 +10,13 @@
 namespace fsdp {
 
 struct Bar {
-  std::string label;  // below the bar
+  std::string label;  // the text below the bar
   LiveBytes bytes;
 };
 
-// Returns an SVG chart of the bars, by memory class, and with `memory` a line at the memory of a
-// rank. `caption` stands below the labels. The colours follow the reader's colour scheme.
+// Returns an SVG chart in which each bar shows bytes by memory class. If `memory`, the memory of a
+// rank, is given, a line marks it. `caption` stands below the labels. The colours follow the
+// viewer's colour scheme, light or dark.
 std::string chart_of(const std::vector<Bar>& bars, std::optional<int64_t> memory,
                      const std::string& caption);
 

@@ -12,13 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The published peaks of a GPU; docs/plan.md names the sources.
+// The memory and the published peak speeds of a GPU; docs/plan.md names the sources.
 struct Gpu {
   const char* name;
   int64_t memory;       // [GB]
-  double narrow, wide;  // [Tflop/s] of dense products in bf16, and in fp32
-  double within;        // [GB/s] of its links in one direction
-  double between;       // [GB/s] of its network card; 0: hosts have no usual network
+  double narrow, wide;  // [Tflop/s] of dense matrix products in bf16, and in fp32
+  double within;        // [GB/s] in one direction, of the links within a host
+  double between;       // [GB/s] of a GPU's network card; 0: unknown, hosts have no usual network
 };
 
 constexpr Gpu kGpus[] = {
@@ -27,7 +27,8 @@ constexpr Gpu kGpus[] = {
     {"RTX3090-24GB", 24, 71, 35.6, 32, 0}, {"RTX4090-24GB", 24, 165, 82.6, 32, 0},
 };
 
-// The shares of the peaks that runs reach: of the products of a model, and of collectives.
+// The fractions of the published peaks that training reaches: kOfFlops for the matrix products of a
+// model, kOfLinks for collectives.
 constexpr double kOfFlops = 0.5, kOfLinks = 0.75;
 
 Link link_of(std::chrono::nanoseconds latency, double gigabytes) {

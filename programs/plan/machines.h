@@ -10,21 +10,24 @@ namespace fsdp {
 
 // A host of GPUs of a known kind.
 struct KnownMachine {
-  std::string name;  // "8xA100-80GB"
-  int gpus{};        // of a host
+  std::string name;  // as in --machine: "8xA100-80GB"
+  int gpus{};        // number of GPUs in a host
   int64_t memory{};  // [bytes] of a GPU, as its name gives them, in powers of ten
   Machine machine;
 };
 
-// Reads "NxNAME", where NAME is one of gpu_names(). The speeds are shares of the published peaks
-// that runs reach (docs/plan.md has both, with their sources). GPUs whose hosts have no usual
-// network have no link between hosts.
-// Throws: UsageError, which lists the names.
+// Parses the value of --machine, "NxNAME", where NAME is one of gpu_names(). The speeds of the
+// result are the fractions of the published peaks that training reaches (docs/plan.md has these
+// numbers, with their sources). If hosts of this GPU have no usual network, the machine has no link
+// between hosts.
+// Throws: UsageError if NAME is unknown, which lists the names, or if N is not a number from 1 to
+// 64.
 KnownMachine parse_machine(const std::string& text);
 
 std::vector<std::string> gpu_names();
 
-// Returns the speeds of a known machine, those of a rank: "156 Tflop/s in bf16, ...".
+// Returns a text with the speeds of a rank on a machine of parse_machine():
+// "156 Tflop/s in bf16, ...".
 std::string speeds_text(const Machine& machine);
 
 }  // namespace fsdp

@@ -8,12 +8,14 @@
 
 namespace fsdp {
 
-// Returns a bar of the bytes of each class, a letter for each, and a line that explains the letters
-// and gives the bytes of a letter. The bar has at most 80 letters.
-// - `memory`: of a rank. What is free is shown as dots; what lies over it follows a "|".
+// Returns two lines of text: a bar of 80 characters in which each memory class has a run of its
+// letter, as long as its share of the bytes; and a line that explains the letters and says how many
+// bytes a letter stands for.
+// - `memory`: the memory of a rank. If the bytes are fewer, dots show what is free; if they are
+//   more, a "|" in the bar marks the end of the memory.
 std::string memory_bar(const LiveBytes& bytes, std::optional<int64_t> memory);
 
-// Returns the name of the class in texts: "activations" for MemoryClass::other.
+// Returns the name of the memory class in texts for users: "activations" for MemoryClass::other.
 const char* name_of(MemoryClass cls);
 
 // Returns "80.000 GB" or, below 1 GB, "61.900 MB".

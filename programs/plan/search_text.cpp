@@ -53,7 +53,7 @@ std::vector<Candidate> smallest(const std::vector<Candidate>& found) {
   return kept;
 }
 
-// A column of the table.
+// A column of the table of candidates.
 struct Column {
   std::string title;
   std::function<std::string(const Candidate& candidate)> cell;
@@ -88,7 +88,8 @@ std::string limit_text(const TrainConfig& config) {
 
 class Columns {
  public:
-  // Prepares the columns of a table of some of `found`.
+  // Chooses the columns of the table of candidates. `found`: all candidates, also those that are
+  // not in the table.
   Columns(const PlanSettings& settings, const std::vector<Candidate>& found)
       : settings_(settings), found_(found) {
     const int64_t memory = *settings.memory;
@@ -144,7 +145,8 @@ class Columns {
     if (settings_.searched.offload)
       add("offload", [](const Candidate& one) { return one.offloads() ? "yes" : "no"; });
   }
-  // Returns the most rows with which the settings of `one` fit.
+  // Returns the largest number of rows in a microbatch with which a candidate fits, among the
+  // candidates that differ from `one` only in the rows.
   int64_t most_rows(const Candidate& one) const {
     int64_t most = one.rows();
     for (const Candidate& other : found_)

@@ -7,19 +7,22 @@
 
 namespace fsdp {
 
-// Changes of a run of which no plan fits, each so that plans fit; 0: not found.
+// If no plan of a run fits into memory: other values of two options, with each of which a plan
+// fits. 0: no such value was found.
 struct Ways {
-  int ranks{};    // the smallest of 2, 4, 8, ... times the ranks
-  int64_t seq{};  // the largest of 1/2, 1/4, ... of the tokens of a row
+  int ranks{};    // --world: the smallest of 2, 4, 8, ... times the number of ranks
+  int64_t seq{};  // --seq: the largest of 1/2, 1/4, ... of the tokens of a row
 };
 
-// Returns the candidates that are worth a choice, in the order of `found`, which search() returned:
-// those that fit and have fewer bytes than all before them. If none fits, returns the five
-// smallest, each with other settings than --limit.
+// Returns the candidates among which a user may choose, in the order of `found`, the result of
+// search(): those that fit into `memory` and whose peak has fewer bytes than that of all candidates
+// before them. If none fits, returns the first five of `found`, which are the smallest; of
+// candidates that differ only in --limit, it returns only the first one.
 std::vector<Candidate> worth_a_choice(const std::vector<Candidate>& found, int64_t memory);
 
-// Returns the answer of --search as text, in 100 columns: the run, what was tried, the table of
-// worth_a_choice(), and the command of the first candidate that fits. `ways`: if none fits.
+// Returns what ./fsdp plan --search prints, in lines of at most 100 columns: the run, the options
+// that were tried, the table of worth_a_choice(), and the command of the first candidate. If no
+// candidate fits, advice from `ways` takes the place of the command.
 std::string text_of_search(const PlanSettings& settings, const std::vector<Candidate>& found,
                            const Ways& ways);
 

@@ -20,7 +20,8 @@ namespace {
 
 constexpr int kMaxWorld = 1 << 16;
 
-// Parses a number with a power of ten and the unit: "80GB", "312T".
+// Parses a number with an optional power of ten and the unit: "80GB" with the unit "B", "312T" with
+// the unit "".
 double parse_amount(const std::string& option, const std::string& text, const std::string& unit) {
   static const std::map<std::string, double> kPowers{{"", 1},    {"k", 1e3},  {"M", 1e6},
                                                      {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
@@ -38,7 +39,8 @@ Link parse_link_of(const std::string& option, const std::string& text) {
   }
 }
 
-// Parses one number, "64", or a range that doubles: "8..64" is 8, 16, 32, 64.
+// Parses the value of --world: one number of ranks, "64", or a range that doubles: "8..64" is 8,
+// 16, 32, 64.
 std::vector<int64_t> parse_worlds(const std::string& text) {
   const NumberRange<int64_t> range{1, kMaxWorld};
   const size_t dots = text.find("..");
@@ -63,7 +65,8 @@ std::optional<std::string> in_file(const std::vector<ConfigLine>& file, const st
   return std::nullopt;
 }
 
-// The options of train that a command line of plan and its file of --config give.
+// The options of ./fsdp train that the command line of ./fsdp plan and the file of its --config
+// give.
 class GivenOptions {
  public:
   GivenOptions(std::vector<std::string> options, std::optional<int64_t> rows)
@@ -79,19 +82,20 @@ class GivenOptions {
   bool say_one_of(const std::vector<std::string>& names) const {
     return std::ranges::any_of(names, [&](const std::string& name) { return say(name); });
   }
-  // Returns whether the rows may fill the model's context, because nothing sets their length. With
-  // --config, the plan is that of the run of the file, and its rows are as long as in train.
+  // Returns whether rows should be as long as the model's context, because neither --seq nor
+  // --recipe sets their length. Returns false with --config: the plan is then about the run that
+  // the file describes, so its rows are as long as ./fsdp train would make them.
   bool leave_seq_open() const { return file_.empty() && !say("seq") && !say("recipe"); }
 
   bool leave_data_open() const { return !say_one_of({"data", "recipe", "text", "tokens"}); }
 
-  // Returns the options of train for the run on `world` ranks, but not --world.
+  // Returns the options of ./fsdp train for the run on `world` ranks, without --world.
   std::vector<std::string> of_train(int64_t world) const {
     std::vector<std::string> options = options_;
     if (!say("mode")) options.insert(options.end(), {"--mode", "fsdp"});
     if (rows_) options.insert(options.end(), {"--batch", std::to_string(*rows_ * world)});
-    // The file may describe a run on another number of ranks. If `world` does not divide the
-    // file's number of microbatches, each rank computes one microbatch.
+    // The file of --config may describe a run on another number of ranks. If `world` does not
+    // divide the number of microbatches in the file, each rank computes one microbatch.
     const auto microbatches = in_file(file_, "microbatches");
     if (microbatches && !given(options_, "--microbatches") &&
         parse_number<int64_t>("--microbatches", *microbatches, {1, kMaxMicrobatches}) % world != 0)
@@ -99,8 +103,8 @@ class GivenOptions {
     return options;
   }
 
-  // Returns the options of train for the run on `world` ranks that is planned. If nothing sets the
-  // data or the number of steps, they are those of a plan.
+  // Returns the options of ./fsdp train for the run on `world` ranks that is planned. If no option
+  // sets the data or the number of steps, adds --data pattern or --steps 3.
   std::vector<std::string> of_plan(int64_t world) const {
     std::vector<std::string> options = of_train(world);
     if (leave_data_open()) options.insert(options.end(), {"--data", "pattern"});
@@ -109,7 +113,8 @@ class GivenOptions {
     return options;
   }
 
-  // Returns what a search may try: what no option decides, and what train does on this device.
+  // Returns which settings a search may vary: those that no option sets and that ./fsdp train
+  // supports for this run. For example, train does not offload on a GPU.
   Searched searched(const TrainConfig& config, bool on_gpus) const {
     const bool rows = !rows_ && !(say("batch") && say("microbatches"));
     const bool in_files = !on_gpus && config.optimizer.kind != OptimizerOptions::Kind::sgd;
@@ -128,10 +133,10 @@ class GivenOptions {
  private:
   std::vector<std::string> options_;
   std::vector<ConfigLine> file_;
-  std::optional<int64_t> rows_;  // of each rank, in place of the batch
+  std::optional<int64_t> rows_;  // --rows: batch rows of each rank, instead of --batch
 };
 
-// Returns the names of the options of plan.
+// Returns the names, without dashes, of the options that plan itself has, not of those of train.
 std::vector<std::string> names_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -139,7 +144,8 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
-// The options that describe the machine, before they replace those of --machine.
+// The values of --machine and of the options that describe a machine (--memory, --intra, ...),
+// before resolve_machine() combines them. An option replaces the value that --machine sets.
 struct MachineOptions {
   std::string name, memory, within, between, flops;
   std::optional<int> ranks_per_host;

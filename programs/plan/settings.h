@@ -13,21 +13,22 @@ namespace fsdp {
 // The command line of `./fsdp plan`.
 struct PlanSettings {
   Machine machine;
-  std::string machine_name;          // of --machine; empty: not given
-  std::vector<TrainConfig> configs;  // one for each number of ranks, ascending
+  std::string machine_name;          // the value of --machine; empty: not given
+  std::vector<TrainConfig> configs;  // the runs to plan, by ascending number of ranks
   bool json{};
   std::string svg;                // file for the chart; empty: none
-  std::optional<int64_t> memory;  // [bytes] of a rank; nothing: not given
-  bool search{};                  // then there is one config, and `memory`
-  Searched searched;              // the settings that the command line and --config leave open
-  bool rows_fill_context{};       // --seq is not given: rows have the model's context
-  bool plans_pattern{};           // no option names data: the plan is that of --data pattern
+  std::optional<int64_t> memory;  // [bytes] memory of a rank; nothing: not given
+  bool search{};                  // --search: `configs` has one element, `memory` a value
+  // The settings that a search varies: those that the command line and --config leave open.
+  Searched searched;
+  bool rows_fill_context{};  // --seq is not given: rows have the model's context
+  bool plans_pattern{};      // no option sets the data: the plan is for --data pattern
 
-  // Returns the config on another number of ranks. Throws UsageError if the other options do not
-  // allow this number.
+  // Returns the run on another number of ranks, `world`. Throws UsageError if the other options do
+  // not allow this number.
   std::function<TrainConfig(int64_t world)> on;
-  // Returns the options of train for this run, without --world, --data and --steps if the command
-  // line has none of them.
+  // Returns the options of ./fsdp train for the run on `world` ranks, without --world. It has
+  // --data and --steps only if the command line has them.
   std::function<std::vector<std::string>(int64_t world)> train_options;
 };
 

@@ -22,7 +22,7 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-// Returns "6.738 billion", "36.1 million" or, below a million, the number.
+// Returns the number as text: "6.738 billion", "36.1 million" or, below a million, all digits.
 std::string count_text(int64_t count) {
   const auto number = static_cast<double>(count);
   if (count >= 1'000'000'000) return formatted("%.4g billion", number * 1e-9);
@@ -57,7 +57,8 @@ std::string memory_table(const Plan& plan) {
   return text;
 }
 
-// Returns the collectives and times of the phases; nothing if the plan has no time.
+// Returns a table with the number of collectives and the milliseconds of each phase of a step; ""
+// if the plan has no time, because it does not know the machine's speeds.
 std::string phase_table(const Plan& plan) {
   if (!plan.time) return "";
   std::string text =
@@ -116,7 +117,8 @@ std::string fit_text(const Plan& plan, const PlanSettings& settings) {
          " are missing; --search finds settings that fit\n";
 }
 
-// Returns what a rank receives and, if several ranks share a host, what their host does.
+// Returns lines with the bytes that a rank receives in a step, and the bytes that the ranks of a
+// host receive from each other and from other hosts; "" if no rank receives any.
 std::string traffic_text(const Plan& plan, const TrainConfig& config, const Machine& machine) {
   if (plan.within + plan.between == 0) return "";
   const int ranks = std::min(config.ranks.world, machine.ranks_per_host);

@@ -25,7 +25,8 @@ bool on_several_hosts(const PlanSettings& settings, const TrainConfig& config) {
   return config.ranks.mode != Mode::single && config.ranks.world > settings.machine.ranks_per_host;
 }
 
-// Returns the program and, for several hosts, the launcher before it.
+// Returns the first words of the command: ./fsdp train or, for several hosts, torchrun with its
+// options and then ./fsdp train.
 std::vector<std::string> beginning(const PlanSettings& settings, const TrainConfig& config) {
   if (!on_several_hosts(settings, config)) return {"./fsdp train"};
   const int of_host = settings.machine.ranks_per_host;
@@ -39,14 +40,17 @@ std::vector<std::string> beginning(const PlanSettings& settings, const TrainConf
           "-- ./fsdp train"};
 }
 
-// Returns whether the model would get more ids if it trained on train's default data, a text.
+// Returns whether the command needs --data pattern to train the model of the plan. Without it,
+// ./fsdp train uses a text, whose 256 token ids (bytes) would enlarge the vocabulary of a small
+// model.
 bool text_changes_model(const PlanSettings& settings, const TrainConfig& config) {
-  constexpr int64_t kBytes = 256;  // ids of a text
+  constexpr int64_t kBytes = 256;  // number of token ids of a text
   return settings.plans_pattern && config.model.vocabulary == 0 &&
          model_info(config.model.name).vocabulary < kBytes;
 }
 
-// Appends the words, each option together with its values.
+// Appends `words` to `pieces`. An option and its values become one piece, which in_lines() does not
+// break.
 void append_options(std::vector<std::string>& pieces, const std::vector<std::string>& words) {
   bool begins = true;
   for (const std::string& word : words) {

@@ -14,7 +14,7 @@ const char* const kModel =
 const char* const kWorld = " --world {2,3,4,6,8}";
 const char* const kWrap = " --wrap {block,auto,none}";
 
-// The first nine questions are those that interviews ask.
+// Questions 1 to 9 are typical questions of job interviews.
 std::vector<Row> questions() {
   const std::map<std::string, std::string> held{
       {"shards", "/live_bytes/optimizer/shards"},
@@ -61,8 +61,8 @@ std::vector<Row> questions() {
   };
 }
 
-// Returns the numbers that ./fsdp plan computes for the question's run, with the keys of the last
-// line of the JSON file of ./fsdp train.
+// Returns the numbers that ./fsdp plan computes for the question's run. Most have the keys that
+// they have in the last line of the JSON file of ./fsdp train.
 nlohmann::json planned(const Question& question) {
   std::vector<std::string> words = question.options;
   if (std::find(words.begin(), words.end(), "--backend") == words.end())

@@ -19,7 +19,7 @@ std::string key(size_t number, const std::string& field) {
   return std::to_string(number) + '.' + field;
 }
 
-// Returns `text` as lines of comment, with at most 99 columns.
+// Puts "# " before each line of `text`, and breaks lines so that they have at most 99 columns.
 std::string commented(std::string text) {
   if (text.ends_with('\n')) text.pop_back();
   return "# " + std::regex_replace(wrap(text, 97), std::regex("\n"), "\n# ") + '\n';
@@ -39,7 +39,7 @@ std::string head_of(const std::string& student, const std::string& term) {
          "student: " + student + "\nterm: " + term + '\n';
 }
 
-// Returns the question and the options of its run, as comments.
+// Returns the question and the options of its run, in lines that begin with "#".
 std::string text_of(size_t number, const Question& question) {
   std::string options;
   for (const std::string& option : question.options)

@@ -25,8 +25,9 @@ double mega(int64_t bytes) {
   return static_cast<double>(bytes) * 1e-6;
 }
 
-// Returns the computation of the alpha-beta time that the collectives of `cost` take between
-// `ranks` ranks on `link`: "2 x 7 x 10 us + 50.000 MB / 25 GB/s = 2.1400 ms".
+// Returns a calculation as text: the time that the collectives of `cost` take between `ranks` ranks
+// on `link`, in the alpha-beta model (hops x latency + bytes / bandwidth):
+// "2 x 7 x 10 us + 50.000 MB / 25 GB/s = 2.1400 ms".
 std::string link_time(const Link& link, int64_t ranks, const PhaseCost& cost) {
   const double latency = static_cast<double>(link.latency.count()) * 1e-3;
   const std::string calls = cost.calls == 1 ? "" : std::to_string(cost.calls) + " x ";
@@ -48,8 +49,9 @@ const char* const kAlphaBeta =
     "bytes. A rank holds 1 / W of the elements and receives the others:\n"
     "  2 E x (W - 1) / W bytes.\n";
 
-// Returns how to find the number of ranks at which the links need as long as a rank computes, if
-// the bytes that a rank receives did not depend on the number of ranks.
+// Returns the paragraph that estimates at how many ranks the collectives of backward take as long
+// as its computing. The estimate ignores padding and uses 1 for (W - 1) / W, so the bytes that a
+// rank receives do not depend on the number of ranks.
 std::string ranks_without_padding(const PhaseCost& backward, const ModelUnits& units,
                                   const Machine& machine) {
   const int64_t bytes = 2 * (2 * units.blocks * units.block + units.root);
@@ -115,7 +117,8 @@ std::string explain_most_ranks(const Question& question, const nlohmann::json& a
 
 namespace {
 
-// Returns the times that a rank waits in forward with `fewest` rows, and with one row less.
+// Returns a text with the times that a rank waits in forward with `fewest` rows and, if `fewest` is
+// above 1, with one row less.
 std::string waits_by_hand(const ModelUnits& units, double of_root, double of_block, double of_row,
                           int64_t fewest) {
   const double ends = of_root + of_block;
@@ -184,7 +187,7 @@ std::string explain_fewest_rows(const Question& question, const nlohmann::json& 
 
 namespace {
 
-// Returns the terms of a phase and their sum.
+// Returns a line of text: the times that add up to the time of a phase, and their sum.
 std::string text_of_phase(const std::string& phase, const PhaseByHand& by_hand) {
   std::string text = formatted("%s: computing %.2f ms, collectives %.2f ms", phase.c_str(),
                                by_hand.computing, by_hand.links);
@@ -194,7 +197,8 @@ std::string text_of_phase(const std::string& phase, const PhaseByHand& by_hand) 
   return text + formatted(". Together %.2f ms.\n", by_hand.total());
 }
 
-// Returns the bytes of a rank that the explanation names.
+// [bytes] Returns the part of a rank's peak that the explanation adds up: the shards, the moments,
+// and the reduced gradients or, with grad_op, the gathered units.
 double named_peak(const ModelUnits& units, const std::string& strategy, int world, int of_host) {
   const auto all = static_cast<double>(units.all());
   const double ranks = strategy == "hybrid" ? of_host : world;
@@ -216,7 +220,8 @@ std::string text_of(const Contender& one, const PlanSettings& settings, const Mo
              one.fits ? "fits" : "does not fit");
 }
 
-// Returns which collectives each strategy has, and what a rank receives in them.
+// Returns a text: which collectives each sharding strategy has, and how many bytes a rank receives
+// in them.
 std::string collectives_of_strategies(const ModelUnits& units) {
   const auto blocks = static_cast<long long>(units.blocks), all = blocks + 1;
   return "Every rank has an --intra and an --inter link of its own. The collectives of full and of "
@@ -242,12 +247,13 @@ std::string collectives_of_strategies(const ModelUnits& units) {
              all, all);
 }
 
-// Returns how many flops a rank computes in each phase.
+// Returns a text: how many flops a rank computes in forward and in backward, and how long they
+// take.
 std::string computing_of(const PlanSettings& settings) {
   const GPT2Options shape = shape_of(settings);
   const TrainConfig& config = settings.configs.front();
   const int64_t tokens = config.training.batch / config.ranks.world * config.training.seq;
-  const StepByHand step = step_by_hand(settings, "full");  // computing is that of all strategies
+  const StepByHand step = step_by_hand(settings, "full");  // all strategies compute the same
   return formatted(
              "A rank has rows x seq = %lld tokens. In forward, each token takes 2 flops for each "
              "element of the matrices (12 x d_model^2 in a block, and vocabulary x d_model in the "
@@ -263,7 +269,8 @@ std::string computing_of(const PlanSettings& settings) {
              step.forward.of.head, step.backward.of.head);
 }
 
-// How a student adds up the time of a phase, and the bytes of a peak.
+// Paragraphs of an explanation. kTimeOfPhase: how a student adds up the time of a phase. kPeaks:
+// how a student adds up the bytes of each strategy's peak.
 const char* const kTimeOfPhase =
     "A step is forward and then backward. The links handle one collective at a time, in the order "
     "of issue. While a block computes, the next one is gathered or the one before is reduced. So a "

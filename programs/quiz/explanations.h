@@ -6,8 +6,9 @@
 
 namespace fsdp {
 
-// These functions return how the answers to the questions of scale are found, for the answer sheet.
-// Each line of an explanation is a paragraph. Its numbers come from the same plans as the answer.
+// Each of these functions returns the text, for the instructor's answer sheet, that explains how
+// the answer to one of the questions of scale is found. Each line of the text is a paragraph. Its
+// numbers come from the same plans as the answer.
 std::string explain_most_ranks(const Question& question, const nlohmann::json& answers);
 std::string explain_fewest_rows(const Question& question, const nlohmann::json& answers);
 std::string explain_fastest_strategy(const Question& question, const nlohmann::json& answers);

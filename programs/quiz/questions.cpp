@@ -11,7 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Returns `options` as words, with one value for each "{a,b}". The digest of `seed` selects it.
+// Splits `options` into words, and replaces each "{a,b}" by one of its values, which the SHA-256 of
+// `seed` selects.
 std::vector<std::string> drawn(std::string options, const std::string& seed) {
   Sha256 digest;
   digest.update(std::as_bytes(std::span(seed)));
@@ -30,7 +31,7 @@ std::vector<std::string> drawn(std::string options, const std::string& seed) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// Returns the row's question with the settings that the digest of `seed` selects.
+// Returns the question of the row, with the settings that the SHA-256 of `seed` selects.
 Question question_of(const Row& row, const std::string& seed) {
   Question question{row.text, drawn(row.options, seed), 0, row.fields, row.solve, row.explain};
   std::vector<std::string>& options = question.options;

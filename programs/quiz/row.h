@@ -9,18 +9,21 @@
 
 namespace fsdp {
 
-// A question before its settings are drawn.
+// A question of the quiz before the settings for a student are drawn.
 struct Row {
-  std::string text;     // "@" stands for the amount
-  std::string options;  // of each "{a,b}" one value is drawn; a word such as "@2.5" is the amount
+  std::string text;  // the question; "@" stands for the drawn amount
+  // Options of ./fsdp plan; for each "{a,b}" one value is drawn, and a word such as "@2.5" sets the
+  // amount.
+  std::string options;
   std::map<std::string, std::string> fields;
   Question::Solve solve{};
   Question::Explain explain{};
 };
 
-// The questions about the bytes and the time of one run.
+// Returns the questions about the bytes and the time of one run.
 std::vector<Row> accounting_rows();
-// The questions of scale: up to which size, with which strategy, how long.
+// Returns the questions of scale: on how many ranks, with how many rows, with which strategy, and
+// how long does a checkpoint take?
 std::vector<Row> scale_rows();
 
 }  // namespace fsdp

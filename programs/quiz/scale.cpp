@@ -46,7 +46,8 @@ const PhaseCost& cost_of(const Plan& plan, Phase phase) {
 }
 
 nlohmann::json most_ranks(const Question& question) {
-  // A rank computes the same rows on any number of ranks, so one trace serves all plans.
+  // The question fixes the rows of a rank, so a rank computes the same on any number of ranks, and
+  // one trace of the model serves all plans.
   const TrainConfig alone = settings_with(question).configs.front();
   const ModelTraces traces = traces_of(alone, layout_of(alone));
   const int64_t too_many = smallest(kManyRanks, [&](int64_t ranks) {

@@ -9,38 +9,41 @@
 
 namespace fsdp {
 
-// The answers to the questions of scale. Each one is found by plans of the question's run, which
-// plan_of() makes, as ./fsdp plan does.
+// The functions of this header answer the questions of scale. They make plans of the question's run
+// with plan_of(), as ./fsdp plan does.
 
-// Return the settings and the plan of the question's run with the options `more` in addition.
+// settings_with() and plan_with() return the settings and the plan of the question's run, with the
+// options `more` added.
 PlanSettings settings_with(const Question& question, const std::vector<std::string>& more = {});
 Plan plan_with(const Question& question, const std::vector<std::string>& more = {});
 const PhaseCost& cost_of(const Plan& plan, Phase phase);
 
-// Returns {"ranks": W}. W is the largest number of ranks on which the links need at most as long
-// for the collectives of backward as a rank computes in backward. The question's options have no
-// --world. Throws std::logic_error if this is so even on 65536 ranks.
+// Returns {"ranks": W}. W is the largest number of ranks on which the collectives of backward take
+// no longer than the computing of backward. Requires: the question's options have no --world.
+// Throws std::logic_error if there is no such limit up to 65536 ranks.
 nlohmann::json most_ranks(const Question& question);
 
-// Returns {"rows": R}. R is the smallest number of rows of a rank with which the rank waits in
-// forward for as long as with 512 rows. The question's options have no --rows.
+// Returns {"rows": R}. R is the smallest number of rows per rank with which the rank waits in
+// forward only as long as with 512 rows. Requires: the question's options have no --rows.
 nlohmann::json fewest_rows(const Question& question);
 
-// The cost of the last block in forward. It decides how many rows a rank needs.
+// What the model's last block costs in forward. The costs decide with how many rows the computing
+// of a block takes as long as the all-gather of the next one.
 struct BlockCost {
-  int64_t ranks{};               // that gather the block
-  int64_t received{}, gather{};  // [bytes] and [ns] of the all-gather of the block
-  int64_t flops_of_row{};        // that the block computes for each row
+  int64_t ranks{};  // number of ranks that gather the block
+  // `received` [bytes] and `gather` [ns]: the all-gather of the block.
+  int64_t received{}, gather{};
+  int64_t flops_of_row{};  // flops that the block computes for each row
 };
 BlockCost block_cost(const Question& question);
 
-// The plan of the question's run with one strategy: full, grad_op, or hybrid with a replica on each
-// host.
+// The plan of the question's run with one sharding strategy: full, grad_op, or hybrid with a
+// replica on each host.
 struct Contender {
   std::string name;
   Plan plan;
-  double milliseconds{};  // of a step
-  bool fits{};            // its peak is below question.amount gigabytes
+  double milliseconds{};  // time of a step
+  bool fits{};            // the plan's peak is below question.amount gigabytes
 };
 std::vector<Contender> contenders(const Question& question);
 // Returns {"fastest": name, "milliseconds": t} for the fastest contender that fits. Throws
@@ -48,7 +51,7 @@ std::vector<Contender> contenders(const Question& question);
 nlohmann::json fastest_strategy(const Question& question);
 
 // Returns how many bytes a rank writes into a checkpoint: its shards of the parameters and of the
-// moments.
+// optimizer's moments.
 int64_t checkpoint_bytes(const Plan& plan);
 // Returns {"seconds": t}, the time to write a checkpoint if each host writes question.amount
 // gigabytes per second.

@@ -10,22 +10,23 @@ double milliseconds_of(const Link& link, double hops, double bytes) {
          bytes / link.bytes_per_second * 1e3;
 }
 
-// [ms] The time of an all-gather or a reduce-scatter of `elements` in bf16.
+// [ms] Returns the time of an all-gather or a reduce-scatter of a unit of `elements` in bf16.
 double collective(const Link& link, double ranks, int64_t elements) {
   return milliseconds_of(link, ranks - 1, (ranks - 1) / ranks * 2 * static_cast<double>(elements));
 }
 
-// Fills `of` of both phases.
+// Sets PhaseByHand::of of forward and of backward: the computing times of a block and of the head.
 void add_computing(const PlanSettings& settings, StepByHand& step) {
   const TrainConfig& config = settings.configs.front();
   const auto shape = std::get<GPT2Options>(model_shape(config.model.name));
   const auto d = static_cast<double>(shape.d_model), seq = static_cast<double>(config.training.seq);
   const double tokens = static_cast<double>(config.training.batch) / config.ranks.world * seq;
-  const double each = tokens / settings.machine.flops * 1e3;  // [ms] of one flop for each token
+  // [ms] time of one flop for each token of the rank.
+  const double each = tokens / settings.machine.flops * 1e3;
   const double head = static_cast<double>(shape.vocabulary) * d;
   ComputingByHand& forward = step.forward.of;
   forward = {each * (2 * 12 * d * d + 4 * seq * d), each * 2 * head};
-  // A checkpointed block computes its forward again.
+  // In backward, a checkpointed block first computes its forward again.
   step.backward.of = {each * (4 * 12 * d * d + 10 * seq * d) + forward.block, each * 4 * head};
 }
 
@@ -52,7 +53,7 @@ StepByHand step_by_hand(const PlanSettings& settings, const std::string& strateg
   const bool hybrid = strategy == "hybrid", keeps_gathered = strategy == "grad_op";
   const ModelUnits units = units_of(settings);
   const auto blocks = static_cast<double>(units.blocks);
-  // One collective of a block, and one of the root.
+  // of_block and of_root: the time of one collective of a block, and of one of the root.
   const Link& link = hybrid ? within : between;
   const double ranks = hybrid ? of_host : world;
   const double of_block = collective(link, ranks, units.block);
