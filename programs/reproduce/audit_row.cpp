@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run of the row, and its receipt.
+// A training run of the row that was asked for a receipt, and the receipt.
 struct RunWithReceipt {
-  std::string options;  // without those about the receipt
+  std::string options;  // of train, without --receipt and --receipt-sample
   fs::path receipt;
-  bool failed{};  // the run has left no receipt
+  bool failed{};  // the run failed, so it has left no receipt
 };
 
-// Returns the options without those about the receipt.
+// Returns the options without --receipt and --receipt-sample.
 std::string without_receipt(TrainOptions options) {
   for (const std::string name : {"--receipt", "--receipt-sample"}) {
     const auto at = std::ranges::find(options, name);
@@ -37,7 +37,8 @@ std::string advice_for(const std::string& name) {
   return "; run ./fsdp reproduce --only " + name;
 }
 
-// Returns the runs in the results of a row that have left a receipt in `folder`/receipts.
+// Reads the results of the row in `folder`, and returns the runs that had the option --receipt. The
+// receipts are in `folder`/receipts.
 std::vector<RunWithReceipt> runs_in(const fs::path& folder, const std::string& name) {
   std::vector<RunWithReceipt> runs;
   const std::string file = folder / (name + ".json");
@@ -57,8 +58,8 @@ std::vector<RunWithReceipt> runs_in(const fs::path& folder, const std::string& n
   return runs;
 }
 
-// Runs ./fsdp audit with the output of this process. Returns its exit status, or 2 if it was
-// killed.
+// Runs ./fsdp audit on the receipt of the run; it prints to the output of this process. Returns its
+// exit status, or 2 if it was killed or if the run failed.
 int audited(const RunWithReceipt& run) {
   if (run.failed) {
     std::printf("this run failed, and has left no receipt\n");

@@ -23,13 +23,13 @@ double number(const nlohmann::json& json, const char* key) {
   return json.at(key);
 }
 
-// [bytes] Returns the peak of the rank with the highest peak.
+// [bytes] Returns the peak memory of the rank whose peak is highest.
 double peak(const TrainResult& run) {
   const std::vector<double> ranks = run.last.at("peak_bytes");
   return *std::ranges::max_element(ranks);
 }
 
-// [bytes] Returns the most that a memory class has in any phase.
+// [bytes] Returns the most that the memory class `cls` has in any phase of the run.
 double most(const TrainResult& run, const std::string& cls) {
   double most = 0;
   for (const auto& phase : run.last.at("live_bytes"))
@@ -37,8 +37,8 @@ double most(const TrainResult& run, const std::string& cls) {
   return most;
 }
 
-// Returns number(operation) for each collective operation of the second step, as text: "all_gather
-// 9, reduce_scatter 5".
+// Calls `number` on each collective operation of the run's second step, and returns the names and
+// numbers as text: "all_gather 9, reduce_scatter 5".
 template <typename Number>
 std::string of_operations(const TrainResult& run, int digits, Number number) {
   std::string text;
@@ -47,7 +47,8 @@ std::string of_operations(const TrainResult& run, int digits, Number number) {
   return text;
 }
 
-// [bytes] Sizes of the padded units: the sum, the root's, and the largest of the other units.
+// [bytes] The sizes of the padded units in fp32: of all units, of the root, and of the largest
+// other unit.
 struct UnitSizes {
   double all{}, root{}, largest{};
 };
@@ -65,8 +66,8 @@ UnitSizes unit_sizes(const TrainResult& run) {
   return sizes;
 }
 
-// [s] Returns how long the all-gathers and reduce-scatters of the second step take on the link, one
-// after another.
+// [s] Returns how long the all-gathers and reduce-scatters of the run's second step would take, one
+// after another, on the simulated link of --link.
 double seconds_on_link(const RunOfLine& run) {
   const Link link = parse_link(value_of(run.options, "--link"));
   const double hops = std::stod(value_of(run.options, "--world")) - 1;
@@ -79,13 +80,14 @@ double seconds_on_link(const RunOfLine& run) {
   return seconds;
 }
 
-// [s] Returns how long the rank computes in a step: the time of the step without the time that the
-// rank waits.
+// [s] Returns how long the rank computes in a step: the time of the step minus the time in which
+// the rank waits for collectives.
 double computing(const TrainResult& run) {
   return run.seconds_of("step") - run.seconds_of("waiting");
 }
 
-// Runs train with the options of `run`, except that `option` is `value`. Returns the result.
+// Runs train with the options of `run`, but with `value` as the value of `option`. Returns the
+// result.
 const TrainResult& run_with(const RunOfLine& run, const std::string& option,
                             const std::string& value) {
   TrainOptions options = run.options;
@@ -110,8 +112,8 @@ std::string bound_of_prefetch(const RunOfLine& run) {
   return fixed((c + n) / std::max(c, n), 2);
 }
 
-// Returns the smallest number of steps after which all held-out data is predicted right; "never" if
-// the run has no such step.
+// Returns the number of the first step after which the model predicts all held-out data right,
+// counted from 1; "never" if the run has no such step.
 std::string solved_at(const RunOfLine& run) {
   for (const Fields& step : run.result.steps)
     if (step.contains("held_out") && step.at("held_out").at("accuracy") == 1)
@@ -124,7 +126,8 @@ std::string predicted_step(const RunOfLine& run) {
   return last.contains("step_seconds") ? ms(number(last.at("step_seconds"), "predicted")) : "-";
 }
 
-// Returns text(last line of the run) if the run has saved a checkpoint, else "-".
+// Returns the cell for a column about the checkpoint: text(last line of the run's JSON), or "-" if
+// the run has saved no checkpoint.
 template <typename Text>
 std::string of_checkpoint(const RunOfLine& run, Text text) {
   const Fields& last = run.result.last;

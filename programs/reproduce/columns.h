@@ -7,19 +7,19 @@
 
 namespace fsdp {
 
-// The run of train that fills a line of a table.
+// A run of train whose results fill a line of a table.
 struct RunOfLine {
   const TrainOptions& options;
   const TrainResult& result;
-  const TrainResult& first;  // result of the table's first run
-  const Train& train;        // makes further runs, for columns that compare with another run
+  const TrainResult& first;  // result of the first run of train in this table
+  const Train& train;        // runs train again, for columns that compare this run with another one
 };
 
-// Returns the names of the columns that a run of train can fill.
+// Returns the names of the columns that can be filled from a run of train.
 std::vector<std::string> names_of_columns();
 
-// Returns the cell of this column. Throws std::out_of_range if there is no such column, what
-// `train` throws, and nlohmann::json::out_of_range if the run lacks the number.
+// Returns the cell of the column `column`. Throws std::out_of_range if there is no such column,
+// nlohmann::json::out_of_range if the results lack the number, and what run.train throws.
 std::string cell_of(const std::string& column, const RunOfLine& run);
 
 }  // namespace fsdp

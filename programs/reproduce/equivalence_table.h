@@ -5,8 +5,9 @@
 
 namespace fsdp {
 
-// Trains the small model with the published recipe. Returns a table with its losses, parameter sums
-// and hashes beside the published ones.
+// Trains the small model with the published recipe, in one process, with DDP and with FSDP, on 1 to
+// 8 ranks. Returns a table with the losses, parameter sums and hashes of these runs beside the
+// published numbers.
 Table equivalence_table(const Train& train);
 
 }  // namespace fsdp

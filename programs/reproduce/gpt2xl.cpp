@@ -12,13 +12,13 @@ constexpr int64_t kSteps = 10;
 constexpr int64_t kParameters = 2'127'208'000;
 constexpr double kPublishedFirst = 10.8519020, kPublishedLast = 10.8702612,
                  kPublishedSum = 161786.334758;
-constexpr int64_t kReceiptSample = 64;  // with this, the receipt has less than a megabyte
-constexpr double kMostMemory = 20;      // [GiB] of all ranks
-constexpr double kMostMinutes = 60;     // of FSDP
+constexpr int64_t kReceiptSample = 64;  // one event in 64 is in the receipt: less than a megabyte
+constexpr double kMostMemory = 20;      // [GiB] limit on the CPU for all ranks together
+constexpr double kMostMinutes = 60;     // limit on the CPU for the run with FSDP
 
-// Returns the run of one mode. In mode single, one process computes the batches of FSDP's ranks one
-// after another. It computes on one thread, as each rank does, because the bits of a long sum
-// depend on the number of threads.
+// Returns the training run of one mode, fsdp or single. In mode single, one process computes the
+// batches of FSDP's ranks one after another. The process uses one thread, as each rank does,
+// because the bits of a long sum depend on the number of threads.
 LongRun run_of(const FullSettings& settings, const std::string& mode) {
   const std::string ranks = std::to_string(settings.world);
   const std::string options =

@@ -24,7 +24,7 @@ std::string with_commas(const Texts& texts) {
   return text;
 }
 
-// Returns the words of the first line of `text` that begins with the words of `begin`. Throws
+// Returns the words of the first line of `text` whose first words are those of `begin`. Throws
 // std::runtime_error if there is no such line.
 Texts words_of_line(const std::string& text, const std::string& begin) {
   std::istringstream lines(text);
@@ -69,8 +69,8 @@ class LineRunner {
   }
 
  private:
-  // Returns a line of the made table. Its cells are the labels of `line`, then `columns`, then the
-  // published values of `line`.
+  // Returns a line of the finished table. Its cells are the labels of `line`, then the measured
+  // cells `columns`, then the published values of `line`.
   static Line line_of(const LineOfTable& line, const Texts& columns, std::optional<bool> ok) {
     Line made{line.labels, ok};
     append(made.cells, columns);
@@ -142,8 +142,10 @@ class LineRunner {
   const Train& train_;
   const Output& output_;
   Table made_;
-  const TrainResult* first_{};  // result of the table's first run of train
-  std::string hash_;            // of the parameters of the latest line without `same_parameters`
+  const TrainResult* first_{};  // result of the first run of train in this table
+  // Hash of the parameters that lines with `same_parameters` must end with: those of the latest
+  // line without it.
+  std::string hash_;
 };
 
 }  // namespace

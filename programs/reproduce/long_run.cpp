@@ -26,9 +26,9 @@ int64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-// Throws std::runtime_error unless the disk has room for two checkpoints and for the optimizer's
-// moments. Two checkpoints exist together, because a new one is completed before the older one is
-// removed. The moments are two thirds of a checkpoint.
+// Throws std::runtime_error unless the disk of `folder` has room for two checkpoints and for the
+// optimizer's moments. For a moment there are two checkpoints, because the older one is removed
+// only when the newer one is complete. The moments have two thirds of the bytes of a checkpoint.
 void require_room(const LongRun& run, const fs::path& folder) {
   const int64_t needed = 2 * run.state_bytes + run.state_bytes / 3 * 2 - bytes_in(folder);
   const auto free = static_cast<int64_t>(fs::space(folder).available);
@@ -73,7 +73,7 @@ std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
 LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const LongRun& run) {
   const LongRunFiles files{parent / run.name};
   fs::create_directories(files.folder);
-  // This process and the program that it runs hold this lock until the run ends.
+  // This process and its child, the train program, hold this lock until the run ends.
   const OpenFile lock(open((files.folder / "lock").c_str(), O_RDWR | O_CREAT, 0600));
   if (lock.descriptor < 0 || flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0)
     throw std::runtime_error(files.folder.string() + ": a run is under way there; wait, or end it");
@@ -86,9 +86,9 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   write_whole_file(files.options, joined(run.options));
 
   const fs::path unfinished = files.result.string() + ".part";
-  fs::remove(unfinished);  // may exist after a run that failed
+  fs::remove(unfinished);  // a run that failed may have left the file
   const bool goes_on = !step_folders(files.checkpoints).empty();
-  if (!goes_on) fs::remove(files.log);  // the logged steps will run again
+  if (!goes_on) fs::remove(files.log);  // the run begins at step 0 again
   std::vector<std::string> command = command_of(program, run, files, unfinished);
   if (goes_on) command.insert(command.end(), {"--resume", files.checkpoints});
   RunWatcher watcher(run.name, run.steps, files);

@@ -10,31 +10,32 @@
 
 namespace fsdp {
 
-// A run of the train program that can be interrupted and continued.
+// A training run of the train program that can be interrupted and later continued.
 struct LongRun {
   std::string name;
-  TrainOptions options;  // without options that name files
+  TrainOptions options;  // of train, without options that name files
   int64_t steps{};
-  int64_t state_bytes{};     // size of a checkpoint: parameters and optimizer state
-  int64_t receipt_sample{};  // of the run's receipt (see Sampling); 0: it leaves none
+  int64_t state_bytes{};     // [bytes] of a checkpoint: parameters and optimizer state
+  int64_t receipt_sample{};  // one event in so many is in the run's receipt; 0: no receipt
 };
 
 struct LongResult {
   TrainOptions options;
-  TrainResult result;  // its seconds do not count the time between interruption and restart
-  // [bytes] The most anonymous and shared memory that all processes together held, and the most
-  // that they had swapped out, sampled each second.
+  TrainResult result;  // result.seconds: without the time between an interruption and the restart
+  // [bytes] `peak`: the most anonymous and shared memory that all processes of the run held
+  // together. `swapped`: the most that they had swapped out. Both were sampled once a second.
   int64_t peak{}, swapped{};
-  std::filesystem::path receipt{};  // its file; empty: there is none
+  std::filesystem::path receipt{};  // the file of the receipt; empty: there is none
 };
 
-// Runs `program` with its files in FOLDER/NAME.
-// - If that folder has the results of a finished run, reads them and runs nothing.
+// Runs `program`, the train program, with its files in FOLDER/NAME.
+// - If FOLDER/NAME has the results of a finished run, reads them and runs nothing.
 // - The run saves a checkpoint after every third step. If an earlier run was interrupted or failed,
-//   this call continues from its latest checkpoint, and the receipt has only the steps after it.
-// - Prints steps, memory and the remaining time on stderr.
-// Throws std::runtime_error if the run fails, if FOLDER/NAME belongs to another run or is in use,
-// or if the disk has no room for two checkpoints and the optimizer's state.
+//   this call continues from its latest checkpoint, and the receipt has only the steps after that
+//   checkpoint.
+// - While it runs, prints steps, memory and the remaining time on stderr.
+// Throws std::runtime_error if the run fails, if FOLDER/NAME belongs to a run with other options or
+// is in use, or if the disk has no room for two checkpoints and the optimizer's state.
 LongResult run_or_go_on(const std::filesystem::path& program, const std::filesystem::path& folder,
                         const LongRun& run);
 

@@ -7,20 +7,20 @@
 
 namespace fsdp {
 
-// The files of a long run in its folder.
+// The paths of the files of a long training run; all are in one folder.
 struct LongRunFiles {
   std::filesystem::path folder;
   std::filesystem::path options{folder / "options"};
   std::filesystem::path log{folder / "log.jsonl"};
-  std::filesystem::path usage{folder / "memory.json"};  // what RunWatcher has measured
+  std::filesystem::path usage{folder / "memory.json"};  // time and memory, from RunWatcher
   std::filesystem::path output{folder / "output"};
   std::filesystem::path result{folder / "result.json"};
   std::filesystem::path receipt{folder / "receipt"};
   std::filesystem::path checkpoints{folder / "checkpoints"};
 };
 
-// Returns the logged lines in the order of steps. If a step ran twice, because the run was
-// interrupted, its last line counts. An incomplete line is left out.
+// Returns the lines of the log of train, one for each step, in the order of steps. If a step ran
+// twice, because the run was interrupted, returns its last line. Leaves out an incomplete line.
 std::vector<Fields> logged_steps(const std::filesystem::path& log);
 
 }  // namespace fsdp

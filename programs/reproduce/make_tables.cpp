@@ -9,7 +9,7 @@ namespace {
 
 std::vector<Table> make_gpt2xl(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
-  const Table table = full_table(settings, full);  // before to_json(), which keeps what it has read
+  const Table table = full_table(settings, full);  // reads the fields that to_json() keeps
   for (const LongResult* run : {&full.fsdp, &full.single}) {
     nlohmann::ordered_json kept = to_json(*run);
     if (!run->receipt.empty()) {

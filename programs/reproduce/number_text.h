@@ -10,7 +10,7 @@ std::string fixed(double value, int digits);
 // Returns the value with one significant digit: "1e-08"; "0" for 0.
 std::string scientific(double value);
 
-// Relative difference that losses and sums may have from the published ones.
+// The largest relative difference from the published numbers that losses and sums may have.
 constexpr double kTolerance = 1e-6;
 
 // Returns |value - expected| / |expected|.

@@ -5,14 +5,14 @@
 
 namespace fsdp {
 
-// The options of a run of train without --json and --log. Lines of tables with equal options share
-// one run.
+// The options of a training run of train, without --json and --log. If lines of tables have equal
+// options, train runs only once for them.
 using TrainOptions = std::vector<std::string>;
 
-std::string joined(const TrainOptions& options);  // with spaces between them
-TrainOptions words(const std::string& text);      // splits the text at its spaces
+std::string joined(const TrainOptions& options);  // the options as text, with spaces between them
+TrainOptions words(const std::string& text);      // splits a text at its spaces
 
-// Returns the value after the option "--NAME"; "" if the option is not there.
+// Returns the word after `option`, such as "--world"; "" if the options do not have it.
 std::string value_of(const TrainOptions& options, const std::string& option);
 
 }  // namespace fsdp

@@ -5,10 +5,11 @@
 namespace fsdp {
 namespace {
 
-// One value for each factor.
+// The cells and the options of a choice of one value for each factor of a table.
 struct Choice {
   std::vector<std::string> cells;
-  std::string of_every_run, of_first_run;  // options of all runs; more options of the first run
+  // Options of all runs of a comparison; further options of its first run.
+  std::string of_every_run, of_first_run;
 };
 
 Choice choice_of(const TableOfRow& table, const std::vector<size_t>& values) {

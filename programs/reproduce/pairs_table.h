@@ -6,9 +6,10 @@
 
 namespace fsdp {
 
-// Makes the runs of a table with factors. For each comparison, the table has enough lines that any
-// two values of two different factors appear together in a line. A line is ok if the first run of
-// the comparison is_as_predicted() and all its runs end with the same parameters.
+// Makes the runs of a table of tables.toml that has factors: options with several values each. For
+// each comparison, the table has enough lines that any two values of two different factors appear
+// together in a line. A line is ok if is_as_predicted() is true for the first run of the
+// comparison, and if all runs of the comparison end with the same parameters.
 Table run_pairs(const TableOfRow& table, const Train& train);
 
 }  // namespace fsdp

@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-using Value = std::pair<size_t, size_t>;  // factor, value
-using Pair = std::pair<Value, Value>;     // the smaller factor first
+using Value = std::pair<size_t, size_t>;  // number of the factor, number of its value
+using Pair = std::pair<Value, Value>;     // the value of the smaller factor first
 
 std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
   std::set<Pair> pairs;
@@ -25,8 +25,9 @@ std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
 
 using PartialRow = std::vector<std::optional<size_t>>;
 
-// Sets one more factor of the row. Chooses the factor and value that complete the most `missing`
-// pairs with the row's values; if several do, the value that is in the most `missing` pairs.
+// Sets one more factor of the row. Chooses the factor and the value that form the most pairs of
+// `missing` with the values that the row has already; of several such values, the one that is in
+// the most pairs of `missing`.
 void fill_best(PartialRow& row, const std::vector<size_t>& counts, const std::set<Pair>& missing) {
   Value best{};
   std::optional<std::pair<size_t, size_t>> most;

@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-extern const char* const kTablesText;  // tables.toml: cmake/maintainers.cmake builds it in
+// Text of tables.toml; cmake/maintainers.cmake compiles it in.
+extern const char* const kTablesText;
 
 namespace {
 
@@ -18,7 +19,7 @@ bool is_one_of(const std::string& text, const Texts& texts) {
   return std::ranges::find(texts, text) != texts.end();
 }
 
-// Returns the text as one line: a line feed of the file is a space.
+// Returns the text as one line: replaces each line feed by a space.
 std::string paragraph(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
@@ -45,7 +46,8 @@ PrintedWords read_printed_words(const TomlTable& toml, const Texts& columns) {
   return words;
 }
 
-// Returns the texts of `key`. Throws TomlError unless there is one for each of `columns`.
+// Returns the list of texts of the key `key`. Throws TomlError unless the list has as many texts as
+// there are `columns`.
 Texts texts_for(const TomlTable& toml, const std::string& key, const Texts& columns) {
   const Texts texts = toml.texts(key);
   if (texts.size() != columns.size())
@@ -56,12 +58,14 @@ Texts texts_for(const TomlTable& toml, const std::string& key, const Texts& colu
   return texts;
 }
 
-// Returns whether the line runs train. columns.h has the columns that such a line can have.
+// Returns whether the line of a table runs train. (columns.h names the columns that such a line
+// fills.)
 bool trains(const TableOfRow& table, const LineOfTable& line) {
   return table.program == "train" && line.command.empty() && line.cells.empty();
 }
 
-// Throws TomlError if the line runs another program than train and `read` lacks a column.
+// If the line does not run train, throws TomlError unless its key `read` says for every column of
+// the table where the program prints the cell.
 void require_read(const TomlTable& toml, const TableOfRow& table, const LineOfTable& line) {
   if (trains(table, line)) return;
   for (const std::string& column : table.columns)
@@ -135,7 +139,7 @@ Factor read_factor(const TomlTable& toml) {
   return factor;
 }
 
-// Reads the keys of a table whose lines combine the values of factors.
+// Reads the keys of a table that has factors: its lines are combinations of the factors' values.
 void read_factors(const TomlTable& toml, TableOfRow& table) {
   for (const char* key : {"labels", "columns", "published", "read", "line", "needs", "check"})
     if (toml.has(key)) toml.refuse("has factors, which take the place of " + std::string(key), key);
@@ -181,7 +185,7 @@ TableOfRow read_table(const TomlTable& toml) {
   return table;
 }
 
-// Names the receipts of a row's runs: ROW-1.receipt, ROW-2.receipt ...
+// Sets the file names of the receipts that the row's runs leave: ROW-1.receipt, ROW-2.receipt ...
 void name_receipts(Row& row) {
   int number = 0;
   for (TableOfRow& table : row.tables)

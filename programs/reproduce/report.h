@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-// The tables of a row, with the row's name and the command that makes them.
+// The report on a row of tables.toml: its tables, its name, and the command that makes the tables.
 struct Report {
   std::string name, command;
   std::vector<Table> tables;
@@ -20,13 +20,13 @@ struct Report {
   // Writes two files into `folder`, which it creates if necessary:
   // - NAME.md has the tables;
   // - NAME.json has a line with command, verdict, date, commit, machine and versions, and then a
-  //   line for each of `runs`.
+  //   line for each training run in `runs`.
   // Throws: std::runtime_error that names the file if a file can't be written.
   void write(const std::filesystem::path& folder, const nlohmann::ordered_json& runs) const;
 };
 
-// Returns the verdict in the NAME.json of the first folder that has this file; "not run" if no
-// folder has it.
+// Returns the verdict of the row `name`, read from the file NAME.json in the first of `folders`
+// that has this file; "not run" if none has it.
 std::string last_verdict(const std::vector<std::filesystem::path>& folders,
                          const std::string& name);
 

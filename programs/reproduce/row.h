@@ -6,25 +6,25 @@
 #include <string>
 #include <vector>
 
-// The content of tables.toml, whose first lines describe each key.
+// These structs have the content of tables.toml, whose first lines describe each key.
 namespace fsdp {
 
-// The place at which a program prints the cell of a column, or the cell's text.
+// Tells how the cell of a column is found: in the output of a program, or as a fixed text.
 struct PrintedWord {
-  std::string line;  // the beginning of the printed line; empty: `text` is the cell
-  size_t word{};     // number of the word in the line, from 0 on
-  std::string unit;  // printed after the word
+  std::string line;  // the beginning of the printed line; empty: the cell is `text`
+  size_t word{};     // number of the word in the line, from 0 on, that is the cell
+  std::string unit;  // appended to the word in the cell
   std::string text;
 };
-using PrintedWords = std::map<std::string, PrintedWord>;  // by column
+using PrintedWords = std::map<std::string, PrintedWord>;  // key: the column
 
 struct LineOfTable {
   std::vector<std::string> labels, published;
   std::string options, command;
   bool same_parameters{}, may_fail{}, needs_peers{};
-  std::vector<std::string> if_it_fails;  // cells of the columns if the run failed
+  std::vector<std::string> if_it_fails;  // the cells of the columns if the run fails
   PrintedWords read;
-  int64_t receipt_sample{};        // of the run's receipt (see Sampling); 0: it leaves none
+  int64_t receipt_sample{};        // one event in so many is in the run's receipt; 0: no receipt
   std::string receipt;             // name of the receipt's file: "ddp-1.receipt"
   std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
 };
@@ -35,17 +35,18 @@ struct FactorValue {
 
 struct Factor {
   std::string name;
-  bool in_every_run{};  // false: only the first run of a comparison has these options
+  bool in_every_run{};  // false: only the first run of a comparison has the options of its values
   std::vector<FactorValue> values;
 };
 
 struct TableOfRow {
   std::string title, program, options;
-  std::vector<std::string> labels, columns, published;  // headings
+  std::vector<std::string> labels, columns, published;  // headings of the table's columns
   bool needs_cores{};
-  std::string check;  // its name in checks.h; empty if there is none
+  std::string check;  // name of a check in checks.h; empty: no check
   std::vector<LineOfTable> lines;
-  // Only a table with factors has these two, and it has no `lines`.
+  // `factors` and `comparisons` are empty unless the table has factors; such a table has no
+  // `lines`.
   std::vector<Factor> factors;
   std::vector<std::vector<std::string>> comparisons;
   std::vector<std::string> notes;
@@ -53,18 +54,18 @@ struct TableOfRow {
 
 // A table, figure or claim of the published documents, and how this course reproduces it.
 struct Row {
-  int number{};  // position in the file, from 1 on
+  int number{};  // position in tables.toml, from 1 on
   std::string name, source, kind;
-  int minutes{};        // on two cores
-  std::string when;     // "default", "all", "long" or "never"
-  std::string same_as;  // the row whose tables also show this row; else empty
+  int minutes{};        // running time on two cores
+  std::string when;     // when reproduce runs it: "default", "all", "long" or "never"
+  std::string same_as;  // name of the row whose tables also show this row; empty: none
   std::string command;  // the command that shows this row
-  std::string code;     // name of the C++ code that makes the tables; else empty
+  std::string code;     // names C++ code that makes the tables; empty: none
   std::vector<TableOfRow> tables;
 
-  // Returns whether `reproduce` makes tables for this row.
+  // Returns whether `./fsdp reproduce` makes tables for this row.
   bool has_tables() const { return !code.empty() || !tables.empty(); }
-  // Returns whether a run of this row leaves a receipt.
+  // Returns whether a training run of this row leaves a receipt.
   bool has_receipts() const {
     const auto leaves_one = [](const LineOfTable& line) { return !line.receipt.empty(); };
     return code == "gpt2xl" || std::ranges::any_of(tables, [&](const TableOfRow& table) {

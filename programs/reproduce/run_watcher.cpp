@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// [bytes] Returns the value of `key`, which the file of /proc has in KiB; 0 if the file lacks it.
+// [bytes] Returns the number after `key` in a file of /proc, whose unit there is KiB; 0 if the file
+// lacks the key.
 int64_t bytes_of(const std::filesystem::path& file, const std::string& key) {
   return std::strtoll(field_of_file(file, key).c_str(), nullptr, 10) * 1024;
 }
@@ -22,7 +23,7 @@ int64_t shared_memory_of_machine() {
   return bytes_of("/proc/meminfo", "Shmem");
 }
 
-// Returns the process and all its descendants.
+// Returns the ids of the process and of all its descendants.
 std::vector<int> with_children(int process) {
   std::vector<int> all{process};
   const std::string number = std::to_string(process);
@@ -52,8 +53,9 @@ RunWatcher::RunWatcher(std::string name, int64_t steps, const LongRunFiles& file
 
 void RunWatcher::operator()(int process) {
   const int64_t shared = shared_memory_of_machine();
-  // The kernel may free shared memory of an earlier run only after this run has started, so the
-  // smallest number counts.
+  // Shared memory of other programs is subtracted: the smallest amount on this machine since the
+  // start. The amount at the start can be too large, because the kernel may free the shared memory
+  // of an earlier run a little later.
   shared_of_others_ = std::min(shared_of_others_, shared);
   int64_t held = shared - shared_of_others_, swapped = 0;
   for (const int one : with_children(process)) {

@@ -8,19 +8,21 @@
 
 namespace fsdp {
 
-// Time and memory of a long run so far.
+// The time that a long training run has taken so far, and the memory that it has used.
 struct RunUsage {
   double seconds{};  // without the time between an interruption and the next start
-  // [bytes] The most memory that all processes together held, and the most that was swapped out.
+  // [bytes] `peak`: the most memory that all processes of the run held together. `swapped`: the
+  // most that they had swapped out.
   int64_t peak{}, swapped{};
 };
 
-// Reads the usage that a RunWatcher wrote to files.usage; zeros if it has written nothing.
+// Reads the usage that a RunWatcher wrote to the file files.usage; returns zeros if it has written
+// nothing.
 RunUsage read_usage(const LongRunFiles& files);
 
-// Measures a run; run_child() calls it once a second. It writes the result to files.usage, and adds
-// to the values that are there, because the run may continue after an interruption. After each step
-// it prints the run's progress on stderr.
+// Measures time and memory of a long training run; run_child() calls it once a second. It continues
+// the numbers in the file files.usage and writes the new ones there, because the run may go on
+// after an interruption. After each step it prints the run's progress on stderr.
 class RunWatcher {
  public:
   RunWatcher(std::string name, int64_t steps, const LongRunFiles& files);
@@ -34,7 +36,7 @@ class RunWatcher {
   const int64_t steps_;
   const LongRunFiles& files_;
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
-  const RunUsage before_;  // usage of earlier starts of this run
+  const RunUsage before_;  // usage of this run before its interruption
   RunUsage usage_{before_};
   int64_t shared_of_others_;  // [bytes] the shared memory that other programs hold
   size_t shown_steps_{};

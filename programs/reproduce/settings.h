@@ -9,18 +9,18 @@
 
 namespace fsdp {
 
-// The command line of `reproduce`.
+// The command line of `./fsdp reproduce`.
 struct ReproduceSettings {
   std::vector<std::string> only;
-  std::string audit;  // name of the row whose receipts are audited; empty: rows are run
+  std::string audit;  // name of the row whose receipts are audited; empty: reproduce runs rows
   std::string out;    // folder of the results: --out, writeup/ with --write, or build/reproduce
   bool list{}, all{}, by_hand{}, full{}, write{};
   FullSettings run;
 
-  // Returns whether this command line selects the row.
+  // Returns whether this command line asks to run the row.
   bool wants(const Row& row) const;
-  // Returns the folders whose verdicts --list shows: `out`, and writeup/ unless --out is given. If
-  // both have a verdict of a row, the verdict in `out` counts.
+  // Returns the folders in which --list looks for verdicts: `out`, and writeup/ unless --out is
+  // given. If both have a verdict of a row, --list shows the one in `out`.
   std::vector<std::filesystem::path> verdict_folders() const;
 };
 

@@ -15,7 +15,8 @@
 namespace fsdp {
 namespace {
 
-constexpr double kStrictSum = 1.880849838256836;  // published, for every W
+// Published sum of the parameters, the same for every W.
+constexpr double kStrictSum = 1.880849838256836;
 
 class StrictModel : public Module {
  public:

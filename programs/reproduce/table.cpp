@@ -11,7 +11,7 @@ std::string verdict(const Line& line) {
   return !line.ok ? "" : (*line.ok ? "ok" : "NOT OK");
 }
 
-// Numbers are aligned right, words left.
+// Returns whether the cell is a number. Numbers are aligned right, other cells left.
 bool is_number(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789.,+-e") == std::string::npos;
 }
@@ -62,7 +62,7 @@ std::string Table::markdown() const {
     text += '|';
     for (size_t column = 0; column < widths.size(); ++column)
       text += ' ' + padded(row[column], widths[column]) + " |";
-    text += '\n' + std::exchange(rule, "");  // once, below the header
+    text += '\n' + std::exchange(rule, "");  // the rule comes only below the header
   }
   for (const std::string& note : notes)
     text += "\n" + wrap(note, kColumns) + "\n";

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// A JSON object that records which of its fields were read with at().
+// A JSON object that remembers which of its fields at() was called for.
 struct Fields : nlohmann::json {
   using nlohmann::json::json;
   Fields(nlohmann::json object = object_t()) : nlohmann::json(std::move(object)) {}
@@ -17,28 +17,29 @@ struct Fields : nlohmann::json {
     read.insert(key);
     return nlohmann::json::at(key);
   }
-  nlohmann::ordered_json kept() const;  // the fields that were read
+  nlohmann::ordered_json kept() const;  // only the fields that at() was called for
 
   mutable std::set<std::string> read;
 };
 
-// The results that a run of train wrote with --json and --log.
+// The results that a training run wrote to the files of train --json and --log.
 struct TrainResult {
   std::vector<Fields> steps;
-  Fields last;       // the line with "final": true
+  Fields last;       // the last line of --json, which has "final": true
   double seconds{};  // wall time of the run
 
   double loss(size_t step) const { return steps.at(step).at("loss"); }
   std::string hash() const { return last.at("param_sha256"); }
-  // Returns the median over all steps except the first one.
+  // Returns the median of the tokens per second of all steps except the first one.
   double tokens_per_s() const;
-  // Returns the field `what` of "seconds" in the fastest of the steps after the first one. The
-  // fastest step counts because other programs on the machine can only make a step longer.
+  // Returns the field `what` of "seconds" in the fastest step; the first step does not count. The
+  // fastest step is used because other programs on the machine can only make a step longer.
   double seconds_of(const std::string& what) const;
 };
 
-// Reads the lines of --json. Throws std::runtime_error unless the last line, and only the last, is
-// final; throws nlohmann::json::parse_error if a line is not JSON.
+// Parses `text`, the lines of the file of train --json. Throws std::runtime_error unless the last
+// line, and no other line, has "final": true; throws nlohmann::json::parse_error if a line is not
+// JSON.
 TrainResult parse_train_result(const std::string& text);
 
 }  // namespace fsdp

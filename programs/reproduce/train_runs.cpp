@@ -18,7 +18,7 @@ namespace fsdp {
 
 namespace {
 
-// Returns the results that train wrote to FILE.json and FILE.log.
+// Returns the results that a run of train wrote to FILE.json and FILE.log.
 TrainResult result_in(const std::string& file) {
   TrainResult result = parse_train_result(content_of(file + ".json"));
   std::istringstream log(content_of(file + ".log"));
@@ -28,8 +28,8 @@ TrainResult result_in(const std::string& file) {
   return result;
 }
 
-// Returns the files of receipts in `folder` that runs of the row `name` have left: NAME.receipt,
-// and NAME-1.receipt ...
+// Returns the paths of the receipts in `folder` that runs of the row `name` have left:
+// NAME.receipt, NAME-1.receipt, NAME-2.receipt ...
 std::vector<std::filesystem::path> receipts_of(const std::string& name,
                                                const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
@@ -45,7 +45,8 @@ std::vector<std::filesystem::path> receipts_of(const std::string& name,
   return files;
 }
 
-// Adds to `last` the bytes and the number of files of the latest checkpoint in `folder`.
+// Adds two fields to `last`: the bytes and the number of files of the latest checkpoint in
+// `folder`.
 void add_checkpoint(Fields& last, const std::filesystem::path& folder) {
   const Description saved = read_description(step_folders(folder).rbegin()->second);
   int64_t bytes = 0;
@@ -78,7 +79,8 @@ std::string TrainRuns::path_of(const std::string& argument) const {
   return argument.starts_with("%/") ? (folder() / argument.substr(2)).string() : argument;
 }
 
-// Runs the program and returns whether it succeeded. If it failed, run.error has its last line.
+// Runs the program and returns whether it succeeded. If it failed, sets run.error to the last line
+// that the program printed.
 bool TrainRuns::child(Run& run, const std::filesystem::path& program, TrainOptions arguments) {
   if (isatty(STDERR_FILENO) == 1)
     std::fprintf(stderr, "run %zu: %s\n", runs_.size(), joined(run.options).c_str());
@@ -122,7 +124,7 @@ void TrainRuns::move_receipts(const std::string& name, const std::filesystem::pa
     std::filesystem::remove(old);
   for (const auto& file : receipts_of(name, folder())) {
     std::filesystem::create_directories(into);
-    // The folders may be on different disks, so this is no rename.
+    // The receipts are copied and not renamed, because the two folders may be on different disks.
     std::filesystem::copy_file(file, into / file.filename());
     std::filesystem::remove(file);
   }
