@@ -1,6 +1,8 @@
-// why --choose DIR: prints the folder, the rank and the run of the recording that why explains.
-// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of a recording. ./fsdp
-// replay starts this program, and sets its environment.
+// why --choose DIR: prints the folder, the rank and the run of the recording that ./fsdp why should
+// explain.
+// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of the recording in
+// FOLDER. It replays the rank with the command PROGRAM ARGUMENT...; ./fsdp replay starts it in this
+// form and sets its environment.
 #include <why/answer.h>
 #include <why/investigation.h>
 

@@ -18,7 +18,7 @@ std::string path_text(const std::string& file) {
   return !prefix.empty() && file.starts_with(prefix) ? file.substr(prefix.size()) : file;
 }
 
-// Returns the text of the line, without its indentation; "" if the file cannot be read.
+// Returns the source text of the line, without its indentation; "" if the file cannot be read.
 std::string code_of(const SourceLine& line) {
   std::ifstream file(line.file);
   std::string text;
@@ -34,7 +34,8 @@ std::string place_text(const SourceLine& line) {
          '\n' + (code.empty() ? "" : "      " + code + '\n');
 }
 
-// Returns what the action has done to the value, as a sentence about "this line".
+// Returns a sentence about "this line", the student's line of the finding: what it did to the wrong
+// value, or that it passed over other code.
 std::string action_text(const Question& question, const Finding& finding) {
   const WatchPage::Action& action = finding.action;
   const std::string collective = action.collective;

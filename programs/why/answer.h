@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// Returns the answer of ./fsdp why: what is wrong, and the line of the student's code that made it
-// so. `verbose`: also all functions that were running.
+// Returns the text that ./fsdp why prints: what is wrong in the test, and the lines of the
+// student's code that caused it. `verbose`: the text also has all functions that were running.
 std::string answer(const Question& question, const std::vector<Finding>& findings, bool verbose);
 
 }  // namespace fsdp

@@ -14,9 +14,9 @@ namespace {
 
 using Action = WatchPage::Action;
 
-constexpr int kMostReplays = 7;  // to follow one element
-// Returns whether the file is one of the task's files in `folder`, "tasks" or "solutions". `task` 0
-// stands for any task.
+constexpr int kMostReplays = 7;  // replays of the rank to follow one element, at most
+// Returns whether the file is one of the task's files in the top folder `folder`, "tasks" or
+// "solutions". If `task` is 0, the file may belong to any task.
 bool is_in(const std::string& file, const std::string& folder, int task) {
   for (const std::string part : {"/", "/extensions/"}) {
     const std::string wanted = "/" + folder + part + "task" + (task ? std::to_string(task) : "");
@@ -25,8 +25,9 @@ bool is_in(const std::string& file, const std::string& folder, int task) {
   return false;
 }
 
-// Returns the lines of the student's code. The lines of the tested task come first, because its
-// tests may run over the solutions of the earlier tasks.
+// Returns the indices of those `lines` that are the student's code. The lines of the tested task
+// come first, in solutions/ too, because ./fsdp why can also test the reference solutions; lines of
+// other tasks follow if they are in tasks/.
 std::vector<size_t> own_lines(const std::vector<SourceLine>& lines, int task) {
   std::vector<size_t> own;
   const auto add = [&](const std::string& folder, int number) {
@@ -84,8 +85,8 @@ std::optional<Finding> Investigation::last_write(uint64_t address, uint64_t widt
   replay(address, width);
   const auto all = actions();
   if (before == UINT64_MAX && question_.element < 0) {
-    // The observation is a number, which the rank has read from a tensor. Later writes do not
-    // count.
+    // The observation is a number that the rank has read from a tensor. What was written after this
+    // read is ignored.
     const auto read = std::ranges::find_if(all, [&](const Action* action) {
       return action->kind == Action::Kind::read && action->address == address;
     });
@@ -103,14 +104,16 @@ std::optional<Finding> Investigation::pending_call(uint64_t time) {
     if (action->kind == Action::Kind::wait) awaited.insert(action->collective);
     if (action->kind != Action::Kind::issue || awaited.contains(action->collective)) continue;
     Finding found = finding(*action);
-    std::ranges::reverse(found.own);  // outermost first: the caller decides whether to wait
+    // The outermost line of the student's code comes first, because the calling function decides
+    // whether to wait for the collective.
+    std::ranges::reverse(found.own);
     if (found.line() != nullptr) return found;
   }
   return {};
 }
 
-// Returns the time at which the collective that made this write was issued; write.since if no
-// collective made it.
+// Returns the time at which the collective that made `write` was issued; write.since if `write` was
+// not made by a collective.
 uint64_t Investigation::time_of_issue(const Action& write) const {
   for (const Action* action : actions())
     if (action->kind == Action::Kind::issue && action->time < write.time &&
@@ -132,8 +135,8 @@ std::vector<Finding> Investigation::find_writes(uint64_t address, uint64_t width
     const Action& action = write->action;
     if (write->in("spoil")) break;
     before = action.collective[0] != 0 ? time_of_issue(action) : action.since;
-    // An operator that adds to its target reads the target's old element and another element.
-    // Follows the other one, which is newer.
+    // An operator that adds to its target reads the target's old element and another element. The
+    // search continues with the other element, which is newer.
     size_t source = 0;
     if (action.sources[0] == address && action.sources[1] != 0) source = 1;
     address = action.sources[source];
@@ -152,8 +155,8 @@ std::vector<Finding> Investigation::find_call() {
   return {};
 }
 
-// Returns the function that an observation is about: "reshard" for "bytes that reshard() left
-// alive"; "" if it names none.
+// Returns the name of the function that the name of an observation contains: "reshard" for "bytes
+// that reshard() left alive"; "~" if it speaks of a destructor; "" if it contains no function.
 std::string named_function(const std::string& observation) {
   const size_t end = observation.find("()");
   if (observation.find("destructor") != std::string::npos) return "~";
@@ -165,7 +168,8 @@ std::string named_function(const std::string& observation) {
   return observation.substr(begin, end - begin);
 }
 
-// Moves the student's line in the function `name` to the front; returns whether there is one.
+// Moves the student's line that is in the function `name` to the front of finding.own; returns
+// whether there is such a line.
 bool prefer(Finding& finding, const std::string& name) {
   const auto found = std::ranges::find_if(finding.own, [&](size_t line) {
     const std::string& function = finding.lines[line].function;
@@ -195,8 +199,8 @@ std::optional<Finding> Investigation::in_named_function(const std::vector<Findin
   return last;
 }
 
-// Returns the allocation of a block that was not freed, and that has as many bytes as the
-// observation has too many.
+// For an observation about bytes: returns the allocation of a block that was not freed and that has
+// exactly as many bytes as the observation has more than expected; nothing if there is none.
 std::optional<Finding> Investigation::memory_still_alive(const std::vector<Finding>& past) const {
   if (question_.name.find("bytes") == std::string::npos) return {};
   const double more =
@@ -216,9 +220,9 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
   return {};
 }
 
-// Returns how many words of the names of the function and of its file the text contains. For the
-// function clip_grad_norm in p_norm.cpp and the text "p_norm.clipping", these are 3: clip, norm,
-// norm.
+// Splits the function's name and its file's name into words, and returns how many of these words
+// `text` contains. For the function clip_grad_norm in p_norm.cpp and the text "p_norm.clipping",
+// these are 3: clip, norm, norm.
 int words_in(const SourceLine& line, const std::string& text) {
   const std::string function = line.function.substr(0, line.function.find(','));
   std::istringstream words(function.substr(function.rfind(':') + 1) + '_' +
@@ -236,9 +240,9 @@ bool is_telling(const Finding& finding) {
          !line->file.ends_with(".h");
 }
 
-// Returns the last line of the student's code that ran, without destructors, factories and headers.
-// Prefers the last function of which three lines ran, because other functions only return a value
-// or only end.
+// Returns the line of the student's code that ran last. Lines in destructors, in factories
+// (make_...) and in headers do not count. Prefers the last function of which at least three lines
+// ran, because a function with fewer only returns a value or was only leaving.
 std::optional<Finding> last_line(const std::vector<Finding>& past) {
   std::optional<Finding> any, of_function;
   std::set<int> lines;
@@ -255,9 +259,9 @@ std::optional<Finding> last_line(const std::vector<Finding>& past) {
   return any;
 }
 
-// Returns the last line of the function that the test is most likely about: its name has the most
-// words in common with those of the test and of the observation. If there is none, returns the last
-// line of all.
+// Returns the last line that ran of the function that the test is most likely about: the one whose
+// name has the most words in common with the names of the test and of the observation. If no
+// function has such a word, returns last_line(past).
 std::optional<Finding> last_line(const std::vector<Finding>& past, const Question& question) {
   const std::string text = question.test() + ' ' + question.name;
   const Finding* best = nullptr;
@@ -280,15 +284,16 @@ std::vector<uint64_t> Investigation::addresses() {
   return all;
 }
 
-// Returns what the rank did until the observation in question, or until it ended, the latest first,
-// with each line of the student's code that ran.
+// Replays the rank and returns what it did until the wrong observation or until it ended, the
+// latest action first; each line of the student's code that ran is also an action.
 std::vector<Finding> Investigation::trace() {
   replay(0, 0, addresses());
   std::vector<Finding> past;
   std::vector<uint64_t> frames;
   for (const Action* action : actions())
     frames.insert(frames.end(), action->frames.begin(), action->frames.begin() + action->depth);
-  source_lines_.of(frames);  // all at once, because addr2line takes a while to begin
+  // One call of addr2line finds the lines of all frames, because addr2line starts slowly.
+  source_lines_.of(frames);
   for (const Action* action : actions())
     if (action->kind != Action::Kind::observe) past.push_back(finding(*action));
   return past;
@@ -297,7 +302,7 @@ std::vector<Finding> Investigation::trace() {
 std::vector<Finding> Investigation::find_last() {
   std::vector<Finding> past = trace();
   if (question_.name.empty()) {
-    // Actions after the exception that ended the rank do not count.
+    // Drops the actions after the exception that ended the rank.
     const auto raised = std::ranges::find(past, Action::Kind::raise,
                                           [](const Finding& one) { return one.action.kind; });
     if (raised != past.end()) {
@@ -312,9 +317,9 @@ std::vector<Finding> Investigation::find_last() {
   return found;
 }
 
-// Returns the line that passed over code that never ran. The condition of a single statement does
-// not count, because it is often false in right runs too. The last replay must have traced the
-// lines.
+// Returns the line that passed over code that never ran, for example a condition that was false. An
+// if around a single statement is ignored, because its condition is often false in right runs too.
+// Requires: the last replay traced the lines (trace()).
 std::optional<Finding> Investigation::skipped() {
   std::vector<CodeLine> tested;
   for (const CodeLine& line : code_)
@@ -341,9 +346,9 @@ bool same_line(const Finding& a, const Finding& b) {
   return a.line()->file == b.line()->file && a.line()->line == b.line()->line;
 }
 
-// Compares how a wrong and a right element of the same tensor came to be, the last step first.
-// Returns the first step in which they differ: the line that wrote the wrong element, or if no line
-// did, the one that wrote the right element.
+// Compares the writes that led to a wrong element with those that led to a right element of the
+// same tensor, from the last write back. Returns the first difference: the write of the wrong
+// element or, if no line wrote it there, the write of the right element.
 std::optional<Finding> first_difference(const std::vector<Finding>& wrong,
                                         const std::vector<Finding>& right) {
   for (size_t i = 0; i < right.size(); ++i) {
@@ -358,8 +363,9 @@ std::optional<Finding> first_difference(const std::vector<Finding>& wrong,
   return {};
 }
 
-// Of the lines that led to the writes, finds the one whose function has the most words in common
-// with the test's name, and moves its write to the front. If no function has any, the order stays.
+// Looks at the functions that made the writes of `found`, finds the one whose name has the most
+// words in common with the test's name, and moves its write to the front. If no function has such a
+// word, the order stays.
 void prefer_named(std::vector<Finding>& found, const std::string& test) {
   int most = 0;
   std::pair<size_t, size_t> best;
@@ -378,8 +384,8 @@ void prefer_named(std::vector<Finding>& found, const std::string& test) {
   std::rotate(found.begin(), write, write + 1);
 }
 
-// Returns the last line that ran, without destructors and make_...(), in the file after which the
-// suite is named: state.cpp for T5_5_state.
+// Returns the line that ran last in the file after which the suite is named (state.cpp for
+// T5_5_state). Lines in destructors and in make_...() do not count.
 std::optional<Finding> last_line_in_file_of(const std::vector<Finding>& past,
                                             const std::string& suite) {
   for (const Finding& finding : past) {
@@ -394,8 +400,8 @@ std::vector<Finding> Investigation::find_own_writes(int64_t element) {
   page_->element = element;
   replay(0, 0);
   auto found = find_writes(page_->observed_address, page_->observed_width);
-  // If the test itself has written the right element, its writes do not show which line of the
-  // student's code should have written the wrong one.
+  // If the test itself, not the student's code, wrote the right element, its writes are not
+  // returned: they do not show which line should have written the wrong element.
   const bool by_test = !found.empty() && found.front().line() == nullptr;
   if (element == question_.right && by_test) return {};
   std::erase_if(found, [](const Finding& one) { return one.line() == nullptr; });
@@ -410,11 +416,12 @@ std::vector<Finding> Investigation::find_element() {
       found, [](const Finding& one) { return one.action.kind == Action::Kind::issue; });
   std::optional<Finding> first;
   if (pending) {
-    first = last_line(trace());  // in the function that should have waited
+    first = last_line(trace());  // this function should have waited for the collective
   } else if (const auto difference = first_difference(found, right)) {
     first = difference;
   } else if (nan && !found.empty()) {
-    std::ranges::reverse(found);  // what is computed from NaN is NaN: the earliest write first
+    // The earliest write comes first: what later writes compute from its NaN is NaN too.
+    std::ranges::reverse(found);
   } else if (std::ranges::none_of(found, writes)) {
     const auto last = last_line(trace(), question_);
     first = skipped();

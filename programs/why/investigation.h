@@ -11,55 +11,60 @@
 
 namespace fsdp {
 
-// An action of the rank, and the lines of code that were running.
+// An action of the rank (a write, a wait, ...), and the functions and lines that were running.
 struct Finding {
-  // Why the lines are named. `acts`: they ran the action, which concerns the wrong value.
-  // `wrote_other`: they wrote a right element of the same tensor, and not the wrong one. `skips`:
-  // they passed over the code below them.
+  // Why a finding names its lines:
+  // - acts: they ran the action, which concerns the wrong value;
+  // - wrote_other: they wrote a right element of the same tensor, but not the wrong one;
+  // - skips: they passed over the code below them, which never ran.
   enum class Because { acts, wrote_other, skips };
 
   WatchPage::Action action{};
-  std::vector<SourceLine> lines;  // innermost first
-  std::vector<size_t> own;        // in `lines`: the student's code, the most telling line first
+  std::vector<SourceLine> lines;  // the call stack, innermost function first
+  std::vector<size_t> own;  // indices in `lines` of the student's code, most telling line first
   Because because{Because::acts};
 
   const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
-  bool in(const std::string& function) const;  // whether a function of this name was running
+  bool in(const std::string& function) const;  // a function of this name was running
 };
 
-// Finds out how a rank came to a wrong observation: replays it, as often as is needed.
+// Finds out how a rank came to a wrong observation. It replays the rank several times, and each
+// time watches another address.
 class Investigation {
  public:
-  // `command` replays the rank; its first word is the program.
+  // `command`: the program that replays the rank, and its arguments.
   Investigation(Question question, std::vector<std::string> command);
 
-  // Returns what decided the observation, the most telling finding first. For an element of a
-  // tensor, these are the last write, the last write to where its value came from, and so on.
-  // The first of these conditions that holds decides what comes before them:
-  // - if a collective is pending, the last line that ran;
-  // - if a right element of the same tensor came to be in another way, the first difference;
-  // - if the value is NaN, the write that is the earliest in time;
-  // - if no line wrote the value, the line that passed over code which never ran.
+  // Returns the actions of the rank that decided the wrong observation, the most telling one first.
+  // For an element of a tensor these are the last write to it, before that the last write to the
+  // place from which its value came, and so on. One finding is put before them, by the first of
+  // these rules that applies:
+  // - if nothing had waited for a collective: the last line that ran;
+  // - if a right element of the same tensor was written by other lines: the first difference;
+  // - if the value is NaN: the earliest of the writes;
+  // - if no line wrote the value: the line that passed over code which never ran;
+  // - else: the write by the function whose name is most like the test's, or a line in the file
+  //   after which the suite is named.
   // The result is empty if no line of the student's code was involved. Throws CannotWatch or
   // std::runtime_error if the rank cannot be replayed.
   std::vector<Finding> find();
 
-  bool observed() const { return page_->observed; }  // in the last replay
+  bool observed() const { return page_->observed; }  // the last replay reached it
   int replays() const { return replays_; }
 
  private:
   void replay(uint64_t address, uint64_t width, const std::vector<uint64_t>& lines = {});
   Finding finding(const WatchPage::Action& action);
-  // Returns the actions of the last replay, the latest first.
+  // Returns the actions that the rank made in the last replay, the latest first.
   std::vector<const WatchPage::Action*> actions() const;
   std::optional<Finding> last_write(uint64_t address, uint64_t width, uint64_t before);
-  // Returns the collective that was issued after `time` and for which nothing had waited when the
-  // test looked; nothing if there is none.
+  // Returns the latest collective that was issued after `time` and that no line had waited for when
+  // the test looked at the value; nothing if there is none.
   std::optional<Finding> pending_call(uint64_t time);
   uint64_t time_of_issue(const WatchPage::Action& write) const;
   std::vector<uint64_t> addresses();
-  // Returns the last write to the address, then the last write to where its value came from, and so
-  // on, also of code that is not the student's.
+  // Returns the last write to the address, then the last write to the place from which its value
+  // came, and so on. Writes of code that is not the student's are included.
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
   std::vector<Finding> find_own_writes(int64_t element);
   std::vector<Finding> find_element();
@@ -67,8 +72,8 @@ class Investigation {
   std::vector<Finding> find_call();
   std::vector<Finding> trace();
   std::vector<Finding> find_last();
-  // Each of these two returns the finding of one rule, or nothing if the rule does not apply.
-  // `past`: the result of trace(), the latest finding first.
+  // in_named_function() and memory_still_alive() each return what one rule finds, or nothing if the
+  // rule does not apply. `past`: the result of trace(), the latest finding first.
   std::optional<Finding> in_named_function(const std::vector<Finding>& past) const;
   std::optional<Finding> memory_still_alive(const std::vector<Finding>& past) const;
 
@@ -77,7 +82,7 @@ class Investigation {
   SourceLines source_lines_;
   SharedPage page_;
   int replays_{};
-  std::map<uint64_t, uint64_t> reached_;  // in the last replay
+  std::map<uint64_t, uint64_t> reached_;  // address -> time, in the last replay
   std::vector<CodeLine> code_;
 };
 

@@ -9,13 +9,13 @@ namespace {
 
 struct LineRun {
   CodeLine code;
-  uint64_t time{};  // at which it ran last; 0: never
+  uint64_t time{};  // time at which the line ran last; 0: it never ran
 };
-using LineRuns = std::map<int, LineRun>;  // of a file, by line
+using LineRuns = std::map<int, LineRun>;  // key: number of the line in its file
 
 std::vector<std::string> text_of(const std::string& file) {
   std::ifstream stream(file);
-  std::vector<std::string> lines{""};  // the first line has the number 1
+  std::vector<std::string> lines{""};  // element 0 is unused: the first line has the number 1
   for (std::string line; std::getline(stream, line);)
     lines.push_back(line.substr(0, line.find("//")));
   return lines;
@@ -29,7 +29,8 @@ size_t indentation(const std::string& text) {
   return std::min(text.find_first_not_of(' '), text.size());
 }
 
-// Returns the last line of the statements that begin at `first` and are indented as it is.
+// Returns the number of the last line of the block that begins at line `first`: all lines after it
+// that are indented at least as far.
 int end_of_block(const std::vector<std::string>& text, int first) {
   int last = first;
   for (size_t i = static_cast<size_t>(first) + 1; i < text.size(); ++i) {
@@ -40,7 +41,8 @@ int end_of_block(const std::vector<std::string>& text, int first) {
   return last;
 }
 
-// Returns the code from `line` on, if `decides`, the line before it, has passed over it.
+// Returns the code from `line` on if it never ran because `decides`, the line before it, is a
+// condition, a loop or a jump that passed over it; otherwise nothing.
 std::optional<SkippedCode> skipped_after(const std::vector<std::string>& text, const LineRuns& runs,
                                          const LineRun& decides, int line) {
   using Kind = SkippedCode::Kind;
@@ -49,7 +51,8 @@ std::optional<SkippedCode> skipped_after(const std::vector<std::string>& text, c
       has(condition, "continue;") || has(condition, "return") || has(condition, "break;");
   const bool loops = has(condition, "for (") || has(condition, "while (");
   if (!loops && !has(condition, "if (")) return {};
-  // After a jump the skipped code is indented as the jump is, and else deeper.
+  // Code that a jump (return, break or continue) skips is indented as far as the jump; code that a
+  // condition or a loop skips is indented further.
   if (jumps != (indentation(text[line]) == indentation(condition))) return {};
   const int last = end_of_block(text, line);
   for (int i = line; i <= last; ++i) {
@@ -77,11 +80,12 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
   for (const auto& [file, runs] : files) {
     const std::vector<std::string> text = text_of(file);
     const LineRun* before = nullptr;
-    int until = 0;  // last line of the latest code that was found
+    int until = 0;  // last line of the skipped code that was found last
     for (const auto& [line, run] : runs) {
       const LineRun* const decides = before;
       before = &run;
-      if (static_cast<size_t>(line) >= text.size()) break;  // the file has changed since
+      // The file has fewer lines than when it was compiled.
+      if (static_cast<size_t>(line) >= text.size()) break;
       if (decides == nullptr || decides->time == 0 || run.time != 0 || line <= until) continue;
       if (const auto found = skipped_after(text, runs, *decides, line)) {
         all.push_back(*found);

@@ -9,21 +9,21 @@
 
 namespace fsdp {
 
-// Lines of a function that never ran, although the line before them did: a condition or a loop has
-// passed them over.
+// Lines of a function that never ran although the line before them ran: that line is a jump, a loop
+// or a condition that passed over them.
 struct SkippedCode {
-  CodeLine decides;     // the last line that ran
-  int first{}, last{};  // the lines that did not
-  uint64_t time{};      // at which `decides` ran last
-  // Says what `decides` is: a jump out of a loop or a function, a loop without a round, a
-  // condition.
+  CodeLine decides;     // the line that ran, before the skipped lines
+  int first{}, last{};  // the first and the last skipped line
+  uint64_t time{};      // time at which the line `decides` ran last
+  // What the line `decides` is: a jump out of a loop or a function, a loop whose body did not run,
+  // or a condition that was false.
   enum class Kind { jump, loop, condition } kind{};
 };
 
-// Returns the skipped code in these lines: jumps, then loops, then conditions, and of each kind
-// what was decided last first. `reached` has the addresses that were reached, and when each was
-// reached last. Up to three lines that throw, and one branch of an if and else, do not count as
-// skipped code: in right runs they do not run either.
+// Returns the skipped code among `lines`: first what jumps skipped, then loops, then conditions;
+// within each kind, the latest decision first. `reached`: the addresses that the rank reached, and
+// the time at which it reached each one last. These do not count as skipped code, because in right
+// runs they often do not run either: up to three lines with a throw, and a branch that has an else.
 std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
                                       const std::map<uint64_t, uint64_t>& reached);
 

@@ -56,7 +56,7 @@ std::string short_name(const std::string& function) {
     for (size_t at = 0; (at = kept.find(space)) != std::string::npos;)
       kept.erase(at, space.size());
   while (kept.starts_with("::"))
-    kept.erase(0, 2);  // of an anonymous namespace
+    kept.erase(0, 2);  // removes what is left of the name of an anonymous namespace
   while (kept.ends_with("::"))
     kept.erase(kept.size() - 2);
   return kept + (lambda == std::string::npos ? "" : ", in a lambda");
@@ -75,7 +75,8 @@ std::vector<CodeLine> code_lines(const std::string& program) {
       file = std::filesystem::path(row.substr(0, row.size() - 1)).lexically_normal();
       continue;
     }
-    // A row has the file's name, the line, the address and more; `x`: a statement begins there.
+    // A row of objdump's table has the file's name, the line, the address and more. It ends in `x`
+    // if a statement begins at the address.
     const size_t at = row.find(" 0x"), space = row.find(' ');
     if (wanted && at != std::string::npos && row.ends_with('x'))
       lines.push_back({std::stoull(row.substr(at), nullptr, 16), file,
@@ -98,7 +99,8 @@ std::vector<SourceLine> SourceLines::of(const std::vector<uint64_t>& frames) {
 void SourceLines::find(const std::vector<uint64_t>& frames) {
   std::vector<std::string> command{"addr2line", "-a", "-f", "-C", "-i", "-e", program_};
   for (const uint64_t frame : frames)
-    command.push_back(hex(frame - 1));  // a return address is that of the next instruction
+    // A return address is that of the instruction after the call.
+    command.push_back(hex(frame - 1));
   std::istringstream output(output_of(command));
   std::vector<SourceLine>* lines = nullptr;
   for (std::string function, place; std::getline(output, function);) {

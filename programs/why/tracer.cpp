@@ -16,7 +16,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int kNoTrace = 126;  // exit status of a child that may not be traced
+constexpr int kNoTrace = 126;  // exit status of the child if ptrace may not trace it
 
 [[noreturn]] void become(const SharedPage& page, const std::vector<std::string>& command) {
   personality(ADDR_NO_RANDOMIZE);
@@ -34,7 +34,8 @@ constexpr int kNoTrace = 126;  // exit status of a child that may not be traced
 }
 
 #ifdef __x86_64__
-// Debug registers 0 to 3 hold addresses; register 7 tells what to watch there (Intel SDM, 17.2.4).
+// Sets a debug register of an x86 processor: registers 0 to 3 hold addresses, and register 7 says
+// what to watch there (Intel SDM, 17.2.4).
 void set_register(pid_t process, int number, uint64_t value) {
   const size_t at = offsetof(user, u_debugreg) + static_cast<size_t>(number) * sizeof(uint64_t);
   if (ptrace(PTRACE_POKEUSER, process, at, value) != 0)
@@ -53,7 +54,7 @@ void set_watchpoints(pid_t process, const WatchPage& page) {
   }
   if (page.throw_address != 0) {
     set_register(process, 1, page.throw_address);
-    control |= 1U << 2U;  // stops before the instruction runs
+    control |= 1U << 2U;  // an execution watchpoint: stops before the instruction runs
   }
   set_register(process, 7, control);
 }
@@ -63,7 +64,8 @@ void set_watchpoints(pid_t, const WatchPage&) {
 }
 #endif
 
-// Breakpoints at lines of the program: int3 replaces the first byte of a line's first instruction.
+// Breakpoints at lines of the program: the instruction int3 replaces the first byte of the first
+// instruction of each line.
 class Breakpoints {
  public:
   Breakpoints(pid_t process, WatchPage& page) : process_(process), page_(page) {}
@@ -78,8 +80,9 @@ class Breakpoints {
     }
   }
 
-  // If the process has just run a breakpoint, adds an action, runs the instruction that is there
-  // and returns the signal that the process is to get; else returns SIGTRAP.
+  // Called when the process has stopped with SIGTRAP. If a breakpoint stopped it, adds an action to
+  // the page, runs the instruction that int3 has replaced, and returns the signal with which the
+  // process must continue (0: none). Otherwise returns SIGTRAP.
   int pass() {
 #ifdef __x86_64__
     user_regs_struct registers{};
@@ -122,7 +125,8 @@ class Breakpoints {
     action.kind = WatchPage::Action::Kind::line;
     action.time = time;
     action.depth = 1;
-    action.frames[0] = address - page_.program_start + 1;  // as a return address
+    // + 1, because a frame is a return address.
+    action.frames[0] = address - page_.program_start + 1;
     reached_[address - page_.program_start] = time;
   }
 
@@ -170,7 +174,7 @@ std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
     if (!started) {
       started = true;
       ptrace(PTRACE_SETOPTIONS, process, nullptr, PTRACE_O_EXITKILL);
-      signal = 0;  // the stop of exec()
+      signal = 0;  // exec() stops a traced process with SIGTRAP
     } else if (signal == SIGTRAP && page->arm) {
       page->arm = false;
       set_watchpoints(process, *page);

@@ -9,12 +9,13 @@
 
 namespace fsdp {
 
-// Thrown if this machine cannot watch a process. Its text is one sentence.
+// The exception for a machine on which a process cannot be watched, for example because it has no
+// hardware watchpoints. Its text is one sentence.
 struct CannotWatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Memory that this process shares with the programs that it starts: a WatchPage.
+// A WatchPage in memory that this process shares with the rank that it replays.
 class SharedPage {
  public:
   SharedPage();
@@ -31,12 +32,16 @@ class SharedPage {
   WatchPage* page_;
 };
 
-// Runs the command, which replays a rank, with a hardware watchpoint on page->address, if it is not
-// 0, and one on the function that throws exceptions. Addresses are not randomized, so they are the
-// same each time. The rank writes the answer into the page (common/testing/watch.h). Its output is
-// dropped. Each time that the rank reaches one of the addresses `lines`, which count from the
-// program's start, an action `line` is added to the page. Returns the time at which each of these
-// addresses was reached last; an address that is missing was never reached. Throws CannotWatch.
+// Runs `command`, which replays a rank, and waits until it ends.
+// - If page->address is not 0, a hardware watchpoint watches writes to it. Another one watches the
+//   function that throws exceptions. Addresses are not randomized, so each replay has the same
+//   ones.
+// - The rank writes what it did into the page (common/testing/watch.h). Its output is discarded.
+// - `lines`: addresses, counted from the program's start. Each time that the rank reaches one, an
+//   action of the kind `line` is added to the page.
+// Returns, for each address of `lines` that the rank has reached, the time at which it reached it
+// last. Throws CannotWatch if this machine cannot watch the process, and std::runtime_error if the
+// rank cannot be run.
 std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
                                          const std::vector<std::string>& command,
                                          const std::vector<uint64_t>& lines = {});
