@@ -39,12 +39,13 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     LibTorch::LibTorch SYSTEM INTERFACE ${LibTorch_ROOT}/include
                                         ${LibTorch_ROOT}/include/torch/csrc/api/include)
   target_compile_definitions(LibTorch::LibTorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  # libtorch_cpu.so refers to symbols of CUDA libraries that a CPU build does not have or call.
+  # libtorch_cpu.so refers to symbols of CUDA libraries, which a CPU build neither has nor calls, so
+  # the linker must accept these symbols as undefined.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined
                       "-Wl,-rpath,${LibTorch_ROOT}/lib")
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
-  # With -static-libstdc++ the program would get a second libstdc++ besides the one that LibTorch
-  # loads, so this links the shared one.
+  # LibTorch loads the shared libstdc++. With -static-libstdc++ the program would get a second
+  # libstdc++, so the shared one is linked here by its file name.
   include(CheckLinkerFlag)
   check_linker_flag(CXX -l:libstdc++.so.6 LibTorch_HAS_STDCXX)
   if(LibTorch_HAS_STDCXX)

@@ -6,11 +6,11 @@
 set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH
   "A folder with googletest, nlohmann, CLI, openssl")
 
-# Defines `target` with the headers in FSDP_DEPENDENCIES if `folder` is there; otherwise finds the
-# package `package`, which defines it.
+# headers_or_package: if FSDP_DEPENDENCIES has the folder `folder`, defines the target `target` with
+# the headers there; otherwise finds the package `package`, which defines the target.
 macro(headers_or_package folder target package)
   if(TARGET ${target})
-    # A project that contains this one has defined the target.
+    # Nothing to do: a project that contains this one has already defined the target.
   elseif(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})
@@ -22,12 +22,14 @@ endmacro()
 headers_or_package(nlohmann nlohmann_json::nlohmann_json nlohmann_json)
 headers_or_package(openssl OpenSSL::Crypto OpenSSL)
 if(NOT OPENSSL_FOUND)
-  # FSDP_DEPENDENCIES has only the headers. The system has the library, because Python needs it.
+  # FSDP_DEPENDENCIES has only the headers of OpenSSL. Its library libcrypto is on every machine
+  # with Python, because Python needs it.
   find_library(FSDP_CRYPTO NAMES libcrypto.so.3 REQUIRED)
   target_link_libraries(OpenSSL::Crypto INTERFACE ${FSDP_CRYPTO})
 endif()
 
-# The following packages are for programs and tests only.
+# The packages below are only for this repository's programs and tests, so a project that contains
+# this one does not need them.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()

@@ -5,8 +5,9 @@ target_include_directories(fsdp_warnings INTERFACE ${PROJECT_SOURCE_DIR}/common)
 # With -fPIC the library can be linked into a Python extension. All targets have it, because they
 # share the precompiled header.
 target_compile_options(fsdp_warnings INTERFACE -fPIC)
-# An index outside of a vector stops the program and prints the line. This costs little time,
-# because no inner loop of ours indexes a vector.
+# With _GLIBCXX_ASSERTIONS, an index outside of a std::vector stops the program with a message that
+# has the file and the line. This costs little time, because no inner loop of this project indexes a
+# vector.
 target_compile_definitions(fsdp_warnings INTERFACE _GLIBCXX_ASSERTIONS)
 target_link_libraries(fsdp_warnings INTERFACE Threads::Threads nlohmann_json::nlohmann_json)
 add_library(fsdp_flags INTERFACE)
@@ -17,14 +18,15 @@ if(NOT PROJECT_IS_TOP_LEVEL)  # the following flags are only for work on this re
 endif()
 
 target_compile_options(fsdp_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter)
-# By default GCC looks for memory to free whenever its heap has grown by a third. With the headers
-# of LibTorch it finds little. Without the search a file compiles about a tenth faster, and takes a
-# tenth more memory.
+# By default GCC's garbage collector searches for memory to free whenever the compiler's heap has
+# grown by a third. With the headers of LibTorch it finds little. Without the search, a file
+# compiles about a tenth faster, and the compiler takes a tenth more memory.
 target_compile_options(fsdp_warnings
                        INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=2097152>)
 target_link_libraries(fsdp_warnings INTERFACE CLI11::CLI11)
 
-# LibTorch has about 400,000 symbols, for which the default linker takes seconds.
+# Uses the linker mold or lld if it is installed: for LibTorch's symbols, about 400,000, the default
+# linker takes seconds.
 include(CheckLinkerFlag)
 foreach(linker mold lld)
   check_linker_flag(CXX -fuse-ld=${linker} FSDP_HAS_${linker})
@@ -34,8 +36,9 @@ foreach(linker mold lld)
   endif()
 endforeach()
 
-# The default is on if CI configures the build folder for the first time, except in a student's
-# copy. A build folder keeps its setting, because a change would rebuild everything.
+# FSDP_WERROR, which makes warnings errors, is on by default if the environment variable CI is set
+# when a build folder is first configured; in a student's copy it is off. A build folder keeps its
+# setting, because a change would rebuild everything.
 set(in_ci OFF)
 if(NOT "$ENV{CI}" STREQUAL "" AND EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
   set(in_ci ON)

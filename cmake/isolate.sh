@@ -24,8 +24,8 @@ out=$1
 shift
 export LC_ALL=C  # sort and comm must agree
 
-# until_dashes NAME WORD...: reads the words before -- into the array NAME, and sets `read` to the
-# number of words with --.
+# until_dashes NAME WORD...: reads the words up to -- into the array NAME. Sets `read` to the number
+# of words that it has read, counting the --.
 until_dashes() {
   local -n into=$1
   into=()
@@ -50,15 +50,15 @@ strong() {
   nm --defined-only --extern-only --format=posix "$@" | awk '$2 ~ /^[TDBR]$/ { print $1 }' | sort -u
 }
 
-# unique OBJECT...: prints the variables that exist once in a program although several objects
+# unique OBJECT...: prints the variables that the linker merges into one although several objects
 # define them, such as inline variables.
 unique() {
   nm --defined-only --extern-only --format=posix "$@" |
     awk '$2 == "u" || ($2 == "V" && $1 !~ /^_ZT[VTIS]/) { print $1 }' | sort -u
 }
 
-# of_libraries: from such names on stdin, prints the variables of LibTorch or the C++ library whose
-# name contains no type of the student.
+# of_libraries: reads names of variables from stdin, as unique() prints them. Prints those that
+# belong to LibTorch or the C++ library and whose name contains no type of the student.
 of_libraries() {
   local known='St|Sa|Ss|Si|So|Sd|2at|3c10|5torch|6caffe2|8nlohmann|9__gnu_cxx|10__cxxabiv1'
   awk -v known="N[KVRO]*($known)" '
@@ -69,8 +69,8 @@ of_libraries() {
     }'
 }
 
-# declares TASK NAME: succeeds if a header of the task contains the last word of the function's
-# name.
+# declares TASK NAME: succeeds if a header of the task contains the name of the function NAME,
+# without its namespaces and classes.
 declares() {
   local word
   word=$(c++filt -p "$2")
@@ -78,7 +78,7 @@ declares() {
   grep -qsw -- "${word##*::}" "$root/tasks/$1"/*.h "$root/tasks/extensions/$1"/*.h
 }
 
-# files_of TASK NAME: prints the task's files that define the name.
+# files_of TASK NAME: prints the student's files of the task that define the symbol NAME.
 files_of() {
   local object
   while IFS= read -r object; do
@@ -89,8 +89,9 @@ files_of() {
   done <<<"${of_task[$1]}"
 }
 
-# choose NAME TASK...: prints the task whose definition of the name is visible to other code: the
-# only one whose header declares it. Fails with a message if there is no such task.
+# choose NAME TASK...: several TASKs define NAME. Prints the task whose definition other code uses:
+# the only one with a header that declares NAME. Fails with a message if not exactly one declares
+# it.
 choose() {
   local name=$1 task declaring=()
   shift
@@ -107,9 +108,9 @@ choose() {
   echo "${declaring[0]}"
 }
 
-# guard LINKED OUT: prints a line "NAME REPLACEMENT" for each undefined name that is replaced, and
-# writes the replacements to OUT.s. A replacement calls fsdp_refused_call() with the function's
-# name.
+# guard LINKED OUT: finds the undefined names of the object LINKED that must be replaced (look.sh
+# --names), and prints a line "NAME REPLACEMENT" for each. Writes the replacements to OUT.s; each
+# one calls fsdp_refused_call() with the function's name.
 guard() {
   local name pass
   case $(uname -m) in
@@ -141,8 +142,9 @@ done
 mapfile -t tasks < <(printf '%s\n' "${!of_task[@]}" | sort)
 
 for task in "${tasks[@]}"; do
-  # --force-group-allocation removes section groups. Otherwise the linker would drop a group that
-  # another object also has, although isolation has made its symbols local.
+  # The linker keeps only one of several equal section groups (such as the code of a template) in
+  # the objects of a program. --force-group-allocation removes the groups, because each task needs
+  # its own copy after isolation has made the symbols local.
   mapfile -t of_it <<<"${of_task[$task]}"
   ld -r --force-group-allocation -o "$work/$task.linked" "${of_it[@]}"
   undefined "$work/$task.linked" >"$work/$task.undefined"
@@ -176,7 +178,8 @@ unique "${libraries[@]}" >"$work/unique"
 for task in "${tasks[@]}"; do
   linked=$work/$task.linked
   touch "$work/$task.hidden"
-  # These stay visible: a local copy of a variable of common/ or LibTorch would be another variable.
+  # Variables of common/ and LibTorch that the linker merges must stay visible: as local symbols
+  # they would be other variables than those of common/ or LibTorch.
   unique "$linked" >"$linked.unique"
   { comm -12 "$linked.unique" "$work/unique"; of_libraries <"$linked.unique"; } |
     sort -u >"$work/shared"
@@ -185,9 +188,10 @@ for task in "${tasks[@]}"; do
     cat "$work/shared"
     comm -23 "$work/$task.seen" <(sort -u "$work/$task.hidden")
   } >"$linked.visible"
-  # Unique names become weak, so that the program uses one definition of each. (Only these: for a
-  # weak undefined name the linker would load no object from an archive.) A unique name that was
-  # made local would become global again in the next ld.
+  # Names of unique() become weak, so that the program uses one definition of each. Other names stay
+  # strong, because the linker loads no object from an archive for a weak undefined name. The names
+  # must not be of the type "unique" any more: such a name would become global again in the next ld,
+  # even if objcopy has made it local.
   echo "# nor here" >>"$linked.unique"
   objcopy --weaken-symbols="$linked.unique" "$linked"
   if [[ $guarded ]]; then

@@ -23,7 +23,7 @@ set(public_headers
     state/async_save.h state/checkpoint.h state/checkpoint_format.h state/model_state.h
     state/whole_state.h)
 
-# FullyShardedDataParallel for users' own models, on top of the reference solutions.
+# fsdp_library: FullyShardedDataParallel for users' own models, on top of the reference solutions.
 file(GLOB library_sources CONFIGURE_DEPENDS library/*.cpp)
 add_library(fsdp_library STATIC EXCLUDE_FROM_ALL ${library_sources})
 set_target_properties(fsdp_library PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
@@ -45,9 +45,10 @@ foreach(part ${parts})
   target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
 endforeach()
 
-# Makes copies of the headers. The copies include each other as <fsdp/...>, because the user may
-# have another <nn/module.h>. They are a target of their own, on which `fsdp` depends. As sources of
-# `fsdp`, which compiles nothing itself, they would be made only for targets that link to it.
+# Copies the public headers into the build folder. Each copy includes other public headers as
+# <fsdp/...>, because the user may have another <nn/module.h>. The target fsdp_headers makes the
+# copies, and `fsdp` depends on it. If the copies were sources of `fsdp`, which compiles nothing
+# itself, they would be made only for targets that link to `fsdp`.
 set(copies)
 list(JOIN public_headers "|" names)
 foreach(header ${public_headers})
@@ -71,14 +72,15 @@ if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
 
-# Programs that use the library as users' programs do.
+# The examples: programs that use the library in the way in which users' programs do.
 foreach(example own_model own_plan own_training)
   add_executable(${example} examples/${example}.cpp)
   target_link_libraries(${example} PRIVATE fsdp fsdp_flags)
   target_precompile_headers(${example} REUSE_FROM fsdp_memory)
 endforeach()
 
-# `cmake --install` itself builds nothing, so this check gives a clear error.
+# `cmake --install` builds nothing. If the library is not built yet, this check stops the
+# installation with a clear error.
 install(CODE [[
   if(NOT EXISTS "$<TARGET_FILE:fsdp>")
     message(FATAL_ERROR "the library is not built: first run \

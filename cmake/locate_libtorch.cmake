@@ -9,8 +9,8 @@
 #    project was not tested is skipped.
 # FindLibTorch.cmake includes this file, and scripts/verbs/setup.sh uses it in script mode.
 
-# common/transports/gloo_group.cpp and common/memory/storage_guard.cpp do not compile with other
-# versions.
+# The oldest and the newest LibTorch with which this project is tested. With other versions,
+# common/transports/gloo_group.cpp and common/memory/storage_guard.cpp do not compile.
 set(LibTorch_OLDEST 2.11)
 set(LibTorch_NEWEST 2.15)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH _project)

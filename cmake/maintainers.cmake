@@ -1,4 +1,4 @@
-# The targets that a student's copy of this repository does not have.
+# This file defines the targets that a student's copy of this repository does not have.
 
 add_library(reference_strategy INTERFACE)
 target_link_libraries(reference_strategy INTERFACE fsdp_strategy reference_task0 reference_task7)
@@ -15,26 +15,28 @@ function(program_with_library name)
   program(${name} fsdp_${name} programs/${name}.cpp)
 endfunction()
 
-# Defines the program NAME_tests, from the sources that match `pattern` in tests/, and `library`.
+# tests_in: defines the test program NAME_tests, from the sources in tests/ that match `pattern`,
+# and links it with `library`.
 function(tests_in pattern name library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${pattern})
   test_executable(fsdp_common_tests ${name}_tests "${library}" ${sources} ${ARGN})
 endfunction()
 
-# ./fsdp test runs each test program through this program.
+# run_tests: the program through which ./fsdp test runs each test program.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
 program(transport_bench "fsdp_given;fsdp_ranks" programs/transport_bench.cpp)
-# Predicts what runs cost, also runs that are too large for this machine.
+# plan predicts what training runs cost, also runs that are too large for this machine.
 program_with_library(plan reference_strategy fsdp_options)
-# Written questions, whose answers are computed by fsdp_plan.
+# quiz writes questions for students. The code of plan (fsdp_plan) computes the answers.
 program_with_library(quiz fsdp_plan fsdp_digest)
 # reproduce trains through the train program, but runs the strict test itself, with the reference
 # solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
 embed_text(fsdp_reproduce programs/reproduce/tables.toml kTablesText)
-# The page of a step (grading/site/step/build.py) runs this code as WebAssembly.
+# The page docs/step.html runs step.cpp as WebAssembly (grading/site/step/build.py). The target
+# `step` compiles the file for this machine too, so that errors are found early.
 add_library(step OBJECT EXCLUDE_FROM_ALL grading/site/step/step.cpp)
 target_link_libraries(step PRIVATE fsdp_prediction)
 target_precompile_headers(step REUSE_FROM fsdp_memory)
@@ -56,35 +58,37 @@ tests_in(programs/quiz/*.cpp quiz fsdp_quiz)
 tests_in(programs/reproduce/*.cpp reproduce "fsdp_reproduce;fsdp_options")
 add_dependencies(reproduce_tests reproduce)  # a test runs it
 tests_in(programs/check/*.cpp check fsdp_check)
-# Tests with ranks as threads, for the thread sanitizer, which does not see data races between
-# processes. With it, only these tests run.
+# threads_tests run their ranks as threads, because the thread sanitizer does not see data races
+# between processes. In a build with the thread sanitizer, ./fsdp test runs only these tests.
 tests_in(threads/*.cpp threads reference_strategy)
-# Tests of the course's own code with the reference solutions. They also compare the numbers in the
-# handouts with a run.
+# reference_tests test the course's own code together with the reference solutions. They also
+# compare the numbers in the handouts with those of a run.
 tests_in(reference/*.cpp reference "reference_strategy;fsdp_library;fsdp_options")
 add_dependencies(reference_tests reference_train)  # a test runs it
-# Tests of what goes beyond the tasks, with the reference solutions.
+# extension_tests test, with the reference solutions, what goes beyond the tasks.
 tests_in(extensions/*.cpp extension reference_strategy)
 tests_in(library/*.cpp library fsdp_library)
 add_dependencies(library_tests own_plan own_training)  # tests run them
-# Tests with random models and options, trained on ranks and in one process.
+# properties_tests train random models with random options on ranks and in one process, and compare
+# the results.
 tests_in(properties/*.cpp properties "reference_strategy;fsdp_library")
 
-# Tests that need a GPU. They are compiled in every build, but run only in a build with CUDA. A test
-# declares what it needs, and is skipped if the machine does not have it.
+# gpu_tests need a GPU. They are compiled in every build, but run only in a build with CUDA. Each
+# test declares what it needs, and is skipped if the machine does not have it.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.cpp tests/properties/*program*.cpp
      tests/properties/habits.cpp tests/properties/models_under_test.cpp)
 test_executable(fsdp_gpu_tests gpu_tests "fsdp_reproduce;fsdp_library" ${gpu_tests})
 
-# Tests with several emulated hosts on one machine. fsdp_network, which makes them, uses no
-# LibTorch.
+# hosts_tests emulate several hosts on one machine. The library fsdp_network, which makes the
+# emulated hosts, uses no LibTorch.
 add_library(fsdp_network STATIC EXCLUDE_FROM_ALL tests/hosts/network.cpp)
 target_link_libraries(fsdp_network PUBLIC fsdp_base)
 tests_in(hosts/test_*.cpp hosts fsdp_network)
 add_dependencies(hosts_tests reference_train)
 
-# Two stacks that test the tests: another correct solution, which must pass too, because the tests
-# may check only the contract; and a solution that shards nothing.
+# Two stacks that test the tests of the tasks. `second` is another correct solution: it must pass
+# all tests, because the tests may check only the contract. `unsharded` is a solution that shards
+# nothing.
 add_task0(second ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(second fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/second_solution)
 add_stack(unsharded fsdp_given "${tasks}" ${PROJECT_SOURCE_DIR}/grading/unsharded

@@ -1,6 +1,6 @@
-# The modules of common/ and trainer/. Each module is a library, fsdp_MODULE, on top of the modules
-# that it uses. A module is compiled as one file (a unity build), so two of its files must not
-# define the same name.
+# This file defines the modules of common/ and trainer/. Each module is a library, fsdp_MODULE, on
+# top of the modules that it uses. A module is compiled as one file (a unity build), so two of its
+# files must not define the same name.
 
 # module(PATH MODULE...): defines the library fsdp_NAME from the sources in the folder PATH, whose
 # last part is NAME. The other arguments are the modules whose headers it includes. Only modules of
@@ -33,8 +33,8 @@ module(common/base)
 module(common/memory base)  # the first module with LibTorch: it makes the precompiled header
 module(common/nn base)
 module(common/optim base memory)
-# comm has the functions that ranks call; launch starts ranks on one host; hosts connects ranks on
-# several hosts; transports move the bytes between ranks.
+# The four modules below: comm has the functions that ranks call; launch starts ranks on one host;
+# hosts connects ranks on several hosts; transports move the bytes between ranks.
 module(common/comm base memory)
 module(common/launch base comm memory)
 module(common/hosts base comm launch)
@@ -69,7 +69,8 @@ target_link_libraries(fsdp_transports PRIVATE fsdp_gloo)
 target_link_libraries(fsdp_digest PRIVATE OpenSSL::Crypto)
 target_link_libraries(fsdp_receipt PRIVATE OpenSSL::Crypto)
 target_compile_options(fsdp_digest PRIVATE -O3)  # bit_hash() reads all tensors of a step
-# Builds with and without CUDA compile different files of trainer/cuda.
+# trainer/cuda has files for builds with CUDA and files for builds without it. Only the files for
+# this build are compiled.
 get_target_property(sources fsdp_cuda SOURCES)
 if(FSDP_CUDA)
   list(FILTER sources EXCLUDE REGEX "/without_cuda.cpp$")
@@ -81,14 +82,14 @@ set_target_properties(fsdp_cuda PROPERTIES SOURCES "${sources}")
 include(timeline_page)
 target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 
-# The code of the course that the tasks use.
+# fsdp_given: the code of the course that the tasks use.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
-# The code that a program needs to start and connect ranks.
+# fsdp_ranks: the code that a program needs to start and connect ranks.
 add_library(fsdp_ranks INTERFACE)
 target_link_libraries(fsdp_ranks INTERFACE fsdp_hosts fsdp_transports)
 
-# fsdp_testing needs GoogleTest, so it exists only if this is the top project.
+# fsdp_testing needs GoogleTest, so it is not defined if another project contains this one.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
@@ -97,9 +98,9 @@ target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does
 endif()
-# If several objects define a function, for example of a template, the linker uses the first
-# definition. So all code that runs the tests and compares values is linked before the code of a
-# task, and completely.
+# If several objects define the same function, for example an instance of a template, the linker
+# uses the first definition. So the code that runs the tests and compares values is linked before
+# the code of a task, and completely: a student's definition cannot replace it.
 set(first testing base comm hosts launch memory nn optim trace transports)
 list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
 target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first}

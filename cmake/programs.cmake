@@ -1,15 +1,17 @@
-# The programs that students also run, each from one file, and two targets: `all_tests` builds every
-# test program and the programs that they run (tests.txt lists the test programs for ./fsdp test,
-# one per line), and `everything` is for ./fsdp lint.
+# This file defines the programs that students also run, each from one file, and two targets.
+# `all_tests` builds every test program and the programs that the tests run; tests.txt lists the
+# test programs for ./fsdp test, one per line. `everything` builds all programs and tests, for
+# ./fsdp lint.
 
-# Defines a program from one file and `library`.
+# program: defines the program `name` from one file, and links it with `library`.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
   target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
-# Compiles the text of a file into `library`, as fsdp::NAME. If the file changes, CMake runs again.
+# embed_text: compiles the text of the file `file` into `library`, as the constant fsdp::NAME. If
+# the file changes, CMake runs again.
 function(embed_text library file name)
   file(READ ${file} text)
   set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
@@ -38,14 +40,15 @@ program(audit "fsdp_options;fsdp_receipt" programs/audit.cpp)
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
 set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-# settings.cpp is compiled by itself, because CLI11 takes as long to compile as all other files.
+# programs/check/settings.cpp is compiled by itself, in parallel, because CLI11, which it includes,
+# takes as long to compile as all other files of check.
 set_source_files_properties(programs/check/settings.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(fsdp_check PUBLIC programs)
 target_link_libraries(fsdp_check PUBLIC fsdp_base fsdp_command_line)
 embed_text(fsdp_check course.toml kCourseText)
 add_executable(check EXCLUDE_FROM_ALL programs/check.cpp)
 target_link_libraries(check PRIVATE fsdp_check)
-# why watches a test program from outside, so it needs no LibTorch either.
+# The program why watches a test program from outside, so it needs no LibTorch either.
 file(GLOB why_sources CONFIGURE_DEPENDS programs/why/*.cpp)
 add_library(fsdp_why STATIC EXCLUDE_FROM_ALL ${why_sources})
 set_target_properties(fsdp_why PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
@@ -54,7 +57,7 @@ target_link_libraries(fsdp_why PUBLIC fsdp_base)
 add_executable(why EXCLUDE_FROM_ALL programs/why.cpp)
 target_link_libraries(why PRIVATE fsdp_why)
 
-# A student's copy has neither programs/reproduce nor maintainers.cmake.
+# A student's copy of the repository has neither programs/reproduce nor maintainers.cmake.
 if(EXISTS ${PROJECT_SOURCE_DIR}/programs/reproduce)
   include(maintainers)
 endif()
@@ -68,7 +71,7 @@ endif()
 if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()
-# add_programs(TARGET PROGRAM...): makes the target build those of the programs that exist.
+# add_programs(TARGET PROGRAM...): makes TARGET build those PROGRAMs that are defined in this copy.
 function(add_programs target)
   foreach(program ${ARGN})
     if(TARGET ${program})
@@ -82,14 +85,16 @@ add_custom_target(everything DEPENDS all_tests audit check diff export_model gen
                                      tokenize why)
 add_programs(everything appendix_programs gpu_tests own_model own_plan own_training plan quiz
              reproduce transport_bench reference_train mine_train fsdp step)
-# `cmake --build` without a target builds this target, the library and its examples.
+# `cmake --build` without a target builds the target `visitors`, the library and the library's
+# examples.
 add_custom_target(visitors ALL)
 add_programs(visitors check hello run_tests reference_train)
 if(NOT TARGET reference_train)
   add_programs(visitors mine_train)
 endif()
 
-# Tests for ctest. In a handout they are the student's tasks.
+# The tests for ctest: one for each test program. In a handout, one for each task, which runs ./fsdp
+# check.
 enable_testing()
 foreach(test ${tests})
   string(REGEX MATCH "task[0-7]|library|gpu" label ${test})

@@ -1,13 +1,14 @@
 # The headers of the tasks are only in tasks/, and all code is compiled once, with these headers. A
-# stack is a selection of the code of the seven tasks, for example all of it from solutions/. The
-# tests of a task are linked to each stack. Task 0 is optional, so it is in no stack: only its own
-# tests and the programs that train contain it. If it does not compile, everything else still does.
+# stack is a selection of the code of the seven tasks, for example all of it from solutions/. Each
+# stack has its own test programs: the tests of a task, linked with the stack's code. Task 0 is
+# optional, so it is in no stack: only its own tests and the programs that train contain it. If it
+# does not compile, everything else still does.
 
 set(task0 task0_ddp)
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# The headers of the tasks, and the code of the course that the tasks use.
+# fsdp_contracts: the headers of the tasks, and the code of the course that the tasks use.
 add_library(fsdp_contracts INTERFACE)
 foreach(task ${task0} ${tasks})
   set(folder ${PROJECT_SOURCE_DIR}/tasks)
@@ -40,12 +41,13 @@ function(test_executable list target library)
   set_property(GLOBAL APPEND PROPERTY ${list} ${target})
 endfunction()
 
-# fsdp_strategy connects the last task to the trainer. fsdp_train_main trains with it.
+# fsdp_strategy connects task 7 to the trainer. fsdp_train_main is the main program of ./fsdp train,
+# which trains with fsdp_strategy.
 file(GLOB strategy_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/*.cpp)
 add_library(fsdp_strategy STATIC EXCLUDE_FROM_ALL ${strategy_sources})
 set_target_properties(fsdp_strategy PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-# Compiled as an object of its own, because only the programs that train contain the task 0 that it
-# calls.
+# ddp_reduction.cpp is compiled as an object of its own, because it calls task 0, which only the
+# programs that train contain.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/trainer/strategies/fsdp/ddp_reduction.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(fsdp_strategy PUBLIC fsdp_contracts fsdp_train)
@@ -54,7 +56,8 @@ add_library(fsdp_train_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/progra
 target_link_libraries(fsdp_train_main PUBLIC fsdp_strategy fsdp_options)
 target_precompile_headers(fsdp_train_main REUSE_FROM fsdp_memory)
 
-# taskN_tests: the tests of a task, with the libraries that they need. The tests of task 7 train.
+# taskN_tests: the compiled tests of task N, with the libraries that they need. The tests of task 7
+# train, so they also need fsdp_strategy.
 foreach(task ${task0} ${tasks})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${task}/*.cpp)
   if(sources AND TARGET fsdp_testing)
@@ -71,9 +74,9 @@ if(TARGET task7_tests)
   target_link_libraries(task7_tests PUBLIC fsdp_strategy)
 endif()
 
-# Defines the library `target` of one task: its sources and those of its extensions, which may be
-# missing, in the folder `origin`, on top of `base`, the library of the task before it. Other tasks
-# do not find the headers in these folders.
+# task_library: defines the library `target` of one task, from its sources and those of its
+# extensions, which may be missing, in the folder `origin`. The library links to `base`, the library
+# of the task before it. Other tasks do not find the headers in these source folders.
 function(task_library target task origin base)
   set(folders ${origin}/${task} ${origin}/extensions/${task})
   list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
@@ -109,9 +112,9 @@ function(static_libraries_of result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# Defines the program `target` of the stack `name`: the objects of `main`, the libraries `own` with
-# the code of the stack's tasks, and `base`, the library below them. A student's code is isolated
-# (isolate.sh).
+# program_of_stack: defines the program `target` of the stack `name`, from the objects of `main`,
+# the libraries `own` with the code of the stack's tasks, and `base`, the library to which the first
+# of these tasks links. If the stack has a student's code, it is isolated first (isolate.sh).
 function(program_of_stack target main name own base)
   add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${main}>)
   get_target_property(needs ${main} INTERFACE_LINK_LIBRARIES)
@@ -158,12 +161,12 @@ function(add_task0 name origin)
   endif()
 endfunction()
 
-# add_stack(NAME BASE WANTED FOLDER...): defines the tasks WANTED of the stack NAME. The first one
-# is on top of the library BASE. The code of each task is from the first FOLDER that has it.
-# Targets: the library NAME_taskN and its tests NAME_taskN_tests, which are added to the property
-# fsdp_NAME_tests; with task 7 also NAME_train, which contains the task 0 of the student or of the
-# reference. Stops at a task that no folder has. Files may appear later, so each build looks for
-# them again (CONFIGURE_DEPENDS).
+# add_stack(NAME BASE WANTED FOLDER...): defines the tasks WANTED of the stack NAME. The library of
+# the first task links to the library BASE. The code of each task is from the first FOLDER that has
+# it. Targets: the library NAME_taskN and its tests NAME_taskN_tests, which are added to the
+# property fsdp_NAME_tests; if the stack has task 7, also NAME_train, which contains the task 0 of
+# the student or of the reference. Stops at a task that no folder has. Source files may appear
+# later, so each build looks for them again (CONFIGURE_DEPENDS).
 function(add_stack name base wanted)
   set(own)
   set(below ${base})
@@ -196,10 +199,11 @@ function(add_stack name base wanted)
   endif()
 endfunction()
 
-# Defines the stack `name`, with all tasks from `origin`, and the stacks NAME_on_M, with the
-# solutions of tasks 1 to M and then tasks from `origin`. With these, a mistake in an earlier task
-# does not make the tests of a later task fail. Each task is in the NAME_on_M with the most
-# solutions before it; stack_of() of scripts/stacks.sh selects the stack.
+# add_own_stacks: defines the stack `name`, with all tasks from the folder `origin`, and the stacks
+# NAME_on_M, with the reference solutions of tasks 1 to M and then tasks from `origin`. With a stack
+# NAME_on_M, a mistake in an earlier task does not make the tests of a later task fail. Each task is
+# only in the NAME_on_M with the most solutions before it; stack_of() of scripts/stacks.sh selects
+# the stack that its tests use.
 function(add_own_stacks name origin)
   add_task0(${name} ${origin})
   add_stack(${name} fsdp_given "${tasks}" ${origin})

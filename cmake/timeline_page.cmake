@@ -1,5 +1,5 @@
-# Makes timeline_page_source, a source file with the page of the HTML timeline as a string. The
-# style and the scripts are inserted into the page.
+# Makes a source file that contains the page of the HTML timeline as a string, and sets
+# timeline_page_source to its path. The style and the scripts are inserted into the page.
 set(folder ${PROJECT_SOURCE_DIR}/common/trace/page)
 file(READ ${folder}/timeline.html timeline_page)
 file(READ ${folder}/timeline.css part)
