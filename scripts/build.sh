@@ -1,15 +1,17 @@
 # shellcheck shell=bash
-# Shell functions that the other scripts share. Set `root`, then source this file.
+# Shell functions that the other scripts share. Set `root` to the repository's folder, then source
+# this file.
 
 say() { echo "fsdp: $*" >&2; }
 
-# Prints a message about something that costs points. ./fsdp submit prints it again at its end.
+# Prints a message about something that costs a student points, and appends it to the file
+# FSDP_REFUSED. ./fsdp submit, which sets FSDP_REFUSED, prints the messages again at its end.
 say_refused() {
   say "$*"
   echo "$*" >>"${FSDP_REFUSED:-/dev/null}"
 }
 
-# Prints the message and exits with 2, the status of a wrong command line.
+# refuse: prints the message and exits with 2, the status of a wrong command line.
 refuse() {
   say "$*"
   exit 2
@@ -20,9 +22,10 @@ fail() {
   exit 1
 }
 
-# Configures build/PRESET if it is missing, or again if the environment names another LibTorch.
-# (Ninja notices changed sources without this.) If the environment named a LibTorch for the last
-# build and names none now, the build keeps its LibTorch.
+# configure PRESET: configures build/PRESET with CMake if that folder is missing, and again if the
+# environment names another LibTorch. (For changed sources this is not needed: Ninja notices them.)
+# If the environment named a LibTorch for the last build and names none now, the build keeps its
+# LibTorch.
 configure() {
   local preset=$1 dir="$root/build/$1"
   local named=${Torch_DIR-}:${CMAKE_PREFIX_PATH-}:${LIBTORCH-} options=() libtorch
@@ -75,8 +78,9 @@ build() {
   fi
   (
     trap 'say interrupted; trap - INT; kill -INT "$BASHPID"' INT
-    # Two commands at the same time would overwrite each other's files. Under torchrun all ranks
-    # wait for this lock, so the message is left out there.
+    # Only one command at a time may build, because two would overwrite each other's files. Under
+    # torchrun (RANK is set) every rank waits for this lock, so this function prints no message
+    # there.
     if ! flock --nonblock 9; then
       if is_current "$dir" "${targets[@]}"; then exit 0; fi
       [[ -n ${RANK-} ]] || say "waiting for another build to end$(holder "$dir/lock")"
@@ -141,8 +145,8 @@ jobs_of_build() {
   echo $((room < 1 ? 1 : room < cores ? room : cores))
 }
 
-# counted_steps STEPS JOBS: prints "7 steps"; if memory allows fewer jobs than there are cores, also
-# prints that reason.
+# counted_steps STEPS JOBS: prints the number of steps of a build, "7 steps". If there are fewer
+# jobs than cores because memory is short, also prints this reason.
 counted_steps() {
   local what="$1 steps"
   if (($1 == 1)); then what="1 step"; fi
@@ -153,8 +157,8 @@ counted_steps() {
   echo "$what"
 }
 
-# say_warnings LOG: prints the number of different warnings of a build, and the first warning of a
-# file in tasks/; if there is none, the first of all.
+# say_warnings LOG: prints how many different warnings a build printed, and one of them: the first
+# warning of a file in tasks/ or, if there is none, the first warning.
 say_warnings() {
   local warnings count first
   warnings=$(grep 'warning:' "$1" | awk '!seen[$0]++' | sed "s|$root/||g") || return 0
@@ -165,8 +169,8 @@ say_warnings() {
   say "$count in ${1#"$root/"}; first: $first"
 }
 
-# holder LOCK: prints which command holds the lock, " (process 4711: ./fsdp check)", or nothing if
-# that is not known.
+# holder LOCK: prints which process holds the lock of a build, " (process 4711: ./fsdp check)", or
+# nothing if that is not known.
 holder() {
   local process
   process=$(head -n 1 "$1")
@@ -193,7 +197,8 @@ touch_old_files() {
 }
 
 # is_current DIR TARGET...: succeeds if the targets are newer than everything that they are made
-# from. Changes nothing, so another build may run at the same time. Does not look for new files.
+# from. It changes nothing, so another build may run at the same time. It does not look for new
+# source files.
 is_current() {
   local dir=$1 copy
   copy=$(mktemp) || return 1
@@ -205,11 +210,12 @@ is_current() {
   return $status
 }
 
-# Makes .venv if it is missing. The scripts of grading/ run with its Python.
+# Makes the virtual environment .venv if it is missing. The scripts of grading/ run with the Python
+# of .venv.
 need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/verbs/setup.sh" --python-only; }
 
-# Prints the folder that has the tasks as they were delivered. A handout contains it
-# (.pristine). In the course's own repository this function makes it from the last commit.
+# Prints the path of the folder that has the tasks as they were delivered. A handout contains this
+# folder (.pristine). In the course's own repository, this function makes it from the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
@@ -274,7 +280,8 @@ base_of_changes() (
   echo "$base"
 )
 
-# Prints the files that have changed since base_of_changes, committed or not; nothing without git.
+# Prints the files that differ from the commit of base_of_changes, whether the changes are committed
+# or not; prints nothing without git.
 changed_since_base() (
   base=$(base_of_changes) && cd "$root" || return 0
   git diff --name-only --diff-filter=d "$base"
@@ -309,7 +316,8 @@ compiles_cpp20() {
     "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null
 }
 
-# require_preset NAME: exits with an error if there is no such preset.
+# require_preset NAME: exits with an error unless NAME is a preset: default, debug, cuda, asan or
+# tsan.
 require_preset() {
   case ${1-} in
     default | debug | cuda | asan | tsan) ;;
@@ -317,13 +325,13 @@ require_preset() {
   esac
 }
 
-# tool WHEEL PROGRAM: prints the path of a program of a pinned wheel in .venv, so that every machine
-# runs the same version.
+# tool WHEEL PROGRAM: prints the path of a program that a Python wheel has installed in .venv. The
+# wheel's version is pinned, so every machine runs the same version of the program.
 tool() { compgen -G "$root/.venv/lib/python3*/site-packages/$1/data/bin/$2"; }
 
-# check NAME COMMAND...: runs the command as one check, which passes if the command succeeds. Adds a
-# line to the file `totals`. If the command fails, prints its output, which is kept in the folder
-# `work`.
+# check NAME COMMAND...: runs the command as one check, which passes if the command succeeds. Prints
+# a line with the name and the result, and adds "1 0 0" (passed) or "0 1 0" (failed) to the file
+# $totals. If the command fails, prints its output. The folder $work is for temporary files.
 check() {
   local name=$1 result=passed start=$SECONDS
   shift

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Prints the errors of a failed build in a student's files. Needs scripts/build.sh.
+# Prints the errors of a failed build. Source scripts/build.sh before this file.
 
-# show_errors TASK: prints that the task does not compile, and its first errors. Errors in the
-# student's own files come first.
+# show_errors TASK: prints that the task does not compile, and the first errors in the log of the
+# build: names that two files define; if there are none, errors in tasks/; if there are none either,
+# any errors.
 show_errors() {
   local log=$root/build/default/build.log
   say_refused "task $1 does not compile"
@@ -10,8 +11,8 @@ show_errors() {
     grep -E -m 3 -A 3 'error|undefined reference|multiple definition' "$log" >&2
 }
 
-# show_clashes LOG: prints which names are defined in two files, and in which files. Fails if there
-# are none. Linkers report such names in these forms:
+# show_clashes LOG: prints which names two files of one program define, and in which files. Fails if
+# there are no such names. Linkers report such names in these forms:
 #   GNU ld  b.o: in function `f()':
 #           (.text+0x0): multiple definition of `f()'; a.o:(.text+0x0): first defined here
 #   gold    b.o: multiple definition of 'f()'

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# Finds the files of the course that a student has changed. Needs scripts/build.sh.
+# Finds the files of the course that a student has changed. Source scripts/build.sh before this
+# file.
 
-# Prints, one per line, the files that decide how tests are built and run, and that a student has
-# changed, removed or added. Not among them are the files that students write: the .cpp files of
-# the tasks, and new headers in tasks/.
+# changed_files: prints, one per line, the files that decide how tests are built and run, and that a
+# student has changed, removed or added. It leaves out the files that students write: the .cpp files
+# of the tasks, and new headers in tasks/.
 changed_files() {
   local decides=(CMakeLists.txt CMakePresets.json cmake common course.toml programs scripts/look.sh
     solutions tests trainer)
@@ -20,8 +21,8 @@ changed_files() {
   fi
 }
 
-# Prints which files of the course are changed. The grader uses its own copies of these files, so a
-# test that passes here may fail there.
+# say_changed: prints which files of the course the student has changed. The grader uses its own
+# copies of these files, so a test that passes here may fail there.
 say_changed() {
   local file restore changed
   mapfile -t changed < <(changed_files)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks a handout, and prints how many seconds the first results of ./fsdp check take, and a
-# result after an edit. Run it on an idle machine.
+# Unpacks a handout, and prints how many seconds a student waits for the first results of ./fsdp
+# check, and for the result after an edit. Run this script on an idle machine.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -13,8 +13,8 @@ export LIBTORCH
 tar -xzf "$work/handout.tar.gz" -C "$work"
 cd "$work/fsdp-course"
 
-# timed FILE PROBLEM: adds a comment to the file, which changes its time, so that ninja compiles it
-# again. Then prints how many seconds ./fsdp check PROBLEM takes. FILE '': edits nothing.
+# timed FILE PROBLEM: appends a comment to the file, so that ninja compiles it again. Then prints
+# how many seconds ./fsdp check PROBLEM takes. If FILE is '', it edits nothing.
 timed() {
   local start=$EPOCHREALTIME
   if [[ $1 ]]; then echo "// edited" >>"tasks/$1"; fi

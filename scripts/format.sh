@@ -9,7 +9,7 @@ cd "$root"
 action=(-i)
 if [[ ${1-} == --check ]]; then action=(--dry-run -Werror --ferror-limit=1); fi
 clang_format=$(tool clang_format clang-format)
-# Links are skipped: their targets are also in the list, and clang-format would replace a link by a
-# copy.
+# Symbolic links are left out: the files to which they point are also in the list, and clang-format
+# would replace a link by a copy of its file.
 sources | while read -r file; do [[ -L $file ]] || echo "$file"; done |
   xargs -d '\n' "$clang_format" "${action[@]}"

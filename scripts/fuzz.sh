@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # scripts/fuzz.sh [SECONDS [TARGET...]]: runs clang's libFuzzer for SECONDS (default 60) on each
-# target, and prints a line of results for each. The targets are the readers of tests/fuzz; default:
-# all. Exits with 1 if a target failed; its input is in build/fuzz/found/TARGET. Inputs that reach
-# new code are in build/fuzz/corpus/TARGET.
-# scripts/fuzz.sh --keep TARGET FILE...: adds inputs to tests/fuzz/corpus.tar.gz, which ./fsdp test
-# reads.
+# target, and prints a line of results for each. A target (tests/fuzz) passes the inputs to a
+# function of the course that parses input; default: all targets. Exits with 1 if a target failed;
+# the input that made it fail is in build/fuzz/found/TARGET. Inputs that reach new code are in
+# build/fuzz/corpus/TARGET.
+# scripts/fuzz.sh --keep TARGET FILE...: adds the files as inputs to tests/fuzz/corpus.tar.gz, which
+# ./fsdp test reads.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -20,7 +21,8 @@ if [[ ${1-} == --keep ]]; then
   for input in "${@:3}"; do
     cp "$input" "$work/corpus/$2/found-$(sha256sum "$input" | head -c 8)"
   done
-  # These options make the archive depend only on the inputs.
+  # With these options of tar and gzip, the archive has no times and no owners, so equal inputs make
+  # equal archives.
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -cf - corpus |
     gzip -n -9 >"$work/new"
   cp "$work/new" "$archive"
@@ -30,7 +32,9 @@ fi
 seconds=${1:-60} targets=("${@:2}") status=0
 if ((!${#targets[@]})); then mapfile -t targets < <(ls "$work/corpus"); fi
 build fuzz fuzz
-# LibTorch is not instrumented and does not free some of its memory, so these checks would fail.
+# Turns off the address sanitizer's checks for leaks and for overflows of containers. They would
+# report errors that are none, because LibTorch is not instrumented and does not free some of its
+# memory.
 export TMPDIR=$work/tmp ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 \
   UBSAN_OPTIONS=print_stacktrace=1
 mkdir "$TMPDIR"

@@ -16,8 +16,8 @@ if [[ ${1-} == --names ]]; then
   shift
 fi
 
-# Undefined names of C, grouped by what the functions do. For `plain` names nothing is printed; C
-# names in no group are remarks.
+# Regular expressions for names of C functions that the objects use, grouped by what the functions
+# do. Nothing is printed for the group `plain`. A C function in no group is a remark.
 files='open(at)?(64|2)?|creat(64)?|f?d?open(64)?|freopen(64)?|__open(at)?(64)?_2|tmpfile(64)?'
 files+='|mks?temp.*|tmpnam|mkdtemp'
 files+='|p?read(64|v.*)?|__p?read(64)?_chk|p?write(64|v.*)?|readlink(at)?|f?l?stat(at|x|fs)?(64)?'
@@ -54,7 +54,8 @@ plain+='|__once_proxy|__h_errno_location|__aarch64_.*|__(a|l|u)?san_.*|__ubsan_.
 plain+='|__emutls_.*'
 plain+='|__[a-z]*([sdtxhb][fi]|[sdxth]c)[0-9]*'  # the compiler's own arithmetic, as __udivti3
 
-# Names of C++: namespaces, classes and functions. A name matches only as a whole word.
+# Regular expressions for C++ names that the objects use: namespaces, classes and functions. A name
+# matches only as a whole word: `std` does not match `stdext`.
 cpp_files='std::(basic_filebuf|basic_[io]?fstream|__basic_file|filesystem)'
 cpp_files+='|__gnu_cxx::stdio_(filebuf|sync_filebuf)'
 cpp_files+='|torch::(save|load|serialize|pickle_save|pickle_load|jit|autograd::profiler)'
@@ -84,16 +85,17 @@ mathematics() {
     awk '{ sub(/@.*/, "", $3); print $3 }'
 }
 
-# Prints a line "OBJECT TAB NAME TAB NAME" for each undefined name of the objects. The first NAME is
-# without the symbol's version.
+# undefined OBJECT...: prints a line "OBJECT TAB NAME TAB NAME" for each name that an object uses
+# and does not define. The first NAME is without the symbol's version, the second one with it.
 undefined() { nm -A -u "$@" | sed -n -E 's/^(.*): +[UwvV] ([^@]+)(@.*)?$/\1\t\2\t\2\3/p'; }
 
-# Prints a line for each object that has an instruction that calls the kernel directly.
+# kernel_calls OBJECT...: prints a line for each object that has an instruction, such as syscall,
+# that calls the kernel directly.
 kernel_calls() {
   local object
   for object; do
-    # Not grep -q: it would exit at the first match, objdump would end by a signal, and with
-    # pipefail the match would count as a failure.
+    # grep runs without -q here: with -q it would exit at the first match, objdump would be ended by
+    # a signal, and with pipefail the match would count as a failure.
     if objdump -d --no-show-raw-insn "$object" |
       grep -E '\s(syscall|sysenter|int +\$0x80|svc +.*)\s*$' >/dev/null; then
       printf '%s\tsyscall\tsyscall\tan instruction of the kernel\n' "$object"
@@ -103,7 +105,8 @@ kernel_calls() {
 
 found=$(undefined "$@")
 defined=$(nm -A -g --defined-only "$@" | awk '{ print $NF }' | sort -u)
-# Adds to each name its C++ form, without parameters and return type.
+# Each line of `lines` is a line of `found` and the demangled name, without parameters and return
+# type.
 lines=$(
   paste <(printf '%s\n' "$found") <(cut -f 2 <<<"$found" | c++filt -p)
   if [[ ! $names ]]; then kernel_calls "$@"; fi
@@ -129,7 +132,7 @@ LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v 
     sub(/[^A-Za-z0-9_]$/, "", name)
     tell(kind, what)
   }
-  # Returns the form of a name in a source file.
+  # Returns the symbol `name` as a source file has it: "open" for open64.
   function as_written(name) {
     sub(/[<(].*/, "", name)
     if (name ~ /^std::(__basic_file|basic_filebuf)$/)

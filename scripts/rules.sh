@@ -12,51 +12,57 @@ broken=''
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
-# Each function prints the places that break its rule, one per line.
+# Each of the following functions checks one rule: it prints the places that break the rule, one per
+# line.
 wrong_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 repeated_names() {
   printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d
 }
-# pch.h is exempt: a precompiled header is compiled as a main file, where #pragma once is a warning.
+# cmake/pch.h is exempt: a precompiled header is compiled as a main file, in which #pragma once
+# causes a warning.
 unguarded_headers() {
   printf '%s\n' "${cpp[@]}" | grep '\.h$' | grep -v '/pch\.h$' |
     xargs -d '\n' grep -L '^#pragma once'
 }
 stray_python() { printf '%s\n' "${files[@]}" | grep '\.\(py\|ipynb\)$' | grep -v '^grading/'; }
-# The reference must be short enough to read in one sitting. Code that only extension problems need
-# is in solutions/extensions/ and does not count.
+# The reference solutions must be short enough to read in one sitting: at most 1500 lines. Code that
+# only extension problems need is in solutions/extensions/ and does not count.
 long_reference() {
   cat solutions/task[1-7]*/*.{h,cpp} | awk -v most=1500 'END {
     if (NR > most)
       printf "solutions/task1 to task7 have %d lines together; at most %d\n", NR, most }'
 }
-# Lines of ./fsdp help ("#: ") are exempt. TOML files, which quote lines of sources, and texts,
-# which have 110 columns, are not checked here.
+# Finds lines of over 100 columns in scripts, Python and CMake files. The lines that ./fsdp help
+# prints ("#: ") are exempt. TOML files, which quote lines of sources, and texts such as Markdown,
+# which may have 110 columns, are not checked here.
 long_lines() {
   printf '%s\n' "${files[@]}" |
     grep -E '(^|/)(fsdp|run|run_autograder|CMakeLists.txt|[^/]*\.(sh|py|cmake|cmake\.in))$' |
     LC_ALL=C.UTF-8 xargs -d '\n' grep -nE '^.{101}' /dev/null | grep -v ':#: '
 }
 large_files() { find "${files[@]}" -maxdepth 0 -type f -size +1000000c; }
-# SC2154 is off, because sourced scripts use variables that the sourcing script has set.
+# The warning SC2154 of shellcheck (a variable is not assigned) is off, because sourced scripts use
+# variables that the sourcing script has set.
 broken_scripts() {
   .venv/bin/shellcheck -f gcc -S warning -e SC2154 fsdp .ci/run \
     {cmake,scripts,scripts/verbs,grading/course,grading/gradescope}/*.sh
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
-# No two files under tests/ may have one name, because a name describes what the file tests.
+# Finds names that two files under tests/ have. A name must be unique, because it says what the file
+# tests.
 repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
-# Prints FILE SUITE for each suite of each test file.
+# Prints a line "FILE SUITE" for each GoogleTest suite in each test file.
 suites_of_files() {
   local test='\w*TEST(_\w+)?\(\s*\w+(?=,\s*(DISABLED_)?[a-z]\w+\s*[,)])'
   grep -rzoP --include='*.cpp' "$test" tests | tr '\n\0' ' \n' | sed -E 's/:.*\(\s*/ /' | sort -u
 }
-# Finds suites with tests in two files. `check` shows the failures of a suite in the order of its
-# file; the order of two files would depend on the linker.
+# Finds suites that have tests in two files. ./fsdp check shows the failures of a suite in the order
+# of the tests in its file; with two files, the order would depend on the linker.
 torn_suites() { suites_of_files | awk '{ print $2 }' | sort | uniq -d; }
-# Finds files with one suite that have not its name: the suite RankExit is in test_rank_exit.cpp.
-# Suites of tasks have the names of problems.
+# Finds test files that have only one suite and another name than this suite: the suite RankExit
+# must be in test_rank_exit.cpp. Tests of tasks are exempt, because their suites are named after
+# problems.
 misnamed_test_files() {
   suites_of_files | grep -v '^tests/task' |
     sed -E ':again; s/([a-z0-9])([A-Z])([^ ]*)$/\1_\2\3/; t again
@@ -69,8 +75,9 @@ misnamed_test_files() {
          }' | sort
 }
 
-# Finds assertions inside of ranks. A rank must only observe, and the test's own process compares,
-# because the student's code runs in the rank's process and could change what is asserted there.
+# Finds assertions in code that ranks run. A rank must only observe values, and the test's own
+# process compares them, because the student's code runs in the rank's process and could change what
+# is asserted there.
 asserts_in_ranks() {
   awk '{ match($0, /^ */) }
        inside && NF && RLENGTH <= indent { inside = 0 }
@@ -79,10 +86,11 @@ asserts_in_ranks() {
     ' tests/task[0-7]*/* tests/extensions/*
 }
 
-# grading NAME OPTION...: runs a check of grading/, which prints what is wrong.
+# grading NAME OPTION...: runs the check grading/NAME.py, which prints what is wrong.
 grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
-# Finds suites that only the tests have, or only course.toml.
+# Finds suites of tasks that are in the tests and not in course.toml, or in course.toml and not in
+# the tests.
 unlisted_suites() {
   diff <(grep -ohE 'T[0-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* |
@@ -94,7 +102,7 @@ odd_test_names() {
   grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
-# Prints the failures of Python's tests.
+# Prints the failures of the Python tests under grading/.
 python_tests() {
   local folder said
   for folder in grading grading/course grading/peers; do
@@ -102,7 +110,9 @@ python_tests() {
       tail -n 20 <<<"$said"
   done
 }
-# The first examples in docs/library.md and docs/checkpoints.md must equal the compiled code.
+# The first C++ example in docs/library.md must equal examples/own_model.cpp, and the one in
+# docs/checkpoints.md must equal the marked code in test_library_checkpoint.cpp. Prints the
+# differences.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
     <(sed -n '/begins the code that docs.checkpoints.md/,/ends the code/p' \
@@ -111,7 +121,8 @@ stale_example() {
     examples/own_model.cpp
 }
 
-# rule NAME COMMAND...: runs one rule. It passes if the command prints nothing.
+# rule NAME COMMAND...: runs the command, which checks one rule. The rule holds if the command
+# prints nothing.
 rule() {
   local places
   places=$("${@:2}")

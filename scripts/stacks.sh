@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# Selects the code that a verb builds: for each task the course's solution or the student's own
-# code. Needs scripts/verb.sh.
+# Selects the code that a verb of ./fsdp builds: for each task the course's solution or the
+# student's own code. Source scripts/verb.sh before this file.
 
-# stack_of TASK OPTION...: prints the stack that the tests of the task run. No other code decides
-# over which code a task is tested: over the solutions of the earlier tasks, from task 1 on, as far
-# as this copy has them, and over the student's own tasks after these. So `mine_on_3`
-# (cmake/stacks.cmake) has the solutions of tasks 1 to 3, and `mine` has none. Nothing lies under
-# tasks 0 and 1.
+# stack_of TASK OPTION...: prints the name of the stack (cmake/stacks.cmake) whose code the tests of
+# the task run. All scripts ask this function. The student's task is tested together with the
+# reference solutions of the earlier tasks, from task 1 on, as far as this copy has them, and with
+# the student's own code for the tasks after these. So `mine_on_3` has the solutions of tasks 1 to
+# 3, and `mine` has none. Tasks 0 and 1 use no earlier task. The options --base and --solutions
+# select other code.
 stack_of() {
   local task=$1 solutions=0 base
   shift
@@ -31,7 +32,8 @@ stack_of() {
   fi
 }
 
-# is_blank TASK: succeeds if the files of the task are byte for byte the delivered ones.
+# is_blank TASK: succeeds if the student has not changed the task: its files are byte for byte the
+# delivered ones.
 is_blank() {
   local file
   : "${pristine:=$(first_states)}"
@@ -41,8 +43,8 @@ is_blank() {
   done < <(sources_of_task "$1" "$pristine" && sources_of_task "$1" "$root/tasks")
 }
 
-# Prints `mine`, the stack of the student's own tasks. If one of tasks 1 to 7 is not begun, prints
-# the stack that the tests of task 7 run.
+# Prints the name of the stack with the student's own tasks, `mine`. If the student has not begun
+# one of tasks 1 to 7, prints the stack that the tests of task 7 run.
 own_stack() {
   local task
   for task in 1 2 3 4 5 6 7; do
@@ -54,13 +56,14 @@ own_stack() {
   echo mine
 }
 
-# Prints the value of --stack if it is not given: `reference`, or `mine` in a handout without the
-# solution of task 7, where students train with their own FSDP.
+# Prints the value that --stack has if it is not given: `reference`; but `mine` in a handout without
+# the solution of task 7, because students train there with their own FSDP.
 default_stack() {
   if [[ -d $root/solutions/task7_integration ]]; then echo reference; else echo mine; fi
 }
 
-# build_train OPTION...: builds the train program for these options, and sets `program` to its path.
+# build_train OPTION...: builds the train program that these options of ./fsdp train need, and sets
+# `program` to its path.
 build_train() {
   local stack preset=default
   stack=$(value_of stack "$@")
@@ -81,7 +84,8 @@ build_train() {
   program=$root/build/$preset/bin/${stack}_train
 }
 
-# Exits with an error if the machine has no GPU. Called before a build that takes minutes.
+# Exits with an error if the machine has no NVIDIA GPU. Called before a build with CUDA, which takes
+# minutes.
 require_gpu() {
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] ||
     refuse "--device cuda needs an NVIDIA GPU and its driver, and this machine has none (there is" \

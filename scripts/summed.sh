@@ -1,15 +1,17 @@
 # shellcheck shell=bash
-# Runs several verbs of ./fsdp and sums their last lines. Set `root` and pipefail, then source this.
+# Runs several verbs of ./fsdp and adds up the counts in their last lines. Set `root` and the shell
+# option pipefail, then source this file.
 
-# summed "VERB OPTION..."...: runs the verbs one after another, and shows what they print. Its last
-# line is "N passed, N failed, N skipped": the sum of the last lines of the verbs. Fails if a verb
-# fails. A verb that ends without such a line counts as one more failure.
+# summed "VERB OPTION..."...: runs the verbs one after another, and shows what they print. Each verb
+# ends with a line "N passed, N failed, N skipped"; summed leaves these lines out, and prints their
+# sum as the last line. Fails if a verb fails. A verb that ends without such a line counts as one
+# more failure.
 summed() {
   local command words said failed=0 status=0 sum=(0 0 0) number='([0-9]+)'
   said=$(mktemp)
   for command; do
     read -ra words <<<"$command"
-    # The verb's last line is left out, because only the sum is printed.
+    # sed leaves out the verb's last line, because only the sum of the counts is printed.
     if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then
       failed=1 status=1
     fi

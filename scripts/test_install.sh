@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # test_install.sh [TOTALS [--all]]: tests the installed library from projects outside of this
 # repository.
-# - Installs the library, moves the installed folder, and builds examples/find_package with it. In
-#   that build a warning is an error, also in our headers.
-# - Runs that program: one run is killed and continued. If ./fsdp setup --peers has installed
-#   torchrun, the program also runs under torchrun.
-# - Builds a project of one file that uses the library in each way that CMake has, with g++ and
-#   clang, Debug and Release. The two ways that compile the library run with every compiler and type
-#   only with --all; else with g++ and Debug, if cmake/, examples/ or this file has changed.
+# - Installs the library, moves the installed folder, and builds the project examples/find_package
+#   with it. In that build a warning is an error, also in the library's headers.
+# - Runs the program of that project: one run is killed and continued. If ./fsdp setup --peers has
+#   installed torchrun, the program also runs under torchrun.
+# - Builds a project of one file that uses the library in each way that CMake has (find_package,
+#   add_subdirectory, FetchContent), with g++ and clang, Debug and Release. The last two ways
+#   compile the library again, so they run with every compiler and type only with --all; without
+#   --all, only with g++ and Debug, and only if cmake/, examples/ or this file has changed.
 # Adds a line "passed failed skipped" for each check to the file TOTALS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +20,8 @@ totals=$work/totals  # lines "passed failed skipped"
 all=${2-}
 ranks=4
 
-# By default CMake hides warnings in headers of imported targets; NO_SYSTEM shows them.
+# Installs the library into a folder, moves the folder, and builds the project with it. By default
+# CMake hides warnings in headers of imported targets; NO_SYSTEM_FROM_IMPORTED shows them.
 builds_elsewhere() {
   "$root/fsdp" install "$work/prefix" &&
     mv "$work/prefix" "$work/the prefix" &&
@@ -29,7 +31,8 @@ builds_elsewhere() {
     cmake --build "$work/build" --parallel "$(jobs_of_build)"
 }
 
-# Configures the project with a folder that looks like a LibTorch of another version.
+# Configures the project with a folder that looks like a LibTorch of another version than the one
+# with which the library was built. Succeeds if CMake fails and names the version.
 refuses_another_libtorch() {
   local other=$work/libtorch api=include/torch/csrc/api/include/torch said
   mkdir -p "$other/lib" "$other/$api" &&
@@ -47,9 +50,9 @@ same() {
   [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
 }
 
-# Kills a run after it has saved its first checkpoint, and continues it. The step at which the
-# signal arrives does not matter: the continued run and an uninterrupted run both end seven steps
-# after the last checkpoint, and must have the same hash.
+# Kills a run after it has saved its first checkpoint, and continues it. It does not matter at which
+# step the signal arrives: the continued run and an uninterrupted run both end seven steps after the
+# last checkpoint, and must have the same hash.
 goes_on_after_a_kill() {
   local line process last resumed whole
   exec {output}< <(exec "$work/build/outside" "$ranks" 1000000 "$work/killed")
@@ -66,8 +69,9 @@ goes_on_after_a_kill() {
     same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 
-# Trains on two and on four ranks, with FSDP and with DDP. All runs add the gradients of four
-# microbatches in the same order, so the results must be equal, except buffers, which are rank 0's.
+# Trains on two and on four ranks, with FSDP and with DDP. All four runs add the gradients of four
+# microbatches in the same order, so their results must be equal. Buffers may differ, because a run
+# saves those of its rank 0.
 is_one_training_with_either_class() {
   local run first='' said ranks_of_run steps class
   for run in '2 7' '4 7' '2 7 ddp' '4 7 ddp'; do
@@ -80,7 +84,7 @@ is_one_training_with_either_class() {
   same "$(hash_of "$said")" "$(hash_of "$first")"
 }
 
-# With --standalone, torchrun uses a free port; its default port may be in use.
+# torchrun runs with --standalone, because it then uses a free port; its default port may be in use.
 torchrun() {
   "$root/.venv-peers/bin/torchrun" --standalone --no-python --nproc-per-node "$ranks" "$@"
 }
@@ -100,9 +104,10 @@ train_in_torchrun() {
   same "$(grep -o "$hash" "$work/started.json")" "$(grep -o "$hash" "$work/alone.json")"
 }
 
-# takes_it_by WAY COMPILER TYPE [OPTION...]: builds and runs a project that uses the library. The
-# project has a target and headers whose names are also ours. The two ways that compile the library
-# share a build folder, so that they compile it once.
+# takes_it_by WAY COMPILER TYPE [OPTION...]: builds and runs a project that uses the library. To
+# find clashes of names, the project has a target and headers whose names this repository has too.
+# The two ways that compile the library (add_subdirectory, FetchContent) share a build folder, so
+# that they compile it once.
 takes_it_by() {
   local way project=$root/build/outside/project build=$root/build/outside/$2-$3 said
   case $1 in
@@ -134,8 +139,8 @@ END
   same "$(cat "$work/said" 2>/dev/null || tee "$work/said" <<<"$said")" "$said"
 }
 
-# Compiles the block of docs/library.md that has "..." after <fsdp/fsdp.h>. The lines before
-# "..." go before main(), the lines after it inside.
+# Compiles and runs the block of docs/library.md that includes <fsdp/fsdp.h> and has a line "...".
+# The lines before "..." are put before main(), the lines after it into main().
 compiles_the_snippet_of_the_page() {
   local project=$work/snippet block
   block=$(awk '
@@ -192,7 +197,8 @@ if [[ -x $work/build/outside ]]; then
   fi
 fi
 
-# wants_to_compile COMPILER TYPE: succeeds if the library must be compiled with these.
+# wants_to_compile COMPILER TYPE: succeeds if add_subdirectory and FetchContent, which compile the
+# library, must be tested with this compiler and build type.
 wants_to_compile() {
   [[ $all ]] || { [[ "$1 $2" == "g++ Debug" ]] &&
     changed_since_base | grep -qE '^(CMake|cmake/|examples/|scripts/test_install.sh$)'; }

@@ -16,11 +16,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$stamps"
 
-# clang-tidy runs without the precompiled header, because clang cannot read GCC's. So it also shows
-# that every file includes what it uses.
+# clang-tidy runs without the precompiled header, because clang cannot read the one that GCC makes.
+# For this reason clang-tidy also finds files that do not include what they use.
 configure default
 ninja -C build/default build.ninja >/dev/null
-# If several stacks compile a file, it is checked with the options of the first one.
+# If several stacks compile a file, clang-tidy checks it with the compiler options of the first
+# stack.
 awk '
   /^{/ { entry = "" }
   { entry = entry $0 "\n" }
@@ -30,7 +31,8 @@ awk '
   sed -E 's/ -(Werror|Winvalid-pch|include [^ ]*|Xclang [^ ]*)//g' >"$work/compile_commands.json"
 clang_tidy=$(tool clang_tidy clang-tidy)
 
-# A changed header is checked through the first source file that includes it.
+# Prints the source files to check: each changed .cpp file and, for each changed header, the first
+# .cpp file that includes it.
 sources_to_check() {
   local file
   { changed_since_base | grep '\.\(cpp\|h\)$' || true; } | while read -r file; do
@@ -39,7 +41,8 @@ sources_to_check() {
   done
 }
 
-# Lines "FILE HASH...": each .cpp file with its hash and the hashes of our headers that it includes.
+# Writes lines "FILE HASH...": each .cpp file with its hash and the hashes of the repository's
+# headers that it includes.
 sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
 libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt)
 settings=$( (cat .clang-tidy; echo "$clang_tidy"; echo "$libtorch") | sha256sum)
@@ -55,8 +58,8 @@ if [[ $all ]]; then
 else
   wanted=$(sources_to_check)
 fi
-# Writes the wanted files in the given order, each once, and only files that are compiled and have
-# no stamp.
+# Writes the files to check: the wanted files in the given order, each once. It leaves out files
+# that are not compiled, and files whose stamp says that they have passed before.
 awk -v stamps="$stamps" '
   FILENAME == ARGV[1] { stamp[$1] = $2; next }
   FILENAME == ARGV[2] { built[$1] = 1; next }

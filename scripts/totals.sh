@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Counts what passed, failed and was skipped. Source it after scripts/verb.sh. Makes the folder
-# `work` for temporary files, and in it the file `totals`, with lines "passed failed skipped".
+# Counts what passed, failed and was skipped. Source this file after scripts/verb.sh. It makes the
+# folder $work for temporary files, and in it the file $totals, for lines "passed failed skipped".
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 totals=$work/totals
 touch "$totals"
 
-# counted COMMAND...: runs a program that adds lines to the totals itself. If the program fails
-# without adding a failure, adds one.
+# counted COMMAND...: runs a command that adds lines to the file $totals itself. If the command
+# fails and has added no failure, adds one failure.
 counted() {
   local before
   before=$(failed_so_far)
@@ -18,7 +18,7 @@ counted() {
 }
 failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
 
-# Prints the sum of the totals, and fails if anything has failed.
+# Prints the sums of the counts in $totals, and fails if anything has failed.
 print_totals() {
   local passed failed skipped
   read -r passed failed skipped < <(

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# Every file of scripts/verbs/ sources this file first; each is a verb of ./fsdp. ./fsdp help shows
-# the lines of such a file that begin with "#: ". Only these lines may have up to 110 columns.
+# Every file of scripts/verbs/ is a verb of ./fsdp, and sources this file first. ./fsdp help shows
+# those lines of a verb's file that begin with "#: ". Only these lines may have up to 110 columns.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
 bin=$root/build/default/bin
 
-# Programs run in the caller's folder and find the repository through FSDP_ROOT.
+# The programs of the verbs run in the caller's working folder. They find the repository through the
+# environment variable FSDP_ROOT.
 export FSDP_ROOT=$root
 
 # Prints the verbs in the order of ./fsdp help; add a new verb here. A verb exists if its file
@@ -21,7 +22,7 @@ verbs() {
   done
 }
 
-# usage_of VERB...: prints what ./fsdp help shows of these verbs.
+# usage_of VERB...: prints the lines that ./fsdp help shows for these verbs.
 usage_of() {
   local verb
   printf 'usage: ./fsdp VERB [OPTION...]\n\n'
@@ -31,18 +32,19 @@ usage_of() {
 asks_for_help() { [[ " $* " == *" --help "* || " $* " == *" -h "* ]]; }
 
 # help_if_asked ARGUMENT...: if the first argument asks for help, prints the usage of the verb and
-# exits. For verbs that do not run a program with its own --help.
+# exits. It is for verbs that do not run a program with a --help of its own.
 help_if_asked() {
   [[ ${1-} == -h || ${1-} == --h* ]] || return 0
   usage_of "$(basename "$0" .sh)"
   exit
 }
 
-# help_if_option ARGUMENT...: prints the usage of the verb and exits if the first argument is any
-# option. For verbs that have no options.
+# help_if_option ARGUMENT...: if the first argument is any option, prints the usage of the verb and
+# exits. It is for verbs that have no options.
 help_if_option() { [[ ${1-} != -* ]] || help_if_asked --help; }
 
-# value_of OPTION ARGUMENT...: prints the value of `--OPTION` among the arguments, or nothing.
+# value_of OPTION ARGUMENT...: prints the value of `--OPTION` in the arguments; prints nothing if
+# they do not have the option.
 value_of() {
   local option=--$1 argument
   shift
@@ -56,20 +58,20 @@ value_of() {
   done
 }
 
-# run PROGRAM OPTION...: builds the program, and replaces this process by it.
+# run PROGRAM OPTION...: builds the program, and replaces this shell process by the program.
 run() {
   build default "$1"
   exec "$bin/$1" "${@:2}"
 }
 
-# python FILE OPTION...: replaces this process by a program of grading/.
+# python FILE OPTION...: replaces this shell process by the Python program grading/FILE.
 python() {
   need_python
   exec "$root/.venv/bin/python3" "$root/grading/$1" "${@:2}"
 }
 
-# take_preset VERB ARGUMENT...: sets `preset` to the value of --preset, or default, and `rest` to
-# the other arguments.
+# take_preset VERB ARGUMENT...: sets `preset` to the value of --preset, or to "default" without that
+# option, and sets `rest` to the other arguments.
 take_preset() {
   local verb=$1
   shift

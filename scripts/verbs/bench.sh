@@ -5,7 +5,8 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_asked "$@"
 
-# The peers are Python programs. A Python program runs them and our program in turns.
+# With --peers, a Python program runs PyTorch's FSDP2 and DDP (the peers, which are Python programs)
+# and our train program in turns.
 bench() {
   local options=() argument what='' python=$root/.venv-peers/bin/python3
   for argument in "$@"; do

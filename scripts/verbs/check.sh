@@ -6,9 +6,9 @@ source "$root/scripts/changed_files.sh"
 source "$root/scripts/look_at_task.sh"
 source "$root/scripts/build_errors.sh"
 
-# Builds all test programs before the tests run, because tests have time limits. A task whose files
-# are still as delivered is "not started": nothing is built for it. If a task does not compile,
-# prints its first errors and tests the other tasks.
+# Builds all needed test programs before the first test runs, because tests have time limits. A task
+# whose files are still as delivered is "not started": nothing is built for it. If a task does not
+# compile, prints its first errors and tests the other tasks.
 check_tasks() {
   local what='0 1 2 3 4 5 6 7' asked task stack failed=0
   local stacks=() targets=(check) blank=() broken=() rejected=()
@@ -75,8 +75,8 @@ what_of() {
   done
 }
 
-# announce TASK: if functions of the task are not written yet, prints how many. Functions of
-# extensions in tasks/extensions/ do not count.
+# announce TASK: prints how many functions of the task the student has not written yet, if there are
+# any. Functions of extensions in tasks/extensions/ do not count.
 announce() {
   local left
   left=$(cat "$root"/tasks/task"$1"_*/*.cpp | grep -c '^  todo("' || true)

@@ -5,7 +5,8 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_asked "$@"
 
-# Checks that PREFIX can be written before the build, which takes minutes.
+# Builds the library and installs it into PREFIX. Checks that PREFIX can be written before the build
+# begins, because the build takes minutes.
 install_library() {
   local preset rest prefix log
   take_preset install "$@"

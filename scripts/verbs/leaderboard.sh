@@ -4,7 +4,7 @@
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 source "$root/scripts/stacks.sh"
 
-# Asked for help, it builds nothing.
+# If an argument asks for help, the train program is not built.
 if asks_for_help "$@"; then
   program=
 else

@@ -16,23 +16,26 @@ case ${1-} in
 esac
 source "$root/scripts/totals.sh"
 
-# bank NAME: checks entries of the bank grading/NAME.py; without --all, those that changes affect.
+# bank NAME: runs the checks of grading/NAME.py; without --all, only those that the changes in this
+# branch affect.
 # - faults: a test must catch each fault;
-# - submissions: honest ones must get all points, and cheats none;
-# - course/samples: the output that texts show must be the output of the command.
+# - submissions: honest submissions must get all points, and cheating ones none;
+# - course/samples: the output that the course's texts show must be the output of the command.
 bank() {
   local which=--changed
   if [[ $all ]]; then which=''; fi
   "$root/.venv/bin/python3" "$root/grading/$1.py" $which --totals "$totals"
 }
 
-# Runs the commands of the pages in a clone; without --all, those that changes affect.
+# In a fresh clone, runs the commands that the course's pages show; without --all, only those that
+# the changes in this branch affect.
 fresh_clone() {
   "$root/.venv/bin/python3" "$root/grading/course/fresh_clone.py" --totals "$totals" \
     "$([[ $all ]] && echo --pages || echo --changed)"
 }
 
-# If a CUDA toolkit is found, builds the whole cuda preset; this needs no GPU.
+# If a CUDA toolkit is installed, builds everything with the preset cuda; this needs no GPU.
+# Otherwise the check counts as skipped.
 build_cuda() {
   if command -v nvcc >/dev/null || [[ -d ${CUDA_PATH:-/usr/local/cuda}/include ]]; then
     check "cuda preset builds" env CI=true "$root/fsdp" build --preset cuda
@@ -42,13 +45,15 @@ build_cuda() {
   fi
 }
 
-# If Sphinx can't be installed, the tests of the site are skipped.
+# Installs the tools that the checks of lint run. If Sphinx can't be installed, this still succeeds,
+# and the tests of the site are skipped.
 install_tools() {
   local setup=$root/scripts/verbs/setup.sh
   "$setup" && "$setup" --plots && { "$setup" --python-only --site || true; }
 }
 
-# Installs the tools and builds the programs that the checks below run.
+# Installs the tools and builds the programs that the checks below run. If this fails, no check
+# runs.
 if ! install_tools || ! (build default everything); then
   echo "0 passed, 1 failed, 0 skipped"
   exit 1

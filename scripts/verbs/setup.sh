@@ -25,7 +25,8 @@ wasmtime_version=50.0.1
 venv=$root/.venv
 mkdir -p "$root/.cache"
 
-# Prints the name of a Python that can make a virtual environment and is new enough for torch.
+# Prints the name of a Python program that can make a virtual environment and is new enough for
+# torch (3.10 or newer).
 find_python() {
   local python
   for python in python3 python3.{14..10}; do
@@ -38,7 +39,7 @@ find_python() {
   return 1
 }
 
-# Prints the Debian packages that the build needs and does not find, one per line.
+# Prints, one per line, the Debian packages that the build needs and that this machine lacks.
 missing_packages() {
   command -v "${CXX:-c++}" >/dev/null || echo g++
   command -v ninja >/dev/null || echo ninja-build
@@ -50,8 +51,8 @@ missing_packages() {
   fi
 }
 
-# Prints the packages that the grader's sandbox needs and does not find; nothing if this copy has no
-# grader. Without these packages the sandbox protects less.
+# Prints the Debian packages that the grader's sandbox needs and that this machine lacks; prints
+# nothing if this copy has no grader. Without these packages the sandbox protects less.
 missing_for_grading() {
   [[ -f $root/grading/grade.py ]] || return 0
   command -v bwrap >/dev/null || echo bubblewrap
@@ -82,8 +83,8 @@ install_packages() {
   ((${#packages[@]} == 0)) || fail "still not found after apt-get install: ${packages[*]}"
 }
 
-# Fails with a clear line if CMake or the compiler is too old, because their own messages do not
-# name that cause.
+# Fails with a clear message if CMake or the compiler is too old, because the messages that CMake
+# and the compiler print themselves do not say so.
 check_versions() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')
@@ -95,14 +96,14 @@ check_versions() {
       "name one)"
 }
 
-# make_venv FOLDER: makes a virtual environment there if there is none.
+# make_venv FOLDER: makes a Python virtual environment in FOLDER if there is none.
 make_venv() {
   if [[ ! -x $1/bin/python3 ]]; then
     "$(find_python)" -m venv "$1" || fail "could not make a virtual environment in $1"
   fi
 }
 
-# pip_install FOLDER WHAT...: installs exactly WHAT, without its dependencies, into the virtual
+# pip_install FOLDER WHAT...: installs the wheels WHAT, without their dependencies, into the virtual
 # environment FOLDER.
 pip_install() {
   local into=$1 quiet=(--quiet)
@@ -112,9 +113,9 @@ pip_install() {
   "$into/bin/python3" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps "$@" >&2
 }
 
-# Installs torch's wheel if no LibTorch is found. The wheel without its dependencies is enough for
-# the CPU build: 1.3 GB in place of 4.7. ldd finds which CUDA libraries the wheel's CPU part needs,
-# because wheels for other machines have no CUDA part.
+# Installs torch's wheel if no LibTorch is found. The CPU build needs only the wheel, without its
+# dependencies: 1.3 GB instead of 4.7 GB. The CPU part of a wheel with CUDA needs two CUDA
+# libraries; ldd shows whether they are missing, because wheels for some machines have no CUDA part.
 install_libtorch() {
   local folder needed
   folder=$(libtorch_folder)
@@ -138,8 +139,8 @@ install_libtorch() {
 
 has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
 
-# find_missing NAME==VERSION...: sets `missing` to the wheels that .venv lacks; fails if it lacks
-# none.
+# find_missing NAME==VERSION...: sets `missing` to those of the wheels that .venv lacks; fails if
+# .venv has all of them.
 find_missing() {
   local wheel
   missing=()
@@ -157,7 +158,8 @@ install_tools() {
   pip_install "$venv" "${missing[@]}" || fail "could not install ${missing[*]}"
 }
 
-# Installs the whole of PyTorch into a virtual environment of its own. The build does not use it.
+# Installs the whole of PyTorch, to compare with, into a virtual environment of its own,
+# .venv-peers. The build does not use this PyTorch.
 install_peers() {
   local peers=$root/.venv-peers
   if [[ ! -x $peers/bin/python3 ]]; then
@@ -168,8 +170,8 @@ install_peers() {
 }
 
 # pip_with_dependencies NAME...: installs wheels and their dependencies into .venv, and prints a
-# line for each large file that pip downloads. All that pip prints goes into .cache/pip.log, because
-# it also complains about dependencies of torch that are not installed here.
+# line for each large file that pip downloads. The output of pip is only written to .cache/pip.log,
+# because pip also complains about dependencies of torch that are left out on purpose.
 pip_with_dependencies() {
   "$venv/bin/python3" -m pip install --disable-pip-version-check --progress-bar=off "$@" 2>&1 |
     tee "$root/.cache/pip.log" | while IFS= read -r line; do
@@ -193,8 +195,8 @@ install_plots() {
   pip_with_dependencies "matplotlib==$matplotlib_version.*"
 }
 
-# Installs the tools of ./fsdp site, with those for figures. If this copy has the sources of
-# docs/step.html, also installs zig and wasmtime, which make and test that page.
+# Installs the tools of ./fsdp site, and matplotlib for the figures. If this copy has the sources of
+# docs/step.html, also installs zig and wasmtime, which compile and test that page.
 install_site() {
   local needed=(sphinx=="$sphinx_version" myst_parser=="$myst_parser_version" furo=="$furo_version")
   install_plots

@@ -4,8 +4,8 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 
 help_if_option "$@"
 
-# First checks that the zip can be made; then runs ./fsdp check, which takes minutes, and makes the
-# zip.
+# First checks that the zip can be made, because ./fsdp check takes minutes; then runs ./fsdp check
+# and makes the zip.
 submit() {
   local submit=("$root/.venv/bin/python3" "$root/grading/submit.py" "$@")
   (($# == 1)) || refuse "submit needs the name of the zip to make: OUT.zip"

@@ -45,18 +45,19 @@ fi
 
 source "$root/scripts/totals.sh"
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
-# Some tests crash on purpose, or ask for more memory than there is. They expect the signal or the
-# exception, not the sanitizer's report of it.
+# Some tests crash on purpose, or ask for more memory than the machine has. They expect the signal
+# or the exception, so the address sanitizer must not end the process with a report before.
 asan=handle_segv=0:handle_abort=0:allocator_may_return_null=1
 export ASAN_OPTIONS=$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 
-# run_program PROGRAM: runs the tests of the program, and adds their counts to the totals.
+# run_program PROGRAM: runs the tests of the test program, and adds their counts to the file
+# $totals.
 run_program() {
   "$root/build/$preset/bin/run_tests" "$1" --seconds "$seconds_per_program" --totals "$totals" \
     </dev/null || true
 }
 
-# run_programs: runs the test programs whose paths it reads, one after another.
+# run_programs: reads paths of test programs from stdin, and runs these programs one after another.
 run_programs() {
   local program
   while read -r program; do
@@ -65,8 +66,9 @@ run_programs() {
   done
 }
 
-# Runs all test programs. hosts_tests and common_tests, which often wait for ranks and hosts that do
-# not answer, run at the same time as the others, and their output is shown at the end.
+# Runs all test programs. hosts_tests and common_tests spend much time waiting for ranks and hosts
+# that do not answer, so they run at the same time as the other programs. Their output is shown at
+# the end.
 run_tests() {
   local waits='/(hosts|common)_tests$' waiting=$work/waiting
   grep -E "$waits" "$root/build/$preset/tests.txt" | run_programs >"$waiting" 2>&1 &
@@ -75,8 +77,9 @@ run_tests() {
   cat "$waiting"
 }
 
-# Runs the hidden cases of task 1 with the ranks in a process of their own, as the grader does. Task
-# 1 is used because the programs of the other tasks need the seed before they start a rank.
+# Runs the tests of task 1 with hidden cases, and with the ranks in a process of their own, as the
+# grader does. Only task 1 can run so here, because the programs of the other tasks need the seed
+# before they start a rank.
 hidden_cases() (
   cd "$root/build/$preset/bin" || exit
   export FSDP_ROOT=$root FSDP_TEST_SEED=hidden FSDP_RANKS_OF=./reference_task1_tests
