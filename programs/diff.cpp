@@ -17,7 +17,7 @@ namespace fsdp {
 namespace {
 
 struct Run {
-  std::string name;     // "a" or "b"
+  std::string name;     // name of the run: "a" or "b"
   std::string options;  // options of ./fsdp train
   std::string program{};
   std::string path{};     // file or folder with the hashes of this run

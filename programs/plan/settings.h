@@ -21,7 +21,7 @@ struct PlanSettings {
   bool search{};                  // --search: `configs` has one element, `memory` a value
   // The settings that a search varies: those that the command line and --config leave open.
   Searched searched;
-  bool rows_fill_context{};  // --seq is not given: rows have the model's context
+  bool rows_fill_context{};  // --seq is not given: rows are as long as the model's context
   bool plans_pattern{};      // no option sets the data: the plan is for --data pattern
 
   // Returns the run on another number of ranks, `world`. Throws UsageError if the other options do

@@ -19,7 +19,7 @@ std::vector<std::string> names_of_checks();
 // Returns the columns that the check `check` reads; no column if `check` is "".
 std::vector<std::string> columns_of_check(const std::string& check);
 
-using Cells = std::map<std::string, std::string>;  // column -> cell
+using Cells = std::map<std::string, std::string>;  // heading of a column -> text of its cell
 
 // Returns whether the cells of a line pass the check `check`. Returns nothing if there can be no
 // verdict, because other programs disturbed the measurement. Throws std::out_of_range if the cells

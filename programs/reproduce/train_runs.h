@@ -35,7 +35,8 @@ class TrainRuns {
   // Throws: std::runtime_error with the last line of output if the program fails, and what
   // run_child() throws.
   const TrainResult& operator()(const TrainOptions& options);
-  // Returns the output of "./fsdp COMMAND". Throws as operator() does.
+  // Returns what "./fsdp COMMAND" prints. Throws std::runtime_error with the last line of output if
+  // the command fails, and what run_child() throws.
   std::string output(const std::string& command);
   const std::filesystem::path& folder() const { return folder_.path(); }
   // Returns an entry for every run that operator() or output() was asked for since the last call of
