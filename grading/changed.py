@@ -1,9 +1,10 @@
-"""Builds the test program of a task over the reference solutions with a change in one file, which
-is compiled again.
+"""Builds the test program of a task, linked with the reference solutions, one file of which is
+changed.
 
-A change is an entry of a bank with `file`, `old` and `new`, and with `old_2` and `new_2` (and 3) if
-it changes several places. In the file of this name, of the task's solution or its extensions, each
-old text is replaced by the new one. Uses the commands of build/default.
+A change is an entry of a bank (faults/taskN.toml or course/samples.toml) with `file`, `old` and
+`new`, and with `old_2` and `new_2` (and 3) if it changes several places. In the file of this name,
+of the task's solution or its extensions, each old text is replaced by the new one. Only this file
+and the .cpp files that name it are compiled again, with the commands of build/default.
 """
 
 import pathlib
@@ -23,7 +24,8 @@ def paths_of(task):
 
 
 def replaced(text, change, where):
-    """Returns the text with the change. Raises Refused unless each old text occurs in it once."""
+    """Returns `text` with each old text of `change` replaced by its new text. Raises Refused unless
+    each old text occurs in `text` exactly once and differs from its new text."""
     for old in [name for name in change if re.fullmatch(r"old(_\d)?", name)]:
         new = old.replace("old", "new")
         count = text.count(change[old])
@@ -59,7 +61,7 @@ def jobs():
 
 
 def command(target):
-    """Returns the command with which ninja makes a target, as words."""
+    """Returns the command with which ninja makes a target, as a list of words."""
     return [word for word in shlex.split(command_for(target)) if word not in (":", "&&")]
 
 
@@ -76,14 +78,14 @@ def compile_as(path, source, task, output):
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"
     words[words.index("-c") + 1] = str(source)
-    # A change may leave a variable unused.
+    # Compiles without -Werror, because a change may leave a variable unused.
     named = [f"-I{output.parent}", f"-fdebug-prefix-map={source.parent}={path.parent}"]
     call([words[0], *named, *(word for word in words[1:] if word != "-Werror")])
 
 
 def link_with(task, objects, replaced_paths, program):
-    """Links the tests of a task. In the task's library, these objects replace those of
-    `replaced_paths`."""
+    """Links the test program of a task into `program`. In the task's reference library, `objects`
+    replace the objects of the source files `replaced_paths`."""
     library = f"libreference_task{task}.a"
     rest = shutil.copy(BUILD / library, program.with_name(library))
     call(["ar", "d", rest, *(f"{path.name}.o" for path in replaced_paths)])
@@ -95,7 +97,8 @@ def link_with(task, objects, replaced_paths, program):
 
 
 def build(task, change, program):
-    """Makes `program`: the tests of the task over the reference solutions with the change."""
+    """Makes `program`: the test program of the task, linked with the reference solutions and the
+    change."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         texts = {path: path.read_text() for path in paths_of(task).values()}

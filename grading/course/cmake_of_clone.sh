@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Takes the place of cmake in a clone of fresh_clone.py. It configures the preset default once, and
-# afterwards copies the result, FRESH_CONFIGURED, because every line of the table begins without a
-# build folder.
+# This script takes the place of cmake in the clone that fresh_clone.py makes. The first call of
+# `cmake --preset default` runs the real cmake, and this script keeps the resulting build folder in
+# FRESH_CONFIGURED. Later calls copy FRESH_CONFIGURED, because fresh_clone.py removes build/ before
+# most commands that it tries. Calls with other arguments run the real cmake.
 set -euo pipefail
 if [[ $PWD != "$FRESH_CLONE" || $* != "--preset default" ]]; then exec "$FRESH_CMAKE" "$@"; fi
 if [[ ! -d $FRESH_CONFIGURED ]]; then

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Takes the place of the compiler in a clone of fresh_clone.py. It copies an output from the
-# finished build FRESH_BUILD if that was made from the same sources, and otherwise compiles it with
-# FRESH_CXX. So ninja runs every step of a build from nothing, but each step takes only the time of
-# a copy.
-# - FRESH_NEEDS has lines "OUTPUT TAB FILE": files of the build folder that the compiler read for
-#   OUTPUT. A step fails if such a file is missing, because then no earlier step has made it.
-# - FRESH_TASKS is set if tasks/ of the clone differs from tasks/ of the finished build.
+# This script takes the place of the compiler in the clone that fresh_clone.py makes. It copies an
+# output from the finished build FRESH_BUILD if that output was made from the same sources; if not,
+# it runs the real compiler, FRESH_CXX. So ninja runs every step of a build from nothing, but a step
+# whose output is copied takes only the time of the copy.
+# - FRESH_NEEDS is a file with lines "OUTPUT TAB FILE": the compiler read FILE, a file of the build
+#   folder, for OUTPUT. A step fails if such a file is missing, because then no earlier step has
+#   made it.
+# - FRESH_TASKS is not empty if tasks/ of the clone differs from tasks/ of the finished build. Then
+#   the programs bin/mine* are linked and not copied.
 set -euo pipefail
 output='' dependencies='' source=''
 words=("$@")
@@ -19,7 +21,8 @@ done
 finished=$FRESH_BUILD/$output
 folder=$PWD
 
-# Succeeds if the build folder is the clone's and FRESH_BUILD was made from the same sources.
+# Succeeds if the output is in the build folder of the clone, and FRESH_BUILD has this output, made
+# from the same sources.
 is_the_same() {
   [[ $output && $output != /* && $folder == "$FRESH_CLONE"/build/* && -f $finished ]] || return 1
   if [[ ! $source ]]; then
@@ -33,7 +36,8 @@ is_the_same() {
 
 precompiled=$folder/CMakeFiles/fsdp_memory.dir/cmake_pch.hxx.gch
 if ! is_the_same; then
-  # The precompiled header has 0.5 GB and is copied only now, because only a compiler reads it.
+  # The precompiled header has 0.5 GB. Until now an empty file stood for it; the real one is copied
+  # before the first real compilation, because only a compiler reads it.
   if [[ $folder == "$FRESH_CLONE"/build/default && -f $precompiled && ! -s $precompiled ]]; then
     cp "$FRESH_BUILD/${precompiled#"$folder/"}" "$precompiled"
   fi

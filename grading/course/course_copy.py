@@ -1,4 +1,4 @@
-"""The base class of the tests of ./fsdp: a copy of the course in which a test tries a verb."""
+"""The base class of the tests of ./fsdp: each test tries a verb in a copy of the course."""
 
 import pathlib
 import shutil
@@ -13,7 +13,8 @@ SKELETON = "tasks/task3_forward_hooks/forward_hooks.cpp"
 
 
 class CourseCopy(unittest.TestCase):
-    """Gives each test a copy of the files that the verbs read. Nothing is built in it."""
+    """Gives each test, in self.root, a copy of the files of the course that the verbs of ./fsdp
+    read. Nothing is built in this copy."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="a course ")
@@ -36,14 +37,15 @@ class CourseCopy(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def run_function(self, source, script):
-        """Runs a script that may call the functions of this file of scripts/."""
+        """Runs a bash script that may call the functions of scripts/verb.sh and
+        scripts/SOURCE.sh."""
         begin = f"source scripts/verb.sh; source scripts/{source}.sh; set +e; "
         return subprocess.run(
             ["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True
         )
 
     def folder_of_build(self, rule):
-        """Creates a build folder whose only target is made by `rule`."""
+        """Creates a build folder whose only target, `made`, is made by the shell command `rule`."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "build.ninja").write_text(f"rule r\n  command = {rule}\nbuild made: r\n")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs every command that the texts show in a clone that has built nothing, and prints a table.
 
-The lines are the help of each verb of ./fsdp, the commands in the code blocks of the pages, and the
-lines that fresh_clone.toml adds. Each page has a clone of its own. Files that a line writes stay
-for the lines after it, but each line begins without build/, so it must build everything that it
-uses. To save time, the compiler of the clone (compiler_of_clone.sh) copies compiled files from this
-repository's build if they are up to date. With --really it compiles everything, which takes hours
-for the whole table.
+A line of the table is the help of a verb of ./fsdp, a command in a code block of a page, or a line
+that fresh_clone.toml adds. The lines of each page run in a new clone. Files that a line writes stay
+for the lines after it, but build/ is removed before each line, so the line must build everything
+that it uses; only lines that run built programs directly keep build/. To save time, the compiler of
+the clone (compiler_of_clone.sh) copies compiled files from this repository's build if they are up
+to date. With --really it compiles everything, which takes hours for the whole table.
 """
 
 import dataclasses
@@ -40,14 +40,17 @@ PAGES = (
     "grading/*/README.md",
     "scripts/maintain.txt",
 )
-# The "pages" of the lines that fresh_clone.toml adds.
+# The names that stand for a page in the table, for lines that fresh_clone.toml adds: OWN for the
+# lines of its `also`, IN_HANDOUT for the lines of its `in_handout`.
 OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"
-# The beginnings of commands. In scripts/maintain.txt, `P` is the Python of the repository.
+# A row of a code block is a command if it begins with a match of this. In scripts/maintain.txt, `P`
+# stands for the Python of the repository.
 BEGINS = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
     r"torchrun |mpirun |srun )"
 )
-# Texts that a line prints only if something that it needs is missing.
+# Error texts. If a line prints one of them, something that it needs is missing, and the line counts
+# as failed unless fresh_clone.toml expects the text.
 WRONG = re.compile(
     r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built"
 )
@@ -57,8 +60,8 @@ WRONG = re.compile(
 class Line:
     page: str
     number: int
-    text: str  # as it is in the page
-    expected: dict = dataclasses.field(default_factory=dict)  # its table of fresh_clone.toml
+    text: str  # the command as the page shows it
+    expected: dict = dataclasses.field(default_factory=dict)  # what fresh_clone.toml expects of it
 
     @property
     def name(self):
@@ -66,7 +69,8 @@ class Line:
 
     @property
     def keeps_build(self):
-        """Returns whether the line runs programs that the lines before it have built."""
+        """Returns whether the line runs programs that the lines before it have built. If so, build/
+        is not removed before the line."""
         words = [
             word
             for word in shlex.split(self.text, comments=True)
@@ -76,8 +80,8 @@ class Line:
 
 
 def lines_of_text(page, text):
-    """Returns the commands of a page: those of its code blocks and of scripts/maintain.txt, and
-    `./fsdp appendix NAME`."""
+    """Returns the commands of a page, as Lines: those of its indented code blocks and of
+    scripts/maintain.txt, and each `./fsdp appendix NAME` whose output the page shows."""
     found, fenced = [], False
     rows = text.splitlines()
     for number, row in enumerate(rows, 1):
@@ -113,7 +117,8 @@ def lines_of_help():
 
 
 def load():
-    """Returns every line, with its expectations from fresh_clone.toml."""
+    """Returns every line of the table, with what fresh_clone.toml expects of it, and the settings
+    of fresh_clone.toml."""
     settings = tomllib.loads((HERE / "fresh_clone.toml").read_text())
     lines = lines_of_help()
     for pattern in PAGES:
@@ -160,7 +165,8 @@ class Clone:
         )
 
     def begin(self, page):
-        """Makes a new clone, for the lines of a page."""
+        """Replaces the clone by a new one, in which the lines of `page` run. If the page is for
+        students, the new one is a handout."""
         shutil.rmtree(self.folder, ignore_errors=True)
         in_handout = page in handouts_pages()
         if in_handout:
@@ -186,7 +192,8 @@ class Clone:
                 (self.folder / name).symlink_to(ROOT / name)
 
     def run(self, command, seconds):
-        """Runs a command. Returns its status, its output, and whether it exceeded `seconds`."""
+        """Runs a command in the clone. Returns its exit status, or None if it was killed after
+        `seconds`, and its output."""
         process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -221,7 +228,7 @@ def needed_files():
 
 
 def handouts_pages():
-    """Returns the pages whose commands are for students. Their lines run in a handout."""
+    """Returns the pages whose commands are for students. These commands run in a handout."""
     names = (handout.RENAMED.get(line, line) for line in handout.tracked())
     return {
         IN_HANDOUT,
@@ -231,7 +238,8 @@ def handouts_pages():
 
 
 def clone_of_repository(folder):
-    """Makes a clone as `git clone` does, and adds the changes that are not committed."""
+    """Clones this repository into `folder`, and commits there the changes that are not committed
+    here."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, folder], check=True)
     with open(folder / ".git/info/exclude", "a") as file:
         file.write("/.venv\n/.venv-peers\n")
@@ -257,8 +265,9 @@ def clone_of_repository(folder):
 
 
 def command_of(line, words):
-    """Returns the command to run: without comments and optional parts, with values for the words
-    that a reader replaces, and with the shorter options of fresh_clone.toml."""
+    """Returns the command that is run for a line: the line's text without comments and optional
+    parts, with values for the words that a reader replaces, and with the shorter options of
+    fresh_clone.toml."""
     if line.page in (OWN, IN_HANDOUT):
         return line.text
     command = re.sub(r"\s+# .*|\s+#$", "", line.text)
@@ -274,7 +283,8 @@ def command_of(line, words):
 
 
 def attempt(clone, line, words):
-    """Runs a line. Returns what differs from the text; nothing if nothing differs."""
+    """Runs a line in the clone. Returns how its status, its output or the files that it makes
+    differ from what is expected; "" if nothing differs."""
     expected = line.expected
     if not line.keeps_build:
         shutil.rmtree(clone.folder / "build", ignore_errors=True)
@@ -301,8 +311,8 @@ def attempt(clone, line, words):
 
 
 def why_left_out(line, clone):
-    """Returns why the line is not run; nothing if it is run. `needs` in fresh_clone.toml is a path
-    or the name of a program."""
+    """Returns the reason why the line is not run; None or "" if it is run. `needs` in
+    fresh_clone.toml is a path or the name of a program that this machine must have."""
     if line.expected.get("compiles") and not clone.really:
         return "calls the compiler itself, in a sandbox; --really tries it"
     needed = line.expected.get("needs")
@@ -330,7 +340,8 @@ def play(lines, settings, clone):
     return counts
 
 
-# The pages of the lines that always run: the first commands of students and users, and wrong ones.
+# Unless --only is given, the lines of these pages always run: the help of every verb, the first
+# commands of students and users, and wrong commands.
 QUICK = ("./fsdp help", OWN)
 
 
@@ -373,7 +384,8 @@ def main():
     if not arguments.really:
         changed.prepare("everything")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        # Graded code, which runs as another user, must be able to read files from this folder.
+        # A line may grade code, which runs as another user and must be able to read files in this
+        # folder.
         os.chmod(folder, 0o755)
         passed, failed, left_out = play(
             lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes the student's repository: OUT.tar.gz.
 
-It has the files that a student builds, runs and reads, but no solution, no fault and nothing of the
-grader. With --release K it also has the solutions of the tasks before K, so that task K can be
-tested over them. It has the first state of tasks/ twice: for the student to change, and in
-.pristine/ for `./fsdp reset`. .pristine/delivered lists the files, for `./fsdp update`.
-.pristine/hashes has the hashes of the files that a student must not change, for `./fsdp check`.
+The repository has the files that a student builds, runs and reads, but no solution, no fault and
+nothing of the grader except what the student's verbs use. With --release K it also has the
+solutions of the tasks before K, so that task K can be tested over them. It has the first state of
+tasks/ twice: for the student to change, and in .pristine/ for `./fsdp reset`. .pristine/delivered
+lists the files, for `./fsdp update`. .pristine/hashes has the hashes of the files that a student
+must not change, for `./fsdp check`.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import skeletons  # noqa: E402
 ROOT = skeletons.ROOT
 FOLDER = "fsdp-course"
 
-# Beginnings of the paths that students get. The other files are for maintainers.
+# A file of this repository is in the handout if its path begins with one of these. The other files
+# are for maintainers.
 GIVEN = tuple(
     """
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
@@ -47,7 +49,8 @@ GIVEN = tuple(
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
-# Beginnings of the paths from which the tests are built. The grader uses its own copies of them.
+# The test programs are built from files whose paths begin with one of these. The grader uses its
+# own copies of these files, so a student must not change them.
 DECIDES = (
     "CMake",
     "cmake/",
@@ -59,7 +62,7 @@ DECIDES = (
     "tests/",
     "trainer/",
 )
-# Files that have another path in a handout. Only a handout has the verb ./fsdp update.
+# Path in this repository -> its other path in a handout. ./fsdp update exists only in a handout.
 RENAMED = {"COURSE.md": "README.md", "grading/course/update.sh": "scripts/verbs/update.sh"}
 
 
@@ -70,8 +73,9 @@ def tracked():
 
 
 def for_students(page):
-    """Returns the page of a step for students. It hides the order of actions, which is the answer
-    to problems, until a button is pressed."""
+    """Returns docs/step.html, the page about the actions of a training step, for students. The
+    returned page hides the order of the actions, which is the answer to problems of the course,
+    until a button is pressed."""
     hidden = page.replace(b'data-students=""', b'data-students="hidden"')
     if hidden.count(b'data-students="hidden"') != 1:
         raise skeletons.Refused(
@@ -82,9 +86,11 @@ def for_students(page):
 
 
 def contents(release=1):
-    """Returns path in the handout -> (bytes, executable)."""
+    """Returns path in the handout -> (bytes, whether it is executable), for every file of a
+    release."""
     files = {}
-    # Task 0 is optional and under no other task, so its solution comes with the last one.
+    # Task 0 is optional and no other task builds on it, so its solution is only in the last
+    # release.
     tasks = range(0 if release == 8 else 1, release)
     released = tuple(f"solutions/{folder}_" for task in tasks
                      for folder in skeletons.folders_of(f"task{task}"))
@@ -104,8 +110,8 @@ def contents(release=1):
 
 
 def hashes(files):
-    """Returns the lines of sha256sum for the files that decide a verdict and that the student must
-    not change."""
+    """Returns lines in the format of sha256sum for the files that decide a verdict and that the
+    student must not change."""
     return "".join(
         f"{hashlib.sha256(content).hexdigest()}  {name}\n"
         for name, (content, _) in sorted(files.items())
@@ -114,7 +120,7 @@ def hashes(files):
 
 
 def with_list(files):
-    """Returns the files and a list of them, which does not contain itself."""
+    """Returns `files` and, under the path LIST, a list of their paths without LIST itself."""
     names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
     return {**files, LIST: (names.encode(), False)}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds which files include which. As a program, for scripts/tidy.sh: reads the names of C++ files
-and prints for each .cpp file a line with its hash and the hashes of those files that it includes,
-directly or not."""
+"""Finds which C++ files include which. scripts/tidy.sh runs this file as a program: it reads the
+paths of C++ files from standard input, and prints for each .cpp file a line with its path, its hash
+and the hashes of the files that it includes, directly or indirectly."""
 
 import hashlib
 import pathlib
@@ -12,8 +12,8 @@ INCLUDE = re.compile(r'^ *# *include *[<"](?:fsdp/)?([^">]+)[">]', re.MULTILINE)
 
 
 def included(texts):
-    """Returns path -> the paths of the files in `texts` that it includes. An include matches every
-    file whose path ends with it."""
+    """Returns path -> the paths of the files in `texts` that it includes. `texts`: path -> content.
+    An include directive matches every file whose path ends with the included name."""
     ends = {}
     for path in texts:
         parts = path.split("/")
@@ -26,7 +26,8 @@ def included(texts):
 
 
 def reached(path, arrows):
-    """Returns the path and all paths that can be reached from it."""
+    """Returns `path` and the paths of all files that it includes, directly or indirectly. `arrows`:
+    path -> the paths that it includes directly."""
     found, left = set(), {path}
     while left:
         found |= left

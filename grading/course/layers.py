@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "tasks": ("common",),
     "common": (),
 }
-ADAPTER = "strategies/fsdp"  # the module of trainer/ that includes the tasks
+ADAPTER = "strategies/fsdp"  # the only module of trainer/ that may include tasks/
 
 
 def sources():

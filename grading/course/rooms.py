@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the promises of common/README.md about the headers in common/ that do not hold. They are:
-a room of ranks includes only the rooms before it; files outside the rooms include only the headers
-that the table lists; and the number of headers that a student meets is right."""
+"""Prints which promises of common/README.md about the headers in common/ do not hold. A "room" is
+one of the modules in ROOMS, which run the ranks. The promises are: a room includes only the rooms
+before it; files outside the rooms include only the headers that the README's table lists; and the
+number of headers that a student meets is right."""
 
 import re
 import sys
@@ -10,28 +11,30 @@ import handout
 import layers
 from includes import included, reached
 
-# The modules for ranks, the lowest first: the functions that ranks call, the launcher on one host,
-# the connection of several hosts, and the transports that move bytes.
+# The modules of common/ that run the ranks, called rooms, the lowest first: the functions that
+# ranks call, the launcher on one host, the connection of several hosts, and the transports that
+# move bytes.
 ROOMS = ("comm", "launch", "hosts", "transports")
-ABOVE_ROOMS = ("trace", "testing")  # modules of common/ that observe the rooms
+ABOVE_ROOMS = ("trace", "testing")  # they observe the rooms, so no room includes them
 
 
 def doors(readme):
-    """Returns room -> the headers that files outside of the rooms may include, by the README's
-    table."""
+    """Returns room -> the headers that files outside the rooms may include, as the table of
+    common/README.md lists them."""
     rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (`[^|]*) \|$", readme, re.MULTILINE)
     return {room: re.findall(r"`(\w+\.h)`", headers) for room, headers in rows if room in ROOMS}
 
 
 def room_of(path):
-    """Returns the room of the file, or None."""
+    """Returns the room that the file at `path` belongs to, or None if it belongs to none."""
     module = layers.module_of(path)
     return module if path.startswith("common/") and module in ROOMS else None
 
 
 def broken_rooms(includes, readme):
-    """Yields the includes of higher rooms and of headers that are not listed, and the listed
-    headers that no file includes."""
+    """Yields a message for each include of a higher room, for each include, outside the rooms, of a
+    header that common/README.md does not list, and for each listed header that no file outside the
+    rooms includes."""
     listed, used = doors(readme), set()
     for path, targets in sorted(includes.items()):
         room = room_of(path)
@@ -58,7 +61,8 @@ def broken_rooms(includes, readme):
 
 
 def wrong_count(texts, includes, readme):
-    """Yields the right sentence on how many headers a student meets, if the README's is wrong."""
+    """Yields, if common/README.md states a wrong number of headers that a student meets, a message
+    with the right sentence."""
     own = [path for path in texts if path.startswith(("solutions/", "tasks/"))]
     common = {path for path in texts if path.startswith("common/")}
     direct = set().union(*(includes[path] for path in own)) & common

@@ -21,8 +21,8 @@ from grader.course import BUILD, ROOT, Refused, tasks  # noqa: E402
 BIN = BUILD / "bin"
 APPENDIX = pathlib.Path("appendix/README.md")
 SECONDS = 900  # time limit of a program
-# The measures against memory that task 7's handout shows, each with its option. The run of a line
-# also has the options of the lines before it.
+# The ways to save memory that the handout of task 7 compares: (title, options of ./fsdp train). The
+# run of an entry also has the options of the entries before it.
 LEVERS = (
     ("DDP", "--world 4 --mode ddp"),
     ("FSDP, one unit", "--mode fsdp --wrap none"),
@@ -53,8 +53,8 @@ def programs():
 
 
 def files_of(sample):
-    """Returns the files that decide the output: the page, and the program, or the code that trains,
-    or the tests of the task."""
+    """Returns the files on which the sample's output depends: the page, and the program, or the
+    code that trains, or the tests of the task."""
     kind, page = sample["kind"], sample["page"]
     if kind == "program":
         return {page, f"appendix/{sample['name'].split()[-1]}.cpp"}
@@ -75,7 +75,8 @@ def files_of(sample):
 
 
 def run(words, folder=None):
-    """Runs a program of the build, as ./fsdp does, in this folder or another one."""
+    """Runs a program of the build with the environment that ./fsdp sets, in `folder` or, if that is
+    None, in the current folder."""
     return subprocess.run(
         words,
         cwd=folder,
@@ -88,8 +89,9 @@ def run(words, folder=None):
 
 
 def block_span(text, sample):
-    """Returns where the output is in the page: the first block after the command, fenced or
-    indented. A table of peaks has the command in its head."""
+    """Returns the span (begin, end) of the sample's output in the page's `text`: the first fenced
+    or indented block after the command. For a table of peaks, it is the table with the command in
+    its head."""
     if sample["kind"] == "peaks":
         found = re.search(rf"(?m)^\| `{re.escape(sample['name'])}` \|.*\n(?:\|.*\n)+", text)
         if not found:
@@ -108,14 +110,15 @@ def block_span(text, sample):
 
 
 def check_with_a_mistake(sample):
-    """Returns the output of `check` for a student with this mistake. `check` tests the stack that
-    the sample names."""
+    """Returns what `check` prints if the reference solution has the sample's mistake. The test
+    program with the mistake gets the name of the stack in the sample's field `stack`, and `check`
+    tests this stack."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         changed.build(
             sample["task"], sample, folder / f"{sample['stack']}_task{sample['task']}_tests"
         )
-        check = folder / "check"  # it finds the test programs in its own folder
+        check = folder / "check"  # check runs the test programs in its own folder
         check.write_bytes((BIN / "check").read_bytes())
         check.chmod(0o700)
         return run([check, *sample["name"].split()[2:], "--stacks", sample["stack"]]).stdout
@@ -130,20 +133,21 @@ def check_of_solutions(_):
 
 
 def failing_training(sample):
-    """Returns the error that the training prints, indented."""
+    """Returns the error that the sample's training prints, indented."""
     error = run([BIN / "reference_train", *sample["name"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
 
 
 def answer_of_plan(sample):
-    """Returns what the command of plan prints, indented."""
+    """Returns what the sample's ./fsdp plan prints, indented."""
     printed = run([BIN / "plan", *sample["name"].split()[2:]]).stdout
     return "".join(f"    {line}\n" for line in printed.splitlines())
 
 
 def answer_of_audit(sample):
-    """Trains as the sample says, and returns what the audit of this run prints, indented. The
-    seconds are those of the page, because they differ between runs."""
+    """Trains as the sample's field `train` says, and returns what ./fsdp audit prints about this
+    run, indented. The seconds in the output are replaced by those of the page, because they differ
+    between runs."""
     with tempfile.TemporaryDirectory() as folder:
         run([BIN / "reference_train", *sample["train"].split()[2:]], folder)
         program = ["--binary", BIN / "reference_train"]
@@ -160,8 +164,9 @@ def program_of_appendix(sample):
 
 
 def levers_of_memory(sample):
-    """Returns a line for each lever: its title, its option, and the highest total of a rank."""
-    lines, options = [], {}  # a later --wrap or --mode replaces the one before
+    """Returns a line for each entry of LEVERS: its title, its options, and the peak of live bytes
+    that the training prints."""
+    lines, options = [], {}  # a later --wrap or --mode replaces an earlier one
     with tempfile.TemporaryDirectory() as folder:
         for title, words in LEVERS:
             options.update(zip(words.split()[::2], words.split()[1::2]))
@@ -174,9 +179,9 @@ def levers_of_memory(sample):
 
 
 def table_of_peaks(sample):
-    """Returns the table of the page, with the highest total of rank 0 in the last cell of each row.
-    The first pair of backticks in a row, if there is one, has options that are added to the
-    command; DIR in it is a folder."""
+    """Returns the page's table of peaks with measured values: the last cell of each row gets the
+    peak of live bytes, in MB, of a training. If a row has options, in its first pair of backticks,
+    they are added to the command in the table's head; DIR in them stands for a temporary folder."""
     text = (ROOT / sample["page"]).read_text()
     begin, end = block_span(text, sample)
     head, rule, *rows = text[begin:end].splitlines(keepends=True)
@@ -204,12 +209,13 @@ KINDS = {
 
 
 def play(sample, write=False):
-    """Returns what is wrong with the page."""
+    """Runs a sample. Returns up to three messages about lines in which the page and the output
+    differ. `write`: writes the output into the page."""
     printed = KINDS[sample["kind"]](sample)
     path = ROOT / sample["page"]
     text = path.read_text()
     begin, end = block_span(text, sample)
-    # Parts that differ from run to run (`varies`) are not compared.
+    # Parts that differ from run to run (the sample's regular expression `varies`) are not compared.
     before, now = (
         re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed)
     )
@@ -220,8 +226,8 @@ def play(sample, write=False):
 
 
 def wrong_quotes(page):
-    """Yields the programs of which the appendix quotes no line, or lines that they do not have;
-    "..." in a quote matches any lines."""
+    """Yields a message for each program of which the appendix quotes no line, and for each program
+    that lacks a quoted line; "..." in a quote matches any lines."""
     quotes = dict(re.findall(r"<!-- lines of (\S+) -->\n```cpp\n(.*?)```", page, re.DOTALL))
     for name in {*programs(), *re.findall(r"<!-- \w+ of (\S+) -->", page)} - quotes.keys():
         yield f"{APPENDIX} quotes no line of {name}"
@@ -239,7 +245,8 @@ def wrong_quotes(page):
 
 
 def wrong_forms():
-    """Yields the mistakes that can be found without running a program."""
+    """Yields the mistakes in the list of samples, and in the appendix, that can be found without
+    running a program."""
     yield from wrong_quotes((ROOT / APPENDIX).read_text())
     for sample in load():
         try:

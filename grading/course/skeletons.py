@@ -1,12 +1,12 @@
-"""The skeletons: the C++ files of tasks/ as students get them. They are in .pristine/ in a handout,
-and in the last commit in the course's own repository."""
+"""The skeletons: the C++ files of tasks/ as students get them. A handout has them in .pristine/; in
+the course's own repository, tasks/ of the last commit has them."""
 
 import pathlib
 import subprocess
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+except ModuleNotFoundError:  # Python 3.10 has no tomllib
     from pip._vendor import tomli as tomllib  # noqa: F401
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ def one_line(text):
 
 
 class Refused(Exception):
-    """The reason why something can't be graded or done, as a printable text."""
+    """Raised if something can't be graded or done. Its text is the reason, made printable."""
 
     def __init__(self, why):
         super().__init__(printable(str(why)))
@@ -37,8 +37,8 @@ def folder_of(task):
 
 
 def folders_of(folder):
-    """Returns the folders of a task's files in solutions/ and in tasks/: of the task, and of its
-    extensions."""
+    """Returns the two folders, relative to solutions/ or tasks/, with the files of a task: the
+    task's own folder, and that of its extensions."""
     return folder, f"extensions/{folder}"
 
 
@@ -63,7 +63,7 @@ def delivered(root=ROOT):
 
 
 def differences(files, root=ROOT):
-    """Yields one line for each C++ file of tasks/ that differs from `files`."""
+    """Yields one line for each C++ file of tasks/ that differs from `files`: path -> content."""
     here = {
         path.relative_to(root).as_posix()
         for path in (root / "tasks").rglob("*")

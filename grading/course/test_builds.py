@@ -14,13 +14,13 @@ from course_copy import SKELETON
 
 
 class Everything(unittest.TestCase):
-    """./fsdp lint builds the target `everything`, and nothing else before it runs Python's
-    tests."""
+    """Tests that the target `everything` contains every program that Python's tests run, because
+    ./fsdp lint builds only this target before it runs these tests."""
 
     @unittest.skipUnless(
         (skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured"
     )
-    def test_what_tests_run_is_built_before_them(self):
+    def test_the_target_everything_has_all_programs_that_python_tests_run(self):
         needed = {name for path in (skeletons.ROOT / "grading").rglob("test_*.py")
                   for name in re.findall(r'ROOT / "build/default/bin/(\w+)"', path.read_text())}
         self.assertGreaterEqual(needed, {"plan", "own_training"})
@@ -35,7 +35,7 @@ class Everything(unittest.TestCase):
 
 
 class Build(course_copy.CourseCopy):
-    def test_a_file_that_comes_back_with_an_old_time_is_as_new_for_ninja(self):
+    def test_a_changed_file_with_an_old_modification_time_is_touched_before_a_build(self):
         (self.root / "build").mkdir()
         for text, is_touched in (
             ("// first\n", False),
@@ -48,8 +48,9 @@ class Build(course_copy.CourseCopy):
             self.assertEqual((self.root / SKELETON).stat().st_mtime > 1_600_000_000, is_touched)
 
     def jobs_and_said(self, megabytes, cores, files):
-        """Returns the -j of a build of `files` on a machine with this memory and these cores, and
-        the first line that the build prints."""
+        """Builds `files` files while the machine seems to have `megabytes` of free memory and
+        `cores` cores. Returns the -j that ninja gets, and the lines that the build prints to
+        stderr."""
         folder = self.folder_of_build("true")
         (folder / "build.ninja").write_text(
             "rule r\n  command = touch $out\n"
@@ -70,7 +71,7 @@ class Build(course_copy.CourseCopy):
         (folder / "calls").unlink()
         return re.search(r"-j (\d+) made$", calls[-1])[1], said
 
-    def test_a_build_runs_as_many_compilers_as_memory_has_room_for(self):
+    def test_a_build_runs_at_most_as_many_compilers_as_cores_and_free_memory_allow(self):
         bounded = "because {} MB of memory are free and a compiler takes 1700"
         for megabytes, cores, files, jobs, said in (
             (64000, 8, 9, "8", "9 steps"),
@@ -82,7 +83,7 @@ class Build(course_copy.CourseCopy):
             self.assertEqual(self.jobs_and_said(megabytes, cores, files),
                              (jobs, [f"fsdp: building made in build/default: {said}"]))
 
-    def test_a_build_shows_its_first_warning(self):
+    def test_a_build_prints_the_number_of_its_warnings_and_the_first_warning(self):
         one = f"{self.root}/common/nn/module.h:7:1: warning: unused variable 'a'"
         for lines, said in (
             (
@@ -103,7 +104,9 @@ class Build(course_copy.CourseCopy):
             self.assertEqual(printed[1:], [f"fsdp: {said}"] if said else [])
 
     def build_while_another_holds_the_lock(self, rule, process=""):
-        """Returns the first line that the build prints; "" if it does not wait."""
+        """Builds while this test holds the lock of the build folder. Returns the line with which
+        the build says that it waits; "" if the build does not wait. `process`: the id of the
+        process that holds the lock, as the lock file names it."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
         with open(folder / "lock", "w") as lock:
@@ -116,10 +119,10 @@ class Build(course_copy.CourseCopy):
             waiting.communicate()
         return first
 
-    def test_what_is_current_does_not_wait_for_another_build(self):
+    def test_a_build_of_an_up_to_date_target_does_not_wait_for_another_build(self):
         self.assertEqual(self.build_while_another_holds_the_lock("touch made"), "")
 
-    def test_who_waits_for_another_build_says_for_which(self):
+    def test_a_build_that_waits_for_another_build_prints_the_process_of_that_build(self):
         process = os.getpid()
         words = (
             pathlib.Path(f"/proc/{process}/cmdline")
@@ -133,11 +136,11 @@ class Build(course_copy.CourseCopy):
             said = self.build_while_another_holds_the_lock("true", known)
             self.assertEqual(said, f"fsdp: waiting for another build to end{which}\n")
 
-    def test_an_interrupted_build_is_not_called_failed(self):
+    def test_a_build_that_sigint_ends_prints_interrupted_and_not_failed(self):
         started = self.root / "started"
         os.mkfifo(started)
-        # The trap ends the shell: a shell that waits for a program does not end by the signal
-        # alone.
+        # The rule's trap ends its shell at SIGINT. Without the trap, the shell would not end at the
+        # signal while it waits for a program.
         self.folder_of_build(
             f"trap 'kill $$!; exit 130' INT; echo >'{started}'; sleep 1000 & wait")
         build = self.build(before="configure() { :; };")
@@ -150,7 +153,8 @@ class Build(course_copy.CourseCopy):
         self.assertNotIn("failed", said)
 
     def read_only_build(self, rule):
-        """Builds in a folder in which not even root can write."""
+        """Builds in a folder that is mounted read-only, so that not even root can write in it.
+        Returns the build's exit status and what it prints to stderr."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
         mount = (
@@ -163,10 +167,10 @@ class Build(course_copy.CourseCopy):
             self.skipTest("this user may not mount")
         return build.returncode, said
 
-    def test_what_is_current_needs_no_folder_that_can_be_written(self):
+    def test_a_build_of_an_up_to_date_target_succeeds_in_a_read_only_folder(self):
         self.assertEqual(self.read_only_build("touch made"), (0, ""))
 
-    def test_what_is_not_current_needs_a_folder_that_can_be_written(self):
+    def test_a_build_of_an_outdated_target_fails_in_a_read_only_folder_and_says_so(self):
         status, said = self.read_only_build("true")
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)

@@ -10,8 +10,8 @@ import skeletons
 
 class Run(course_copy.CourseCopy):
     def run_with(self, test, lint, *options):
-        """Returns the status and the lines of .ci/run if these scripts take the place of the
-        verbs."""
+        """Runs .ci/run with the scripts `test` and `lint` in the place of ./fsdp test and ./fsdp
+        lint. Returns its exit status and the lines that it prints."""
         shutil.copytree(skeletons.ROOT / ".ci", self.root / ".ci", dirs_exist_ok=True)
         for verb, script in (("test", test), ("lint", lint)):
             path = self.root / f"scripts/verbs/{verb}.sh"
@@ -20,7 +20,7 @@ class Run(course_copy.CourseCopy):
         done = subprocess.run([self.root / ".ci/run", *options], capture_output=True, text=True)
         return done.returncode, done.stdout.splitlines()
 
-    def test_its_last_line_is_the_sum_and_the_only_one_of_its_kind(self):
+    def test_ci_run_prints_only_one_total_the_sum_of_test_and_lint_as_its_last_line(self):
         status, lines = self.run_with(
             "echo '== a'; echo '3 passed, 0 failed, 1 skipped'",
             'echo "format $*"; echo "20 passed, 0 failed, 0 skipped"',
@@ -30,7 +30,7 @@ class Run(course_copy.CourseCopy):
             (status, lines), (0, ["== a", "format --all", "23 passed, 0 failed, 1 skipped"])
         )
 
-    def test_it_fails_if_one_verb_fails_whichever_it_is(self):
+    def test_ci_run_fails_if_either_test_or_lint_fails(self):
         good, bad = (
             "echo '3 passed, 0 failed, 0 skipped'",
             "echo '2 passed, 1 failed, 0 skipped'; exit 1",
@@ -39,7 +39,7 @@ class Run(course_copy.CourseCopy):
                       (good, "echo '2 passed, 0 failed, 0 skipped'; exit 1")):
             self.assertEqual(self.run_with(*verbs), (1, ["5 passed, 1 failed, 0 skipped"]), verbs)
 
-    def test_a_verb_that_breaks_off_is_a_failure_and_the_other_verb_still_runs(self):
+    def test_ci_run_counts_a_verb_without_a_total_as_one_failure_and_runs_the_other_verb(self):
         self.assertEqual(
             self.run_with("echo broken; exit 1", "echo '2 passed, 0 failed, 0 skipped'"),
             (1, ["broken", "./fsdp test broke off", "2 passed, 1 failed, 0 skipped"]),

@@ -25,7 +25,7 @@ PAGE = """# A page
 
 
 class Lines(unittest.TestCase):
-    def test_a_page_shows_its_commands(self):
+    def test_lines_of_text_finds_the_commands_in_indented_blocks_but_no_output(self):
         lines = fresh_clone.lines_of_text("a.md", PAGE)
         self.assertEqual(
             [fresh_clone.command_of(line, {}) for line in lines],
@@ -37,7 +37,7 @@ class Lines(unittest.TestCase):
             ],
         )
 
-    def test_words_that_a_reader_replaces_get_values(self):
+    def test_command_of_replaces_placeholders_by_values_and_options_by_shorter_ones(self):
         line = fresh_clone.Line(
             "a.md", 1, "P grading/x.py OUT.zip DIR/NAME --DIR ...", {"shorter": {"x.py": "y.py"}}
         )
@@ -51,7 +51,7 @@ class Lines(unittest.TestCase):
                 {},
             )
 
-    def test_a_line_that_runs_what_was_built_keeps_the_build(self):
+    def test_only_a_line_that_runs_an_already_built_program_keeps_the_build_folder(self):
         for text, keeps in (
             ("./fsdp hello", False),
             ("FSDP_DEBUG=1 gdb x", True),
@@ -61,7 +61,7 @@ class Lines(unittest.TestCase):
         ):
             self.assertEqual(fresh_clone.Line("a.md", 1, text).keeps_build, keeps, text)
 
-    def test_every_verb_is_typed_and_every_line_has_what_it_needs(self):
+    def test_the_table_has_the_help_of_every_verb_and_commands_of_the_pages(self):
         lines, settings = fresh_clone.load()
         typed = {fresh_clone.command_of(line, settings["words"]) for line in lines}
         help_text = fresh_clone.usage()
@@ -99,7 +99,7 @@ class Verdicts(unittest.TestCase):
         line = fresh_clone.Line("a.md", 1, "./fsdp hello", expected)
         return fresh_clone.attempt(FakeClone(self.folder, **answer), line, {})
 
-    def test_a_line_differs_by_status_by_what_it_prints_and_by_what_it_makes(self):
+    def test_a_line_fails_if_its_status_its_output_or_its_files_are_not_as_expected(self):
         for expected, answer, differs in (
             ({}, {}, ""),
             ({"status": 2}, {"status": 2}, ""),
@@ -115,7 +115,7 @@ class Verdicts(unittest.TestCase):
             said = self.attempt(expected, **answer)
             self.assertTrue(said.startswith(differs) and bool(said) == bool(differs), said)
 
-    def test_each_line_begins_without_a_build(self):
+    def test_build_is_removed_before_each_line_that_does_not_run_built_programs(self):
         clone = FakeClone(self.folder)
         for text, expected in (
             ("./fsdp hello", {"before": ["cp a b"]}),
@@ -135,8 +135,8 @@ class Verdicts(unittest.TestCase):
 
 
 class Compiler(unittest.TestCase):
-    """Tests the compiler of the clone, with a finished build whose only object is marked, so that a
-    copy of it differs from a compiled object."""
+    """Tests compiler_of_clone.sh, the compiler of the clone. The object in the finished build has
+    the text "finished", so that a copied object can be told from a compiled one."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -179,14 +179,14 @@ class Compiler(unittest.TestCase):
         made = self.build / output
         return done, made.read_bytes() if made.exists() else None
 
-    def test_what_is_the_same_is_copied(self):
+    def test_the_compiler_of_the_clone_copies_an_object_if_its_source_is_unchanged(self):
         done, made = self.compiled()
         self.assertEqual((done.returncode, made), (0, b"finished"), done.stderr)
         self.assertEqual(
             (self.build / "a.d").read_text(), f"a.o: {self.folder}/clone/common/a.cpp\n"
         )
 
-    def test_what_no_step_has_made_is_missing(self):
+    def test_the_compiler_of_the_clone_fails_if_a_needed_file_was_not_made_before(self):
         (self.build / "include/made.h").unlink()
         done, made = self.compiled()
         self.assertEqual((done.returncode, made), (1, None))
@@ -194,16 +194,17 @@ class Compiler(unittest.TestCase):
             done.stderr, "a.o: error: include/made.h is missing, and no step before has made it\n"
         )
 
-    def test_what_differs_or_was_not_built_is_compiled(self):
+    def test_the_compiler_of_the_clone_compiles_changed_sources_and_missing_objects(self):
         self.assertEqual(self.compiled("c.o")[1][:4], b"\x7fELF")
         (self.folder / "clone/common/a.cpp").write_text("int b;\n")
         self.assertEqual(self.compiled()[1][:4], b"\x7fELF")
 
-    def test_a_program_of_other_solutions_is_linked(self):
+    def test_the_compiler_of_the_clone_links_programs_of_other_solutions_itself(self):
         (self.build / "bin").mkdir()
         self.assertEqual(self.call("-o", "bin/mine_train").returncode, 0)
         self.assertEqual((self.build / "bin/mine_train").read_text(), "finished")
-        # The link fails, because there is nothing to link.
+        # If FRESH_TASKS is set, the script runs the real compiler. It fails, because it has nothing
+        # to link.
         self.assertNotEqual(self.call("-o", "bin/mine_train", FRESH_TASKS="others").returncode, 0)
 
 

@@ -18,20 +18,21 @@ PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*(?:/|\.[a-z]+)")
 KINDS = (".cpp", ".h", ".html", ".md", ".png", ".py", ".sh", ".svg", ".toml", "/")
 # A paragraph with one of these texts may name files that students do not get.
 EXCUSES = ("not in the students' copy", "Instructors:")
-# In these paths the reader chooses the name.
+# A path that matches this has a placeholder for a name that the reader chooses, so no file needs to
+# have this path.
 PLACEHOLDER = re.compile(r"\bNAME\b|task[NK]\b")
 
 
 def telling_lines(text):
-    """Yields the lines of a body that can give a solution away: not braces, not "return
-    result;"."""
+    """Returns the lines of `text` that could give a solution away: those of at least 24 characters
+    that are neither comments nor includes."""
     lines = (line.strip() for line in text.splitlines())
     return {line for line in lines if len(line) >= 24 and not line.startswith(("//", "#include"))}
 
 
 def solution_lines(tasks):
-    """Returns the lines that only solutions have, by task, without lines in files that students
-    get."""
+    """Returns telling_lines() of the solutions of these tasks, except lines that files for students
+    also have."""
     given = set()
     for folder in ("common", "trainer", "tests", "programs", "examples", "appendix"):
         for path in (handout.ROOT / folder).rglob("*"):
@@ -48,19 +49,19 @@ def solution_lines(tasks):
 
 
 def found_in(lines, files):
-    """Yields the files that contain one of `lines`, with that line."""
+    """Yields "FILE: LINE" for each of `lines` that a file of `files` contains."""
     for name, (data, _) in files.items():
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            continue  # a picture
+            continue  # a picture, for example
         for line in telling_lines(text) & lines:
             yield f"{name}: {line}"
 
 
 def paths_in(paragraph):
-    """Returns the paths that a paragraph names: links and, in code, paths and the names of
-    files."""
+    """Returns two lists of what a paragraph names: the targets of its links, and the paths and
+    names of files in its code spans."""
     links = [first or second for first, second in LINK.findall(paragraph)]
     links = [link.partition("#")[0] for link in links if not re.match(r"\w+:|#", link)]
     spans = [span.partition("#")[0] for span in texts.CODE.findall(paragraph)]
@@ -84,7 +85,7 @@ def is_there(path, folder, names):
 
 
 def missing_in(files):
-    """Returns the paths that the texts of a handout name but the handout lacks: "TEXT: PATH"."""
+    """Yields "PAGE: PATH" for each path that a page of a handout names but the handout lacks."""
     names = {
         *files,
         *(str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents),
@@ -106,7 +107,7 @@ def missing_in(files):
 
 
 def verbs_in(files):
-    """Yields the verbs of ./fsdp that the texts name, with the text."""
+    """Yields (page, verb) for each verb of ./fsdp that a page among `files` names."""
     for page, (data, _) in sorted(files.items()):
         if page.endswith(".md"):
             for paragraph in re.split(r"\n\s*\n", data.decode()):
@@ -129,12 +130,12 @@ def verbs_of_copy(files):
 
 
 class Names(unittest.TestCase):
-    def test_whatever_a_text_of_the_handout_names_is_in_the_handout(self):
+    def test_every_path_that_a_page_of_the_handout_names_is_in_the_handout(self):
         self.assertEqual(list(missing_in(handout.contents(release=2))), [])
         missing = {line.partition(": ")[2] for line in missing_in(handout.contents())}
-        self.assertEqual(missing, {"solutions/"})  # the texts explain that later releases have it
+        self.assertEqual(missing, {"solutions/"})  # only later releases have it
 
-    def test_whatever_page_a_file_names_and_whatever_path_a_contract_names_is_in_the_handout(self):
+    def test_every_docs_page_and_source_path_that_files_of_the_handout_name_is_in_it(self):
         files = handout.contents(release=2)
         names = {
             *files,
@@ -156,7 +157,7 @@ class Names(unittest.TestCase):
                 }
             self.assertEqual(named - names, set(), name)
 
-    def test_a_path_that_is_not_there_is_found_however_it_is_written(self):
+    def test_missing_in_finds_missing_paths_in_links_images_and_code_spans(self):
         page = (
             "`there.md`, `docs/there.md`, [here](there.md#mark), `docs/`, `memory/x.h`, "
             "`build/made.txt`, `W/U`\n\n"
@@ -168,7 +169,7 @@ class Names(unittest.TestCase):
         lost = ("gone.md", "lost.png", "lost.md", "site/lost.html", "lost/", "memory/y.h")
         self.assertEqual(list(missing_in(files)), [f"docs/there.md: {path}" for path in lost])
 
-    def test_a_copy_has_the_verbs_that_students_use_and_no_other(self):
+    def test_a_handout_has_exactly_the_verbs_that_students_use(self):
         students = set(
             """appendix audit build check diff doctor export generate hello help hint inspect
                           leaderboard plot replay reset setup submit tokenize train update
@@ -177,7 +178,7 @@ class Names(unittest.TestCase):
         for release in (1, 8):
             self.assertEqual(verbs_of_copy(handout.contents(release)), students)
 
-    def test_every_verb_that_a_text_of_the_handout_names_is_a_verb_of_the_copy(self):
+    def test_every_verb_that_a_page_of_the_handout_names_exists_in_the_handout(self):
         files = handout.contents()
         verbs = verbs_of_copy(files)
         self.assertNotIn("plan", verbs)
@@ -186,21 +187,21 @@ class Names(unittest.TestCase):
 
 
 class Handout(unittest.TestCase):
-    def test_has_no_line_of_a_solution(self):
+    def test_a_handout_has_no_line_of_a_solution(self):
         lines = solution_lines(range(8))
         self.assertGreater(len(lines), 300)
         self.assertEqual(list(found_in(lines, handout.contents())), [])
 
-    def test_a_release_has_the_solutions_before_it_and_no_other(self):
+    def test_release_k_has_the_solutions_of_the_tasks_before_k_and_no_others(self):
         files = handout.contents(release=4)
         folders = {name.rpartition("/")[0] for name in files if name.startswith("solutions/")}
-        expected = ["solutions/extensions/task2_flat_parameter"]  # the first of them
+        expected = ["solutions/extensions/task2_flat_parameter"]  # 1 and 3 have none
         expected += [f"solutions/task{task}" for task in (1, 2, 3)]
         self.assertEqual([folder if "extensions" in folder else folder.partition("_")[0]
                           for folder in sorted(folders)], expected)
         self.assertEqual(list(found_in(solution_lines(range(4, 8)), files)), [])
 
-    def test_has_nothing_of_the_grader_but_what_submit_takes(self):
+    def test_a_handout_has_only_those_files_of_grading_that_verbs_of_students_use(self):
         names = [
             name
             for name in handout.contents()
@@ -219,7 +220,7 @@ class Handout(unittest.TestCase):
             ],
         )
 
-    def test_every_task_has_its_texts_and_a_first_state(self):
+    def test_a_handout_has_readme_hints_and_pristine_skeletons_for_every_task(self):
         files = handout.contents()
         solutions = handout.ROOT / "solutions"
         for folder in solutions.glob("task*"):
@@ -231,7 +232,7 @@ class Handout(unittest.TestCase):
             if name.startswith("tasks/"):
                 self.assertEqual(files[f".pristine/{name.removeprefix('tasks/')}"], files[name])
 
-    def test_the_page_of_a_step_hides_the_order_that_problems_ask_for(self):
+    def test_the_step_page_of_a_handout_hides_the_order_of_actions(self):
         page, _ = handout.contents()["docs/step.html"]
         whole = (handout.ROOT / "docs/step.html").read_bytes()
         self.assertIn(b'aria-label="actions" data-students="hidden">', page)
@@ -241,7 +242,7 @@ class Handout(unittest.TestCase):
         ):
             handout.for_students(b"<body>")
 
-    def test_archives_of_the_same_files_are_the_same(self):
+    def test_two_archives_of_the_same_files_have_the_same_bytes(self):
         files = {"fsdp": (b"#!/bin/sh\n", True), "common/base/todo.h": (b"", False)}
         with tempfile.TemporaryDirectory() as folder:
             archives = []

@@ -16,7 +16,7 @@ def broken(includes):
 
 
 class Layers(unittest.TestCase):
-    def test_each_layer_may_include_the_contract_of_a_task_or_not(self):
+    def test_common_and_trainer_except_strategies_fsdp_must_not_include_a_task_header(self):
         for path, allowed in (
             ("library/a.cpp", True),
             ("programs/a.cpp", True),
@@ -27,7 +27,7 @@ class Layers(unittest.TestCase):
         ):
             self.assertEqual(not broken({path: {CONTRACT}}), allowed, path)
 
-    def test_a_private_header_of_a_solution_is_for_solutions_alone(self):
+    def test_only_files_of_solutions_may_include_a_private_header_of_a_solution(self):
         for private in (PRIVATE, OF_EXTENSION):
             for path in ("library/a.cpp", "programs/a.cpp", "trainer/strategies/fsdp/a.cpp"):
                 self.assertEqual(
@@ -43,7 +43,7 @@ class Layers(unittest.TestCase):
             ):
                 self.assertEqual(broken({path: {private}}), [])
 
-    def test_a_circle_of_modules_or_of_files_is_named(self):
+    def test_a_circle_of_includes_between_modules_or_between_files_is_reported(self):
         [modules] = broken(
             {"common/nn/a.cpp": {"common/optim/a.h"}, "common/optim/b.cpp": {"common/nn/b.h"}}
         )
@@ -51,7 +51,7 @@ class Layers(unittest.TestCase):
         [files] = broken({"common/nn/a.h": {"common/nn/b.h"}, "common/nn/b.h": {"common/nn/a.h"}})
         self.assertIn("files in a circle: ", files)
 
-    def test_the_repository_breaks_no_rule(self):
+    def test_the_includes_of_the_repository_break_no_rule_of_the_layers(self):
         self.assertEqual(list(layers.broken_rules(layers.included(layers.sources()))), [])
 
 

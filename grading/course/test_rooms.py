@@ -1,4 +1,5 @@
-"""Tests the check of the rooms in common/README.md: python3 -m unittest discover grading/course."""
+"""Tests rooms.py, the check of the includes of comm, launch, hosts and transports, the "rooms" of
+common/README.md: python3 -m unittest discover grading/course."""
 
 import unittest
 
@@ -20,10 +21,10 @@ def broken(includes):
 
 
 class Rooms(unittest.TestCase):
-    def test_a_room_includes_the_rooms_before_it(self):
+    def test_a_room_as_launch_may_include_a_lower_room_as_comm(self):
         self.assertEqual(broken({"common/launch/launcher.cpp": {"common/comm/ledger.h"}}), [])
 
-    def test_a_room_includes_no_room_after_it(self):
+    def test_a_room_as_comm_that_includes_a_higher_room_as_launch_is_reported(self):
         self.assertEqual(
             broken({"common/comm/ledger.cpp": {"common/launch/hosts.h"}}),
             [
@@ -32,7 +33,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_no_room_includes_what_observes_it(self):
+    def test_a_room_as_launch_that_includes_trace_which_observes_it_is_reported(self):
         self.assertEqual(
             broken({"common/launch/run.cpp": {"common/trace/recorder.h"}}),
             [
@@ -41,7 +42,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_files_outside_the_rooms_include_the_listed_headers_only(self):
+    def test_a_file_outside_the_rooms_that_includes_an_unlisted_header_is_reported(self):
         self.assertEqual(
             broken({"trainer/train/run.cpp": {"common/comm/ledger.h"}}),
             [
@@ -50,7 +51,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_the_readme_lists_a_header_only_if_a_file_outside_the_rooms_includes_it(self):
+    def test_a_listed_header_that_no_file_outside_the_rooms_includes_is_reported(self):
         includes = {"library/fsdp.h": {"common/comm/communicator.h"}}
         self.assertEqual(
             list(rooms.broken_rooms(includes, README)),
@@ -68,7 +69,7 @@ class HeadersThatAStudentMeets(unittest.TestCase):
     def wrong(self, includes):
         return list(rooms.wrong_count(dict.fromkeys(includes, ""), includes, README))
 
-    def test_are_counted_with_the_headers_that_these_include(self):
+    def test_a_wrong_number_of_headers_for_students_in_the_readme_is_reported(self):
         self.assertEqual(self.wrong(self.INCLUDES), [])
         more = {**self.INCLUDES, "common/nn/b.h": {"common/nn/c.h"}, "common/nn/c.h": set()}
         self.assertEqual(

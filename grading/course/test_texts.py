@@ -18,7 +18,7 @@ def problems(*rows, after=""):
 
 
 class Rows(unittest.TestCase):
-    def test_a_row_names_tests_that_exist(self):
+    def test_a_table_row_that_names_no_test_or_a_missing_test_is_reported(self):
         for rows, wrong in (
             (
                 [
@@ -49,7 +49,7 @@ class Rows(unittest.TestCase):
 
 
 class Paths(unittest.TestCase):
-    def test_a_page_that_is_not_there_is_found_with_a_section_too(self):
+    def test_a_missing_page_is_reported_also_if_the_text_names_a_section_of_it(self):
         text = (
             "`docs/lost.html#limit=1`, `docs/lost.html`, `docs/step.html#limit=1`, "
             "`tasks/GLOSSARY.md#words`\n"
@@ -68,7 +68,7 @@ class Headers(unittest.TestCase):
             )
         )
 
-    def test_a_name_is_in_the_header_that_the_text_gives_for_it(self):
+    def test_a_name_that_is_not_in_the_header_given_for_it_is_reported(self):
         for text in (
             "`MemoryScope` (`common/memory/live_bytes.h`)",
             "`MemoryScope` of `memory/live_bytes.h`",
@@ -84,14 +84,14 @@ class Headers(unittest.TestCase):
             self.problems("`sum_of_squares()` and `value_of_sum` of `common/optim/exact_sum.h`"), []
         )
 
-    def test_a_task_names_headers_of_the_list_of_common(self):
+    def test_a_task_text_that_names_a_header_missing_in_the_common_readme_is_reported(self):
         text = "`common/comm/call.h`, `common/optim/exact_sum.h`, `trainer/prediction/step_time.h`"
         self.assertEqual(self.problems(text), ["common/README.md does not list comm/call.h"])
         self.assertEqual(self.problems(text, False), [])
 
 
 class Measurements(unittest.TestCase):
-    def test_a_row_says_by_itself_what_to_measure_and_how(self):
+    def test_a_row_of_the_measure_table_that_refers_to_another_row_is_reported(self):
         page = (
             "## Measure\n\n| What | Command |\n|---|---|\n{}\n\n## Break it\n\n| the same | as "
             "above |\n"
@@ -107,13 +107,14 @@ class Measurements(unittest.TestCase):
 
 
 class Points(unittest.TestCase):
-    """Tests that the points in COURSE.md are those of the sample above them and of the rubric."""
+    """Tests that the points which the text of COURSE.md explains agree with the output of ./fsdp
+    check that it shows, and with grading/rubric.toml."""
 
     def setUp(self):
         page = (texts.ROOT / "COURSE.md").read_text()
         self.sample, self.text = page, " ".join(page.split())
 
-    def test_the_example_of_a_problem_is_that_of_the_sample(self):
+    def test_the_points_explained_in_course_md_are_those_of_the_output_that_it_shows(self):
         points, most, passed, failed = re.search(
             r"^3.2 post_forward +\S+ +(\S+) of +(\d) +(\d+) passed, (\d+) failed, 0 not",
             self.sample,
@@ -128,7 +129,7 @@ class Points(unittest.TestCase):
         )
         self.assertIn(f"{tests - 1} of {tests} would bring {int(most) - 0.5} points", self.text)
 
-    def test_the_parts_of_the_points_and_the_throughput_are_those_of_the_rubric(self):
+    def test_course_md_has_the_rubrics_numbers_for_hidden_cases_and_throughput(self):
         rubric = course.rubric()
         most, full = rubric["throughput"]["points"], rubric["throughput"]["full"]
         self.assertEqual((rubric["hidden"], most), (0.25, 5))

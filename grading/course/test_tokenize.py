@@ -51,7 +51,7 @@ class Tokenize(unittest.TestCase):
                     "--output", output or self.ids, *options)
 
     def trained(self, name):
-        """Returns the folder of a checkpoint that was trained on the ids."""
+        """Trains for one step on the token ids. Returns the folder of the checkpoint."""
         self.tokenized()
         folder = self.folder / name
         done = fsdp("train", "--model", MODEL, "--tokens", self.ids, "--steps", "1", "--seq", "16",
@@ -63,7 +63,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
                          (status, b"", reason + "\n"))
 
-    def test_writes_ids_with_and_without_the_tokens_around_a_text(self):
+    def test_tokenize_writes_the_template_token_before_a_text_except_with_only_text(self):
         line = [256, *b"e pa", 256, 257, *"Größe\n".encode()]
         for options, begin in (([], [257]), (["--only-text"], [])):
             done = self.tokenized(*options)
@@ -76,7 +76,7 @@ class Tokenize(unittest.TestCase):
             ids = memoryview(self.ids.read_bytes())[1024:].cast("H")
             self.assertEqual(list(ids), begin + line * 40)
 
-    def test_an_error_leaves_no_file(self):
+    def test_tokenize_that_fails_prints_one_line_and_writes_no_file(self):
         wrong, empty = self.folder / "wrong.json", self.folder / "empty"
         wrong.write_text('{"model": {"type": "WordPiece"}}')
         empty.write_bytes(b"")
@@ -98,7 +98,7 @@ class Tokenize(unittest.TestCase):
         self.assert_refused(self.tokenized(output=self.text), 2,
                             f"fsdp tokenize: --output {self.text}: is the file of --input")
 
-    def test_generate_prints_the_text_of_a_checkpoint_that_was_trained_on_ids(self):
+    def test_generate_prints_text_for_a_checkpoint_trained_on_ids_if_it_has_the_tokenizer(self):
         run, prompt = self.trained("run"), ["--prompt", "Größe: the", "--tokens", "30"]
         self.assert_refused(
             fsdp("generate", "--checkpoint", run, *prompt), 1,
@@ -110,7 +110,7 @@ class Tokenize(unittest.TestCase):
         (run / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
         self.assertEqual(fsdp("generate", "--checkpoint", run, *prompt).stdout, done.stdout)
 
-    def test_generate_uses_the_tokenizer_beside_an_imported_model(self):
+    def test_generate_uses_the_tokenizer_json_in_the_folder_of_an_imported_model(self):
         folder, logits = self.folder / "hf", self.folder / "logits"
         fsdp("export", "--checkpoint", self.trained("of_hf"), "--format", "hf", "--output", folder)
 
@@ -128,10 +128,10 @@ class Tokenize(unittest.TestCase):
                 "byte; copy that of the model into the folder, or give --tokenizer\n")
         self.assertEqual(length_of_prompt(note=note), 6)
         (folder / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
-        self.assertEqual(length_of_prompt(), 5)  # <|end|>, th, e, space, th
+        self.assertEqual(length_of_prompt(), 5)  # the tokens <|end|>, th, e, space, th
         self.assertEqual(length_of_prompt("--tokenizer", "bytes"), 6)
 
-    def test_export_copies_the_tokenizer_or_says_that_it_is_missing(self):
+    def test_export_to_hf_copies_the_tokenizer_or_prints_that_it_is_missing(self):
         run, theirs = self.trained("for_export"), self.folder / "theirs"
         theirs.mkdir()
         (theirs / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
@@ -162,7 +162,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(exported("found").stdout.decode(), f"wrote {self.folder}/found\n")
         self.assertTrue((self.folder / "found" / "tokenizer.json").exists())
 
-    def test_generate_ends_at_the_end_of_text_token(self):
+    def test_generate_stops_at_the_end_of_text_token_unless_ignore_eos_is_given(self):
         folder, logits = self.folder / "ends", self.folder / "logits_of_end"
         fsdp("export", "--checkpoint", self.trained("of_ends"), "--format", "hf", "--output",
              folder, "--tokenizer", self.tokenizer)
@@ -174,7 +174,7 @@ class Tokenize(unittest.TestCase):
             return done.stdout, done.stderr
 
         whole = generated("--logits", logits)
-        last = memoryview(logits.read_bytes()[-4 * 258:]).cast("f").tolist()  # after the prompt
+        last = memoryview(logits.read_bytes()[-4 * 258:]).cast("f").tolist()  # the last token
         (folder / "generation_config.json").write_text(
             json.dumps({"eos_token_id": [last.index(max(last))]}))
         text, note = generated()
@@ -184,7 +184,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(generated("--ignore-eos"), whole)
         self.assertEqual(generated("--logits", logits), whole)
 
-    def test_generate_refuses_a_tokenizer_that_the_model_does_not_have(self):
+    def test_generate_refuses_a_tokenizer_that_does_not_fit_the_model(self):
         folder = self.folder / "small"
         fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
              folder)

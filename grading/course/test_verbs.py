@@ -16,7 +16,7 @@ EXTENSION = "tasks/extensions/task5_sharded_optimizer/locate.cpp"
 
 
 class Verbs(course_copy.CourseCopy):
-    def test_hint_tells_one_level_and_where_the_next_is(self):
+    def test_hint_prints_one_level_and_the_command_for_the_next_one(self):
         hints = (self.root / "tasks/task3_forward_hooks/HINTS.md").read_text()
         for level in ("1", "2", "3"):
             status, text = self.run_verb("hint", "3.2", level)
@@ -34,7 +34,7 @@ class Verbs(course_copy.CourseCopy):
         ):
             self.assertEqual(self.run_verb("hint", *arguments)[0], refused, arguments)
 
-    def test_reset_gives_the_first_state_back_and_keeps_what_was_there(self):
+    def test_reset_restores_the_skeletons_of_a_task_and_keeps_the_old_files_in_backup(self):
         files = {
             SKELETON: "forward_hooks.cpp",
             EXTENSION: "extensions/locate.cpp",
@@ -60,7 +60,7 @@ class Verbs(course_copy.CourseCopy):
                     (self.root / name).read_text(), first.get(name, f"// mine, {number}\n")
                 )
 
-    def test_reset_leaves_alone_what_is_as_at_first(self):
+    def test_reset_does_nothing_if_the_task_is_as_delivered(self):
         status, text = self.run_verb("reset", "3")
         self.assertEqual(
             (status, "nothing to do" in text, (self.root / ".backup").exists()),
@@ -69,7 +69,7 @@ class Verbs(course_copy.CourseCopy):
         )
         self.assertEqual(self.run_verb("reset", "9")[0], 2)
 
-    def test_a_task_that_is_as_delivered_is_not_built(self):
+    def test_a_task_is_blank_only_if_its_files_and_its_extensions_are_as_delivered(self):
         for name in (SKELETON, EXTENSION):
             (self.root / name).write_text((self.root / name).read_text() + "\n")
         done = self.run_function(
@@ -77,7 +77,7 @@ class Verbs(course_copy.CourseCopy):
         )
         self.assertEqual(done.stdout, "blank 4\n", done.stderr)
 
-    def test_check_says_what_the_grader_would_reject(self):
+    def test_check_prints_the_code_that_the_grader_would_reject(self):
         for name, code in (
             (SKELETON, 'void f() { asm volatile("syscall"); }'),
             (EXTENSION, 'void f() { asm volatile("syscall"); }'),
@@ -106,7 +106,8 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(said, line)
 
     def said_of_changes(self):
-        """Returns what check would print about changed files of the course."""
+        """Returns what ./fsdp check would print about files of the course that the student has
+        changed."""
         done = self.run_function("changed_files", "set -euo pipefail; say_changed")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         return done.stderr
@@ -122,7 +123,8 @@ class Verbs(course_copy.CourseCopy):
     )
 
     def change_files(self):
-        """Changes files of the course, and files of the student, about which nothing is printed."""
+        """Changes or adds three files of the course, and also changes files of the student. ./fsdp
+        check prints something only about the three."""
         for name in (
             self.HEADER,
             self.GIVEN,
@@ -135,7 +137,7 @@ class Verbs(course_copy.CourseCopy):
             with open(self.root / name, "a") as file:
                 file.write("// changed\n")
 
-    def test_check_names_changed_files_of_a_handout(self):
+    def test_check_in_a_handout_names_changed_files_of_the_course_and_how_to_restore_them(self):
         shutil.rmtree(self.root)
         for name, (content, executable) in handout.contents().items():
             path = self.root / name
@@ -158,7 +160,7 @@ class Verbs(course_copy.CourseCopy):
             (self.root / name).unlink()
         self.assertIn("fsdp: ... and 2 more files of the course\n", self.said_of_changes())
 
-    def test_check_says_of_changed_files_before_it_builds(self):
+    def test_check_prints_the_changed_files_of_the_course_before_it_builds(self):
         (self.root / "scripts/verbs/setup.sh").write_text("exit 1\n")
         (self.root / ".pristine/hashes").write_text(f"{'0' * 64}  {self.HEADER}\n")
         (self.root / ".pristine/delivered").write_text(f"{self.HEADER}\n")
@@ -174,7 +176,7 @@ class Verbs(course_copy.CourseCopy):
                 (status, f"fsdp: {self.HEADER} {self.DIFFERS} cp" in text), (1, says), text
             )
 
-    def test_check_names_changed_files_of_the_repository(self):
+    def test_check_in_the_repository_names_changed_files_and_how_to_restore_them(self):
         shutil.rmtree(self.root / ".pristine")
         shutil.copytree(skeletons.ROOT / "common", self.root / "common")
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -193,15 +195,15 @@ class Verbs(course_copy.CourseCopy):
         )
 
     def object_of(self, task, name, code):
-        """Writes the code into a file of tasks/, and returns the path of its object in the
-        build."""
+        """Writes the code into the file `name` of tasks/, compiles it, and returns the path of the
+        object: where the build would put it."""
         (self.root / name).write_text(code)
         made = self.root / f"build/default/CMakeFiles/mine_task{task}.dir/{name}.o"
         made.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["c++", "-std=c++20", "-O1", "-c", self.root / name, "-o", made], check=True)
         return made
 
-    def test_check_names_the_line_of_what_the_grader_would_reject(self):
+    def test_check_names_the_source_line_that_the_grader_would_reject(self):
         header = SKELETON.replace("forward_hooks.cpp", "own.h")
         (self.root / header).write_text(
             '#pragma once\n#include <dlfcn.h>\ninline void* end() { return dlopen("", 1); }\n'
@@ -225,7 +227,7 @@ class Verbs(course_copy.CourseCopy):
             done = self.run_function("look_at_task", "look 3 mine")
             self.assertIn(f"fsdp: {said}", done.stderr)
 
-    def test_check_names_both_files_that_define_a_name(self):
+    def test_check_names_both_files_if_two_tasks_define_the_same_symbol(self):
         first, second = (
             "tasks/task1_meta_init/meta_init.cpp",
             "tasks/task2_flat_parameter/flat_layout.cpp",
@@ -283,14 +285,14 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
-    def test_check_refuses_what_it_gives_to_the_program_by_itself(self):
+    def test_check_refuses_the_options_that_it_passes_to_its_program_itself(self):
         for option in ("--stacks", "--blank", "--broken", "--rejected"):
             self.assertEqual(
                 self.run_verb("check", "3", option, "3"),
                 (2, f"fsdp: check: leave out {option}, which ./fsdp check gives by itself\n"),
             )
 
-    def test_check_says_of_a_build_that_cannot_be_configured_only_why(self):
+    def test_check_prints_only_the_reason_if_the_build_cannot_be_configured(self):
         (self.root / "scripts/verbs/setup.sh").write_text(
             "echo 'fsdp: please install these packages: g++' >&2; exit 1\n"
         )
@@ -303,7 +305,7 @@ class Verbs(course_copy.CourseCopy):
                 text,
             )
 
-    def test_install_refuses_what_is_no_prefix_before_it_builds(self):
+    def test_install_refuses_a_wrong_prefix_or_preset_before_it_builds(self):
         (self.root / "file").write_text("")
         prefix, one = (
             str(self.root / "prefix"),
@@ -338,13 +340,13 @@ class Verbs(course_copy.CourseCopy):
         self.assertFalse((self.root / "build").exists())
 
     @unittest.skipIf(pathlib.Path("/dev/nvidia0").exists(), "this machine has a GPU")
-    def test_device_cuda_without_a_gpu_is_refused_before_anything_is_built(self):
+    def test_train_refuses_device_cuda_on_a_machine_without_a_gpu_before_it_builds(self):
         status, text = self.run_verb("train", "--device", "cuda", "--mode", "fsdp")
         self.assertEqual(status, 2, text)
         self.assertIn("--device cuda needs an NVIDIA GPU", text)
         self.assertFalse((self.root / "build").exists())
 
-    def test_a_verb_that_needs_python_makes_its_environment_first(self):
+    def test_a_verb_that_needs_python_first_creates_a_missing_venv(self):
         shutil.copytree(skeletons.ROOT / "grading", self.root / "grading", dirs_exist_ok=True)
         for verb in ("handout", "grade", "gradescope"):
             (self.root / ".venv").rename(self.root / f"before {verb}")
@@ -352,7 +354,7 @@ class Verbs(course_copy.CourseCopy):
             self.assertEqual(status, 0, text)
             self.assertTrue((self.root / ".venv/bin/python3").exists())
 
-    def test_help_is_what_the_files_of_the_verbs_say_in_a_fixed_order(self):
+    def test_help_prints_the_usage_lines_of_all_verb_files_in_a_fixed_order(self):
         maintain = self.root / "scripts/maintain.txt"
         self.assertEqual(self.run_verb("help", "--maintain"), (0, maintain.read_text()))
         files = sorted((self.root / "scripts/verbs").glob("*.sh"))
@@ -364,13 +366,13 @@ class Verbs(course_copy.CourseCopy):
         self.assertEqual(
             [verbs[0], *verbs[-2:], sorted(verbs)], ["setup", "bench", "help", sorted(said)]
         )
-        for verb in ("submit", "install", "setup", "replay", "build"):  # no programs
+        for verb in ("submit", "install", "setup", "replay", "build"):  # verbs that run no program
             self.assertEqual(
                 self.run_verb(verb, "--help"),
                 (0, "\n".join(["usage: ./fsdp VERB [OPTION...]", "", *said[verb], ""])),
             )
 
-    def test_a_verb_exists_if_its_file_does(self):
+    def test_a_verb_exists_only_if_its_file_in_scripts_verbs_exists(self):
         for name in ("scripts/maintain.txt", "scripts/verbs/handout.sh"):
             (self.root / name).unlink()
         text = self.run_verb("help")[1]
@@ -393,12 +395,12 @@ class Verbs(course_copy.CourseCopy):
 
 
 def fsdp(*arguments):
-    """Runs ./fsdp of this repository. Its output is bytes."""
+    """Runs ./fsdp of this repository. Returns the finished process; its output is bytes."""
     return subprocess.run([skeletons.ROOT / "fsdp", *arguments], capture_output=True)
 
 
 class Check(unittest.TestCase):
-    def test_help_has_every_option_that_the_script_and_the_grader_give_to_the_program(self):
+    def test_help_of_check_has_every_option_that_scripts_and_the_grader_pass_to_it(self):
         text = fsdp("check", "--help").stdout.decode()
         given = set()
         for name in (
@@ -421,7 +423,7 @@ class Check(unittest.TestCase):
 
 
 class Hello(unittest.TestCase):
-    def test_shows_what_every_rank_has_after_each_collective(self):
+    def test_hello_prints_what_every_rank_has_after_each_collective(self):
         text = fsdp("hello", "--world", "3").stdout.decode()
         everything = ["0 0 0 0 1 1 1 1 2 2 2 2"] * 3
         parts = ["6 6 6 6", "12 12 12 12", "18 18 18 18"]
@@ -436,7 +438,7 @@ class Hello(unittest.TestCase):
             )
             self.assertIn(f"W = {world}: {', '.join(received)}.", page)
 
-    def test_names_the_rank_and_the_collective_that_it_left_out(self):
+    def test_hello_with_skip_names_the_rank_and_the_collective_that_it_left_out(self):
         for rank in ("1", "2", "3"):
             done = fsdp("hello", "--skip", rank)
             self.assertEqual(done.returncode, 1)
@@ -468,7 +470,7 @@ class Generate(unittest.TestCase):
                 cls.folder / name,
             )
 
-    def test_continues_the_prompt_by_so_many_bytes(self):
+    def test_generate_continues_the_prompt_by_the_given_number_of_bytes(self):
         done = fsdp(
             "generate", "--checkpoint", self.folder / "text", "--prompt", "Größe", "--tokens", "30"
         )
@@ -478,7 +480,7 @@ class Generate(unittest.TestCase):
         )
         self.assertTrue(done.stdout.startswith(prompt) and done.stdout.endswith(b"\n"), done.stdout)
 
-    def test_refuses_in_one_line_what_it_cannot_continue(self):
+    def test_generate_prints_one_line_with_the_reason_if_it_cannot_continue_a_prompt(self):
         out = self.folder / "hf"
         fsdp("export", "--format", "hf", "--checkpoint", self.folder / "published", "--output", out)
         text, published = (["--checkpoint", self.folder / name] for name in ("text", "published"))

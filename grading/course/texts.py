@@ -21,7 +21,7 @@ from grader.course import ROOT, tomllib  # noqa: E402
 CODE = re.compile(r"`([^`\n]+)`")
 TEST = re.compile(r"\bT[0-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
-# Beginnings of paths that a student's commands make.
+# Paths that begin with one of these need not exist, because a student's commands make them.
 MADE = ("build/", ".backup/", ".venv", "/tmp/")
 
 
@@ -51,7 +51,7 @@ def verbs_and_options():
 
 
 def problems_of_task(text, task):
-    """Yields what is wrong with a handout's sections."""
+    """Yields what is wrong with the sections of a handout's `text`, compared with course.toml."""
     headings = re.findall(r"^## Problem (.*)$", text, re.MULTILINE)
     sections = re.split(r"^## Problem .*$", text, flags=re.MULTILINE)[1:]
     if len(headings) != len(task["problem"]):
@@ -80,7 +80,8 @@ def problems_of_predictions(text, task):
 
 
 def problems_of_measurements(text):
-    """Yields the rows of "Measure" that can't be understood or typed without the row above."""
+    """Yields the rows of the table "Measure" that refer to another row, for example with "the same"
+    or "as above"."""
     section = text.partition("## Measure")[2].split("\n## ")[0]
     for row in re.findall(r"^\|.*", section, re.MULTILINE):
         if re.search(r"^\| the same\b|\bas above\b|\.\.\. *\|$", row):
@@ -100,9 +101,10 @@ def problems_of_hints(text, task):
 
 
 def problems_of_text(text, known_tests, verbs, options):
-    """Yields the names in a text of things that do not exist."""
+    """Yields the names of things in a text that do not exist, and the lines of the text that are
+    too long."""
     for span in CODE.findall(without_blocks(text)):
-        span = span.partition("#")[0]  # `page.html#section` names a page
+        span = span.partition("#")[0]  # of `page.html#section`, checks the page
         is_path = re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+/?|[\w\-]+\.(md|toml|cpp|h)", span)
         file = pathlib.PurePosixPath(span)
         if (
@@ -131,8 +133,8 @@ def problems_of_text(text, known_tests, verbs, options):
 
 
 def headers_in(text):
-    """Yields the name and the header of each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and
-    "`HEADER` has `NAME`"."""
+    """Yields (name, header) for each "`NAME` of `HEADER`", "`NAME` (`HEADER`)" and "`HEADER` has
+    `NAME`" in a text."""
     text, name, header = " ".join(text.split()), r"`([A-Za-z_:]+)(?:\(\))?`", r"`([\w/]+\.h)`"
     for first, second, path in re.findall(
         rf"{name}(?:,? and {name})?(?: of | in | \(){header}", text
@@ -157,15 +159,16 @@ def problems_of_headers(text, is_task, list_of_common):
 
 
 def tests_named_in(text, suite=""):
-    """Yields SUITE.NAME of each `Suite.name`; a `.name` belongs to the suite named before it."""
+    """Yields SUITE.NAME for each test that a text names as `Suite.name`; `.name` is a test of the
+    suite that is named before it."""
     for first, name in re.findall(r"`(\w*)\.([a-z_0-9]+|\*)`", text):
         suite = first or suite
         yield f"{suite}.{name}"
 
 
 def problems_of_rows(text, known_tests):
-    """Yields the rows of a page's tables whose last cell names no test, and the names of tests that
-    do not exist."""
+    """Yields the rows of a page's tables whose last cell names no test, and the names of tests, in
+    tables or outside them, that do not exist."""
     known = {*known_tests, *(test.partition(".")[0] + ".*" for test in known_tests)}
     for table in re.findall(r"^\|[-|]+\|$\n((?:^\|.*\n)+)", text, re.MULTILINE):
         named = []
@@ -190,7 +193,7 @@ def problems():
                             ("README.md", lambda text, _: problems_of_measurements(text)),
                             ("HINTS.md", problems_of_hints)):
             path = folder / name
-            more = folder / "EXTENSIONS.md"  # may have the last problems of the handout
+            more = folder / "EXTENSIONS.md"  # the last problems of some handouts
             text = path.read_text() + (
                 more.read_text() if check is problems_of_task and more.exists() else ""
             )
