@@ -2,10 +2,10 @@
 """Grades a submission: a folder or a zip that holds the student's tasks/.
 
 Uses the student's .cpp files and own headers, and links them with the grader's own copy of all
-other files. Runs every task's tests twice, over the student's earlier tasks and over the reference
-solutions of them; the better result counts. Writes Gradescope's results.json after each new result,
-and a page with --page. With --receipts, audits the receipts of trained models in place of code. See
-also grading/INSTRUCTORS.md.
+other files. Runs every task's tests twice: linked with the student's earlier tasks, and linked with
+the reference solutions of the earlier tasks; the better result counts. Writes Gradescope's
+results.json after each new result, and a page with --page. With --receipts, audits the receipts of
+trained models in place of code. See also grading/INSTRUCTORS.md.
 """
 
 import argparse
@@ -56,7 +56,8 @@ def parse():
     return arguments
 
 
-# The options that have an effect only without and only with --receipts.
+# OF_CODE: the options that have an effect only without --receipts. OF_RECEIPTS: the options that
+# have an effect only with --receipts.
 OF_CODE, OF_RECEIPTS = ("page", "tasks", "fresh"), ("draw", "options", "student")
 
 
@@ -173,7 +174,8 @@ def show(grade):
 
 
 def main():
-    # The terminal's encoding may lack characters of a name.
+    # A student's name may have characters that the terminal's encoding lacks; they are printed as
+    # escape codes.
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = parse()
     if arguments.seed == "":

@@ -1,6 +1,7 @@
 """Blocks system calls of graded code (seccomp, through libseccomp): calls that change other
-processes, the system or the sandbox, and old kernel interfaces that no computation needs. Sockets
-are allowed, because gloo's ranks use them; the sandbox has no network.
+processes, the system or the sandbox, and old kernel interfaces that no computation needs. Calls for
+sockets are allowed, because gloo's ranks use sockets; in mode `namespaces` the sandbox has no
+network.
 
     call_filter.py PROGRAM [ARGUMENT...]    runs the program with the other calls, for modes without
                                             bubblewrap
@@ -45,13 +46,14 @@ def rules():
     for call in REFUSED:
         refuse(call, errno.EPERM)
     refuse("clone", errno.EPERM, Compare(0, MASKED_EQUAL, NEW_USER, NEW_USER))
-    # clone3 passes its flags in memory, which a filter can't read. glibc then calls clone instead.
+    # A seccomp filter can't read the flags of clone3, because they are in memory. The filter
+    # refuses clone3 with ENOSYS, so glibc calls clone, whose flags the filter can read.
     refuse("clone3", errno.ENOSYS)
     return lib, made
 
 
 def write(path):
-    """Writes the filter to a file, in the format that bubblewrap reads."""
+    """Writes the seccomp filter to a file, in the format that bubblewrap reads."""
     lib, made = rules()
     with open(path, "wb") as file:
         if lib.seccomp_export_bpf(made, file.fileno()) != 0:

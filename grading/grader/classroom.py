@@ -1,5 +1,5 @@
-"""Grades a class: every folder and zip in a folder. Writes a table and a page. A grading that was
-interrupted can be resumed."""
+"""Grades a class: every folder and zip in a folder is a submission. Writes a table and a page about
+the class. A grading that was interrupted can be resumed."""
 
 import collections
 import concurrent.futures
@@ -17,7 +17,7 @@ from grader.course import Refused
 from grader.programs import new_job
 from grader.progress import Progress
 
-BYTES_PER_JOB = 6 << 30  # four ranks, the program that compares and its page cache
+BYTES_PER_JOB = 6 << 30  # four ranks, the judge and its page cache
 
 
 def memory():
@@ -25,12 +25,12 @@ def memory():
 
 
 def default_jobs():
-    """Returns how many submissions are graded at the same time: one for two cores, and for each
-    BYTES_PER_JOB of memory. A submission runs up to four ranks."""
+    """Returns how many submissions are graded at the same time: at most one for two cores, because
+    a submission runs up to four ranks, and at most one for each BYTES_PER_JOB of memory."""
     return max(1, min((os.cpu_count() or 1) // 2, memory() // BYTES_PER_JOB))
 
 
-# The files beside the folders of the submissions.
+# Files about the whole class in the output folder, which also has a folder for each submission.
 TABLE, PAGE, SEED = "grades.csv", "class.html", "seed"
 
 
@@ -41,12 +41,14 @@ def is_reserved(name):
 
 
 def submissions(folder):
-    """Returns name -> paths. There is one path, unless several submissions have the name."""
+    """Returns name of a submission -> its paths in `folder`. There are several paths if a folder
+    and a zip, or several zips, have the same name."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        # An archive of another format is refused when it is graded, with a message.
+        # An archive that is not a zip counts as a submission here; submission.read() refuses it
+        # later, with a message for the student.
         other = "" if path.is_dir() else submission.archive_suffix(path.name)
         if not (path.is_dir() or path.suffix.lower() == ".zip" or other):
             print(
@@ -75,8 +77,8 @@ def only_one(paths):
 
 
 def class_seed(arguments, out):
-    """Returns the seed of the class, and keeps it in a file, so that a resumed grading uses it
-    too."""
+    """Returns the seed of the class's hidden cases, and stores it in the output folder, so that a
+    resumed grading uses the same seed."""
     file = out / SEED
     seed = arguments.seed or (file.read_text().strip() if file.exists() else os.urandom(8).hex())
     whole_file.write(file, seed + "\n")
@@ -86,7 +88,8 @@ def class_seed(arguments, out):
 
 def grade_into(name, paths, seed, fresh, out, progress, only=None):
     """Grades one submission of the class, and writes its results.json and its page. Returns the
-    Grade, which may be a refusal. `paths`: a value of submissions()."""
+    Grade; if the submission can't be graded, its field `refused` has the reason. `paths`: a value
+    of submissions()."""
     folder = out / name
     folder.mkdir(exist_ok=True)
 
@@ -146,8 +149,9 @@ def grade_all(arguments):
 
 
 def estimate(count, jobs, only=None):
-    """Returns a line on how long the grading may take. A complete submission takes 268 s on two
-    quiet cores. 240 s of these are divided among the tasks in proportion to their points."""
+    """Returns a line on how long the grading of `count` submissions may take. One complete
+    submission takes 268 s on two quiet cores. 240 s of these are divided among the tasks in
+    proportion to their points."""
     share = sum(task.points for task in grade.Grade("", tasks=tuple(only or ())).graded) / sum(
         task.points for task in course.tasks())
     at_once = min(jobs, count, max(1, (os.cpu_count() or 1) // 2))
@@ -160,13 +164,15 @@ def estimate(count, jobs, only=None):
 
 
 def cell(text):
-    """Returns the text for a cell of a table. A spreadsheet would run a text as a formula if it
-    begins with one of these characters, so such a text gets an apostrophe."""
+    """Returns the text for a cell of a CSV table. If it begins with a character with which a
+    formula begins, an apostrophe is put in front, so that a spreadsheet does not run it as a
+    formula."""
     return f"'{text}" if text.startswith(tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")) else text
 
 
 def columns(grade):
-    """Returns the tasks that have a column: those whose problems are not all extensions."""
+    """Returns the tasks that have a column in the table of the class: those whose problems are not
+    all extensions."""
     return [task for task in grade.graded if not task.optional]
 
 
@@ -204,7 +210,8 @@ def table(grades):
 
 
 def histogram(points, most):
-    """Returns a histogram of ten equal ranges, as an SVG."""
+    """Returns a histogram of the students' points, in ten equal ranges from 0 to `most`, as an
+    SVG."""
     counts = [0] * 10
     for value in points:
         counts[min(9, int(10 * value / most))] += 1
@@ -221,8 +228,8 @@ def histogram(points, most):
 
 
 def rates(grades):
-    """Returns pairs (test, number of submissions that pass it on the better base), the hardest
-    first."""
+    """Returns pairs (test, number of submissions that pass it on the better base), the test that
+    fewest pass first."""
     found = collections.Counter()
     for done in grades:
         for task in done.graded:

@@ -1,5 +1,6 @@
 """Compiles the .cpp files of a submission, and inspects the objects (scripts/look.sh). Each file is
-compiled once, in a folder that has headers but no secret; all programs use its object."""
+compiled only once, in a sandbox that can read headers but no secret; the test programs of all tasks
+link the same object."""
 
 import concurrent.futures
 import dataclasses
@@ -20,7 +21,7 @@ from grader.course import BUILD, ROOT, Refused
 from grader.sandbox import KEPT
 
 OBJECTS = KEPT / "objects"
-MOST_KEPT = 1_000_000_000  # [bytes] of objects that are kept
+MOST_KEPT = 1_000_000_000  # [bytes] kept in OBJECTS
 AT_A_TIME = 2
 LOOK = ROOT / "scripts" / "look.sh"
 TOO_MUCH, NO_TIME = (
@@ -33,7 +34,8 @@ ALL_TIME = (
 )
 NO_REASON = "does not build, and the compiler gives no reason"
 
-# Errors of a full or busy machine. Another submission may have caused them.
+# Errors that a full or busy machine causes. The student's code may be right: another submission may
+# have used up the memory or the disk.
 MACHINE = re.compile(
     r"No space left on device|[Ss]ignal 9\b|was killed: Killed|Killed signal terminated program|"
     r"exit\(137\)|Resource temporarily unavailable|out of memory|[Cc]annot allocate memory"
@@ -42,13 +44,13 @@ MACHINE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    path: object = None  # of the object; None if there is none
-    why: str = ""  # why there is no object, or why it is not used
+    path: object = None  # of the object; None: it was not made
+    why: str = ""  # why there is no object
 
 
 @functools.cache
 def commands():
-    """Returns path in tasks/ -> the build's command that compiles it, as words."""
+    """Returns path in tasks/ -> the build's command that compiles this file, as a list of words."""
     found = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
@@ -63,7 +65,8 @@ def commands():
 
 def command_of(name, folder, out):
     """Returns the command that compiles the file `name` in `folder`, a copy of tasks/, into `out`.
-    For a file that the course does not have, uses the command of another file of its task."""
+    If the course has no such file, because it is the student's own, uses the command of another
+    file of its task."""
     of_task = [other for other in commands() if other.split("/")[-2] == name.split("/")[-2]]
     neighbour = name if name in of_task else next(iter(of_task), None)
     if neighbour is None:
@@ -80,8 +83,8 @@ def command_of(name, folder, out):
 
 @functools.cache
 def read_by_compilers():
-    """Returns the paths that a compiler may read besides the system's: the headers of common/, the
-    precompiled header, LibTorch's headers, and the compiler."""
+    """Returns the paths that the sandboxed compiler may read besides the system's: the headers of
+    common/, the precompiled header, LibTorch's headers, and the compiler's folder."""
     words = [word for command in commands().values() for word in command]
     named = {words[i + 1] for i, word in enumerate(words) if word == "-isystem"}
     compiler = pathlib.Path(words[0]).resolve()
@@ -102,8 +105,8 @@ def read_by_compilers():
 @functools.cache
 def code():
     """Returns a hash of everything that an object depends on besides the submission and its
-    command. The time of the precompiled header stands for the compiler and LibTorch, because a
-    change of these makes it again."""
+    compiler command. The modification time of the precompiled header stands for the compiler and
+    LibTorch, because the build makes this header again if one of them changes."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
     made = [
         path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")
@@ -118,7 +121,8 @@ def key_of(handed_in, name):
 
 
 def remove_old():
-    """Removes the least recently used objects, if all together are larger than MOST_KEPT."""
+    """Removes the least recently used objects from OBJECTS until the others have at most MOST_KEPT
+    bytes."""
     found = sorted(OBJECTS.glob("*.o"), key=lambda path: path.stat().st_mtime, reverse=True)
     size = 0
     for path in found:
@@ -128,8 +132,8 @@ def remove_old():
 
 
 def run_limited(command, seconds, cwd=None):
-    """Runs the command. Returns its exit status and its output; the status is None if it prints too
-    much or takes too long."""
+    """Runs the command. Returns its exit status and its output; the status is None if the command
+    was ended because it printed too much or took too long."""
     most = course.rubric()["limits"]["log_characters"]
     with subprocess.Popen(
         session.bound(command),
@@ -154,11 +158,11 @@ def run_limited(command, seconds, cwd=None):
 
 
 def first_errors(log, places=()):
-    """Returns the errors in a compiler's or linker's output that a student can correct. `places`:
-    folder -> the text that is shown for it."""
-    shown = {}  # as a set that keeps their order
+    """Returns the lines of a compiler's or linker's output that show errors, at most five, first
+    those in files of the student. `places`: folder -> the text that replaces its path."""
+    shown = {}  # a dict as an ordered set
     for line in log.splitlines():
-        if re.match(r" *\d* *\|", line):  # a line of the source, quoted by the compiler
+        if re.match(r" *\d* *\|", line):  # the compiler quotes a source line
             continue
         if re.search(
             r"[Ee]rror:|undefined reference|undefined symbol|multiple definition|duplicate symbol",
@@ -173,7 +177,7 @@ def first_errors(log, places=()):
 
 
 class Compiler:
-    """Compiles one submission, in the folder of its job."""
+    """Compiles the files of one submission and inspects their objects, in the folder `job`."""
 
     def __init__(self, handed_in, job):
         self.submission, self.job = handed_in, pathlib.Path(job)
@@ -182,13 +186,14 @@ class Compiler:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self.rejected, self.stopped, self.remarks = {}, {}, {}  # name -> sentences
+        self.rejected, self.stopped, self.remarks = {}, {}, {}  # file name -> findings of look.sh
         self.left = course.rubric()["limits"][
             "submission_build_seconds"
         ]  # [s] for all files together
 
     def compile(self, names, on_step=None):
-        """Compiles the files that are not compiled yet. Afterwards `made` has all of `names`."""
+        """Compiles those of the files `names` that are not compiled yet. Afterwards self.made has
+        the Compiled of each file. Calls on_step("3/25") after each file."""
         names = [name for name in dict.fromkeys(names) if name not in self.made]
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             for name in names:
@@ -229,7 +234,8 @@ class Compiler:
         return Compiled(kept)
 
     def look(self, names):
-        """Inspects the objects of these files, and stores what is rejected, stopped or remarked."""
+        """Inspects the objects of these files with scripts/look.sh, and stores its findings by kind
+        in self.rejected, self.stopped and self.remarks."""
         folder = self.job / "looked_at"
         paths = {}
         for name in names:
@@ -258,7 +264,8 @@ class Compiler:
                 )
 
     def trouble(self, name, looked_at=True):
-        """Returns why the file is not used; "" if it is used."""
+        """Returns the reason why the file can't be used: it does not compile or look.sh rejects it;
+        "" if it is used."""
         if self.made[name].why:
             return self.made[name].why
         if looked_at and name in self.rejected:
@@ -267,7 +274,7 @@ class Compiler:
 
 
 def require_that_compilers_run():
-    """Raises Refused if the compiler of graded code does not work in the sandbox."""
+    """Raises Refused if the compiler does not work in the sandbox."""
     with tempfile.TemporaryDirectory(prefix="fsdp-trial-") as folder:
         os.chmod(folder, 0o755)
         made = pathlib.Path(folder) / "made"

@@ -31,7 +31,7 @@ class Problem:
 class Task:
     number: int
     name: str
-    sentinel: str  # a test; if it fails, no point of the task counts; "": none
+    sentinel: str  # a test; no point counts if it fails; "": none
     problems: tuple
     extensions: tuple  # problems whose points do not count in the task's points
     files: tuple  # the .cpp files of the task and its extensions: their paths in tasks/
@@ -42,7 +42,8 @@ class Task:
 
     @property
     def folders(self):
-        """The task's folders, in tasks/ and in solutions/."""
+        """The names of the task's folder and of the folder of its extensions, in tasks/ and in
+        solutions/."""
         return folders_of(self.folder)
 
     @property
@@ -51,7 +52,8 @@ class Task:
 
     @property
     def optional(self):
-        """Returns whether all its problems are extensions. No other task needs it."""
+        """Returns whether all problems of this task are extensions. No other task builds on such a
+        task."""
         return not self.problems
 
 
@@ -82,7 +84,8 @@ def tasks():
 
 
 def test_names(folder="."):
-    """Returns SUITE.NAME of every test in a folder of tests/, once for all numbers of ranks."""
+    """Returns SUITE.NAME of every test in a folder of tests/. A test that runs on several numbers
+    of ranks is listed once."""
     sources = " ".join(
         path.read_text() for path in sorted((ROOT / "tests" / folder).rglob("*.cpp"))
     )
@@ -97,20 +100,20 @@ def rubric():
 
 
 def task_files(folder):
-    """Returns path in tasks/ -> content of the .cpp files of all tasks, from a folder with the
-    structure of tasks/."""
+    """Returns path in tasks/ -> content of the .cpp files of all tasks. `folder`: tasks, or another
+    folder of the repository with the same structure."""
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
 @functools.cache
 def blank():
-    """Returns the .cpp files of tasks/ as students get them."""
+    """Returns path in tasks/ -> content of the .cpp files of tasks/ as students get them."""
     return task_files("tasks")
 
 
 @functools.cache
 def headers():
-    """Returns path in tasks/ -> content of the course's headers of the tasks."""
+    """Returns path in tasks/ -> content of the course's headers in tasks/."""
     found = (path for task in tasks() for folder in task.folders
              for path in sorted((ROOT / "tasks" / folder).glob("*.h")))
     return {path.relative_to(ROOT / "tasks").as_posix(): path.read_bytes() for path in found}

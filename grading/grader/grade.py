@@ -1,4 +1,4 @@
-"""Grades one submission."""
+"""Grades one submission: runs its tests and collects the results in a Grade."""
 
 import dataclasses
 import time
@@ -17,35 +17,36 @@ HELD = (
 
 @dataclasses.dataclass
 class Grade:
-    """The results of a submission so far."""
+    """The results of the grading of a submission until now."""
 
     name: str
     refused: str = ""  # why nothing was graded
     missing: tuple = ()
     ignored: tuple = ()
     changed: tuple = ()  # headers of the course that the student has changed
-    # Task number -> [TaskScore], one for each base.
+    # Task number -> list of TaskScore, one for each base ("own", "reference").
     scores: dict = dataclasses.field(default_factory=dict)
     throughput: dict = dataclasses.field(default_factory=dict)
-    # What leaderboard_entry.of_submission() returns.
+    # The result of leaderboard_entry.of_submission(): the leaderboard's numbers, or why they do not
+    # count.
     leaderboard: dict = dataclasses.field(default_factory=dict)
     seconds: float = 0  # wall time until now
     usual_seconds: float = 0  # wall time without the time in which hidden cases ran
-    known: int = 0  # number of results from an earlier run
-    # For the instructor: findings in the compiled code that cost no points.
+    known: int = 0  # number of results kept from an earlier grading
+    # For the instructor: findings of scripts/look.sh in the compiled code that cost no points.
     notes: tuple = ()
     complete: bool = False
-    seed: str = ""  # of the hidden cases
-    tasks: tuple = ()  # the numbers of the tasks that are graded; empty: all
+    seed: str = ""  # seed of the hidden cases
+    tasks: tuple = ()  # numbers of the tasks to grade; empty: all
 
     @property
     def graded(self):
-        """The tasks that are graded."""
+        """The tasks of the course that are graded, from the task numbers in `tasks`."""
         return [task for task in course.tasks() if not self.tasks or task.number in self.tasks]
 
     @property
     def trains(self):
-        """Returns whether throughput, which belongs to the last task, is graded."""
+        """Returns whether the throughput of training is graded; it belongs to the last task."""
         return course.tasks()[-1] in self.graded
 
     def best(self, task):
@@ -58,13 +59,15 @@ class Grade:
 
     @property
     def usual_points(self):
-        """The points that a student may see before the hidden cases are shown."""
+        """The points that a student may see before the hidden cases are shown: all points but those
+        of hidden cases."""
         tests = sum(self.best(task).usual_points for task in course.tasks() if self.best(task))
         return round(tests + self.throughput.get("points", 0), 2)
 
     @property
     def remark(self):
-        """Why the submission or a task was not run, as one line."""
+        """Returns one line on why the submission, or some of its tasks, were not run; "" if all
+        were."""
         found = [self.refused] if self.refused else []
         for task in course.tasks():
             best = self.best(task)
@@ -82,7 +85,7 @@ class Grade:
 
     @property
     def extensions(self):
-        """(Problem, points) of each extension. These points count in no sum of the course."""
+        """(Problem, points) of each extension. These points count in no total."""
         return [
             found
             for task in course.tasks()
@@ -96,7 +99,8 @@ class Grade:
 
 
 def most_points(grade=None):
-    """Returns the most points of the graded tasks; without `grade`, of the whole course."""
+    """Returns the highest possible points of the tasks that `grade` grades; without `grade`, of the
+    whole course. Points of extensions are not included."""
     grade = grade or Grade("")
     trains = course.rubric()["throughput"]["points"] if grade.trains else 0
     return sum(task.points for task in grade.graded) + trains
@@ -115,14 +119,16 @@ def most_extension_points(grade=None):
 
 
 def prepare(only=None):
-    """Builds the grader's own programs for the tasks with these numbers, or for all tasks."""
+    """Builds the grader's own programs for the tasks whose numbers are in `only`, or for all tasks.
+    Raises Refused if tasks/ of the grader's copy was changed, or if the sandbox does not work."""
     changed = list(skeletons.differences(skeletons.delivered()))
     if changed:
         raise Refused(
             f"tasks/ in the grader's copy was changed: {changed[0]}; grade from a clean copy"
         )
     numbers = only or [task.number for task in course.tasks()]
-    # The judges contain the tests. The reference's libraries are linked below a student's task.
+    # The targets mine_taskN_tests are the judges, which contain the tests. The libraries of the
+    # reference solutions are linked below a student's task.
     below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else []
     below += ["reference_train"] if course.tasks()[-1].number in numbers else []
     build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
@@ -133,11 +139,11 @@ def prepare(only=None):
 
 
 def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
-    """Yields (program, kind, result, whether it was known) for each program of `wanted`: first the
-    results that are known, then those of the programs that it builds and runs. Calls
-    on_step("3/25") while it compiles."""
+    """Yields (program, kind, result, whether the result was kept from an earlier grading) for each
+    program of `wanted`: first the kept results, then the results of the programs that it builds and
+    runs. Calls on_step("3/25") while it compiles."""
     seeds, patience = {"tests": "", "hidden": seed}, run.Patience()
-    missing, held = [], set()  # held: programs whose hidden cases can't give points
+    missing, held = [], set()  # held: their hidden cases can't give points
     for program in wanted:
         key = program.key(builder.submission, builder.looked_at)
         for kind in kinds:
@@ -178,9 +184,10 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
           looked_at=True, on_step=None):
     """Grades a submission and returns its Grade.
 
-    `job`: a folder of programs.new_job(), for only this submission. `on_progress` is called after
-    each new result. `only`: the numbers of the tasks to grade. `looked_at`: code that
-    scripts/look.sh rejects is not run. `on_step`: as in results()."""
+    `job`: a folder of programs.new_job(), for only this submission. `on_progress` is called with
+    the Grade after each new result. `only`: the numbers of the tasks to grade; None: all.
+    `looked_at`: if true, code that scripts/look.sh rejects is not run. `on_step` is called as
+    results() does."""
     started, hidden = time.monotonic(), 0
     done = Grade(
         name,
@@ -190,7 +197,7 @@ def grade(name, submission, seed, job, fresh=False, on_progress=lambda grade: No
         seed=seed,
         tasks=tuple(only or ()),
     )
-    notes = {}  # used as an ordered set
+    notes = {}  # a dict used as an ordered set
     builder = Builder(submission, job, looked_at)
     found = {}  # (base, task number) -> kind -> Result
     wanted = [p for p in all_programs() if only is None or p.task.number in only]

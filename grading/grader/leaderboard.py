@@ -1,25 +1,26 @@
-"""Measures a training for the leaderboard. docs/leaderboard.md says what is measured. A simulated
-link and a clock that counts make the numbers equal on all machines. So only the code of the seven
-tasks and the choices in tasks/leaderboard.toml decide on them."""
+"""Measures a training for the leaderboard. docs/leaderboard.md explains what is measured. The
+training runs with a simulated link and with a clock that counts operations instead of measuring
+time, so the numbers are equal on all machines. They depend only on the code of the student's seven
+tasks and on the choices in tasks/leaderboard.toml."""
 
 import dataclasses
 import re
 
 from grader.course import Refused, tomllib
 
-FILE = "leaderboard.toml"  # in tasks/
+FILE = "leaderboard.toml"  # the student's file in tasks/
 WORLD = 4
-# The training that everybody measures.
+# The options of the training that is measured for every student.
 TRAINING = (
     *("--model", "small", "--recipe", "published", "--steps", "3", "--batch", "16"),
     *("--world", str(WORLD), "--link", "500us,200MB/s", "--flops", "2e10"),
 )
-MEMORY = 64_000_000  # [bytes] of tensors that a rank may have
-# [bytes] of other memory that a rank may have beyond that of one process, in which only code of the
-# course runs. The process itself needs 2 to 4 MB.
+MEMORY = 64_000_000  # [bytes] of tensors that a rank may have at its peak
+# [bytes] A rank may have this much more memory that is not tensors than the same training in one
+# process, in which only code of the course runs. That process needs 2 to 4 MB.
 OTHER_MEMORY = 8_000_000
-ROUNDING = 2  # [ns] by which a rank's computing may be less than its part of one process's
-# The options of ./fsdp train that may be chosen.
+ROUNDING = 2  # [ns] tolerance when computing times of ranks are compared
+# The options of ./fsdp train that a student may choose in leaderboard.toml.
 ALLOWED = (
     "wrap",
     "limit",
@@ -32,8 +33,9 @@ ALLOWED = (
     "reduce-gradients",
     "step-in-backward",
 )
-# The options that one process has too: microbatches decides on the order of sums, and so on the
-# bits; the recomputation decides how much is computed.
+# The chosen options that the comparison run in one process also gets: --microbatches decides on the
+# order of sums, and so on the bits of the result; --checkpoint-activations decides how much is
+# computed.
 OF_BOTH = ("--microbatches=", "--checkpoint-activations=")
 COUNTED = re.compile(
     r"^counted: ([\d,]+) ns for \d+ steps; each rank computed for ([\d,]+) ns, with ([\d,]+) bytes "
@@ -45,17 +47,17 @@ PARAMETERS = re.compile(r"^param sum .*, sha256 (\w+)$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """The numbers that `./fsdp train --flops` prints."""
+    """The numbers that a training prints with `./fsdp train --flops`."""
 
-    nanoseconds: int  # of all steps
-    computing: int  # [ns] of the rank that computed least
-    peak: int  # [bytes] of tensors
-    other: int  # [bytes] of other memory
-    parameters: str  # the beginning of the parameters' hash
+    nanoseconds: int  # counted time of all steps
+    computing: int  # [ns] counted on the rank that computed least
+    peak: int  # [bytes] peak of tensors
+    other: int  # [bytes] peak of other memory
+    parameters: str  # the first digits of the parameters' hash
 
     @property
     def milliseconds(self):
-        """The number of the leaderboard."""
+        """The number by which the leaderboard ranks a training."""
         return self.nanoseconds / 1e6
 
 
@@ -79,9 +81,10 @@ def choices_of(content):
 
 
 def counted(status, text):
-    """Returns the numbers that a training has printed. `status`: its exit status; None: it did not
-    end in time. Raises Refused if it failed. Graded code prints into the same stream. It can't
-    prevent the program from printing its own lines, so a forged line makes their number wrong."""
+    """Returns the numbers that a training has printed in `text`. `status`: its exit status; None:
+    the training did not end in time. Raises Refused if the training failed or printed its result
+    more than once. Graded code can print a forged result line to the same output, but can't prevent
+    the program from printing its own line, so a forged line is noticed as a second one."""
     if status is None:
         raise Refused("the training did not end in time")
     found, parameters = COUNTED.findall(text), PARAMETERS.findall(text)
@@ -93,8 +96,9 @@ def counted(status, text):
 
 
 def check(ranks, single):
-    """Raises Refused if the training `ranks` does not count: unless it has computed what `single`
-    has, the same training in one process, in which no rank needs another one."""
+    """Raises Refused if the training on `ranks` does not count, because its parameters, its amount
+    of computing or its memory are not as they must be. `single`: the numbers of the same training
+    in one process, in which no code of the student runs."""
     if ranks.parameters != single.parameters:
         raise Refused(
             f"the training ends with other parameters (sha256 {ranks.parameters}) than the same "
@@ -123,9 +127,10 @@ def check(ranks, single):
 
 def measure(content, seed, train_single, train_ranks):
     """Trains twice: in one process, then on ranks with the choices in `content`. Returns the
-    Counted of the ranks. train_single(arguments) and train_ranks(arguments) run a program of
-    `./fsdp train`, and return its exit status and output. `seed`: of the training, which no student
-    knows before; it changes no number. Raises Refused if the training does not count."""
+    Counted of the training on ranks. train_single(arguments) and train_ranks(arguments) run `./fsdp
+    train`, and return its exit status and output. `seed`: the seed of the training, which no
+    student knows before; it changes no number of the leaderboard. Raises Refused if the training
+    does not count."""
     choices = choices_of(content)
     training = [*TRAINING, "--seed", str(seed)]
     of_both = [choice for choice in choices if choice.startswith(OF_BOTH)]

@@ -7,13 +7,15 @@ import shutil
 from grader import course, leaderboard, programs, run
 from grader.course import BUILD, Refused
 
-# What scripts/look.sh remarks on code that could, for example, stop the clock. It costs no points.
+# scripts/look.sh prints a remark with these words about code that could, for example, stop the
+# clock. Such code costs no points, but is not measured for the leaderboard.
 CHANGES = "it changes what is measured"
 
 
 def of_submission(builder, grade, seed, fresh):
-    """Measures a submission. Returns {"milliseconds": ..., "peak": ...}, {"why": ...} if it does
-    not count, or {} if it has no choices. Requires the training of throughput."""
+    """Measures a submission. Returns {"milliseconds": ..., "peak": ...}; {"why": ...} if the
+    submission does not count; or {} if it has no leaderboard.toml. Requires that throughput was
+    measured."""
     content = builder.submission.choices
     if content is None:
         return {}
@@ -34,8 +36,9 @@ def of_submission(builder, grade, seed, fresh):
 
 
 def of_program(program, content, seed):
-    """Returns what of_submission() returns for the student's training program at this path."""
-    # Copied, because other users may be unable to read build/.
+    """Trains with the reference in one process and with the student's training program at the path
+    `program` on ranks. Returns what of_submission() returns."""
+    # The reference program is copied, because the sandbox's user may be unable to read build/.
     reference = pathlib.Path(shutil.copy(BUILD / "bin" / "reference_train", program.parent))
     number = int(hashlib.sha256(f"leaderboard {seed}".encode()).hexdigest()[:8], 16)
 

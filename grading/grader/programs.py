@@ -1,5 +1,5 @@
-"""The programs of a submission: one for each task and base, linked from the submission's objects
-and the course's."""
+"""The programs that are linked from a submission's objects and the course's: a test program for
+each task and base."""
 
 import contextlib
 import dataclasses
@@ -27,9 +27,10 @@ ISOLATE = ROOT / "cmake" / "isolate.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The test program of a task, over the student's own earlier tasks or over the reference
-    solutions of them. Task 1 has one program, because no task comes before it. For the last task
-    over the student's own, `fsdp train` is a program too (`trains`)."""
+    """A test program of a task. `base`: "own" if the task is linked with the student's own earlier
+    tasks, "reference" if it is linked with the reference solutions of the earlier tasks. Task 1 has
+    only the program of base "own", because no task comes before it. If `trains`, this is instead
+    `fsdp train` with all tasks of the student."""
 
     task: course.Task
     base: str  # own or reference
@@ -42,20 +43,20 @@ class Program:
 
     @property
     def target(self):
-        """The build's target for this program, which uses the blank tasks in place of a
-        submission."""
+        """The name of the build's target for this program. The build makes it from the blank tasks
+        in place of a submission."""
         return (
             f"{self.stack}_train" if self.trains else f"{self.stack}_task{self.task.number}_tests"
         )
 
     @property
     def own_object(self):
-        """The object of this target that has the student's code."""
+        """The object in the build that contains all of the student's code in this program."""
         return f"own/{self.target}.o"
 
     @property
     def tasks(self):
-        """The tasks whose files are in the program."""
+        """The tasks whose files from the submission are in the program."""
         if self.trains:
             return list(course.tasks())
         first = min(1, self.task.number) if self.base == "own" else self.task.number
@@ -82,8 +83,8 @@ def training_program():
 
 @functools.cache
 def code(program):
-    """Returns a hash of everything that a program and its result depend on besides the
-    submission."""
+    """Returns a hash of everything besides the submission that the program and its result depend
+    on: the course's files and the grader's."""
     tasks = [task for task in course.tasks() if task.number <= program.task.number]
     given = course.tasks() if program.trains else tasks[:-1] if program.base == "reference" else []
     names = [
@@ -106,13 +107,14 @@ def code(program):
     ]
     files = []
     for path in (ROOT / name for name in names):
-        found = [path] if path.is_file() else path.rglob("*")  # none if there is no such folder
+        found = [path] if path.is_file() else path.rglob("*")  # empty if the folder does not exist
         files += [p for p in found if p == path or p.suffix in (".cpp", ".h", ".cmake", ".sh")]
     return course.digest(files)
 
 
 def build(*targets):
-    """Builds the grader's own targets, with the build's progress and errors on standard error."""
+    """Builds these targets of the course in build/default. The build's progress and errors appear
+    on standard error. Raises Refused if a target does not build."""
     if (
         subprocess.run([ROOT / "fsdp", "build", *targets], stdout=subprocess.DEVNULL).returncode
         != 0
@@ -122,8 +124,8 @@ def build(*targets):
 
 @contextlib.contextmanager
 def new_job():
-    """Yields a folder for the files that are made of one submission, and removes it at the end.
-    Also removes folders of graders that were killed."""
+    """Yields a new folder for the files that are made while one submission is graded, and removes
+    it at the end. Also removes the folders that killed graders have left."""
     for folder in (KEPT, JOBS):
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     for left in JOBS.iterdir():
@@ -145,7 +147,7 @@ def new_job():
 
 @functools.cache
 def command_for(target):
-    """Returns the last command with which the build makes the target."""
+    """Returns the command with which the build makes the target, the last one that ninja lists."""
     listed = subprocess.run(
         ["ninja", "-C", BUILD, "-t", "commands", "-s", target], capture_output=True, text=True
     )
@@ -160,8 +162,8 @@ def command_for(target):
 
 def link_command(program, objects, folder, guarded=True):
     """Returns the command that links the objects into `folder`/program, as the build links the
-    program's target. `guarded`: functions that scripts/look.sh lists as `stopped` are replaced by
-    one that ends the rank."""
+    program's target. `guarded`: each function that scripts/look.sh calls `stopped` is replaced by a
+    function that ends the rank."""
     own = f"{folder}/own.o"
     isolate = shlex.split(command_for(program.own_object))
     if isolate.count("--") != 2 or str(ISOLATE) not in isolate:
@@ -182,16 +184,16 @@ def link_command(program, objects, folder, guarded=True):
     link = command_for(f"bin/{program.target}")
     link = re.sub(rf"\S*{re.escape(program.own_object)}(?=\s)", lambda _: shlex.quote(own), link)
     link = link.replace(f"-o bin/{program.target}", f"-o {shlex.quote(f'{folder}/program')}")
-    if "-fuse-ld=lld" in link:  # without this option, an object's section could name a library
+    if "-fuse-ld=lld" in link:  # else an object's section could name a library
         link = link.replace("-fuse-ld=lld", "-fuse-ld=lld -Wl,--no-dependent-libraries")
     return f"{shlex.join(words)} && {link}"
 
 
 @dataclasses.dataclass
 class Built:
-    path: object = None  # of the program; None if there is none
-    why: str = ""  # why there is no program
-    left_out: str = ""  # why the program has the blank extensions and not the submitted ones
+    path: object = None  # of the linked program; None: it was not made
+    why: str = ""  # why the program was not made
+    left_out: str = ""  # why the blank extensions replace the submitted ones
 
 
 class Builder:
@@ -203,7 +205,8 @@ class Builder:
         self.count = 0
 
     def compile(self, wanted, on_step=None):
-        """Compiles all files of the programs."""
+        """Compiles all files of the submission that the programs `wanted` contain. on_step: see
+        Compiler.compile()."""
         tasks = {task.number: task for program in wanted for task in program.tasks}
         self.compiler.compile(
             [name for number in sorted(tasks) for name in self.submission.sources(tasks[number])],
@@ -220,14 +223,15 @@ class Builder:
         return Compiler(completed(kept), self.job / "without_extensions")
 
     def notes(self, tasks):
-        """Returns, for the instructor, findings in the code of these tasks that cost no points."""
+        """Returns findings of scripts/look.sh in the code of these tasks that cost no points, for
+        the instructor."""
         found = self.compiler
         return [sentence for task in tasks for name in self.submission.sources(task)
                 for sentence in (*found.stopped.get(name, ()), *found.remarks.get(name, ()))]
 
     def stopped(self, task):
-        """Returns the calls in the task's code that end a rank. A student sees them if a test
-        fails."""
+        """Returns the sentences of scripts/look.sh about calls in the task's code that end a rank
+        if they run. A student sees them if a test fails."""
         return [
             sentence
             for name in self.submission.sources(task)
@@ -235,14 +239,15 @@ class Builder:
         ]
 
     def trouble(self, names):
-        """Returns why some of these files are not used, each reason once."""
+        """Returns the reasons why some of these files can't be used, each reason once; "" if all
+        can."""
         found = (self.compiler.trouble(name, self.looked_at) for name in names)
         return "\n".join(dict.fromkeys(filter(None, found)))
 
     def build(self, program):
-        """Links the program, which stays until the job ends. Requires that its files were compiled.
-        No task needs extensions, so a program that can't be built with them is built without
-        them."""
+        """Links the program and returns a Built. Its file stays until the job ends. Requires that
+        compile() has compiled its files. If the program can't be built with the student's
+        extensions, it is built with the blank ones, because no task needs extensions."""
         names = [name for task in program.tasks for name in self.submission.sources(task)]
         own = [name for name in names if not is_extension(name)]
         for task in reversed(program.tasks):
@@ -275,8 +280,8 @@ class Builder:
             built if built.why else again)
 
     def link(self, program, objects):
-        """Links in a sandbox, which can read the tests' objects and the course's libraries. No
-        other user may read these files."""
+        """Links the program in a sandbox that runs as the grader's user, because no other user may
+        read the objects of the tests and the course's libraries."""
         self.count += 1
         folder = self.job / f"program{self.count}"
         folder.mkdir()
@@ -296,7 +301,7 @@ class Builder:
             BUILD,
             as_grader=True,
         )
-        links = []  # links to the objects; isolate.sh finds the task in their paths
+        links = []  # isolate.sh finds the task in the paths of these links
         for name, path in objects.items():
             links.append(folder / "tasks" / f"{name}.o")
             links[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a grading is."""
+"""Shows on a terminal how far a grading has come."""
 
 import sys
 import time
@@ -7,13 +7,15 @@ from grader.course import one_line
 
 
 def show_line(text):
-    """Shows the text in place of the line before. Shows nothing without a terminal."""
+    """Shows the text on standard error in place of the line that was shown last. Does nothing if
+    standard error is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 class Progress:
-    """The progress of a class: a line per submission and, on a terminal, a bar below them."""
+    """The progress of the grading of a class: prints a line for each graded submission and, on a
+    terminal, a bar below these lines."""
 
     def __init__(self, total):
         self.total, self.done, self.started = total, 0, time.monotonic()
@@ -31,7 +33,8 @@ class Progress:
         self.show_lines([f"{one_line(name):28.28} {one_line(text)}"])
 
     def show_lines(self, lines):
-        """Shows the result of a submission, as printable lines."""
+        """Prints the result of one more submission, given as printable lines, and draws the bar
+        again."""
         self.done += 1
         show_line("")
         print(*lines, sep="\n", flush=True)

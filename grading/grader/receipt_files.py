@@ -1,6 +1,6 @@
 """Copies the receipts and the checkpoints of a submission, a folder or a zip, into a folder of the
-grader. A student may have made the submission to read or write other files of the machine, so only
-regular files are copied, into places that the grader names."""
+grader. A malicious submission may try to make the grader read or write other files of the machine,
+so only regular files are copied, to paths that the grader chooses."""
 
 import dataclasses
 import os
@@ -13,14 +13,14 @@ from grader import submission
 from grader.course import Refused, one_line, rubric
 
 SUFFIX = ".receipt"
-STEP = re.compile(r"step-[0-9]{6,18}")  # the folder of a checkpoint
-BLOCK = 1 << 20  # [bytes] that are copied at a time
+STEP = re.compile(r"step-[0-9]{6,18}")  # the name of a checkpoint's folder
+BLOCK = 1 << 20  # [bytes] read and written at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Receipt:
-    name: str  # its path in the submission
-    folder: pathlib.Path  # the grader's folder, which has the copy
+    name: str  # the receipt's path in the submission
+    folder: pathlib.Path  # the folder of the grader with the copy
     checkpoints: pathlib.Path = None  # a folder with checkpoints of the run; None: there is none
 
     @property
@@ -29,14 +29,15 @@ class Receipt:
 
 
 class Room:
-    """The bytes and the files that may still be copied from one submission."""
+    """How many bytes and files may still be copied from one submission."""
 
     def __init__(self):
         limits = rubric()["receipts"]
         self.bytes, self.files = limits["submission_bytes"], limits["submission_files"]
 
     def copy(self, source, target):
-        """Copies the open file `source` into the new file `target`."""
+        """Copies the open file `source` into the new file `target`. Raises Refused if the limits of
+        the submission are exceeded."""
         self.files -= 1
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "xb") as file:
@@ -57,15 +58,16 @@ def is_receipt(parts):
 
 
 def is_wanted(parts):
-    """Returns whether this path in a submission is a receipt, or a file of a checkpoint."""
+    """Returns whether a path in a submission, given as its parts, is a receipt or a file of a
+    checkpoint, and not hidden."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in parts)
     of_checkpoint = len(parts) > 1 and STEP.fullmatch(parts[-2])
     return not hidden and bool(is_receipt(parts) or of_checkpoint)
 
 
 def files_below(folder):
-    """Returns parts -> path of everything below the folder that is not a folder. Does not enter
-    links."""
+    """Returns path relative to the folder, as parts -> path, for everything below the folder that
+    is not a folder. Does not follow links to folders; they are listed like files."""
     return {
         path.relative_to(folder).parts: path
         for here, folders, files in sorted(os.walk(folder))
@@ -75,15 +77,16 @@ def files_below(folder):
 
 
 def opened(path, parts):
-    """Opens a file of a submission. Raises Refused if it is not a regular file, as a link."""
+    """Opens a file of a submission. Raises Refused if it is not a regular file but, for example, a
+    link."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise Refused(f"{'/'.join(parts)} is not a regular file")
     return open(path, "rb")
 
 
 def from_folder(folder):
-    """Returns parts -> a function that opens the file, for each receipt and file of a checkpoint.
-    Also follows no link to the folder of a checkpoint."""
+    """Returns path, as parts -> a function that opens the file, for each receipt and each file of a
+    checkpoint. Raises Refused if the folder of a checkpoint is a link."""
     found = files_below(folder)
     for parts, path in found.items():
         if STEP.fullmatch(parts[-1]) and path.is_symlink():
@@ -95,7 +98,7 @@ def from_folder(folder):
 
 
 def from_zip(archive):
-    """Returns what from_folder() returns, for an open zip."""
+    """Returns what from_folder() returns, for the members of an open zip."""
     found = {}
     for member in archive.infolist():
         parts = submission.parts_in_zip(member.filename)
@@ -111,8 +114,8 @@ def from_zip(archive):
 
 
 def inner_zip(folder):
-    """Returns the only zip in a folder without receipts, as in the folder that Moodle makes for
-    each student; None if there is no zip."""
+    """Returns the path of the only zip in a folder that has no receipts, such as the folder that
+    Moodle makes for each student; None if the folder has receipts or no zip."""
     found = files_below(folder)
     names = {"/".join(parts): path for parts, path in found.items()
              if not any(part.startswith(".") for part in parts)}
@@ -129,15 +132,17 @@ def inner_zip(folder):
 
 
 def checkpoints_of(receipt, found):
-    """Returns the folder of the submission, as parts, with the checkpoints for this receipt: the
-    one that has its name, or else the only one; None if there is no such folder."""
+    """Returns the folder, as parts, that holds the checkpoints of this receipt: the folder with the
+    receipt's name or, if there is none, the only folder with checkpoints of the submission; None if
+    it has none or several."""
     own = (*receipt[:-1], receipt[-1][: -len(SUFFIX)])
     folders = {parts[:-2] for parts in found if not is_receipt(parts)}
     return own if own in folders else min(folders) if len(folders) == 1 else None
 
 
 def copy_all(found, folder):
-    """Copies the files. `found`: from from_folder() or from_zip(). Returns the receipts."""
+    """Copies the receipts, and the checkpoints that belong to them, into `folder`. `found`: from
+    from_folder() or from_zip(). Returns the copied receipts."""
     if (count := sum(map(is_receipt, found))) > (most := rubric()["receipts"]["most"]):
         raise Refused(f"it has {count} receipts, and at most {most} are audited: remove the others")
     room, copies, receipts = Room(), {}, []
@@ -175,7 +180,7 @@ def copy(path, folder):
             for name in (*folders, *files):
                 os.chmod(os.path.join(here, name), 0o755 if name in folders else 0o644)
         return receipts
-    except Refused as refused:  # make it one line: names in it may have line feeds
+    except Refused as refused:  # names in the message may have line feeds
         raise Refused(one_line(str(refused))) from None
-    except Exception as error:  # zipfile raises many types if a file is not a zip or is damaged
+    except Exception as error:  # a damaged zip makes zipfile raise many types
         raise Refused(one_line(f"{path.name} can't be read: {error}")) from None

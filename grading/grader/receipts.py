@@ -1,7 +1,7 @@
 """Audits the receipts of a class: every folder and zip in a folder holds receipts of ./fsdp train
 and, if a student has added them, checkpoints. Prints a table and writes it as CSV.
 
-The audits run in the sandbox of graded code. They run programs of the course only, but with options
+The audits run in the sandbox of graded code. They run only programs of the course, but with options
 and checkpoints that a student has written."""
 
 import collections
@@ -24,13 +24,13 @@ from grader import classroom, programs, receipt_files, run, sandbox, whole_file
 from grader.course import BUILD, ROOT, Refused, one_line, rubric
 from grader.progress import Progress
 
-DRAW = 3  # events of each receipt, if --draw is not given
+DRAW = 3  # events drawn from each receipt without --draw
 PROGRAMS = ("audit", "reference_train")
-# The options of ./fsdp train that name files, as in trainer/options/options.cpp.
+# The options of ./fsdp train whose values are paths. trainer/options/options.cpp has the same list.
 NAME_FILES = ("--text", "--tokens", "--init")
-# What a run trains on if no option names data.
+# The files of the repository whose text ./fsdp train uses as data if no option names data.
 REPOSITORY_TEXT = ("README.md", "COURSE.md", "docs", "common", "programs", "tests")
-# What ./fsdp audit prints of the file `receipt`.
+# The line in which ./fsdp audit describes a receipt.
 HEAD = re.compile(
     r"receipt: steps (\d+) to (\d+) of (.*) on (\d+) ranks?, (\d+) events?, root ([0-9a-f]{64})"
 )
@@ -40,21 +40,22 @@ ERROR = re.compile(r"(?m)^fsdp audit: (.*)$")
 
 @dataclasses.dataclass
 class Audited:
-    """What is known of a receipt, or of a submission without one. Its texts are printable."""
+    """The result of the audit of one receipt, or of a submission without receipts. Its texts are
+    printable."""
 
     student: str
-    receipt: str = ""  # its path in the submission
-    result: str = "no receipt"  # equal, WRONG, refused or no receipt
+    receipt: str = ""  # the receipt's path in the submission
+    result: str = "no receipt"  # "equal", "WRONG", "refused" or "no receipt"
     why: str = ""  # the first difference, or why the receipt is refused
-    seed: int = 0  # of the draw
+    seed: int = 0  # seed with which events were drawn
     model: str = ""
-    first: int = 0  # step, counted from 1
+    first: int = 0  # first step of the run, counted from 1
     last: int = 0
     ranks: int = 0
-    events: int = 0  # in the receipt
-    equal: int = 0  # events that were computed again and are equal
+    events: int = 0  # number of events in the receipt
+    equal: int = 0  # number of events that were computed again and are equal
     root: str = ""
-    losses: dict = dataclasses.field(default_factory=dict)  # (step, microbatch) -> hash
+    losses: dict = dataclasses.field(default_factory=dict)  # (step, microbatch) -> hash of the loss
     same_as: list = dataclasses.field(default_factory=list)  # students with the same run
 
     @property
@@ -65,13 +66,15 @@ class Audited:
 
 
 def seed_of(class_seed, student):
-    """Returns the seed with which the events of the student's receipts are drawn."""
+    """Returns the seed with which the events of this student's receipts are drawn: a hash of the
+    class's seed and the student's name."""
     return int(hashlib.sha256(f"{class_seed}\0{student}".encode()).hexdigest()[:8], 16)
 
 
 def own_data(options):
-    """Returns the options with absolute paths of the files that they name, and these paths. In the
-    sandbox, an audit runs in another folder. Raises Refused if there is no such file."""
+    """Returns --options of the instructor with absolute paths of the files that they name, because
+    an audit runs in another folder, and a list of these paths. Raises Refused if such a file does
+    not exist."""
     words, paths, expected = [], [], False
     try:
         given = shlex.split(options)
@@ -94,24 +97,26 @@ def own_data(options):
 
 @dataclasses.dataclass
 class Auditor:
-    """Audits receipts with the class's data. `bin`: a folder with copies of PROGRAMS, because other
-    users may be unable to read build/."""
+    """Audits receipts with the data of the class. `bin`: a folder with copies of PROGRAMS, because
+    the sandbox's user may be unable to read build/."""
 
     bin: pathlib.Path
     draw: int
     options: str
-    data: list  # files and folders that the options name
+    data: list  # the files and folders that `options` name
 
     def program(self, receipt, seed):
-        """Returns the command of an audit, which runs in the receipt's folder."""
+        """Returns the words of the command that audits the receipt. The command runs in the
+        receipt's folder."""
         words = ["env", f"FSDP_ROOT={ROOT}", self.bin / "audit", "receipt", "--no-files"]
         words += ["--binary", self.bin / "reference_train", "--draw", self.draw, "--seed", seed]
         words += [f"--options={self.options}"] if self.options else []
         return words + (["--checkpoint", receipt.checkpoints] if receipt.checkpoints else [])
 
     def printed(self, receipt, seed):
-        """Audits in the sandbox. Returns the exit status, or None if the audit did not end in time,
-        and what it printed, with each wrapped line in one line again."""
+        """Audits a receipt in the sandbox. Returns the exit status, or None if the audit did not
+        end in time, and the output, in which each message that ./fsdp audit has wrapped is one line
+        again."""
         scratch = receipt.folder / "scratch"
         scratch.mkdir()
         seen = [receipt.file, *([receipt.checkpoints] if receipt.checkpoints else []), self.bin]
@@ -144,7 +149,7 @@ class Auditor:
 
 
 def reason_in(status, text):
-    """Returns why an audit did not come to a result."""
+    """Returns the reason why an audit ended without a result."""
     if status is None:
         return f"its audit took longer than {rubric()['receipts']['seconds']} s"
     if found := ERROR.findall(text):
@@ -153,7 +158,8 @@ def reason_in(status, text):
 
 
 def losses_of(file):
-    """Returns (step, microbatch) -> hash of all losses in a receipt that ./fsdp audit has read."""
+    """Returns (step, microbatch) -> hash of the loss, for all losses in a receipt. Requires that
+    ./fsdp audit has read the receipt without an error."""
     found = {}
     with open(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -164,8 +170,8 @@ def losses_of(file):
 
 
 def audit_submission(student, paths, class_seed, auditor, job, progress):
-    """Returns the Audited of each receipt of a submission. `paths`: a value of
-    classroom.submissions()."""
+    """Audits all receipts of a submission, and returns their Audited, or one Audited that says why
+    there is none. `paths`: a value of classroom.submissions()."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=job))
     folder.chmod(0o755)
     seed, found = seed_of(class_seed, student), []
@@ -184,9 +190,10 @@ def audit_submission(student, paths, class_seed, auditor, job, progress):
 
 
 def same_runs(audited):
-    """Yields lists of receipts of several students that record one run, and why: their roots are
-    equal or, if not, more than half of the losses of the shorter one are. The root also depends on
-    --receipt-sample, which somebody who copies a receipt can raise."""
+    """Yields (receipts of several students that record one run, why they count as one run).
+    Receipts record one run if their roots are equal, or if more than half of the losses in the
+    shorter receipt are also in the other one. The roots alone do not suffice, because a student who
+    copies a receipt can change its root by another --receipt-sample."""
     roots, shared, owners = collections.defaultdict(list), collections.Counter(), {}
     for one in (one for one in audited if one.root):
         roots[one.root].append(one)
@@ -207,7 +214,8 @@ def same_runs(audited):
 
 
 def name_same_runs(audited):
-    """Sets `same_as`, and returns sentences about receipts that record one run."""
+    """Sets `same_as` of the receipts that record the same run as a receipt of another student.
+    Returns a sentence about each such group of receipts."""
     sentences = []
     for same, why in same_runs(audited):
         names = sorted({one.student for one in same})
@@ -225,7 +233,7 @@ HEADLINE = f"{'student':28} {'receipt':16} {'model, steps, ranks':28} {'equal':>
 
 
 def lines_of(audited):
-    """Returns the lines of the table for a receipt."""
+    """Returns the lines that the table on the terminal has for a receipt."""
     one = audited
     equal = str(one.equal) if one.result in ("equal", "WRONG") else ""
     row = f"{one.student:28.28} {one.receipt:16.16} {one.run:28.28} {equal:>6} {one.result}"
@@ -235,7 +243,7 @@ def lines_of(audited):
 
 
 def table(audited):
-    """Returns the CSV."""
+    """Returns the table of all receipts as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(["student", "receipt", "result", "reason", "model", "first step", "last step",
@@ -249,7 +257,8 @@ def table(audited):
 
 
 def make_auditor(arguments, job):
-    """Returns the Auditor, after its programs were built."""
+    """Builds the programs of the course that audits run, copies them into `job`, and returns the
+    Auditor."""
     options, data = own_data(arguments.options or "")
     programs.build(*PROGRAMS)
     folder = job / "bin"
@@ -301,7 +310,8 @@ def grade(arguments):
 
 
 def repeat(arguments, seed):
-    """Returns the command that draws the same events of a student's receipts again."""
+    """Returns the command with which the instructor can audit a student again, with the same seed
+    and so the same events."""
     words = ["./fsdp", "grade", "--receipts", arguments.receipts, "--seed", seed]
     words += ["--draw", str(arguments.draw)] if arguments.draw else []
     words += ["--options", arguments.options] if arguments.options else []

@@ -25,7 +25,7 @@ def counts_text(counts):
 
 def bases_text(grade, task):
     scores = sorted(grade.scores[task.number], key=lambda score: score.base)
-    both = scores[0].task.number > 1  # no task comes before the first one
+    both = scores[0].task.number > 1  # false for task 1, which has no earlier task
     return "; ".join((f"over {BASE_NAMES[s.base]}: " if both else "") + points_text(s)
                      for s in (scores if both else scores[:1]))
 
@@ -42,13 +42,15 @@ def hidden_is_shown():
 
 
 def shown_points(score):
-    """Returns the points of a Grade or a TaskScore that students may see now."""
+    """Returns the points of a Grade or a TaskScore that students may see now: without those of
+    hidden cases until the rubric makes hidden cases visible."""
     return score.points if hidden_is_shown() else score.usual_points
 
 
 def shown_seconds(grade):
-    """Returns the seconds that students may see now. Until hidden cases are shown, their seconds do
-    not count, because code that sleeps could reveal the sizes of hidden cases."""
+    """Returns the seconds of the grading that students may see now. Until hidden cases are shown,
+    the seconds in which they ran are left out, because code that sleeps could reveal the sizes of
+    hidden cases."""
     return grade.seconds if hidden_is_shown() else grade.usual_seconds
 
 
@@ -72,7 +74,8 @@ def entry(name, number, points, output, visibility, tags=()):
 
 
 def of_problem(task_score, problem_score):
-    """Returns the entries of the problem's usual tests and of its hidden cases."""
+    """Yields the two entries of a problem in results.json: that of its usual tests and that of its
+    hidden cases."""
     problem = problem_score.problem
     visibility = course.rubric()["visibility"]
     task = f"task {task_score.task.number}"
@@ -122,7 +125,8 @@ def of_throughput(grade):
 
 
 def of_extensions(grade):
-    """Returns an entry without points that lists the extensions, whose points count in no sum."""
+    """Returns the entry of results.json about the extensions. It has no score, because the points
+    of extensions count in no total."""
     not_begun = {
         number for task in grade.graded if grade.best(task) for number in grade.best(task).not_begun
     }
@@ -147,8 +151,8 @@ def of_extensions(grade):
 
 
 def of_notes(grade):
-    """Returns an entry that students do not see: the seed, and findings in the code that cost no
-    points."""
+    """Yields at most one entry of results.json, which students do not see: the seed of the hidden
+    cases, and findings in the code that cost no points."""
     lines = (
         [f"To grade again with the same hidden cases: --seed {grade.seed}"] if grade.seed else []
     )
@@ -164,7 +168,8 @@ def of_notes(grade):
 
 
 def leaderboard_text(grade):
-    """Returns what the choices in leaderboard.toml cost, or why they do not count."""
+    """Returns a sentence with the measured time and memory of the training with the choices in
+    leaderboard.toml, or the reason why it does not count."""
     measured = grade.leaderboard
     if "why" in measured:
         return f"Not on the leaderboard: {course.one_line(measured['why'])}."
@@ -173,7 +178,7 @@ def leaderboard_text(grade):
 
 
 def leaderboard(grade):
-    """Returns the columns of Gradescope's leaderboard. The first one decides on the rank."""
+    """Returns the columns of Gradescope's leaderboard. Gradescope ranks by the first column."""
     columns = (
         ("counted ms", grade.leaderboard.get("milliseconds")),
         ("peak bytes", grade.leaderboard.get("peak")),
@@ -183,7 +188,7 @@ def leaderboard(grade):
 
 
 def remarks(grade):
-    """Returns lines about the whole submission."""
+    """Returns lines about the whole submission, for the head of the student's results."""
     if grade.refused:
         return [f"Not graded: {grade.refused}"]
     later = most_points(grade) - most_shown_points(grade)
@@ -226,8 +231,8 @@ def summary(grade):
 
 
 def gradescope(grade):
-    """Returns the results.json that Gradescope's documentation describes. The score is the sum over
-    the tests."""
+    """Returns results.json in the form of Gradescope's documentation. Its score is the sum over its
+    tests."""
     tests = []
     for task in grade.graded:
         best = grade.best(task)
@@ -322,7 +327,8 @@ def row(test):
 
 
 def of_task(grade, task, tests):
-    """Returns the rows of a task: its points, and the points of its problems that may be shown."""
+    """Returns the HTML rows of a task on a student's page: the task's points, and the points of
+    those of its problems that may be shown."""
     bases = (
         f"<small>{html.escape(bases_text(grade, task))}</small>"
         if grade.best(task) and task.number > 1
@@ -350,7 +356,7 @@ def student_page(grade):
         rows = ""
         for task in grade.graded:
             if task.optional:
-                continue  # its points are among those of the extensions
+                continue  # its points are listed under "Extensions"
             of_it = [test for test in graded if f"task {task.number}" in test["tags"]]
             rows += of_task(
                 grade, task, [test for test in of_it if test["visibility"] == "visible"]

@@ -1,5 +1,6 @@
-"""Runs the tests of a program with graded code. The judge, which compares, is another program: the
-same tests over the skeletons, without graded code (common/testing/judge/remote_ranks.h)."""
+"""Runs the tests of a program with graded code. The judge, another program, compares what the ranks
+report: it has the same tests, linked with the skeletons, and runs no graded code
+(common/testing/judge/remote_ranks.h)."""
 
 import dataclasses
 import hashlib
@@ -14,24 +15,24 @@ import time
 from grader import compiling, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
-OVERHEAD = 60  # [s] for listing the tests and for the end of the program
-MOST_RESULT = 100_000_000  # [bytes] of the file that check writes
+OVERHEAD = 60  # [s] beyond the tests' time limit
+MOST_RESULT = 100_000_000  # [bytes] of the JSON that check writes
 
 
 @dataclasses.dataclass
 class Result:
-    tests: list  # in the form of `check --json`
-    why: str = ""  # why there are no tests
+    tests: list  # the tests in the form of `check --json`
+    why: str = ""  # why no test was run
     seconds: float = 0
-    # Number -> the problem in the form of `check --json`.
+    # Problem number -> the problem in the form of `check --json`.
     problems: dict = dataclasses.field(default_factory=dict)
     sentinel_fails: bool = False
     left_out: str = ""  # why the submitted extensions are not in the program
-    # Findings in the task's code, for the instructor.
+    # Findings of scripts/look.sh in the task's code, for the instructor.
     notes: list = dataclasses.field(default_factory=list)
-    # The calls in the task's code that end a rank.
+    # Sentences of scripts/look.sh about calls in the task's code that end a rank if they run.
     stopped: list = dataclasses.field(default_factory=list)
-    cut_short: bool = False  # other programs used up the time; another run may run more tests
+    cut_short: bool = False  # tests were left out because other programs used up the time
 
 
 def result_file(key, seed):
@@ -47,8 +48,8 @@ def kept(key, seed):
 
 
 def is_of_the_machine(result):
-    """Returns whether the machine may have caused the result, for example because another
-    submission has filled the disk or the memory."""
+    """Returns whether the machine, and not the student's code, may have caused the result, for
+    example because another submission has filled the disk or the memory."""
     reasons = [
         result.why,
         result.left_out,
@@ -63,8 +64,8 @@ def is_of_the_machine(result):
 
 
 def keep(key, seed, result):
-    """Keeps the result for later gradings, unless the machine may have caused it: then the program
-    is run again."""
+    """Stores the result for later gradings, unless the machine may have caused it or it was cut
+    short: then the next grading runs the program again."""
     if is_of_the_machine(result) or result.cut_short:
         return
     path = result_file(key, seed)
@@ -78,8 +79,8 @@ def shortened(entry, name):
 
 
 def read_result(path, task, seconds):
-    """Returns the result of the task from the file that the grader's own `check --json` has
-    written."""
+    """Returns the Result of the task's tests, read from the file that the grader's own `check
+    --json` has written."""
     try:
         if (size := os.path.getsize(path)) > MOST_RESULT:
             raise ValueError(f"it has {size} bytes")
@@ -95,7 +96,7 @@ def read_result(path, task, seconds):
 
 def run(command, environment, seconds, folder=None):
     """Runs the command. Returns its exit status, or None if it took longer than `seconds`, and its
-    output. All processes that it has started are ended with it."""
+    output. Afterwards kills all processes that the command has started."""
     with (
         tempfile.TemporaryFile() as printed
     ):  # not a pipe: graded code can write at most `file_bytes` to a file
@@ -120,7 +121,8 @@ def run(command, environment, seconds, folder=None):
 
 
 def sandboxed(path, script):
-    """Writes `script`, which runs the program in the sandbox."""
+    """Writes `script`, which runs the program at `path` in the sandbox of graded code. Returns the
+    script's path."""
     return sandbox.make(
         script, sandbox.limits_of_runs(), [path, *sandbox.libraries()], program=[path]
     )
@@ -133,23 +135,23 @@ NOT_RUN = re.compile(r"not run: earlier runs of this (task|problem) did not end"
 
 
 def lost_seconds(result):
-    """Returns the seconds that tests lost because they did not end, counted as in
-    common/testing/judge/lost_time.h."""
+    """Returns how many seconds were lost because tests waited until a time limit. The seconds are
+    counted as in common/testing/judge/lost_time.h."""
     texts = (test.get("text", "") for test in result.tests)
     waits = [match.group(0).startswith("Comm") for match in map(LOST.search, texts) if match]
     return sum(2 if in_vain else 20 for in_vain in waits)
 
 
 class Patience:
-    """The time that the tests of one submission may still lose because they do not end or fail.
-    Once they have lost `lost_seconds`, each later test program ends when it has lost
+    """How much time the tests of one submission may still lose because they hang or fail. Once they
+    have lost the rubric's `lost_seconds`, each later test program is ended when it alone has lost
     `lost_seconds_at_last`."""
 
     def __init__(self):
         self.lost, self.failing = 0, 0.0
 
     def of_next(self):
-        """Returns the seconds that the next program may lose."""
+        """Returns how many seconds the next program may lose before it is ended."""
         limits = rubric()["limits"]
         return limits[
             "task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"
@@ -173,8 +175,8 @@ OVER = (
 
 
 def run_tests(path, task, seed, patience=None):
-    """Runs the tests of a program and returns the Result. `seed`: of the hidden cases; "" for the
-    usual tests."""
+    """Runs the tests of the program at `path` and returns the Result. `seed`: the seed of the
+    hidden cases; "" runs the usual tests."""
     started = time.monotonic()
     limit = rubric()["limits"]["task_seconds"]
     patience = patience or Patience()
@@ -182,7 +184,8 @@ def run_tests(path, task, seed, patience=None):
         return Result([], OVER, cut_short=True)
     at_most = patience.of_next()
     script = sandboxed(path, path.with_name("run.sh"))
-    # The judge splits this command at spaces, so the script is named relative to its own folder.
+    # The judge splits the command in FSDP_RANKS_OF at spaces, so the script is named relative to
+    # its own folder, whose path may have spaces.
     environment = {**os.environ, "FSDP_ROOT": str(ROOT), "FSDP_RANKS_OF": f"./{script.name}"}
     environment.pop("FSDP_TEST_SEED", None)  # may be set in the shell that runs the grader
     environment["FSDP_MOST_LOST_SECONDS"] = str(at_most)

@@ -20,8 +20,8 @@ import tempfile
 from grader import call_filter
 from grader.course import BUILD, ROOT, Refused, rubric
 
-# Results, objects and running jobs. They are not in build/, which is deleted if the repository's
-# folder was moved.
+# The folder of results, objects and running jobs. It is not in build/, because build/ is deleted if
+# the repository's folder was moved.
 KEPT = ROOT / ".grades"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 OF_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "hosts", "nsswitch.conf")
@@ -52,7 +52,7 @@ def is_free(user):
 
 
 def free_user():
-    """Returns an unused user id, for one sandbox."""
+    """Returns an unused user id, under which the programs of one sandbox run."""
     user = next(user for user in iter(lambda: random.choice(USERS), None) if is_free(user))
     given.add(user)
     return user
@@ -60,17 +60,18 @@ def free_user():
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The options of prlimit, and the size of the scratch folders."""
+    """Limits of a sandbox: the options of prlimit, and the size of the scratch folders."""
 
     options: tuple
     scratch: int  # [bytes]
-    # Whether /dev and /proc are visible. A compiler could wait forever when it reads from there.
+    # Whether /dev and /proc are visible in the sandbox. Compilers get False, because a compiler
+    # that reads a file of /dev could wait forever.
     devices: bool = True
 
 
 def limits_of(file_bytes, memory_bytes):
-    """Returns limits for programs. `file_bytes`: the most bytes of a file, and of the scratch
-    folders."""
+    """Returns limits for a sandbox. `file_bytes`: the most bytes of one file and of each scratch
+    folder. `memory_bytes`: the most bytes of a process."""
     return Limits(
         (
             f"--nproc={rubric()['limits']['processes']}",
@@ -89,7 +90,7 @@ def limits_of_runs():
 
 
 def limits_of_audits():
-    """Returns limits for the programs of the course that read a receipt of a student."""
+    """Returns limits for the programs of the course that read a student's receipt."""
     limits = rubric()["receipts"]
     return limits_of(limits["scratch_bytes"], limits["memory_bytes"])
 
@@ -120,7 +121,8 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
     In mode `namespaces` the program can read the system's folders and `seen` (files and folders),
     and can write only to `writes` (a folder) and to scratch folders. It starts in `folder`, or in
     /tmp if that is None. `as_grader`: the program runs as the grader's user, because only this user
-    may read the files that are linked; without namespaces it has only limits."""
+    may read the files that are linked; without namespaces, the sandbox of such a program only has
+    limits."""
     mode = mode or best_mode()
     if as_grader and mode == "user":
         mode = "limits"
@@ -161,7 +163,7 @@ def make(script, limits, seen=(), writes=None, folder=None, mode=None, program=(
 
 
 def bubblewrap(limits, seen, writes, folder, user):
-    """Returns the options of bubblewrap for the namespaces and for the visible files."""
+    """Returns bubblewrap's options that unshare the namespaces and choose the visible files."""
     words = [
         "--unshare-pid",
         "--unshare-net",
@@ -169,8 +171,9 @@ def bubblewrap(limits, seen, writes, folder, user):
         "--unshare-uts",
         "--die-with-parent",
     ]
-    # Root needs these two rights to become the sandbox's user, and drops them then; an ordinary
-    # user has no rights to drop.
+    # If root runs the grader, setpriv in the sandbox needs these two capabilities to change to the
+    # sandbox's user, and drops them then. If another user runs it, there are no capabilities to
+    # drop.
     words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else []
     words += ["--unshare-user"] if os.geteuid() != 0 else []
     for path in SYSTEM:
@@ -184,8 +187,8 @@ def bubblewrap(limits, seen, writes, folder, user):
         words += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"]
     for path in ("/dev/shm", "/tmp") if limits.devices else ("/tmp",):
         words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", path]
-    # bubblewrap makes missing parent folders that only their owner can enter, so they are made
-    # here.
+    # bubblewrap would create missing parent folders so that only their owner can enter them. So
+    # they are created here, with mode 0755.
     parents = {
         parent
         for path in ("/etc/x", *map(str, seen), str(writes or "/tmp/x"), f"{folder or '/tmp'}/x")
@@ -211,8 +214,8 @@ def filters_calls():
     return subprocess.run(program, capture_output=True).returncode == 0
 
 
-# A shell script that succeeds if it has no capability, can neither unmount a file system nor make
-# it writable again, and does not run as the grader's user.
+# A shell script for a trial. It succeeds if it has no capability and can neither unmount a file
+# system nor make it writable again.
 TRIES_TO_BREAK_OUT = """
 grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 1
 umount /tmp && exit 2
@@ -250,9 +253,10 @@ def best_mode():
 
 @functools.cache
 def libraries(names="mine_task*_tests"):
-    """Returns the folders of the libraries that these programs of the build load, without the
-    system's: the test programs or, for example, `audit`. There may be several, because programs may
-    have been linked with LibTorch in different places."""
+    """Returns the folders of the libraries that programs of the build load, except the system's
+    folders. `names`: the programs, by default the test programs; another value is, for example,
+    "audit". There may be several folders, because the programs may have been linked with LibTorch
+    in different places."""
     programs = list((BUILD / "bin").glob(names))
     if not programs:
         return ()
@@ -262,11 +266,12 @@ def libraries(names="mine_task*_tests"):
 
 
 def require_that_tests_run(program):
-    """Raises Refused if the grader's own test program does not start in the sandbox of graded code,
-    because then no submission would get a point."""
+    """Raises Refused if the grader's own test program does not start in the sandbox, because then
+    the program of no submission would start and none would get a point."""
     with tempfile.TemporaryDirectory(dir=KEPT, prefix="trial-") as folder:
         os.chmod(folder, 0o755)
-        # Copied to where graded programs are, because other users may be unable to read build/.
+        # The program is copied to where graded programs are, because the sandbox's user may be
+        # unable to read build/.
         copy = pathlib.Path(shutil.copy(program, folder))
         if works([copy, "--gtest_list_tests"], best_mode(), [copy, *libraries()]):
             return

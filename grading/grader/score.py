@@ -1,4 +1,4 @@
-"""Computes the points of a grade from the shares that `check` computes."""
+"""Computes the points of a grade from the shares that ./fsdp check computes."""
 
 import dataclasses
 
@@ -7,8 +7,8 @@ from grader.course import printable, rubric
 
 @dataclasses.dataclass
 class ProblemScore:
-    """The score of one problem over one base: the student's own earlier tasks, or the reference
-    solutions of them."""
+    """The score of one problem on one base, that is, linked with the student's own earlier tasks or
+    with the reference solutions of them."""
 
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)
@@ -17,11 +17,11 @@ class ProblemScore:
 
     @property
     def text(self):
-        """The text that students may see: nothing about the hidden cases."""
+        """The text that students may see; it says nothing about the hidden cases."""
         return self.texts["tests"]
 
     def with_hidden_of(self, other):
-        """Returns a copy with the hidden cases of `other`."""
+        """Returns a copy with the counts, points and texts of the hidden cases of `other`."""
         counts, points, texts = (
             {"tests": mine["tests"], "hidden": its["hidden"]}
             for mine, its in (
@@ -39,9 +39,9 @@ class TaskScore:
     base: str
     problems: list
     outcomes: dict  # test -> whether it passes on every number of ranks, also in hidden cases
-    remark: str = ""  # about the whole task
-    why: str = ""  # why no test of it was run
-    # (Problem, points); not part of `points`.
+    remark: str = ""  # a remark about the whole task
+    why: str = ""  # why no test of the task was run
+    # (Problem, points) of each extension; these points are not part of `points`.
     extensions: list = dataclasses.field(default_factory=list)
     left_out: str = ""  # why extensions are graded as if they were not handed in
     base_of_hidden: str = ""  # set by better(): the base of the hidden cases
@@ -53,17 +53,18 @@ class TaskScore:
         return sum(score for problem in self.problems for score, _ in problem.points.values())
 
     def points_of(self, kind):
-        """Returns the points of a kind: "tests" or "hidden"."""
+        """Returns the task's points for one kind: "tests" (the usual tests) or "hidden" (the hidden
+        cases)."""
         return round(sum(problem.points[kind][0] for problem in self.problems), 2)
 
     @property
     def usual_points(self):
-        """The points without those of the hidden cases."""
+        """The task's points without those of the hidden cases."""
         return self.points_of("tests")
 
     @property
     def tests(self):
-        """The number of usual tests that passed, and the number of those that ran."""
+        """How many of the task's usual tests passed, and how many ran."""
         counts = [problem.counts["tests"] for problem in self.problems]
         passed = sum(count[0] for count in counts)
         return passed, passed + sum(count[1] for count in counts)
@@ -74,7 +75,8 @@ def most_usual_points(task):
 
 
 def parts(problem):
-    """Returns how the problem's points are divided between usual tests and hidden cases."""
+    """Returns how the problem's points are divided: {"tests": points of the usual tests, "hidden":
+    points of the hidden cases}."""
     hidden = problem.points * rubric()["hidden"]
     return {"tests": problem.points - hidden, "hidden": hidden}
 
@@ -92,14 +94,15 @@ def shortened(text):
 
 
 def points_of(number, most, result, held):
-    """Returns the points of a problem. `held`: the sentinel fails, so the task gets no points."""
+    """Returns the points of problem `number`, at most `most`. `held`: the task's sentinel fails or
+    an extension is not begun, so the problem gets no points."""
     found = result.problems.get(number)
     return round(most * found["share"], 2) if found and not held else 0.0
 
 
 def score_problem(problem, results, held):
-    """Returns the ProblemScore. `results`: kind -> Result, in which `check` has computed the share
-    of the points."""
+    """Returns the ProblemScore. `results`: kind ("tests", "hidden") -> Result, in which `check` has
+    computed the share of the points. `held`: as in points_of()."""
     counts, points, texts = {}, {}, {}
     for kind, most in parts(problem).items():
         found = results[kind].problems.get(problem.number)
@@ -122,9 +125,10 @@ def outcomes(results):
 
 
 def score_task(task, base, results, not_begun=()):
-    """Returns the TaskScore. `not_begun`: the numbers of the extensions that are not begun; they
-    get no points, even if tests pass. `results`: kind ("tests", "hidden") -> Result of the task on
-    this base. The sentinel of the usual tests also decides about the hidden cases."""
+    """Returns the TaskScore. `results`: kind ("tests", "hidden") -> Result of the task on this
+    base. If the sentinel fails in the usual tests, the hidden cases get no points either.
+    `not_begun`: the numbers of the extensions that the student has not begun; they get no points,
+    even if tests pass."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,
@@ -146,10 +150,11 @@ def score_task(task, base, results, not_begun=()):
 
 
 def better(scores):
-    """Returns the score with the most points in the usual tests, with the hidden cases of the score
-    that has the most points in hidden cases. So what a student sees does not depend on hidden
-    cases. If points are equal, the score with more passed tests is used, then the one with more
-    tests run, because it is more useful to the student, then the one over the student's own
+    """Returns the score that counts, made from the scores on both bases: the usual tests of the
+    score with the most points in usual tests, and the hidden cases of the score with the most
+    points in hidden cases. The two are chosen independently, so what a student sees does not depend
+    on hidden cases. If points are equal, the score with more passed tests is used, then the one
+    with more tests run, because it is more useful to the student, then the one on the student's own
     tasks."""
     usual, hidden = (
         max(scores, key=lambda score: (score.points_of(kind), *score.tests, score.base == "own"))

@@ -1,6 +1,6 @@
-"""Reads a submission: a folder or a zip with tasks/. The grader uses the .cpp files of the course
-from it, and the student's own sources and headers beside them. For the headers of the course it
-uses its own copies."""
+"""Reads a submission: a folder or a zip with tasks/. The grader takes from it the .cpp files of the
+course, and the student's own sources and headers in the same folders. It does not take the headers
+of the course, because it uses its own copies of them."""
 
 import dataclasses
 import hashlib
@@ -13,11 +13,11 @@ import zipfile
 from grader import course, leaderboard
 from grader.course import Refused
 
-MOST_BYTES = 1_000_000  # of one file
-MOST_FILES = 300  # tasks/ has some fifty
-MOST_ZIPPED = 20_000_000  # of a zip: tasks/ has 0.1 MB, and each member costs memory
+MOST_BYTES = 1_000_000  # limit for one file
+MOST_FILES = 300  # tasks/ has about fifty
+MOST_ZIPPED = 20_000_000  # [bytes] limit for a zip; tasks/ has 0.1 MB zipped
 HEADERS = (".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".ipp", ".tpp")
-# Endings of archives that are not zips.
+# Suffixes of archives that are not zips.
 ARCHIVES = (
     ".tar",
     ".tar.gz",
@@ -35,11 +35,11 @@ OTHER_SOURCES = (".cc", ".cxx", ".c", ".cu")  # no build of the course compiles 
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    # "task2_flat_parameter/flat_parameter.cpp" -> bytes: every .cpp file of the course, and the
-    # student's own files.
+    # Path in tasks/, such as "task2_flat_parameter/flat_parameter.cpp" -> bytes, for every .cpp
+    # file of the course and for the student's own sources and headers.
     files: dict
     missing: tuple = ()  # the course's .cpp files that were not handed in; the skeletons are used
-    ignored: tuple = ()  # sources in places where they are not compiled
+    ignored: tuple = ()  # sources that no build compiles, by place or suffix
     changed: tuple = ()  # headers of the course that the student has changed
     choices: bytes = None  # the student's leaderboard.toml; None: it was not handed in
 
@@ -48,7 +48,8 @@ class Submission:
         return {name: content for name, content in self.files.items() if not name.endswith(".cpp")}
 
     def sources(self, task):
-        """Returns the .cpp files of the task and of its extensions."""
+        """Returns the .cpp files of the submission in the folders of the task and of its
+        extensions."""
         return [
             name
             for name in self.files
@@ -57,7 +58,7 @@ class Submission:
 
     def not_begun(self, task):
         """Returns the numbers of the task's extensions in which the student has written nothing:
-        every todo() of the skeleton is still there."""
+        every todo() of the extension's skeleton is still there."""
         def todos(files, number):
             code = b"\n".join(
                 content
@@ -79,7 +80,7 @@ class Submission:
         return found
 
     def digest(self, tasks):
-        """Returns a hash of all files from which the tasks are compiled."""
+        """Returns a hash of all files of the submission that are compiled for these tasks."""
         names = [*self.headers, *(name for task in tasks for name in self.sources(task))]
         return digest({name: self.files[name] for name in names})
 
@@ -92,13 +93,13 @@ def digest(files):
 
 
 def plain(content):
-    """Returns the content without what editors of Windows add: a byte order mark at the beginning,
-    and a carriage return at each line's end."""
+    """Returns the content without what editors on Windows add: a byte order mark at the beginning,
+    and a carriage return at the end of each line."""
     return content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
 
 
 def archive_suffix(name):
-    """Returns the ending of the name if it is that of an archive that is not a zip; else ""."""
+    """Returns the suffix of the name if it is that of an archive that is not a zip; else ""."""
     return next(
         (
             suffix
@@ -110,7 +111,7 @@ def archive_suffix(name):
 
 
 def require_zip(name):
-    """Raises Refused if the name is that of an archive that is not a zip."""
+    """Raises Refused if the suffix of the name is that of an archive that is not a zip."""
     if suffix := archive_suffix(name):
         raise Refused(
             f"{name} is a {suffix} archive: hand in a zip of the folder tasks/, which ./fsdp "
@@ -119,7 +120,8 @@ def require_zip(name):
 
 
 def is_extension(name):
-    """Returns whether all other tasks can be graded without this file of tasks/."""
+    """Returns whether the file with this path in tasks/ belongs to an extension or to an optional
+    task, so that all other tasks can be graded without it."""
     folder = name.partition("/")[0]
     return folder == "extensions" or any(
         task.optional and folder == task.folder for task in course.tasks()
@@ -130,12 +132,12 @@ NOTHING = "it holds no file of tasks/: hand in the folder tasks/, or a zip of it
 
 
 def roots(paths):
-    """Returns the folders that contain task folders. If some of them are called tasks/, returns
-    only these, because a copy of the course may also have solutions/. `paths`: path -> its
-    parts."""
-    found = []  # (folder, which file of the course, path)
+    """Returns the folders of the submission that contain task folders. If some of these folders are
+    called tasks/, returns only them, because a copy of the course may also have solutions/.
+    `paths`: path -> its parts."""
+    found = []  # (folder with task folders, path in tasks/, path)
     for path, parts in paths.items():
-        for length in (3, 2):  # extensions/FOLDER/FILE, FOLDER/FILE
+        for length in (3, 2):  # extensions/TASK/FILE or TASK/FILE
             if (listed := "/".join(parts[-length:])) in course.blank():
                 found.append((parts[:-length], listed, path))
                 break
@@ -150,8 +152,8 @@ def roots(paths):
 
 
 def chosen(paths):
-    """Returns name in tasks/ -> its path, for all sources, headers and leaderboard.toml, and the
-    sources that are not compiled. Raises Refused if a name has several paths."""
+    """Returns (path in tasks/ -> path in the submission, for sources, headers and leaderboard.toml;
+    the sources that are not compiled). Raises Refused if two files have one path in tasks/."""
     taken, ignored = {}, []
     folders = {folder for task in course.tasks() for folder in task.folders}
     for root in sorted(roots(paths)):
@@ -180,8 +182,9 @@ def chosen(paths):
 
 
 def zip_in(paths):
-    """Returns the zip among paths that have no file of tasks/, as in the folder that Moodle makes
-    for each student; None if there is no zip."""
+    """Returns the path of the only zip among `paths` if none of them is a file of tasks/, as in the
+    folder that Moodle makes for each student; None if there is no zip or there are files of
+    tasks/."""
     if any(
         "/".join(parts[-length:]) in course.blank() for parts in paths.values() for length in (3, 2)
     ):
@@ -197,7 +200,7 @@ def zip_in(paths):
 
 
 def read_folder(folder, under="."):
-    """Returns name in tasks/ -> content, and the sources that are not compiled, of the files in
+    """Returns (path in tasks/ -> content; the sources that are not compiled), of the files in
     folder/under."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
@@ -222,14 +225,16 @@ def read_folder(folder, under="."):
 
 
 def parts_in_zip(name):
-    """Returns the parts of a member's name. Some tools put ./ before it, and some tools of Windows
-    write \\ for /. The parts only select a file of tasks/, so a name can't lead out of tasks/."""
+    """Returns the parts of the name of a zip's member. Some tools put ./ before a name, and some
+    tools on Windows write \\ for /. The parts only select a file of tasks/, so a name with .. can't
+    make the grader write outside of tasks/."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
 def require_deflate(member):
-    """Raises Refused if a member is compressed with anything but deflate: zipfile can't limit what
-    it unpacks from other formats, so a small member could fill the memory."""
+    """Raises Refused if a member of a zip is neither stored nor compressed with deflate, because
+    zipfile can't limit what it unpacks from other formats, so a small member could fill the
+    memory."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Refused(
             f"{member.filename} is compressed in an unusual way: make the zip with deflate, as "
@@ -238,8 +243,8 @@ def require_deflate(member):
 
 
 def read_member(archive, member, most=MOST_BYTES):
-    """Returns the content of a member. Raises Refused if it has more than `most` bytes, or what
-    require_deflate() refuses."""
+    """Returns the content of a member of a zip. Raises Refused if it has more than `most` bytes, or
+    if require_deflate() refuses it."""
     require_deflate(member)
     with archive.open(member) as file:
         content = file.read(most + 1)
@@ -249,7 +254,7 @@ def read_member(archive, member, most=MOST_BYTES):
 
 
 def read_zip(path):
-    """Returns what read_folder() returns for the unpacked zip."""
+    """Returns what read_folder() would return for the unpacked zip."""
     require_zip(path.name)
     if path.stat().st_size > MOST_ZIPPED:
         raise Refused(
@@ -260,8 +265,8 @@ def read_zip(path):
 
 
 def read_archive(file, shown, inner=False):
-    """Returns what read_folder() returns. `file`: a path or an open file; `shown`: its name in
-    messages; `inner`: it is a zip inside another zip."""
+    """Returns what read_folder() would return for the unpacked zip. `file`: the zip's path, or the
+    zip as an open file; `shown`: its name in messages; `inner`: the zip was inside another zip."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = {member.filename: member for member in archive.infolist()}
@@ -279,7 +284,7 @@ def read_archive(file, shown, inner=False):
             }, ignored
     except Refused:
         raise
-    except Exception as error:  # zipfile raises many types if a file is not a zip or is damaged
+    except Exception as error:  # a damaged zip makes zipfile raise many types
         raise Refused(f"{shown} can't be read as a zip: {error}") from None
 
 
@@ -292,7 +297,7 @@ def read(path):
             files, ignored = read_folder(path)
         else:
             raise Refused(f"{path} is neither a folder nor a zip")
-    except Refused as refused:  # make it one line: names in it may have line feeds
+    except Refused as refused:  # names in the message may have line feeds
         raise Refused(course.one_line(str(refused))) from None
     except (OSError, RecursionError, ValueError) as error:
         raise Refused(course.one_line(f"{path.name} can't be read: {error}")) from None
@@ -300,8 +305,8 @@ def read(path):
 
 
 def completed(files, ignored=()):
-    """Returns the Submission with `files`: name in tasks/ -> content of the handed-in files. The
-    skeletons take the place of missing files."""
+    """Returns the Submission. `files`: path in tasks/ -> content of the handed-in files. The
+    skeletons take the place of .cpp files of the course that were not handed in."""
     given = course.headers()
     changed = tuple(
         name for name in files if name in given and plain(files[name]) != plain(given[name])

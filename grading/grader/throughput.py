@@ -1,6 +1,6 @@
-"""Measures training with the student's seven tasks and with the reference, in turns, by the
-grader's clock. A run counts if it ends with the reference's parameters. Its seed is not known
-before."""
+"""Measures the speed of training with the student's seven tasks and with the reference solutions:
+the grader runs the two programs in turns and measures their wall time. A run counts only if it ends
+with the reference's parameters. The seed of the training is not known to students before."""
 
 import dataclasses
 import hashlib
@@ -16,12 +16,13 @@ from grader.course import BUILD, rubric, tasks
 @dataclasses.dataclass
 class Training:
     seconds: float = 0.0
-    parameters: str = ""  # the beginning of the parameters' hash
+    parameters: str = ""  # the first digits of the parameters' hash
     why: str = ""  # why the training failed
 
 
 def train(script, seed):
-    """Trains once and returns a Training. `script`: from run.sandboxed()."""
+    """Trains once and returns a Training. `script`: a training program in a sandbox, from
+    run.sandboxed()."""
     settings = rubric()["throughput"]["train"]
     command = [script, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
@@ -29,8 +30,8 @@ def train(script, seed):
     if status is None:
         return Training(why="training did not end in time")
     seconds = time.monotonic() - started
-    # Graded code prints into the same stream. It can't prevent the program from printing its own
-    # line, so a forged line makes the number of lines wrong.
+    # Graded code can print a forged result line to the same output, but can't prevent the program
+    # from printing its own line, so a forged line makes the number of lines wrong.
     parameters = re.findall(r"(?m)^.*sha256 (\w+)", text)
     if status != 0 or not parameters:
         return Training(why="training failed: " + text.strip()[-500:])
@@ -40,10 +41,11 @@ def train(script, seed):
 
 
 def compare(program, seed):
-    """Trains the reference and the program in turns. Returns `points` and `ratio`, which compares
-    the fastest run of each, or no points and `why`."""
+    """Trains with the reference and with the student's `program` in turns. Returns `points` and
+    `ratio`, the student's fastest time divided by the reference's, or no points and the reason
+    `why`."""
     turns = []
-    # Copied, because other users may be unable to read build/.
+    # The reference program is copied, because the sandbox's user may be unable to read build/.
     reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)
     scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
                for path in (pathlib.Path(reference), program)]
@@ -64,9 +66,10 @@ def compare(program, seed):
 
 
 def measure(builder, grade, seed, fresh):
-    """Returns `points` and, if training was possible, the ratio of the seconds to the reference's.
-    Training requires that the usual tests pass, not the hidden cases: students see whether training
-    was possible, and nothing that they see may depend on hidden cases."""
+    """Returns `points` and, if training was possible, `ratio`, the student's time divided by the
+    reference's. Trains only if the last task has all points of its usual tests on the student's own
+    tasks. Hidden cases do not decide, because students see whether training was possible, and
+    nothing that they see may depend on hidden cases."""
     last = tasks()[-1]
     own = next((s for s in grade.scores.get(last.number, []) if s.base == "own"), None)
     if own is None or own.usual_points < score.most_usual_points(last):

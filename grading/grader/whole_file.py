@@ -1,4 +1,4 @@
-"""Writes files that appear either complete or not at all."""
+"""Writes a file so that it appears either complete or not at all."""
 
 import os
 import threading
