@@ -1,9 +1,10 @@
-"""Makes pages of the site from pages that also work without it: docs/step.html and, if this copy
-has it, docs/timeline.html."""
+"""Makes pages of the site from the HTML pages that also work without the site: docs/step.html and,
+if this copy has it, docs/timeline.html."""
 
 import re
 
-# File -> the page's title and first paragraph; without a title, those of the file.
+# HTML file -> title and first paragraph of its page on the site; None: they are taken from the
+# file.
 APPS = {
     "docs/step.html": None,
     "docs/timeline.html": (
@@ -15,7 +16,8 @@ APPS = {
 
 
 def page(text, about):
-    """Returns the page as Markdown. Its styles apply to its own part of the page only."""
+    """Returns the HTML `text` as a Markdown page. The styles in it apply only to its own part of
+    the page. `about`: a value of APPS."""
     styles = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
     body = re.search(r"<body[^>]*>(.*)</body>", text, re.DOTALL)[1]
     if about is None:
@@ -32,7 +34,7 @@ def page(text, about):
 
 
 def pages(files):
-    """Returns path -> Markdown of the pages that are among the files."""
+    """Returns path -> Markdown for those pages of APPS that are among `files`."""
     return {
         name.replace(".html", ".md"): page(files[name].decode(), about)
         for name, about in APPS.items()

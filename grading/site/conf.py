@@ -13,14 +13,14 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 highlight_language = "none"
-smartquotes = False  # they would turn the two dashes of an option into one
+smartquotes = False  # smart quotes would turn -- of an option into one dash
 
 html_theme = "furo"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
 html_js_files = ["copy.js"]
 html_show_sphinx = html_show_copyright = html_copy_source = html_use_index = False
-html_show_search_summary = False  # needs a server
+html_show_search_summary = False  # summaries need a server
 html_theme_options = {
     "top_of_page_buttons": [],
     **{f"{scheme}_css_variables": colors for scheme, colors in figures.SCHEMES.items()},

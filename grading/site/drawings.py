@@ -8,12 +8,12 @@ readers who cannot see the drawing.
 import html
 import re
 
-WIDE, HIGH = 8, 19  # of a character
+WIDE, HIGH = 8, 19  # [px] of a character
 FIGURE = re.compile(r"^```figure\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BARS = re.compile(  # a row of a schedule: ..0====|..1====|
     r"^( *\w+ +)(?=.*[=-]\|)([.\dRr|=-]{20,})$"
 )
-VALUES = re.compile(r"(?<!\S)(?=\S*(\d)\1{4})[\d.]{20,}(?!\S)")  # whose element is it: 000..11
+VALUES = re.compile(r"(?<!\S)(?=\S*(\d)\1{4})[\d.]{20,}(?!\S)")  # elements' ranks: 000..11
 VALUE_COLORS = ("all-gather", "reduce-scatter", "state")
 LINE = re.compile(  # a line with its arrows, but no hyphen inside of a word or of a difference
     r"<?[-=]{2,}>?|<[-=]|[-=]>|(?<=[|`+])-|-(?=[\\/|+])"
@@ -35,7 +35,7 @@ class Drawing:
         return self.lines[row][column] if inside else " "
 
     def take(self, row, begin, end):
-        """Marks characters as drawn, so that they are not text."""
+        """Marks characters of a row as drawn, so that words() does not draw them as text too."""
         self.drawn[row][begin:end] = [True] * (end - begin)
 
     def box(self, row, begin, end, color, inset=2, about="fill"):
@@ -56,7 +56,8 @@ class Drawing:
         )
 
     def schedule(self, row, begin, text, computes):
-        """Draws the bars of a schedule. A digit is a unit; R is the root; r is a reduction."""
+        """Draws the bars in a row of a schedule. In the row's text, a digit is a unit, R is the
+        root unit, and r before a unit is the reduction of its gradients."""
         for part in re.finditer(r"(\.*)(r?[\dR]?)([=-]*)(\||$)", text):
             dots, unit, line, _ = part.groups()
             left = begin + part.start() + len(dots)
@@ -81,7 +82,8 @@ class Drawing:
         self.take(row, begin, begin + len(text))
 
     def cells(self, row, line):
-        """Draws what is between two bars as a cell, unless they belong to a tree or a list."""
+        """Draws the text between two `|` of a row as a cell, unless the `|` belong to a tree or a
+        list."""
         bars = [i for i, character in enumerate(line) if character == "|"]
         for begin, end in zip(bars, bars[1:]):
             inside = line[begin + 1 : end]
@@ -103,7 +105,7 @@ class Drawing:
                 continue
             left = (begin - (self.at(row, begin - 1) == "|") / 2) * WIDE
             right = end * WIDE
-            if "=" in text:  # a double line
+            if "=" in text:  # = is a double line
                 self.path(f"M{left} {y - 1.5}H{right}M{left} {y + 1.5}H{right}")
             else:
                 self.path(f"M{left} {y}H{right}")
@@ -190,7 +192,8 @@ class Drawing:
 
 
 def figure(text):
-    """Returns the figure as HTML in Markdown."""
+    """Returns a figure as a Markdown block of HTML: the drawing, and the figure's text in a
+    <pre>."""
     return (f'```{{raw}} html\n<figure class="drawing">{Drawing(text).svg()}<pre>'
             f"{html.escape(text.rstrip())}</pre></figure>\n```")
 

@@ -13,7 +13,7 @@ import plot  # noqa: E402
 import results  # noqa: E402
 
 Figure = collections.namedtuple("Figure", "name row title text svg")
-# Class of live bytes -> name of its colour.
+# Class of live bytes -> name of its colour in timeline.css.
 CLASSES = {
     "shards": "shards",
     "sharded_gradients": "sharded-gradients",
@@ -26,7 +26,8 @@ USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 
 
 def schemes():
-    """Returns scheme -> {name: colour}: the colours of the timeline's page, and two more."""
+    """Returns scheme (light, dark) -> {name: colour}: the colours of
+    common/trace/page/timeline.css, and two more."""
     css = (
         pathlib.Path(__file__).resolve().parents[2] / "common/trace/page/timeline.css"
     ).read_text()
@@ -45,7 +46,8 @@ COLOR = SCHEMES["light"]
 
 
 def stacked(axes, bars, horizontal=False):
-    """Draws stacked bars with their totals at the ends. `bars`: label -> {class: value}."""
+    """Draws stacked bars with their totals at the ends. `bars`: label of a bar -> {class of live
+    bytes: value}."""
     ends = [0.0] * len(bars)
     for cls, name in CLASSES.items():
         values = [bar.get(cls, 0.0) for bar in bars.values()]
@@ -239,7 +241,7 @@ def predicted(axes, files):
     )
 
 
-# Function of a figure -> the row whose page has the figure.
+# Function of a figure -> the row of ./fsdp reproduce whose page shows the figure.
 ROWS = {
     memory: "memory",
     breakdown: "breakdown",
@@ -252,7 +254,8 @@ ROWS = {
 
 
 def svg_of(function, files):
-    """Returns the figure as SVG; None if a result is missing or has no number."""
+    """Returns the figure that `function` draws, as SVG; None if a result that it needs is missing
+    or has no number."""
     pyplot = plot.pyplot_in(plot.INK, plot.PAPER)
     figure, axes = pyplot.subplots(layout="constrained", figsize=(5.4, 3.2))
     axes.grid(alpha=0.15)
@@ -277,7 +280,7 @@ def svg_of(function, files):
 
 
 def drawn(files):
-    """Yields the figures whose results are among the files."""
+    """Yields the figures whose results are among `files`."""
     for function, row in ROWS.items() if "writeup/small.md" in files else ():
         title, text = function.__doc__.split("\n", 1)
         svg = svg_of(function, files)

@@ -15,7 +15,7 @@ import handout  # noqa: E402
 import pages  # noqa: E402
 import skeletons  # noqa: E402
 
-MARK = "objects.inv"  # a file that every site has; only a folder with it is replaced
+MARK = "objects.inv"  # every site has this file; only a folder with it is replaced
 
 
 class Broken(Exception):
@@ -23,7 +23,7 @@ class Broken(Exception):
 
 
 def files_of(students):
-    """Returns path -> bytes of the files of a handout or of this repository."""
+    """Returns path -> bytes of the files of a handout, for `students`, or of this repository."""
     if students:
         return {name: data for name, (data, _) in handout.contents().items()}
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}
@@ -34,7 +34,8 @@ def say(text):
 
 
 def progress(output, say):
-    """Reads the output of Sphinx, and says every tenth part of its two long stages."""
+    """Reads the output of Sphinx. Calls `say` at every tenth of its two long stages, reading and
+    writing."""
     told = None
     for line in output:
         found = re.match(r"(reading sources|writing output)\.*\s*\[ *(\d+)%\]", line)
@@ -45,7 +46,8 @@ def progress(output, say):
 
 
 def run_sphinx(sources, trees, source, made):
-    """Writes the sources (name -> bytes) and makes pages of them."""
+    """Writes the sources (name -> bytes) into the folder `source`, and runs Sphinx, which makes
+    pages of them in the folder `made`. Raises Broken if Sphinx fails or warns."""
     for name, data in sources.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(data)
@@ -72,14 +74,15 @@ def run_sphinx(sources, trees, source, made):
         if sphinx.wait():
             errors.seek(0)
             raise Broken(errors.read().replace(f"{source}/", "").strip())
-    for name in sources:  # pictures that the pages name in HTML, which Sphinx does not read
+    for name in sources:  # Sphinx does not copy pictures that pages name in HTML
         if name.endswith((".png", ".svg")):
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source / name, made / name)
 
 
 def build(files, out):
-    """Makes the site of the files (path -> bytes) in the folder `out`, completely or not at all."""
+    """Makes the site of the files (path -> bytes) in the folder `out`, completely or not at all.
+    Replaces an older site there."""
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site") as folder:
         source, made = (pathlib.Path(folder, name) for name in ("source", "made"))
         say("drawing figures")

@@ -1,5 +1,5 @@
-"""Turns the Markdown, the headers and the results of a copy of the course into the source of its
-site."""
+"""Turns the Markdown, the headers and the results of a copy of the course into the sources from
+which Sphinx makes its site."""
 
 import html
 import os
@@ -40,8 +40,8 @@ def joined(page, path):
 
 
 def inline(svg, description):
-    """Returns the drawing as HTML for a page, with the page's colours. It is one line, because an
-    empty line ends HTML in Markdown."""
+    """Returns an SVG as HTML inside of a page, so that it has the page's colours. The HTML is one
+    line, because an empty line would end it in Markdown."""
     svg = re.sub(
         r"<style.*?</style>|<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
     )
@@ -54,7 +54,8 @@ def inline(svg, description):
 
 
 def doors(rows):
-    """Returns the cards of the first page, from the rows of its table: who, wants what, page."""
+    """Returns the cards of the first page, as Markdown. `rows`: the rows of the table in README.md,
+    with the cells: who the reader is, what the reader wants, link to a page."""
     cards = {}
     for row in rows.splitlines():
         who, wish, link = (cell.strip() for cell in row[1:-1].split("|"))
@@ -104,7 +105,7 @@ class Site:
             ),
             *(f"common/{name}" for name in common),
         ]
-        self.shown = set(self.contracts)  # files and folders that are not Markdown and have a page
+        self.shown = set(self.contracts)  # files and folders, not Markdown, that have a page
         for page, text in self.texts.items():
             links = [
                 joined(page, link.partition("#")[0])
@@ -123,7 +124,8 @@ class Site:
         )
 
     def page_of(self, path):
-        """Returns the page that shows the file or the folder; None if there is none."""
+        """Returns the path of the page that shows the file or folder at `path`; None if there is no
+        such page."""
         if path in self.folders:
             return next(
                 (page for page in (f"{path}/README.md", f"{path}/index.md") if page in self.texts),
@@ -148,7 +150,8 @@ class Site:
         )
 
     def code(self, page, span):
-        """Returns code with the name of a file as a link, if the file has a page or is one."""
+        """Returns inline code in Markdown. If `span` is the name of a file that has a page, the
+        code is a link to this page."""
         for path in (joined(page, span), span, f"common/{span}"):
             if path != page and (path in self.shown or ("/" in span and path in self.texts) or
                                  (path in apps.APPS and self.page_of(path))):
@@ -171,8 +174,9 @@ class Site:
         return LINK.sub(lambda match: f"]({self.link(page, match[1])})", text)
 
     def picture(self, page, description, light):
-        """Returns a picture as HTML: light or dark, and narrow or wide, as the reader's page is. It
-        leads to the page of which it is a picture, if there is one."""
+        """Returns a picture as HTML. The browser shows its light or its dark file, and its narrow
+        or its wide file, as the reader's page needs. If the picture shows a page of the site, it is
+        a link to this page."""
         name, folder = light.removesuffix("-light.png"), os.path.dirname(page) or "."
 
         def address(path):
@@ -206,15 +210,15 @@ class Site:
         table = DOORS.search(text) if page == "README.md" else None
         parts = BLOCK.split(text.replace(table[0], "") if table else text)
         text = "".join(part if i % 2 else self.prose(page, part) for i, part in enumerate(parts))
-        if table:  # cards take the place of the table, after the first paragraph
+        if table:  # cards replace the table, after the first paragraph
             title, first, others = text.split("\n\n", 2)
             cards = LINK.sub(lambda match: f"]({self.link(page, match[1])})", doors(table[1]))
             text = "\n\n".join([title, first, cards, others])
         return text + self.below(page)
 
     def below(self, page):
-        """Returns the entries of the sidebar below this page: the other pages of its folder and,
-        for a task, its extensions."""
+        """Returns the entries that the sidebar has below this page: the other pages of its folder
+        and, for a task, the pages of its extensions."""
         folder = os.path.dirname(page)
         if page == "README.md":
             return self.contents()
@@ -231,8 +235,8 @@ class Site:
         )
 
     def contents(self):
-        """Returns the sidebar: the tasks in the order of course.toml, and other pages in the order
-        in which the first page names them."""
+        """Returns the entries of the sidebar: the tasks in the order of course.toml, and the other
+        pages in the order in which README.md names them."""
         first, course = (
             self.texts["README.md"],
             tomllib.loads(self.files.get("course.toml", b"").decode()),
@@ -268,7 +272,7 @@ class Site:
         return trees
 
     def source(self, path):
-        """Returns the page of a file or folder that is not Markdown."""
+        """Returns the page, as Markdown, of a file or folder that is not Markdown."""
         names = sorted(name for name in self.files if name == path or name.startswith(f"{path}/"))
         page = (
             f"# {os.path.basename(path)}\n\n`{path}`\n"
@@ -284,7 +288,7 @@ class Site:
         return page
 
     def sources(self):
-        """Returns path -> bytes of the sources for Sphinx."""
+        """Returns path -> bytes of all sources from which Sphinx makes the site."""
         made = {"index.md" if page == "README.md" else page: self.text(page) for page in self.texts}
         made.update({self.page_of(path): self.source(path) for path in self.shown})
         pictures = {

@@ -1,5 +1,6 @@
-"""Makes pages from the results of ./fsdp reproduce --write in writeup/: one for each row, and the
-list of the rows."""
+"""Makes pages from the results that ./fsdp reproduce --write has written into writeup/: one for
+each row, and a list of all rows. A row is a published table, figure or claim that ./fsdp reproduce
+shows."""
 
 import collections
 import json
@@ -10,10 +11,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from course.skeletons import tomllib  # noqa: E402
 
-# `shown`: the name of the row whose tables show this row. Mostly this is its own name; if it is
-# that of another row, `when` is None.
+# A row of programs/reproduce/tables.toml. `shown`: the name of the row whose tables show this row,
+# mostly its own name. If it is the name of another row, `when` is None.
 Row = collections.namedtuple("Row", "name source kind minutes when shown command")
-TITLES = {  # of the pages, for readers who know neither the documents nor the names of the rows
+TITLES = {  # titles of pages for readers who know neither the documents nor the rows
     "gpt2xl": "GPT-2 XL: FSDP on eight ranks computes what one process computes",
     "ddp": "DDP on eight ranks computes what one process computes",
     "small": "A small model: FSDP and one process compute the same losses",
@@ -58,13 +59,13 @@ KINDS = {
     "published": "The course compares the published numbers with one another",
     "test": "Tests of the course show it",
 }
-OURS = ("planned", "all", "speedup", "GB")  # columns that are compared with `published`
+OURS = ("planned", "all", "speedup", "GB")  # columns of ours that are compared with `published`
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
 def described(files):
-    """Returns the content of programs/reproduce/tables.toml; without rows in a handout, which lacks
-    the file."""
+    """Returns the content of programs/reproduce/tables.toml. A handout lacks this file; then there
+    are no rows."""
     return tomllib.loads(files.get("programs/reproduce/tables.toml", b"row = []").decode())
 
 
@@ -76,13 +77,13 @@ def rows(files):
 
 
 def lines(files, name):
-    """Returns the lines of the row's last results: one about the whole, and one for each program
-    that ran."""
+    """Returns the lines of writeup/NAME.json, the last results of a row: one about the whole row,
+    and one for each program that ran."""
     return [json.loads(line) for line in files[f"writeup/{name}.json"].decode().splitlines()]
 
 
 def cells(table):
-    """Returns the rows of a table in Markdown, each as header -> cell."""
+    """Returns the rows of a table in Markdown, each as a dict from header to cell."""
     header, _, *found = (
         [cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()
     )
@@ -90,7 +91,7 @@ def cells(table):
 
 
 def table(files, name):
-    """Returns the first table of the row."""
+    """Returns the first table in the results of the row `name`, in the form of cells()."""
     return cells(TABLE.search(files[f"writeup/{name}.md"].decode())[0])
 
 
@@ -102,8 +103,8 @@ def number(cell):
 
 
 def shown(found):
-    """Returns the table in Markdown, with coloured verdicts and the difference from the published
-    values."""
+    """Returns a table as Markdown, with coloured verdicts and a column for the difference from the
+    published values. `found`: the table in the form of cells()."""
     ours = next((name for name in OURS if name in found[0] and "published" in found[0]), None)
     for row in found:
         verdict = row.pop("")
@@ -136,13 +137,14 @@ def title_of(row):
 
 
 def documents(files):
-    """Returns short name -> title of the documents whose tables are reproduced."""
+    """Returns short name -> title of the documents that have published the rows."""
     legend = " ".join(described(files)["legend"].split())
     return dict(re.findall(r"([A-Z]\w+): (.+?)\. (?=\w+: )", legend))
 
 
 def page(row, text, drawn, documents):
-    """Returns the page of a row, from the text that ./fsdp reproduce wrote."""
+    """Returns the page of a row as Markdown. `text`: what ./fsdp reproduce has written into
+    writeup/."""
     about, _, text = text.partition("\n## ")
     name, place = re.fullmatch(r"(\w+),? (.*)", row.source).groups()
     figures = "".join(
@@ -160,7 +162,7 @@ def page(row, text, drawn, documents):
 
 
 def overview(files):
-    """Returns the list of the rows, as a page."""
+    """Returns the page that lists all rows, with their verdicts, as Markdown."""
     found = []
     for row in rows(files):
         has = f"writeup/{row.shown}.md" in files
@@ -185,7 +187,8 @@ def overview(files):
 
 
 def pages(files, drawn):
-    """Returns path -> Markdown of the pages. `drawn`: the figures."""
+    """Returns path -> Markdown of the pages of all rows and of their list. `drawn`: the figures of
+    the site."""
     made = {
         name: page(row, files[name].decode(), drawn, documents(files))
         for row in rows(files)

@@ -1,4 +1,4 @@
-"""Colours blocks of code without a language: commands of a shell, and C++."""
+"""Colours blocks of code that name no language, if they are shell commands or C++."""
 
 import re
 
@@ -18,7 +18,7 @@ STATEMENT = re.compile(r"[;{}](\s*//.*)?$|^#include ", re.MULTILINE)
 
 
 class Lexer(RegexLexer):
-    """Commands and their comments. Lines that are neither are what a command prints."""
+    """Tells commands and their comments apart. A line that is neither is what a command prints."""
 
     name = "shell-session"
     tokens = {
@@ -41,7 +41,8 @@ class Lexer(RegexLexer):
 
 
 def language_of(code):
-    """Returns the language of a block that names none; None if it is output or a table."""
+    """Returns the language of a block of code that names none; None if the block is neither shell
+    commands nor C++."""
     if re.search(rf"^ *{COMMAND}(?=\s|$)", code.partition("\n")[0]):
         return "shell-session"
     lines = [line for line in code.splitlines() if line.strip()]

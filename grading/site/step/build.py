@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes docs/step.html, a page that runs the prediction of a step as WebAssembly.
 
-The page works as a local file and loads nothing else. It is kept in the repository, so that only a
-maintainer who changes it needs ziglang (`./fsdp setup --site`). In a handout, the order of actions
-is hidden in it (grading/course/handout.py).
+The page works as a local file and loads nothing else. docs/step.html is in the repository, so that
+only a maintainer who changes it needs ziglang (`./fsdp setup --site`). In a handout, the page hides
+the order of actions (grading/course/handout.py).
 """
 
 import argparse
@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PAGE = ROOT / "docs/step.html"
 ZIGLANG = "0.17.1"
-# The sources of schedule() and of the predictions that are computed from it.
+# The C++ sources that are compiled to WebAssembly: schedule() and the predictions that are computed
+# from a schedule.
 SOURCES = """
     grading/site/step/step.cpp trainer/prediction/chain.cpp trainer/prediction/prediction.cpp
     trainer/prediction/schedule.cpp trainer/prediction/step_time.cpp
@@ -116,7 +117,7 @@ def page_around(packed):
 
 
 def packed_in(text):
-    """Returns the packed WebAssembly of a page, as it is written there."""
+    """Returns the compressed WebAssembly in a page's text, in base64 as the page has it."""
     return text.partition('<script type="application/wasm" id="wasm">')[2].partition("</script>")[0]
 
 

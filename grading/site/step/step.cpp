@@ -1,5 +1,5 @@
-// Describes every action of a training step, for a model and a run that a line of settings gives.
-// docs/step.html calls this code as WebAssembly.
+// Predicts a training step: for a model and a run, which a line of settings describes, prints every
+// action of the step. docs/step.html calls this code as WebAssembly.
 #include <prediction/prediction.h>
 #include <prediction/step_time.h>
 
@@ -12,20 +12,20 @@ namespace {
 
 constexpr int64_t kSeq = 127;  // tokens of a row, as for the model `small`
 
-// A TransformerLM with heads of size 64 and d_ff = 4 d_model, and a run that trains it. The page
-// checks these values before it calls this code.
+// The settings of a run, and of the model that it trains: a TransformerLM with heads of size 64 and
+// d_ff = 4 d_model. The page checks the values before it calls this code.
 struct Settings {
   int world{};
   int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: batch rows of each rank
   std::string wrap;                                 // auto, block or none
   std::string mode;                                 // fsdp, ddp or single
-  int shard_size{};                                 // ranks of a replica
+  int shard_size{};                                 // ranks that share one replica of the model
   int limit{};
   bool reshard{};
   std::string param_dtype, reduce_dtype;  // fp32 or bf16
-  int recompute_every{};                  // n: every n-th block recomputes activations; 0: none
-  int64_t latency{};                      // [ns]
-  int64_t bandwidth{};                    // [MB/s]
+  int recompute_every{};                  // n: every n-th block recomputes; 0: none
+  int64_t latency{};                      // [ns] of the simulated link
+  int64_t bandwidth{};                    // [MB/s] of the simulated link
   int64_t speed{};                        // [Gflop/s] of a rank
 
   explicit Settings(const std::string& line) {
@@ -57,7 +57,8 @@ TrainConfig config_of(const Settings& settings) {
   return config;
 }
 
-// Returns the value in the largest unit in which it is whole; each unit is 1000 of the one before.
+// Returns the value as text, in the largest of `units` in which it is a whole number. Each unit is
+// 1000 times the one before it.
 std::string in_units(int64_t value, std::initializer_list<const char*> units) {
   const char* const* unit = units.begin();
   for (; value > 0 && value % 1000 == 0 && unit + 1 != units.end(); ++unit)
@@ -65,7 +66,7 @@ std::string in_units(int64_t value, std::initializer_list<const char*> units) {
   return std::to_string(value) + *unit;
 }
 
-// Returns the command of ./fsdp plan for the run of `settings`.
+// Returns the ./fsdp plan command for the run that `settings` describes.
 std::string command_of(const Settings& settings) {
   std::ostringstream out;
   out << "./fsdp plan --mode " << settings.mode << " --world " << settings.world
@@ -90,16 +91,17 @@ std::string command_of(const Settings& settings) {
 struct Parameter {
   std::string name;
   int64_t numel;
-  int layer{-1};  // the layer whose block has it; -1: none
-  // [flops] of its matrix products. output_proj also has those of the block's attention, and w3
-  // those of recomputing the block in backward.
+  int layer{-1};  // its block's layer; -1: not in a block
+  // [flops] The matrix products with this parameter. output_proj also counts the products of the
+  // block's attention, and w3 those of recomputing the block in backward.
   int64_t forward{}, backward{};
 };
 
-// Returns the parameters in the order of first registration.
+// Returns the model's parameters in the order of their registration, with their floating-point
+// operations.
 std::vector<Parameter> parameters_of(const Settings& settings) {
   const int64_t d = settings.width, tokens = settings.rows * kSeq;
-  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of one of the products of attention
+  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of one of attention's products
   std::vector<Parameter> all;
   const auto matrix = [&](const std::string& name, int64_t numel, int layer = -1) {
     all.push_back({name + ".weight", numel, layer, 2 * tokens * numel, 4 * tokens * numel});
@@ -128,8 +130,9 @@ std::vector<Parameter> parameters_of(const Settings& settings) {
   return all;
 }
 
-// Returns the unit of a parameter. With --wrap block, the units are the blocks and the root; with
-// none, only the root; with auto, also each other module that is at least as large as a block.
+// Returns the name of the unit that a parameter belongs to. With --wrap block, the units are the
+// blocks and the root; with none, only the root; with auto, also each other module that has at
+// least as many parameters as a block.
 std::string unit_of(const Settings& settings, const Parameter& parameter) {
   if (settings.wrap == "none") return "root";
   if (parameter.layer >= 0) return "layers." + std::to_string(parameter.layer);
@@ -157,8 +160,8 @@ ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& pa
   return layout;
 }
 
-// Returns how many units come before the first module that reads the root's parameters in backward,
-// which is ln_final. Returns nothing if the root also has the parameters of the blocks: then it
+// Returns how many units come before ln_final, the first module that reads parameters of the root
+// unit in backward. Returns nothing with --wrap none: then the root unit has all parameters and
 // stays unsharded to the end (strategies/root_readers.h).
 std::optional<size_t> units_before_readers(const Settings& settings, const ShardLayout& layout) {
   if (settings.wrap == "none") return {};
@@ -166,7 +169,7 @@ std::optional<size_t> units_before_readers(const Settings& settings, const Shard
   return layout.units.size() - 1 - (has_head ? 1 : 0);
 }
 
-// [ns] Returns how long each unit computes, in forward and in backward.
+// Returns how long each unit computes in forward and in backward, in ns.
 std::vector<UnitTime> times_of(const Settings& settings, const ShardLayout& layout,
                                const std::vector<Parameter>& parameters) {
   const auto time = [&](int64_t flops) {
@@ -186,8 +189,8 @@ int64_t number(const std::optional<size_t>& unit) {
   return unit ? static_cast<int64_t>(*unit) : -1;
 }
 
-// Writes the words of an action. The line of an action also has its times and the live bytes after
-// the action.
+// Writes the words of an action of the schedule. describe() writes the times of the action and the
+// live bytes after it before these words, in the same line.
 struct Words {
   std::ostream& out;
   void operator()(const Schedule::Enter& entered) { out << "enter " << to_string(entered.phase); }
@@ -249,8 +252,9 @@ std::string describe(const std::string& line) {
 }  // namespace
 }  // namespace fsdp
 
-// The page writes a line, with a zero at its end, to line_of_settings(), and then reads the text of
-// described() up to a zero.
+// How the page calls this code: it writes a line of settings, ended by a zero byte, to the address
+// that line_of_settings() returns; then it calls described() and reads the text at the returned
+// address up to a zero byte.
 extern "C" char* line_of_settings() {
   static std::array<char, 512> line;
   return line.data();

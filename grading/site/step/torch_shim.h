@@ -1,7 +1,8 @@
 #pragma once
 
-// The names of LibTorch that trainer/prediction uses, so that it compiles without LibTorch. Dtypes
-// are numbers. Functions of tensors are only declared, because no code that runs calls them.
+// Declares the names of LibTorch that trainer/prediction uses, so that trainer/prediction compiles
+// to WebAssembly without LibTorch. Dtypes are plain enums. Functions of tensors are declared but
+// not defined, because no code that runs calls them.
 #include <cstddef>
 #include <cstdint>
 
