@@ -14,8 +14,8 @@ from course import handout
 from course.handout import ROOT
 from course.skeletons import is_source
 
-# Beginnings of the paths that go into the zip: the files that a student builds, the solutions, and
-# the grader.
+# A file goes into the zip if its path begins with a string of IN: the files that a student builds
+# (GIVEN), the solutions, and the grader.
 GIVEN = tuple(
     name
     for name in handout.GIVEN
@@ -36,7 +36,7 @@ def archive(members):
             tar.add(ROOT / name, arcname=name)
             if name.startswith("tasks/") and is_source(
                 name
-            ):  # with these files the grader checks that its tasks/ are blank
+            ):  # the grader compares its tasks/ with these files
                 tar.add(ROOT / name, arcname=f".pristine/{name.removeprefix('tasks/')}")
     return out.getvalue()
 

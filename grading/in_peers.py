@@ -9,12 +9,13 @@ PEERS = ROOT / ".venv-peers/bin/python3"
 
 
 def in_peers(module, packages, is_there):
-    """Returns a test case that runs the tests of `module`, a file of grading/, in .venv-peers. It
-    is skipped if that Python lacks one of `packages`, or if this Python has them (`is_there`)."""
+    """Returns a test case that runs the tests of `module`, a file of grading/, in the Python of
+    .venv-peers. The test case is skipped if that Python lacks one of `packages`, or if the present
+    Python has them (`is_there`), because the tests then run directly."""
 
     @unittest.skipIf(is_there, f"this Python has {packages[-1]}")
     class InPeers(unittest.TestCase):
-        def test_the_packages_and_ours_agree(self):
+        def test_the_tests_of_the_module_pass_in_the_python_of_venv_peers(self):
             has = [PEERS, "-c", f"import {', '.join(packages)}"]
             if not PEERS.exists() or subprocess.run(has, capture_output=True).returncode:
                 self.skipTest(f"{packages[-1]} is not installed; ./fsdp setup --peers installs it")

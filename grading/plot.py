@@ -14,7 +14,8 @@ import re
 import statistics
 import sys
 
-# Points of a curve. If a run has more steps, the lowest and highest value of each group are drawn.
+# The most points of a curve. If a run has more steps, they are divided into groups, and the lowest
+# and the highest value of each group are drawn.
 MOST_POINTS = 400
 HELD_OUT_LOSS = "held-out loss (right: perplexity)"
 HELD_OUT_ACCURACY = "held-out accuracy, %"
@@ -22,8 +23,9 @@ SPEED = "tokens/s, running median"
 
 
 def held_out(line, what, field="held_out"):
-    """Returns a number of the evaluation after this step or, with the field "held_out_before", of
-    the one before it; None if there was none."""
+    """Returns a number (`what`: loss or accuracy) of the evaluation on held-out data after the step
+    of this line or, with the field "held_out_before", before the step; None if there was no
+    evaluation."""
     value = line.get(field, {}).get(what)
     return None if value is None else float(value)
 
@@ -38,7 +40,7 @@ PANELS = {
     HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy")),
     SPEED: lambda line: line.get("tokens_per_s"),
 }
-# The values before a step. They are drawn at the place of the step before it.
+# Results of an evaluation before a step. They are drawn at the x of the previous step.
 BEFORE = {
     HELD_OUT_LOSS: lambda line: held_out(line, "loss", "held_out_before"),
     HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy", "held_out_before")),
@@ -57,8 +59,9 @@ INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 
 def read(path):
-    """Returns step -> its line, as a dictionary. A step that a resumed run repeats counts once,
-    with its last line. The last line of the file may be incomplete."""
+    """Reads a log. Returns step -> the line of the step, as a dictionary. If a resumed run has
+    repeated a step, the step's last line counts. The last line of the file may be incomplete,
+    because the run may still be writing it."""
     steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
@@ -74,7 +77,7 @@ def read(path):
                     )
                     marked = True
                 for value_of in (*PANELS.values(), *BEFORE.values()):
-                    value_of(line)  # raises if the line is not one of ours
+                    value_of(line)  # raises if ./fsdp train did not write this line
                 steps[int(line["step"])] = line
         except (ValueError, TypeError, KeyError, AttributeError):
             if number < len(lines):
@@ -86,8 +89,8 @@ def read(path):
 
 
 def running_median(found):
-    """Returns (step, median) for each point: the median of the points around it, a twentieth of
-    all."""
+    """Returns (step, median) for each point of `found`. The median is over the points around it,
+    about a twentieth of all points."""
     half = max(2, len(found) // 40)
     values = [value for _, value in found]
     return [
@@ -97,8 +100,9 @@ def running_median(found):
 
 
 def points(steps, panel):
-    """Returns (step, value) of the steps that have a value. A loss that is not finite interrupts
-    the curve. A speed is the running median."""
+    """Returns the points (step, value) of the curve in this panel. A step without a value has no
+    point. A loss that is not finite is NaN, which interrupts the curve. The speed is smoothed by
+    running_median()."""
     values = [(step, PANELS[panel](line)) for step, line in sorted(steps.items())]
     if panel in BEFORE:
         before = ((step - 1, BEFORE[panel](line)) for step, line in sorted(steps.items()))
@@ -119,7 +123,8 @@ def points(steps, panel):
 
 
 def pyplot_in(ink, paper):
-    """Returns matplotlib's pyplot, set to draw in these colours."""
+    """Returns matplotlib's pyplot, set to draw text and axes in the colour `ink` on the colour
+    `paper`."""
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams.update(
@@ -143,7 +148,8 @@ def pyplot_in(ink, paper):
 
 
 def add_perplexity(axes):
-    """Adds the perplexity, e^loss, to the right of the axes of a loss, at the ticks of the loss."""
+    """Adds an axis on the right of a loss's axes, which shows the perplexity, e^loss, at the ticks
+    of the loss."""
     right = axes.twinx()
     ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= axes.get_ylim()[1]]
     right.set_ylim(axes.get_ylim())
@@ -151,7 +157,8 @@ def add_perplexity(axes):
 
 
 def draw(runs, out, ink, paper):
-    """Draws the runs into the file `out`. `runs`: label -> steps."""
+    """Draws the runs into the file `out`, a panel for each quantity. `runs`: label -> steps, from
+    read()."""
     pyplot = pyplot_in(ink, paper)
     panels = [panel for panel in PANELS if any(points(steps, panel) for steps in runs.values())]
     figure = pyplot.figure(layout="constrained", figsize=(5.4, 0.7 + 1.8 * len(panels)))
@@ -184,8 +191,8 @@ def draw(runs, out, ink, paper):
 
 
 def follow_the_scheme(svg):
-    """Returns the SVG with colours of text and background that follow the reader's scheme. It is
-    one line, with shortened numbers."""
+    """Returns the SVG with colours of text and background that follow the reader's light or dark
+    scheme. The returned SVG is one line, and its numbers have at most two decimals."""
     style = (
         f"<style>svg {{ color: {INK}; fill: currentColor }} .paper {{ fill: {PAPER} }} @media "
         f"(prefers-color-"
@@ -197,7 +204,8 @@ def follow_the_scheme(svg):
 
 
 def flat(line, prefix=""):
-    """Returns name -> value; the fields of an object have names such as seconds.step."""
+    """Returns name -> value for all fields of a log line. A field inside an object has a name such
+    as seconds.step."""
     found = {}
     for name, value in line.items():
         if isinstance(value, dict):
@@ -208,8 +216,9 @@ def flat(line, prefix=""):
 
 
 def write_table(runs, out):
-    """Writes a row for each step of each run: the run's label in the column `run`, then all fields
-    of the lines. A field that a line does not have is an empty cell."""
+    """Writes the runs as CSV, with a row for each step of each run: the run's label in the column
+    `run`, then all fields of the step's line. A field that the line does not have is an empty
+    cell."""
     rows = [
         {"run": label, **flat(line)}
         for label, steps in runs.items()

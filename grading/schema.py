@@ -1,5 +1,5 @@
-"""Checks, for tests, whether a results.json is as Gradescope's documentation ("Autograder
-Specifications") describes it."""
+"""Checks, for tests of the grader, whether a results.json has the form that Gradescope's
+documentation ("Autograder Specifications") describes."""
 
 NUMBER, TEXT = (int, float), str
 VISIBILITIES = ("hidden", "after_due_date", "after_published", "visible")
@@ -10,7 +10,8 @@ CHOICES = {
     "output_format": ("text", "html", "simple_format", "md", "ansi"),
     "order": ("asc", "desc"),
 }
-# Name -> type. Only a leader's name and value must be there.
+# Field of results.json -> type of its value. Of all fields, only `name` and `value` of a
+# leaderboard entry are required.
 EITHER = {
     "score": NUMBER,
     "output": TEXT,
@@ -47,7 +48,7 @@ def wrong_fields(what, where, fields, required=()):
 
 
 def wrong(results):
-    """Returns the mistakes that Gradescope would reject, one line each."""
+    """Returns the mistakes in results.json for which Gradescope would reject it, one line each."""
     found = list(wrong_fields(results, "results", WHOLE))
     if isinstance(results, dict):
         if "score" not in results and not any("score" in test for test in results.get("tests", [])):

@@ -2,9 +2,9 @@
 """Grades the submissions of honest_submissions.toml and of exploits.toml as the grader grades those
 of students.
 
-An honest submission must get all points of its task. An exploit must get no points and the reason,
-must end in time, and must leave no process and no file behind. It is graded a second time without
-the inspection of the compiled code, to see what stops it then.
+An honest submission must get all points of its task. An exploit must get no points, and the report
+must say why; its grading must end in time, and must leave no process and no file behind. An exploit
+is graded a second time without the inspection of the compiled code, to see what stops it then.
 """
 
 import contextlib
@@ -19,12 +19,13 @@ from grader import course, grade, sandbox, submission
 from grader.course import ROOT, Refused
 from grader.programs import new_job
 
-# Bank -> the file of the course that its entries change.
+# Bank, a TOML file -> the file of the course that its entries change if they name no `file`.
 FILES = {
     "honest_submissions": "task3_forward_hooks/forward_hooks.cpp",
     "exploits": "task2_flat_parameter/flat_parameter.cpp",
 }
-# File -> the line before which the code of a `use` is inserted.
+# File of the course -> the line of its solution before which the code in an entry's field `use` is
+# inserted.
 PLACES = {
     "task2_flat_parameter/flat_layout.cpp": "  return layout;\n",
     "task3_forward_hooks/forward_hooks.cpp": "    unit->unshard();\n",
@@ -41,8 +42,8 @@ def task_of(entry):
 
 
 def files_of(entry):
-    """Returns the files that decide how the entry is graded: the grader, scripts/look.sh and others
-    that inspect its code, and the task that it solves."""
+    """Returns the files on which the result of the entry depends: the grader, scripts/look.sh and
+    cmake/isolate.sh, which inspect the compiled code, and the solution of its task."""
     grader = [*(ROOT / "grading/grader").glob("*.py"), *(ROOT / "common/testing/judge").glob("*")]
     names = {str(path.relative_to(ROOT)) for path in grader}
     return names | {
@@ -54,7 +55,8 @@ def files_of(entry):
 
 
 def numbers_of(entry):
-    """Returns the numbers of the tasks that are graded."""
+    """Returns the numbers of the tasks that are graded for this entry: its field `graded` or,
+    without it, the task of its file."""
     return entry.get("graded", [task_of(entry).number])
 
 
@@ -63,7 +65,9 @@ def most_points(entry):
 
 
 def changed_files(files, entry):
-    """Returns the files with the entry's `changes`, which are in other files than its own."""
+    """Returns `files` with those changes of the entry that are not only in its own file: its fields
+    `changes` and `everywhere`. Leaves out the files of extensions if the entry has
+    `begins_no_extension`."""
     files = {
         name: content
         for name, content in files.items()
@@ -87,7 +91,8 @@ def changed_files(files, entry):
 
 
 def handed_in(entry):
-    """Returns the entry's Submission: the solutions or the skeletons, with the entry's code."""
+    """Returns the entry's Submission: the reference solutions, if the entry is honest or has
+    `solved`, and otherwise the skeletons, with the entry's code."""
     file = entry["file"]
     solved = entry["is_honest"] or entry.get("solved")
     base = submission.read(ROOT / "solutions") if solved else submission.completed({})
@@ -113,11 +118,11 @@ STATUS = repository_status()
 
 
 def found_behind():
-    """Yields the processes of the users as which graded code ran, and their files in folders where
-    every user may write."""
+    """Yields what graded code has left behind: processes of the users as which it ran, files of
+    these users in folders where every user may write, and changes in this repository."""
     for folder in ("/proc", "/tmp", "/var/tmp", "/dev/shm", ROOT):
         for path in pathlib.Path(folder).iterdir():
-            with contextlib.suppress(OSError):  # another program's file, removed meanwhile
+            with contextlib.suppress(OSError):  # the file may be removed meanwhile
                 if path.lstat().st_uid in sandbox.given:
                     yield str(path)
     if repository_status() != STATUS:
@@ -125,9 +130,10 @@ def found_behind():
 
 
 def attempts(entries):
-    """Yields each entry once for each grading: with the inspection of the code if the entry is
-    honest or has `rejected`, and without it if it has `stopped`. Adds to the entry `told`, the text
-    that the grader must print, and `listed`, the entry's name in the bank."""
+    """Yields each entry once for each of its gradings: one with the inspection of the compiled
+    code, if the entry is honest or has `rejected`, and one without the inspection, if it has
+    `stopped`. Adds to the entry `told`, the text that the grader must print, and `listed`, the
+    entry's name in the bank."""
     for entry in ({**entry, "listed": entry["name"]} for entry in entries):
         if entry["is_honest"] or "rejected" in entry:
             yield {**entry, "looked_at": True, "told": entry.get("rejected", "")}
@@ -141,7 +147,7 @@ def attempts(entries):
 
 
 def wrong(entry):
-    """Yields what is wrong with the entry's grade."""
+    """Grades the submission of the entry, and yields what is wrong with the result."""
     with new_job() as job:
         graded = grade.grade(
             entry["name"],
@@ -153,7 +159,8 @@ def wrong(entry):
             looked_at=entry["looked_at"],
         )
     own = tuple(f"tasks/{name} " for name in (entry["file"], *entry.get("files", ())))
-    # The solutions have notes of their own, which do not count here.
+    # Only notes about the entry's own files are compared, because scripts/look.sh has notes about
+    # files of the reference solutions too.
     notes = "; ".join(note for note in graded.notes if note.startswith(own))
     left_out = next(
         (best.left_out for best in map(graded.best, graded.graded) if best.left_out), ""

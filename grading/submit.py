@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code selects its
-files and reads it.
+"""submit.py OUT.zip [RESULTS REFUSED]: makes the zip to hand in. The grader's code selects the
+files of the zip and reads the zip again.
 
-RESULTS is the file of check --json. REFUSED has a line for everything that costs points. Without
-these two, the program only checks that the zip can be made.
+RESULTS is the file that check --json has written. REFUSED is a file with a line for everything that
+costs points. Without these two arguments, the program only checks that the zip can be made.
 """
 
 import json
@@ -20,8 +20,8 @@ WRITEUP = "tasks/WRITEUP.md"
 
 
 def collect(root=ROOT):
-    """Returns member of the zip -> content, and lines about files in tasks/ that are not in the
-    zip."""
+    """Returns (path in the zip -> content; lines about the files of tasks/ that the grader will not
+    use)."""
     given = skeletons.delivered(root)
     headers = {name for name in given if not name.endswith(".cpp")}
     files = {
@@ -67,7 +67,7 @@ def write(out, files):
     with zipfile.ZipFile(part, "w") as archive:
         archive.comment = NOTE
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # of 1980
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # time 1980
     read = {f"tasks/{name}": content for name, content in submission.read_zip(part)[0].items()}
     if read != {name: content for name, content in files.items() if name != WRITEUP}:
         raise Refused(

@@ -15,14 +15,15 @@ POINTS = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 HANGUL = range(0xAC00, 0xD7A4)
 SPACES = [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F,
           0x205F, 0x3000]
-# The property Other_Alphabetic has these code points that are neither letters, numbers nor marks;
-# the two joiners have the property Join_Control.
+# Code points that count as part of a word though they are neither letters, numbers nor marks:
+# circled and squared letters, which have the property Other_Alphabetic, and the two joiners, which
+# have the property Join_Control.
 CIRCLED = [*range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A), *range(0x1F150, 0x1F16A),
            *range(0x1F170, 0x1F18A), 0x200C, 0x200D]
 
 
 def ranges(codes):
-    """Returns the pairs (first, last) of neighbours."""
+    """Returns the ranges of consecutive numbers among `codes`, as pairs [first, last]."""
     found = []
     for code in sorted(codes):
         if found and found[-1][1] == code - 1:
@@ -33,7 +34,7 @@ def ranges(codes):
 
 
 def packed(items):
-    """Returns the items in lines of at most 100 columns."""
+    """Returns the items, each with a comma after it, in lines of at most 100 columns."""
     lines = [" "]
     for item in items:
         if len(lines[-1]) + len(item) > 98:
@@ -64,7 +65,8 @@ def combining_classes(unicode):
 
 
 def decompositions(unicode):
-    """Returns the canonical decompositions, and the pairs that are not composed."""
+    """Returns two lists: the canonical decompositions of code points, and the code points that
+    decompose into a pair which NFC does not compose again."""
     found, kept = [], []
     for code in POINTS:
         text = unicode.decomposition(chr(code))

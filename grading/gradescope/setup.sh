@@ -13,12 +13,12 @@ mkdir -p fsdp
 tar xzf fsdp.tar.gz -C fsdp
 cd fsdp
 ./fsdp setup --build-only
-# The first grading compiles the tests and the reference; later ones compile only the student's
-# files.
+# This grading of the blank tasks compiles the tests and the reference solutions, so that the
+# gradings of students compile only the students' files.
 ./fsdp grade tasks --out /tmp/blank.json --seed first
-# Only root may enter these folders. Without namespaces, graded code is compiled and run as another
-# user, who may read the headers and the precompiled header; the programs are copied to folders that
-# this user can read.
+# Graded code must not read these folders and the seed, so only root may. Without namespaces, graded
+# code is compiled and run as another user. This user must be able to read the headers and the
+# precompiled header; the programs are copied to folders that this user can read.
 chmod go-rwx solutions grading tests ../seed
 chmod go-r build build/default build/default/CMakeFiles
 find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles \

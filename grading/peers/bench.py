@@ -1,8 +1,8 @@
 """Compares the speed of our FSDP and DDP with PyTorch's FSDP2 and DDP.
 
-The model, data, threads, optimizer and machine are the same. The programs take turns, `--rounds`
-times, each with a short run. A ratio is computed within one round, so that other load of the
-machine slows both sides. The losses of all runs must agree."""
+The model, data, threads, optimizer and machine are the same for all programs. The programs take
+turns, `--rounds` times, each with a short run. A ratio of speeds is computed within one round, so
+that other load of the machine slows both programs. The losses of all runs must agree."""
 
 import argparse
 import datetime
@@ -26,9 +26,9 @@ ROOT = HERE.parents[1]
 TRAIN = ROOT / "build/default/bin/reference_train"
 COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
 
-# Program -> its name in the table. ALONE is W independent processes that train the model at the
-# same time and send nothing: an upper bound of the speed on this machine. OURS has FSDP2's units,
-# AUTO those of --wrap auto.
+# Program -> its name in the table. OURS is our FSDP with the units of the FSDP2 program, one for
+# each block; AUTO is our FSDP with the units of --wrap auto. ALONE is W independent processes that
+# train the model at the same time and send nothing: an upper bound of the speed on this machine.
 OURS, AUTO, OUR_DDP, ALONE = "fsdp", "fsdp-auto", "our-ddp", "alone"
 LABELS = {
     OURS: "ours",
@@ -38,7 +38,7 @@ LABELS = {
     "ddp": "DDP",
     ALONE: "alone",
 }
-# Program -> --mode of our train program.
+# Program -> its value of --mode, if the program is our ./fsdp train.
 MODES = {OURS: "fsdp", AUTO: "fsdp", OUR_DDP: "ddp", ALONE: "single"}
 WRAPS = {OURS: "block", AUTO: "auto"}
 
@@ -48,10 +48,10 @@ WRAPS = {OURS: "block", AUTO: "auto"}
 # a missing step) change losses by 1e-5 or more.
 LOSS_TOLERANCE = 1e-6
 COMPARED = (
-    100  # first steps: later, where a model learns suddenly, a rounding error grows to a per cent
+    100  # first losses: later, if a model learns suddenly, rounding errors grow to 1 %
 )
-WARMUP = 3  # steps that are not timed: allocations, DDP's buckets
-EVAL_EVERY = 20  # steps of the recipe modular
+WARMUP = 3  # first steps that are not timed: they allocate, and DDP makes its buckets
+EVAL_EVERY = 20  # steps between evaluations of --recipe modular
 
 
 class Failure(Exception):
@@ -116,14 +116,14 @@ def command(program, args, model, world, out):
         start += ["--lr", LR]
     if (
         args.recipe == "published" or program not in MODES
-    ):  # train sets the tokens of modular's rows itself
+    ):  # for the recipe modular, train itself chooses the tokens of a row
         start += ["--seq", args.seq]
     return [str(word) for word in start]
 
 
 def launch(words):
-    """Starts a program with one thread for each rank in every library, and with gloo on the
-    loopback interface, whatever the host's name is."""
+    """Starts a program. Every library in it uses one thread for each rank. gloo uses the loopback
+    interface, so the host's name does not matter."""
     environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
                    "FSDP_ROOT": str(ROOT), **os.environ}
     return subprocess.Popen(
@@ -132,15 +132,15 @@ def launch(words):
 
 
 def read_run(lines):
-    """Returns losses, tokens per second and the last line, from the lines that train or a peer
-    wrote."""
+    """Returns the losses, the tokens per second, the accuracies and the last line of a run, from
+    the JSON lines that ./fsdp train or a peer wrote."""
     *steps, final = [json.loads(line) for line in lines] or [{}]
     if not final.get("final"):
         raise Failure("its JSON has no final line")
     if [record["step"] for record in steps] != list(range(len(steps))):
         raise Failure("its JSON does not have one line for every step")
     return {
-        # JSON has no NaN: train writes null.
+        # JSON has no NaN, so ./fsdp train writes a loss that is NaN as null.
         "losses": [math.nan if record["loss"] is None else record["loss"] for record in steps],
         "tokens_per_s": [record["tokens_per_s"] for record in steps],
         "accuracy": {
@@ -153,15 +153,15 @@ def read_run(lines):
 
 
 def together(runs):
-    """Returns the first of `runs`, which ran at the same time, with the tokens per second of
-    all."""
+    """Returns the first of `runs`, with the sum of the tokens per second of all `runs` in its
+    place. The runs ran at the same time."""
     speeds = zip(*(one["tokens_per_s"] for one in runs))
     return {**runs[0], "tokens_per_s": [sum(step) for step in speeds]}
 
 
 def waiting(step):
-    """Returns the share of a step in which rank 0 waited, by operation, from a line of our
-    --log."""
+    """Returns operation -> the share of a step in which rank 0 waited for this operation. `step`: a
+    line of our --log."""
     return {operation: counted["seconds_waiting"] / step["seconds"]["step"]
             for operation, counted in step["operations"].items()}
 
@@ -174,7 +174,7 @@ def run(program, args, model, world):
         running = [launch(command(program, args, model, world, out)) for out in outs]
         said = [
             process.communicate()[1] for process in running
-        ]  # wait for all processes before an error of one is raised
+        ]  # an error of one process is raised when all have ended
         for process, errors in zip(running, said):
             if process.returncode != 0:
                 tail = "\n".join(errors.strip().splitlines()[-5:])
@@ -191,7 +191,8 @@ def run(program, args, model, world):
 
 
 def loss_difference(losses, others):
-    """Returns the largest relative difference over the first steps; infinite if a loss is NaN."""
+    """Returns the largest relative difference between two lists of losses over the first COMPARED
+    steps; infinite if a loss is NaN."""
     if len(losses) != len(others):
         raise Failure(f"{len(losses)} losses beside {len(others)}")
     differences = [abs(a - b) / abs(b) for a, b in zip(losses[:COMPARED], others)]
@@ -203,8 +204,8 @@ def spread(values):
 
 
 def learned(run):
-    """Returns a text: after how many steps all held-out data was right, for a peer that evaluated
-    it, the last loss and the peak."""
+    """Returns a text about a run that evaluated held-out data: after how many steps all of it was
+    right, the last loss, and the peak of bytes."""
     solved = [step + 1 for step, accuracy in run["accuracy"].items() if accuracy == 1]
     return (
         f"all right after {solved[0] if solved else 'no'} steps with loss {run['losses'][-1]:.4f} "
@@ -213,9 +214,10 @@ def learned(run):
 
 
 def summarize(runs):
-    """Returns for each program: the speed (of each run's median step, over rounds), the ratios of
-    our speed to the program's within a round (for DDP, of our DDP to DDP), peak bytes, and the loss
-    difference to ours. `runs`: program -> its run in every round."""
+    """Returns program -> summary of its runs: the speed (over the rounds, the median step's tokens
+    per second), the ratio of our speed to the program's in the same round (for DDP, of our DDP's
+    speed), peak bytes, bytes moved, and the difference of its losses from ours. `runs`: program ->
+    its run in every round."""
     speeds = {program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
               for program, rounds in runs.items()}
     expected = runs[OURS][0]
@@ -231,12 +233,13 @@ def summarize(runs):
             "ratio": spread([own / other for own, other in zip(ours, speeds[program])]),
             "peak_bytes": None, "comm_bytes": None, "loss_difference": 0.0,
         }
-        if program == ALONE:  # it holds the whole model, sends nothing, trains on rank 0's rows
+        if program == ALONE:  # the whole model, no collectives, only rank 0's rows
             continue
         peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
         differences = [loss_difference(one["losses"], expected["losses"]) for one in rounds]
-        # A peer's peak varies between rounds, because a gloo thread frees a buffer earlier or
-        # later. The lowest value counts for the peer, the highest for ours.
+        # The peak of a program with PyTorch varies between rounds, because a gloo thread frees a
+        # buffer earlier or later. Of such a program the lowest peak of all rounds counts, of ours
+        # the highest.
         summary[program] |= {
             "peak_bytes": (max if program in MODES else min)(peaks) if peaks else None,
             "comm_bytes": finals[0].get("comm_bytes"),
@@ -246,7 +249,8 @@ def summarize(runs):
 
 
 def waiting_share(rounds):
-    """Returns the median share of waiting over all timed steps, by operation."""
+    """Returns operation -> the share of a step in which rank 0 waited for this operation: the
+    median over the timed steps of all rounds."""
     steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
     return {
         operation: statistics.median(step[operation] for step in steps) for operation in steps[0]
@@ -254,8 +258,8 @@ def waiting_share(rounds):
 
 
 def check_torch():
-    """Returns torch's version. Raises Failure unless the train program's LibTorch is the one that
-    the peers import."""
+    """Returns torch's version. Raises Failure unless our train program is linked to the same
+    LibTorch that the peers import."""
     spec = importlib.util.find_spec("torch")
     if spec is None:
         raise Failure("this Python has no torch; run ./fsdp setup --peers")
@@ -277,7 +281,8 @@ def git(*words):
 
 
 def context(args):
-    """Returns the fields that every line of JSON has."""
+    """Returns the fields that are added to every line of --json: date, machine, versions, commit
+    and settings."""
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -335,7 +340,8 @@ def show(model, world, args, summary):
 
 
 def measure(args, model, world, report):
-    """Measures all programs. Returns what is wrong with the losses, a line for each program."""
+    """Measures all programs with one model on `world` ranks, and prints the table. Returns a line
+    for each program whose losses differ too much from ours."""
     runs = {program: [] for program in LABELS}
     for number in range(args.rounds):
         for program in LABELS:

@@ -1,5 +1,5 @@
-"""Counts the bytes that a rank's collectives move: (W - 1) / W of the whole tensor, and twice as
-much for an all-reduce."""
+"""Counts the bytes that a rank moves in the collectives of PyTorch's FSDP2 and DDP: (W - 1) / W of
+the whole tensor, and twice as much for an all-reduce."""
 
 import collections
 import contextlib
@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 @contextlib.contextmanager
 def counted_collectives(world):
-    """Yields a Counter, operation -> bytes, that counts what FSDP2 gathers and scatters inside the
-    `with` block."""
+    """Yields a Counter, operation -> bytes, of the all-gathers and reduce-scatters that FSDP2 calls
+    inside the `with` block."""
     moved = collections.Counter()
 
     def counted(function, operation, keyword, position):
@@ -31,8 +31,8 @@ def counted_collectives(world):
 
 
 def ddp_bytes(model, world):
-    """Returns operation -> bytes of DDP's all-reduces in a step, after DDP has rebuilt its buckets
-    in the second step."""
+    """Returns operation -> bytes of DDP's all-reduces in one step. Call it after the second step,
+    in which DDP rebuilds its buckets."""
     sizes = model._get_ddp_logging_data()
     sizes = sizes.get("rebuilt_bucket_sizes") or sizes["bucket_sizes"]
     whole = sum(int(size) for size in sizes.split(","))

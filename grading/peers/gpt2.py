@@ -1,4 +1,5 @@
-"""GPT-2 with the sizes and the order of random draws of common/nn/gpt2.cpp."""
+"""GPT-2 in PyTorch. It has the sizes of common/nn/gpt2.cpp and draws its parameters in the same
+order, so both models start with the same values."""
 
 import math
 
@@ -57,8 +58,9 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe(positions)
         for block in self.h:
             x = block(x)
-        # The head is tied. It uses the embedding's weight directly, because a second name for the
-        # weight would be untied by the initialization on the meta device.
+        # The output head is tied to the embedding: it uses wte.weight directly. If the head had an
+        # attribute for this weight, the initialization from the meta device would make two separate
+        # parameters.
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
@@ -69,8 +71,8 @@ def build_on_meta(options):
 
 @torch.no_grad()
 def draw_weights(model, options, seed, place):
-    """Draws every whole parameter from the default generator, in the order of registration, and
-    calls place(parameter, whole tensor). Only one whole parameter is in memory at a time."""
+    """Draws every whole parameter from torch's default generator, in the order of registration, and
+    calls place(parameter, whole tensor) for it. Only one whole parameter is in memory at a time."""
     torch.manual_seed(seed)
     residual_std = 0.02 / math.sqrt(2 * options.layers)
     for name, parameter in model.named_parameters():

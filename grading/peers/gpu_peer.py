@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 
-warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not needed here
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # NumPy is not needed
 
 import torch
 import torch.distributed as dist
@@ -37,7 +37,8 @@ def materialize(model, options, device):
 
 
 class Fsdp2:
-    """FSDP2, which gathers parameters in bf16 and reduces gradients in fp32, as ours does."""
+    """PyTorch's FSDP2. It gathers parameters in bf16 and reduces gradients in fp32, as our FSDP
+    does."""
 
     def __init__(self, options, device, recipe):
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -55,7 +56,8 @@ class Fsdp2:
 
 
 class Eager:
-    """A model in bf16, and copies of its parameters in fp32 that the optimizer updates."""
+    """A model in bf16 without FSDP, and copies of its parameters in fp32 that the optimizer
+    updates."""
 
     def __init__(self, options, device, recipe):
         model = gpt2.build_on_meta(options)
@@ -129,7 +131,8 @@ def train(args, report):
 
 
 def peaks(device):
-    """[bytes] Returns the peaks under the names of ./fsdp train; None on the CPU."""
+    """Returns the peaks of PyTorch's caching allocator, in bytes, with the field names of ./fsdp
+    train; None on the CPU."""
     if device != "cuda":
         return None
     return {

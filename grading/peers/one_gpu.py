@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the speed of our FSDP on one GPU with PyTorch's FSDP2, DDP and an eager loop.
 
-All compute in bf16 with fp32 master parameters, and train the same GPT-2 on the same rows, one
-program after another. Each run writes a line of JSON when it ends, so the lines of finished runs
-stay if a later run is interrupted. --dry does the same with a tiny model on the CPU."""
+All programs compute in bf16 with fp32 master parameters, and train the same GPT-2 on the same rows,
+one program after another. Each run writes a line of JSON when it ends, so the lines of finished
+runs stay if a later run is interrupted. --dry does the same with a tiny model on the CPU."""
 
 import argparse
 import importlib.util
@@ -28,32 +28,34 @@ LABELS = {
     "eager": "eager",
 }
 OURS = ("fsdp", "single")
-RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of each
+RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of a row
 DRY_RUNS = [("gpt2-tiny", 2, 16)]
-WARMUP = 5       # steps that are not timed: allocations, the choice of kernels
-PROFILED = 2     # last steps, which the profiler slows down: the number in train's --profile
-LIMIT = 120      # [s] of a run
-# The relative difference that losses may have. The programs call the same kernels with the same
-# numbers, but on a GPU a kernel may give other bits each time, and DDP adds into buckets.
+WARMUP = 5  # first steps that are not timed: allocations, choice of kernels
+PROFILED = 2  # last steps, which the profiler slows; as many as with train's --profile
+LIMIT = 120  # [s] time limit of a run
+# The relative difference that losses of two programs may have. The programs call the same kernels
+# with the same numbers, but on a GPU a kernel may give other bits each time, and DDP adds gradients
+# in buckets. With --dry, which runs on the CPU, losses must be equal.
 LOSS_TOLERANCE, DRY_LOSS_TOLERANCE = 1e-2, 0
 
-# [FLOP/s] for dense bf16 matrices, from NVIDIA's data sheets (H100 and H200 SXM).
+# [FLOP/s] Peak speed of GPUs for dense bf16 matrices, from NVIDIA's data sheets (H100 and H200
+# SXM).
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of trace events
 
 
 def flops_of_token(model, seq):
-    """Returns the flops of forward and backward for a token: 6 for each parameter in a matrix
-    product, and 12 for each layer, width and token of attention (PaLM, arXiv 2204.02311, appendix
-    B)."""
+    """Returns the floating-point operations of forward and backward for one token: 6 for each
+    parameter that is in a matrix product, and for attention 12 x layers x width x tokens of the row
+    (PaLM, arXiv 2204.02311, appendix B)."""
     options = MODELS[model]
     block = 4 * options.d_model**2 + 2 * options.d_model * options.d_ff
-    multiplied = options.layers * block + options.vocabulary * options.d_model  # the tied head
+    multiplied = options.layers * block + options.vocabulary * options.d_model  # + the tied head
     return 6 * multiplied + 12 * options.layers * options.d_model * seq
 
 
 def busy(events):
-    """[us] Returns the time in which at least one of the events is running."""
+    """Returns the time in which at least one of the events is running, in microseconds."""
     total, end = 0.0, float("-inf")
     for begin, length in sorted((event["ts"], event["dur"]) for event in events):
         total += max(0.0, begin + length - max(begin, end))
@@ -62,8 +64,8 @@ def busy(events):
 
 
 def read_profile(trace, steps):
-    """Returns for a step: the number of CPU operators and of kernels, and the seconds in which the
-    device is busy."""
+    """Returns, as means over the profiled steps: the number of CPU operators and of kernels in a
+    step, and the seconds in which the device is busy."""
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     on_device = [event for event in events if event.get("cat") in ON_DEVICE]
     return {
@@ -113,7 +115,7 @@ def command(program, args, run, out):
 
 
 def measured(program, args, run):
-    """Returns the result of one run of a program. Raises bench.Failure if it fails."""
+    """Runs a program once and returns what was measured. Raises bench.Failure if the run fails."""
     model, rows, seq = run
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "run.json")
@@ -145,9 +147,9 @@ def measured(program, args, run):
 
 
 def compared(results, tolerance=LOSS_TOLERANCE):
-    """Returns program -> its result with `ratio`, our speed divided by its speed, and the
-    `loss_difference` to ours. Raises bench.Failure if a program trains another model, or if its
-    losses differ."""
+    """Returns `results`: program -> what was measured. Adds `ratio`, our speed divided by the
+    program's speed, and `loss_difference`, the difference of its losses from ours. Raises
+    bench.Failure if a program trains another model than ours, or if its losses differ too much."""
     ours = results["fsdp"]
     for program, found in results.items():
         if found["params"] != ours["params"]:
@@ -192,7 +194,8 @@ def show(run, results):
 
 
 def programs():
-    """Returns the programs to run: ours, and the peers if this Python has torch."""
+    """Returns the programs to run: our two, and those that need PyTorch if this Python has
+    torch."""
     if importlib.util.find_spec("torch") is not None:
         return list(LABELS)
     print("PyTorch's programs are left out: this Python has no torch")
@@ -207,7 +210,8 @@ def name_of_device(device):
 
 
 def measure(args, run, report):
-    """Measures all programs. Returns what is wrong, a line for each program."""
+    """Measures all programs with one model, and prints the table. Returns a line for each
+    failure."""
     results, wrong = {}, []
     for program in args.programs:
         print(f"{run[0]}: {LABELS[program]} ...", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 
-warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # not needed here
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # NumPy is not needed
 
 import torch
 import torch.distributed as dist
@@ -38,7 +38,8 @@ TIMEOUT = datetime.timedelta(seconds=300)
 
 def place(parameter, whole):
     if isinstance(parameter, DTensor):
-        # Every rank drew the same tensor, so each rank cuts out its own part and sends nothing.
+        # No rank sends anything, because every rank has drawn the same whole tensor and cuts its
+        # own part out of it.
         part = distribute_tensor(
             whole, parameter.device_mesh, parameter.placements, src_data_rank=None
         )
@@ -59,7 +60,7 @@ def build_fsdp2(options, world):
 
 
 def replicated(model):
-    """Returns the model in PyTorch's DDP. init_sync is off, because all ranks drew the same
+    """Returns the model in PyTorch's DDP. init_sync is off, because all ranks have drawn the same
     values."""
     return DistributedDataParallel(
         model,
@@ -87,7 +88,8 @@ def rows_of(rank, world, batch):
 
 @torch.no_grad()
 def accuracy(model, recipe):
-    """Returns the accuracy on held-out data. Collective, because FSDP2 gathers the model."""
+    """Returns the accuracy on the recipe's held-out data. All ranks must call it together, because
+    FSDP2 gathers the model's parameters."""
     inputs, targets = recipe.held_out
     right = model(inputs)[:, -1].argmax(1) == targets[:, -1]
     return right.float().mean().item()
@@ -129,10 +131,10 @@ def train(rank, args):
 
 
 def count_storage(library):
-    """Replaces torch's allocator by the counting one of our train program. Must be called before
-    this process has a tensor. Returns the function that returns the peak. torch.profiler does not
-    suffice: it misses blocks that a gloo thread frees after its operation, so its sum drifts by
-    whole units."""
+    """Replaces torch's allocator by the counting allocator of our train program, which is in the
+    shared library. Must be called before this process has a tensor. Returns the function that
+    returns the peak of bytes. torch.profiler is not used, because it misses blocks that a gloo
+    thread frees after its operation, so its sum drifts by the bytes of whole units."""
     counter = ctypes.CDLL(library)
     counter.counter_peak.restype = ctypes.c_int64
     counter.counter_install()
@@ -154,7 +156,8 @@ def run_rank(rank, args, folder):
 
 def run_ranks(args, folder):
     """Runs the ranks and returns their results. The first rank that fails ends the others."""
-    # fork is safe, because no thread of torch runs yet, and so torch is imported only once.
+    # The ranks are forked, so that torch is imported only once. This is safe, because no thread of
+    # torch runs yet.
     torch.multiprocessing.start_processes(run_rank, (args, folder), args.world, start_method="fork")
     return [
         json.loads(pathlib.Path(folder, f"rank{rank}").read_text()) for rank in range(args.world)
@@ -162,7 +165,8 @@ def run_ranks(args, folder):
 
 
 def lines(args, results):
-    """Yields a line for each step and a last line, with the names of ./fsdp train --json."""
+    """Yields JSON lines, one for each step and a last one about the run, with the field names of
+    ./fsdp train --json."""
     for step, losses in enumerate(zip(*(result["losses"] for result in results))):
         seconds = results[0]["seconds"][step]
         line = {

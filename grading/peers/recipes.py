@@ -1,5 +1,5 @@
-"""The recipes of ./fsdp train --recipe, with the rows that trainer/data/dataset.cpp draws from the
-same generator."""
+"""The recipes of ./fsdp train --recipe in PyTorch. They have the same rows as
+trainer/data/dataset.cpp, because they draw them from the same generator."""
 
 import torch
 
@@ -25,7 +25,7 @@ def adamw(parameters, recipe):
 
 
 class Published:
-    """Random tokens, AdamW without clipping."""
+    """The recipe `published`: random tokens, and AdamW without clipping."""
     lr, weight_decay, clip = LR, 0.01, None
 
     def __init__(self, options):
@@ -39,7 +39,8 @@ class Published:
 
 
 class Modular:
-    """a + b mod 31; a fifth of the pairs is held out."""
+    """The recipe `modular`: the model learns a + b mod 31. A fifth of the pairs (a, b) is held
+    out."""
     lr, weight_decay, clip = 2e-3, 0.5, 1.0
     modulus = 31
 

@@ -11,7 +11,7 @@ def event(category, begin, length):
 
 
 class ReadProfile(unittest.TestCase):
-    def test_the_device_is_busy_while_any_kernel_or_copy_goes_on(self):
+    def test_the_device_counts_as_busy_while_any_kernel_or_copy_runs(self):
         events = [
             event("kernel", 10, 5),
             event("kernel", 12, 1),
@@ -20,7 +20,7 @@ class ReadProfile(unittest.TestCase):
         ]
         self.assertEqual(one_gpu.busy(events), 8 + 2)
 
-    def test_operators_and_kernels_are_those_of_a_step(self):
+    def test_read_profile_returns_operators_kernels_and_busy_seconds_per_step(self):
         events = [
             event("cpu_op", 0, 100),
             event("cpu_op", 1, 2),
@@ -34,7 +34,7 @@ class ReadProfile(unittest.TestCase):
 
 
 class Flops(unittest.TestCase):
-    def test_a_token_of_gpt2_124m_takes_six_for_each_parameter_and_twelve_for_each_place(
+    def test_flops_of_a_gpt2_token_are_six_per_parameter_plus_those_of_attention(
         self,
     ):
         multiplied = 12 * 12 * 768**2 + 50257 * 768
@@ -48,10 +48,10 @@ class Compared(unittest.TestCase):
         ours = {"params": 10, "tokens_per_s": 300.0, "losses": [4.0, 3.0]}
         return {"fsdp": dict(ours), "fsdp2": {**ours, "tokens_per_s": 200.0, **other}}
 
-    def test_a_ratio_is_our_speed_by_its(self):
+    def test_the_ratio_of_a_program_is_our_speed_divided_by_its_speed(self):
         self.assertEqual(one_gpu.compared(self.results())["fsdp2"]["ratio"], 1.5)
 
-    def test_another_model_or_other_losses_are_refused(self):
+    def test_a_program_with_another_parameter_count_or_other_losses_is_refused(self):
         for other, words in (
             ({"params": 11}, "11 parameters"),
             ({"losses": [4.0, 3.1]}, "the losses of FSDP2 differ"),
