@@ -1,4 +1,4 @@
-"""Tests how a submission is compiled, inspected and linked."""
+"""Tests how the grader compiles, inspects and links a submission."""
 
 import fcntl
 import pathlib
@@ -19,7 +19,7 @@ EXTENSION = next(name for name in course.tasks()[4].files if name.startswith("ex
 
 
 class Errors(unittest.TestCase):
-    def test_those_in_the_student_s_files_and_those_of_a_full_machine_are_shown_whole(self):
+    def test_first_errors_shows_errors_in_the_students_files_and_of_a_full_machine(self):
         long = "tasks/a.cpp:1: error: " + "x" * 500
         full = (
             "mktemp: failed to create directory: No space left on device",
@@ -45,7 +45,7 @@ class Errors(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    def test_a_file_of_the_student_s_own_is_compiled_as_another_of_its_task(self):
+    def test_a_students_own_file_is_compiled_with_the_command_of_its_tasks_other_file(self):
         known = {
             name: [
                 "c++",
@@ -69,7 +69,7 @@ class Commands(unittest.TestCase):
 
 
 class LimitedRuns(unittest.TestCase):
-    def test_end_when_too_much_is_printed_or_the_time_is_over(self):
+    def test_run_limited_ends_a_command_that_prints_too_much_or_takes_too_long(self):
         limits = {**course.rubric()["limits"], "log_characters": 5000}
         self.assertEqual(
             compiling.run_limited(["sh", "-c", "echo a; echo b >&2; exit 3"], 60), (3, "a\nb\n")
@@ -82,10 +82,11 @@ class LimitedRuns(unittest.TestCase):
 
 
 class Looks(unittest.TestCase):
-    """Tests scripts/look.sh with objects that g++ makes from C++ without LibTorch."""
+    """Tests scripts/look.sh on objects that the C++ compiler makes from small sources without
+    LibTorch."""
 
     def looked_at(self, code, *more):
-        """Returns the lines that look.sh prints for one file or several."""
+        """Compiles each source, and returns the lines that look.sh prints about the objects."""
         with tempfile.TemporaryDirectory() as folder:
             objects = []
             for number, text in enumerate((code, *more)):
@@ -101,7 +102,7 @@ class Looks(unittest.TestCase):
             )
         return done.stdout.splitlines()
 
-    def test_tells_what_reaches_files_processes_and_others_and_what_is_unknown(self):
+    def test_look_names_calls_to_files_processes_sockets_and_unknown_functions(self):
         c = 'extern "C" __attribute__((weak))'
         remark = (
             "getenv",
@@ -229,7 +230,7 @@ class Looks(unittest.TestCase):
             self.assertIn(f"uses {names}:", text)
             self.assertIn(why, text)
 
-    def test_says_nothing_of_a_name_that_only_begins_so_or_is_the_student_s_own(self):
+    def test_look_ignores_similar_names_and_functions_that_the_student_defines(self):
         uses = (
             "namespace fsdp { void launch_all(); void collect(); }\nnamespace mine { void g(); "
             "}\nint helper(int);\n"
@@ -243,12 +244,12 @@ class Looks(unittest.TestCase):
         )
         self.assertEqual(self.looked_at(uses, defines), [])
 
-    def test_says_nothing_of_what_the_c_library_s_headers_use_by_themselves(self):
+    def test_look_ignores_calls_that_the_standard_librarys_headers_make(self):
         shared = "#include <memory>\n#include <iostream>\nstd::shared_ptr<int> kept;\n" \
                  "void f(std::shared_ptr<int> x) { kept = x; std::cout << *x << std::flush; }"
         self.assertEqual(self.looked_at(shared), [])
 
-    def test_fails_on_what_is_no_object(self):
+    def test_look_fails_on_a_file_that_is_not_an_object(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("no object")
             file.flush()
@@ -258,7 +259,8 @@ class Looks(unittest.TestCase):
 
 
 class Isolation(unittest.TestCase):
-    """Tests cmake/isolate.sh with a caller, a library, and a student's file with names of both."""
+    """Tests cmake/isolate.sh with three files that define the same names: a caller, a library, and
+    a student's file."""
 
     CALLER = """
         #include <vector>
@@ -296,7 +298,7 @@ class Isolation(unittest.TestCase):
         }"""
     )
 
-    def test_names_of_a_student_meet_nobody_else_s_and_shared_variables_stay_shared(self):
+    def test_isolate_separates_equal_names_but_variables_of_a_common_header_stay_shared(self):
         with tempfile.TemporaryDirectory() as folder:
             def run(*words):
                 subprocess.run(words, cwd=folder, check=True)
@@ -323,13 +325,14 @@ class Isolation(unittest.TestCase):
 
 
 class IsolationOfTasks(unittest.TestCase):
-    """Tests cmake/isolate.sh with the files of several tasks."""
+    """Tests cmake/isolate.sh with the student's files of several tasks."""
 
     HEADERS = {"task2_a": "int second();", "task3_b": "int third();"}
 
     def run_program(self, callers, files):
-        """Builds and runs a program from these sources. Returns its status and what isolate.sh or
-        the program prints. `files`: path in tasks/ -> C++."""
+        """Compiles the sources, isolates those of tasks/, and links and runs the program. Returns
+        the exit status and the output of isolate.sh, if it fails, or of the program. `callers`: C++
+        sources outside of tasks/. `files`: path in tasks/ -> C++ source."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for script in ("cmake/isolate.sh", "scripts/look.sh"):
@@ -384,7 +387,7 @@ class IsolationOfTasks(unittest.TestCase):
         }
     """
 
-    def test_helpers_of_one_name_in_two_tasks_are_two(self):
+    def test_helpers_of_the_same_name_in_two_tasks_stay_two_functions(self):
         caller = (
             "int second(), third(); int main() { return second() == 10 && third() == 45 ? 0 : 1; }"
         )
@@ -395,7 +398,7 @@ class IsolationOfTasks(unittest.TestCase):
         }
         self.assertEqual(self.run_program([caller], files)[0], 0)
 
-    def test_a_helper_has_the_name_of_a_function_that_two_files_of_the_tests_share(self):
+    def test_a_students_helper_may_have_the_name_of_a_function_that_test_files_share(self):
         callers = [
             "int second(), shared(); int main() { return second() == 5 && shared() == 1 ? 0 : 1; }",
             "int shared() { return 1; }",
@@ -403,7 +406,7 @@ class IsolationOfTasks(unittest.TestCase):
         files = {"task2_a/x.cpp": "int shared() { return 5; } int second() { return shared(); }"}
         self.assertEqual(self.run_program(callers, files)[0], 0)
 
-    def test_a_helper_has_the_name_of_what_another_task_s_header_declares(self):
+    def test_a_helper_may_have_the_name_of_a_function_in_another_tasks_header(self):
         caller = (
             "int second(), third(); int main() { return second() == 3 && third() == 4 ? 0 : 1; }"
         )
@@ -411,7 +414,7 @@ class IsolationOfTasks(unittest.TestCase):
                  "task3_b/y.cpp": "int third() { return 4; }"}
         self.assertEqual(self.run_program([caller], files)[0], 0)
 
-    def test_two_that_a_third_task_uses_are_both_named(self):
+    def test_isolate_fails_and_names_both_files_if_a_third_task_uses_their_common_name(self):
         caller = "int second(); int main() { return second(); }"
         files = {"task2_a/x.cpp": "int note(int x) { return x; } int second() { return 0; }",
                  "task3_b/y.cpp": "int note(int x) { return x; }",
@@ -425,7 +428,7 @@ class IsolationOfTasks(unittest.TestCase):
             said,
         )
 
-    def test_a_call_that_a_solution_does_not_need_is_replaced_and_costs_nothing_if_it_does_not_run(
+    def test_a_refused_call_is_replaced_and_ends_the_program_only_if_it_runs(
         self,
     ):
         stops = """
@@ -463,7 +466,7 @@ class IsolationOfTasks(unittest.TestCase):
 
 
 class Jobs(unittest.TestCase):
-    def test_end_with_their_folders_and_remove_those_of_graders_that_were_killed_alone(self):
+    def test_a_job_removes_its_folder_at_its_end_and_folders_that_killed_graders_left(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.object(programs, "JOBS", pathlib.Path(folder)),
@@ -479,7 +482,7 @@ class Jobs(unittest.TestCase):
                     self.assertTrue(running.exists() and first.exists() and second.exists())
             self.assertFalse(first.exists() or second.exists())
 
-    def test_what_is_kept_lies_outside_of_the_build(self):
+    def test_kept_results_objects_and_jobs_are_outside_of_build_and_ignored_by_git(self):
         for folder in (
             compiling.KEPT,
             compiling.OBJECTS,
@@ -492,7 +495,7 @@ class Jobs(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    def test_are_known_by_the_sources_that_are_in_them_and_by_all_own_headers(self):
+    def test_the_key_of_a_program_depends_on_its_sources_and_on_all_own_headers(self):
         blank = submission.completed({})
         for name, numbers in (
             (OF_TASK[2], {2}),
@@ -507,8 +510,9 @@ class Programs(unittest.TestCase):
                 )
 
     def builder(self, files=(), why=(), rejected=()):
-        """Returns a Builder. `why`: file -> why it does not compile; `rejected`: file -> why it is
-        not run."""
+        """Returns a Builder whose compiler has finished and whose link() returns its next answer.
+        `files`: files that the student has changed; `why`: file -> why it does not compile;
+        `rejected`: file -> why look.sh rejects it."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         made = programs.Builder(
@@ -531,7 +535,7 @@ class Programs(unittest.TestCase):
         made.link, made.answers = link, [Built(pathlib.Path("program"))] * 2
         return made
 
-    def test_a_file_that_does_not_compile_or_is_rejected_costs_only_the_programs_that_contain_it(
+    def test_a_bad_file_costs_only_the_programs_that_contain_it(
         self,
     ):
         for how in (
@@ -550,13 +554,14 @@ class Programs(unittest.TestCase):
         builder = self.builder(
             rejected={OF_TASK[4]: "tasks/4 uses fopen", OF_TASK[6]: "tasks/6 uses fork"}
         )
-        # If the task itself has a reason, that reason is given.
+        # If files of a task and of an earlier task are rejected, the reason names the task's own
+        # file.
         self.assertEqual(
             {builder.build(Program(course.tasks()[6], base)).why for base in programs.BASES},
             {"is not run: tasks/6 uses fork"},
         )
 
-    def test_both_bases_reasons_are_told(self):
+    def test_the_better_score_has_the_reasons_why_both_bases_were_not_run(self):
         task = course.tasks()[6]
         found = [
             score.score_task(
@@ -570,7 +575,7 @@ class Programs(unittest.TestCase):
             score.better(found).reasons, ("does not link:\nown", "does not link:\nreference")
         )
 
-    def test_an_extension_costs_its_own_points_alone(self):
+    def test_a_bad_extension_is_replaced_by_the_blank_one_so_that_its_task_is_graded(self):
         program = Program(course.tasks()[4], "own")
         made, twice, full = (
             Built(pathlib.Path("program")),
@@ -607,6 +612,6 @@ class Programs(unittest.TestCase):
 
 
 class Lists(unittest.TestCase):
-    def test_submissions_can_be_made_of_them(self):
+    def test_a_submission_can_be_made_of_every_entry_of_the_banks(self):
         for entry in submissions.load():
             self.assertLessEqual(set(course.blank()), set(submissions.handed_in(entry).files))

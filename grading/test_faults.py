@@ -26,11 +26,11 @@ FAULT = {
 
 
 class Changes(unittest.TestCase):
-    def test_each_old_text_becomes_the_new_one(self):
+    def test_replaced_puts_each_new_text_in_the_place_of_its_old_text(self):
         change = {"file": "a.cpp", "old": "one", "new": "1", "old_2": "two", "new_2": ""}
         self.assertEqual(changed.replaced("one, two;", change, "it"), "1, ;")
 
-    def test_an_old_text_that_is_not_there_once_or_a_change_that_changes_nothing_is_refused(self):
+    def test_replaced_refuses_an_old_text_that_does_not_occur_once_or_equals_the_new_one(self):
         for text, new in (("two", ""), ("one one", ""), ("one", "one")):
             with self.assertRaisesRegex(
                 changed.Refused, r"sum: its `old` occurs [012] times in a.cpp"
@@ -39,7 +39,8 @@ class Changes(unittest.TestCase):
 
 
 class Chosen(unittest.TestCase):
-    """Tests what --changed selects from a list of 20 entries, each with a file of its own."""
+    """Tests which entries --changed selects from a list of 20 entries, each with a file of its
+    own."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -57,17 +58,17 @@ class Chosen(unittest.TestCase):
         found = lists.changed_entries(self.entries, self.files_of, set(changed), added, fixed, most)
         return [int(entry["name"][-2:]) for entry in found]
 
-    def test_a_fixed_part_is_always_the_same(self):
+    def test_changed_selects_the_same_fixed_entries_if_no_file_has_changed(self):
         self.assertEqual([self.chosen(), self.chosen(fixed=4)], [[0, 10], [0, 5, 10, 15]])
 
-    def test_an_entry_is_chosen_if_one_of_its_files_or_a_line_of_it_has_changed(self):
+    def test_changed_selects_an_entry_if_its_file_or_a_line_of_it_has_changed(self):
         self.assertEqual(self.chosen({"3.cpp", "other.cpp"}), [0, 3, 10])
         self.assertEqual(self.chosen(added='["entry number 07"]\n'), [0, 7, 10])
 
-    def test_of_many_changed_entries_at_most_so_many_are_chosen(self):
+    def test_changed_selects_at_most_the_given_number_of_changed_entries(self):
         self.assertEqual(self.chosen({f"{i}.cpp" for i in range(1, 10)}, fixed=0), [1, 4, 7])
 
-    def test_what_has_passed_is_chosen_again_only_after_it_or_its_file_changes(self):
+    def test_an_entry_that_passed_is_selected_again_only_after_it_or_its_file_changes(self):
         (self.root / "0.cpp").write_text("a")
         arguments = argparse.Namespace(totals=None)
         for wrong, left in (("broken", [0, 10]), ("", [10])):
@@ -80,7 +81,7 @@ class Chosen(unittest.TestCase):
         self.entries[0]["new"] = "line"
         self.assertEqual(self.chosen(), [0, 10])
 
-    def test_changes_are_counted_from_the_last_commit_but_one_or_from_where_the_branch_left_main(
+    def test_changed_files_are_those_since_the_last_commit_but_one_or_since_origin_main(
         self,
     ):
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -104,7 +105,7 @@ class Chosen(unittest.TestCase):
 
 
 class Bank(unittest.TestCase):
-    def test_a_wrong_test_file_or_field_is_found(self):
+    def test_wrong_forms_reports_a_fault_with_a_missing_test_or_file_or_a_wrong_field(self):
         found = list(
             faults.wrong_forms(
                 [FAULT, {**FAULT, "file": "gone.cpp"}, {**FAULT, "leads_to": "nowhere"}]
@@ -118,7 +119,7 @@ class Bank(unittest.TestCase):
         ):
             self.assertTrue(any(wrong in line for line in found), (wrong, found))
 
-    def test_a_skeleton_is_emptied(self):
+    def test_emptied_replaces_each_todo_function_by_one_that_returns_an_empty_value(self):
         skeleton = (
             'int Unit::size() const {\n  todo("Unit::size", "2.1");\n}\nvoid f() {\n  todo("f", '
             '"2.2");\n}'

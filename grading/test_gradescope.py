@@ -7,7 +7,7 @@ from course import handout
 
 
 class Autograder(unittest.TestCase):
-    def test_has_what_grading_needs(self):
+    def test_the_autograder_has_every_file_that_grading_needs(self):
         names = set(gradescope.names())
         for name in (
             "fsdp",
@@ -27,7 +27,7 @@ class Autograder(unittest.TestCase):
         ):
             self.assertTrue(any(other.startswith(name) for other in names), name)
 
-    def test_has_nothing_else_also_if_the_repository_grows(self):
+    def test_the_autograder_has_no_file_that_grading_does_not_need(self):
         for other in (
             "docs/",
             "writeup/",

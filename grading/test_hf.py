@@ -2,8 +2,8 @@
 what transformers saves.
 
 The models are tiny and random, so nothing is downloaded. The tests run in the Python of
-.venv-peers, which has transformers; if another Python runs this file, it starts that one. They are
-skipped without .venv-peers.
+.venv-peers, which has transformers; if another Python runs this file, it starts the Python of
+.venv-peers. The tests are skipped without .venv-peers.
 """
 
 import json
@@ -29,8 +29,8 @@ else:
     sys.path.insert(0, str(ROOT / "grading/peers"))
     import gpt2
 
-# Sizes that differ from the defaults of both sides. LLAMA has grouped-query attention: six heads
-# share two heads of keys and values.
+# Sizes of the models, which differ from the defaults of transformers and of ./fsdp train. LLAMA has
+# grouped-query attention: six heads of queries share two heads of keys and values.
 GPT2 = {"vocab_size": 256, "n_positions": 64, "n_embd": 48, "n_layer": 2, "n_head": 4}
 LLAMA = {
     "vocab_size": 256,
@@ -42,8 +42,8 @@ LLAMA = {
     "intermediate_size": 80,
     "rope_theta": 5e5,
 }
-# The scaled frequencies of Llama 3.1. The context is so short that every frequency is scaled in
-# another way: kept, divided, or between.
+# The scaled rotary frequencies of Llama 3.1. The context is so short that each of the three kinds
+# of frequencies occurs: kept, divided by the factor, and interpolated.
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -80,8 +80,8 @@ def tokens_of(text):
 
 
 def random_model(kind, **sizes):
-    """Returns a model of transformers. No parameter is 0 or 1, unlike after its own
-    initialization."""
+    """Returns a model of transformers with random parameters. No parameter is 0 or 1, as biases and
+    norms would be after transformers' own initialization."""
     torch.manual_seed(4)
     config = transformers.AutoConfig.for_model(kind, bos_token_id=None, eos_token_id=None, **sizes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
@@ -92,8 +92,8 @@ def random_model(kind, **sizes):
 
 
 def greedy(logits_of, context):
-    """Returns the prompt and the tokens that follow, each computed from at most `context`
-    tokens."""
+    """Returns the prompt and TOKENS tokens after it, each the most likely one according to
+    logits_of(), which sees at most the last `context` tokens."""
     text = list(PROMPT.encode())
     for _ in range(TOKENS):
         text.append(int(logits_of(torch.tensor([text[-context:]]))[0, -1].argmax()))
@@ -110,7 +110,8 @@ class HuggingFace(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def generated(self, *source):
-        """Returns the generated text without its line feed, and the logits of the prompt."""
+        """Runs ./fsdp generate. Returns the generated text without its line feed, and the logits of
+        the prompt."""
         logits = self.folder / "logits.safetensors"
         text = fsdp("generate", *source, "--prompt", PROMPT, "--tokens", TOKENS, "--logits", logits)
         return text[:-1], load_file(logits)["logits"]
@@ -120,7 +121,8 @@ class HuggingFace(unittest.TestCase):
         self.assertLess((expected - logits).abs().max().item(), 1e-5)
 
     def assert_generates(self, model, *source):
-        """Asserts that our model has the logits and the greedy text of `model`."""
+        """Asserts that ./fsdp generate with `source` has the logits and the greedy text of `model`,
+        a model of transformers."""
         text, logits = self.generated(*source)
         prompt = tokens_of(PROMPT.encode())
         self.assert_same(model(prompt).logits[0].detach(), logits)
@@ -129,8 +131,8 @@ class HuggingFace(unittest.TestCase):
         self.assertEqual(bytes(expected[0].tolist()), text)
 
     def loaded(self, folder):
-        """Returns the model that transformers loads from our folder. Asserts that no tensor is
-        missing or unexpected."""
+        """Returns the model that transformers loads from `folder`, which ./fsdp export has written.
+        Asserts that no tensor is missing or unexpected."""
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
             folder, output_loading_info=True
         )
@@ -138,7 +140,7 @@ class HuggingFace(unittest.TestCase):
             self.assertEqual(list(names), [], what)
         return model.eval()
 
-    def test_models_in_several_files_load_train_to_equal_bits_in_all_modes_and_are_exported(self):
+    def test_sharded_hf_models_load_train_to_the_same_bits_in_all_modes_and_are_exported(self):
         for number, (kind, tied, sizes) in enumerate(KINDS):
             name = f"{kind}-{tied}-{number}"
             theirs, run, ours = (
@@ -178,11 +180,11 @@ class HuggingFace(unittest.TestCase):
             self.assertEqual(len(hashes), 1, name)
             fsdp("export", "--checkpoint", run, "--format", "hf", "--output", ours)
             back = self.loaded(ours)
-            if kind != "mistral":  # is written as a Llama
+            if kind != "mistral":  # it is exported as a Llama
                 self.assertEqual(type(back), type(model))
             self.assert_generates(back, "--checkpoint", run)
 
-    def test_adapters_are_merged_as_peft_merges_them(self):
+    def test_export_merges_lora_adapters_as_peft_merges_them(self):
         for kind, target in (("llama", "v_proj|ffn.w2"), ("gpt2", "c_attn|c_fc")):
             theirs, run, ours = (self.folder / f"{kind}-{what}" for what in ("in", "run", "out"))
             model = random_model(kind, **(LLAMA if kind == "llama" else GPT2))
@@ -200,8 +202,8 @@ class HuggingFace(unittest.TestCase):
             self.assertLess(difference, 1e-6 * model(prompt).logits.abs().max().item() + 1e-6)
 
     def merge_as_peft(self, model, saved, scale):
-        """Adds B A times `scale` to the weights of a model of transformers. The adapters are
-        those of our checkpoint."""
+        """Merges adapters as peft does: adds B A times `scale` to the weights of `model`, a model
+        of transformers. `saved`: the tensors of our checkpoint, with the adapters A and B."""
         names = {"attn": "self_attn", "ffn": "mlp", "w1": "gate_proj", "w2": "down_proj",
                  "w3": "up_proj", "output_proj": "o_proj"}
         parameters = dict(model.named_parameters())
@@ -222,7 +224,7 @@ class HuggingFace(unittest.TestCase):
             merged += 1
         self.assertGreater(merged, 3)
 
-    def test_halves_are_read_as_transformers_reads_them(self):
+    def test_fp16_and_bf16_weights_are_read_as_transformers_reads_them(self):
         for kind, sizes, dtype in (("gpt2", GPT2, torch.float16), ("gpt2", GPT2, torch.bfloat16),
                                    ("qwen2", LLAMA, torch.bfloat16)):
             saved = self.folder / f"{kind}-{dtype}"
@@ -231,7 +233,7 @@ class HuggingFace(unittest.TestCase):
             _, logits = self.generated("--init", f"hf:{saved}")
             self.assert_same(model(tokens_of(PROMPT.encode())).logits[0].detach(), logits)
 
-    def test_plain_pytorch_reads_what_export_writes(self):
+    def test_a_plain_pytorch_model_loads_the_safetensors_that_export_writes(self):
         run, plain = self.folder / "run", self.folder / "plain"
         fsdp("train", "--mode", "fsdp", "--world", 2, "--model", "gpt2-tiny", "--steps", 2,
              "--seq", 18, "--lr", 0.05, "--checkpoint-dir", run)

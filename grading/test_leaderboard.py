@@ -1,4 +1,4 @@
-"""Tests the numbers of the leaderboard, and what does not count."""
+"""Tests the numbers of the leaderboard, and which trainings do not count."""
 
 import contextlib
 import dataclasses
@@ -40,32 +40,32 @@ class Leaderboard(unittest.TestCase):
             what(*arguments)
         return str(caught.exception)
 
-    def test_a_training_that_computes_what_one_process_does_counts(self):
+    def test_a_training_that_computes_the_same_as_one_process_counts(self):
         leaderboard.check(RANKS, SINGLE)
         self.assertEqual(leaderboard.counted(0, printed(RANKS)), RANKS)
         self.assertEqual(RANKS.milliseconds, 0.0025)
 
-    def test_a_peak_over_the_memory_of_a_rank_is_refused_by_the_number_of_bytes(self):
+    def test_a_peak_above_the_limit_is_refused_with_the_number_of_bytes_above_it(self):
         leaderboard.check(changed(peak=leaderboard.MEMORY), SINGLE)
         self.assertIn(
             "which are 17 bytes more than the 64,000,000 allowed",
             self.refusal(leaderboard.check, changed(peak=leaderboard.MEMORY + 17), SINGLE),
         )
 
-    def test_a_training_that_ends_with_other_parameters_is_refused(self):
+    def test_a_training_that_ends_with_other_parameters_than_one_process_is_refused(self):
         self.assertIn(
             "ends with other parameters (sha256 abd)",
             self.refusal(leaderboard.check, changed(parameters="abd"), SINGLE),
         )
 
-    def test_ranks_that_compute_less_than_their_part_of_the_model_are_refused(self):
-        leaderboard.check(changed(computing=1_998), SINGLE)  # rounded to a nanosecond
+    def test_a_training_is_refused_if_a_rank_computes_less_than_its_share_of_the_model(self):
+        leaderboard.check(changed(computing=1_998), SINGLE)  # 2 ns less are allowed
         self.assertIn(
             "a rank computed for 1,997 ns only, but the model and its recomputation need 2,000 ns",
             self.refusal(leaderboard.check, changed(computing=1_997), SINGLE),
         )
 
-    def test_memory_that_is_not_memory_of_tensors_is_refused_above_that_of_one_process(self):
+    def test_a_training_is_refused_if_a_rank_has_too_much_memory_besides_tensors(self):
         most = SINGLE.other + leaderboard.OTHER_MEMORY
         leaderboard.check(changed(other=most), SINGLE)
         self.assertIn(
@@ -73,7 +73,7 @@ class Leaderboard(unittest.TestCase):
             self.refusal(leaderboard.check, changed(other=most + 5), SINGLE),
         )
 
-    def test_only_some_options_may_be_chosen_and_none_that_changes_what_is_trained(self):
+    def test_leaderboard_toml_may_not_choose_options_that_change_what_is_trained(self):
         for name in ("seed", "model", "steps", "link", "flops", "batch", "world", "lr", "json",
                      "param-dtype", "reduce-dtype", "offload", "threads", "mode", "config"):
             self.assertIn(
@@ -85,12 +85,12 @@ class Leaderboard(unittest.TestCase):
             ["--limit=3", "--prefetch=off", "--wrap=block --seed 1"],
         )
 
-    def test_a_file_that_is_no_toml_or_has_tables_is_refused_in_a_line(self):
+    def test_a_leaderboard_toml_with_an_error_or_a_table_is_refused_in_one_line(self):
         for content in (b"limit = ", b"\xff", b"[limit]", b"limit = [1]", b"limit = 1.5"):
             why = self.refusal(leaderboard.choices_of, content)
             self.assertTrue(why.startswith("leaderboard.toml") and why.isprintable(), why)
 
-    def test_a_line_that_graded_code_prints_beside_the_result_is_refused(self):
+    def test_a_training_is_refused_if_graded_code_prints_a_second_result_line(self):
         forged = printed(changed(nanoseconds=1))
         for text in (printed(RANKS) + forged, forged.strip() + printed(RANKS), "counted: " +
                      printed(RANKS), "sha256 x" + printed(RANKS)):
@@ -99,14 +99,14 @@ class Leaderboard(unittest.TestCase):
                 "the training prints its result more than once",
             )
 
-    def test_a_training_that_fails_or_does_not_end_is_refused(self):
+    def test_a_training_that_fails_or_exceeds_its_time_is_refused(self):
         self.assertEqual(
             self.refusal(leaderboard.counted, None, ""), "the training did not end in time"
         )
         for status, text in ((1, printed(RANKS)), (0, "no result"), (0, "")):
             self.assertIn("the training failed: ", self.refusal(leaderboard.counted, status, text))
 
-    def test_choices_that_can_not_be_read_are_named_with_the_cause(self):
+    def test_the_leaderboard_names_a_choices_file_that_it_cannot_read_and_the_cause(self):
         with self.assertRaises(SystemExit) as ended:
             program.main("no program", ["/no/such/choices.toml"])
         self.assertEqual(
@@ -114,7 +114,7 @@ class Leaderboard(unittest.TestCase):
             "fsdp leaderboard: /no/such/choices.toml can't be read: No such file or directory",
         )
 
-    def test_numbers_that_can_not_be_written_are_still_printed(self):
+    def test_the_leaderboard_prints_its_numbers_even_if_it_cannot_write_the_json_file(self):
         said = io.StringIO()
         with (mock.patch.object(leaderboard, "measure", return_value=RANKS),
               contextlib.redirect_stdout(said), self.assertRaises(SystemExit) as ended):
@@ -125,7 +125,7 @@ class Leaderboard(unittest.TestCase):
             "fsdp leaderboard: /no/such/numbers.json can't be written: No such file or directory",
         )
 
-    def test_one_process_trains_with_the_same_seed_sums_and_recomputation(self):
+    def test_the_run_in_one_process_has_the_same_seed_microbatches_and_recomputation(self):
         ran = []
 
         def train(result):
@@ -142,7 +142,7 @@ class Leaderboard(unittest.TestCase):
         )
 
 
-    def test_a_training_in_one_process_that_fails_is_blamed_on_the_machine(self):
+    def test_a_failed_run_in_one_process_counts_as_a_fault_of_the_machine(self):
         why = self.refusal(leaderboard.measure, b"", 7, lambda _: (1, "no memory"), None)
         self.assertEqual(
             why, "gave no result: in one process, the training failed: no memory"
@@ -151,7 +151,7 @@ class Leaderboard(unittest.TestCase):
 
 
 class Graded(unittest.TestCase):
-    def test_the_grade_shows_the_counted_time_on_the_leaderboard_or_why_it_does_not_count(self):
+    def test_results_json_has_the_leaderboards_time_or_the_reason_why_it_does_not_count(self):
         grade = fake_results.whole_grade()
         results = report.gradescope(grade)
         self.assertEqual(schema.wrong(results), [])
@@ -165,7 +165,7 @@ class Graded(unittest.TestCase):
                          ["seconds / reference"])
         self.assertIn("Not on the leaderboard: a rank has too much.", results["output"])
 
-    def test_the_choices_of_a_submission_are_handed_in_with_it(self):
+    def test_the_leaderboard_toml_of_a_submission_is_read_but_is_not_a_source(self):
         with tempfile.TemporaryDirectory() as folder:
             tasks = pathlib.Path(folder) / "tasks"
             path = tasks / "task1_meta_init" / "meta_init.cpp"
@@ -177,7 +177,7 @@ class Graded(unittest.TestCase):
         self.assertEqual(read.choices, b"limit = 3\n")
         self.assertNotIn(leaderboard.FILE, read.files)
 
-    def test_a_submission_without_points_for_throughput_is_not_measured(self):
+    def test_the_leaderboard_does_not_measure_a_submission_without_throughput_points(self):
         builder = mock.Mock()
         grade = fake_results.whole_grade()
         builder.submission.choices = None
@@ -186,7 +186,7 @@ class Graded(unittest.TestCase):
         grade.throughput = {"points": 0, "why": "training failed"}
         self.assertIn("why", leaderboard_entry.of_submission(builder, grade, "seed", False))
 
-    def test_code_that_changes_what_is_measured_is_not_measured(self):
+    def test_the_leaderboard_does_not_measure_code_that_could_change_the_clock(self):
         builder, grade = mock.Mock(), fake_results.whole_grade()
         builder.submission.choices = b""
         builder.submission.digest = lambda _: ""
@@ -196,7 +196,7 @@ class Graded(unittest.TestCase):
         self.assertEqual(measured, {"why": f"{note}; the leaderboard takes no such code"})
         builder.build.assert_not_called()
 
-    def test_the_ranks_run_the_submission_and_one_process_runs_the_reference(self):
+    def test_the_leaderboard_runs_the_submission_on_ranks_and_the_reference_in_one_process(self):
         def run_fake(command, _environment, _seconds):
             is_single = "single" in command
             self.assertEqual(command[0].name, "reference_train" if is_single else "program")
@@ -211,9 +211,10 @@ class Graded(unittest.TestCase):
 
 
 class OnThisMachine(unittest.TestCase):
-    """Tests the numbers of the reference solutions. They are the same on every machine, so they
-    stand here. (tests/reference/test_counted_run.cpp changes the number of threads.) They change
-    only if the model, the solutions or LibTorch's operators do."""
+    """Tests the leaderboard's numbers of the reference solutions on this machine. The expected
+    numbers are written here, because they are the same on every machine and change only if the
+    model, the solutions or LibTorch's operators change. tests/reference/test_counted_run.cpp tests
+    that the number of threads does not change them."""
 
     TRAIN = BUILD / "bin" / "reference_train"
 
@@ -229,7 +230,7 @@ class OnThisMachine(unittest.TestCase):
     def setUp(self):
         subprocess.run([ROOT / "fsdp", "build", "reference_train"], check=True, capture_output=True)
 
-    def test_a_busy_machine_changes_no_number(self):
+    def test_the_leaderboards_numbers_are_the_same_on_a_busy_machine(self):
         busy = [multiprocessing.Process(target=spin, daemon=True) for _ in range(2)]
         for process in busy:
             process.start()
@@ -241,7 +242,7 @@ class OnThisMachine(unittest.TestCase):
         self.assertEqual(found, (2656.083712, 58_797_920))
         self.assertEqual(self.measured((ROOT / "tasks" / leaderboard.FILE).read_text()), found)
 
-    def test_settings_are_in_the_order_that_their_costs_suggest(self):
+    def test_recomputation_or_no_prefetch_takes_more_counted_time_and_less_memory(self):
         default = self.measured("microbatches = 8\n")
         without_prefetch = self.measured("microbatches = 8\nprefetch = false\n")
         recomputed = self.measured('checkpoint-activations = "all"\n')
@@ -250,7 +251,7 @@ class OnThisMachine(unittest.TestCase):
         self.assertLess(without_prefetch[1], default[1])
         self.assertLess(recomputed[1], default[1])
 
-    def test_settings_that_need_more_memory_than_a_rank_has_are_refused(self):
+    def test_the_leaderboard_refuses_settings_that_need_more_memory_than_allowed(self):
         with self.assertRaises(SystemExit) as ended:
             self.measured("limit = 2\n")
         self.assertIn("19,504,540 bytes more than the 64,000,000 allowed", str(ended.exception))

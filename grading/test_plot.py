@@ -36,7 +36,8 @@ class Plot(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def plot(self, text, out, *python):
-        """Plots two runs, one of a step and one with the log `text`. Returns what plot prints."""
+        """Plots two logs: one with a single step, and one with the lines `text`. Returns what plot
+        prints."""
         for name, steps in (("a.jsonl", log(1)), ("b.jsonl", text)):
             (self.folder / name).write_text(steps)
         command = [sys.executable, *(python or [plot.__file__]), "a.jsonl", "b.jsonl", "--out", out]
@@ -44,7 +45,7 @@ class Plot(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": os.path.dirname(plot.__file__)})
         return done.stdout + done.stderr
 
-    def test_reads_a_run_that_was_resumed_and_is_still_written(self):
+    def test_plot_reads_the_log_of_a_resumed_run_with_an_incomplete_last_line(self):
         (self.folder / "x").write_text(
             log(30) + '{"failure":"rank 1"}\n' + log(980, first=20) + '{"step":1000,"lo'
         )
@@ -54,13 +55,14 @@ class Plot(unittest.TestCase):
             plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(9, 1000, 10)]
         )
         drawn = plot.points(steps, "loss")
-        # If there are many steps, the lowest and the highest value are drawn, and a gap.
+        # A curve with many steps has the lowest and the highest value of each group, and a gap at a
+        # loss that is not finite.
         self.assertIn((701, 9), drawn)
         self.assertTrue(
             len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)
         )
 
-    def test_draws_the_evaluation_before_the_first_step_in_front_of_it(self):
+    def test_plot_draws_an_evaluation_before_the_first_step_at_step_minus_one(self):
         first = {"step": 0, "loss": 3, "held_out_before": {"loss": 4, "accuracy": 0.25}}
         second = {"step": 1, "loss": 2, "held_out": {"loss": 2, "accuracy": 0.5}}
         (self.folder / "x").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
@@ -69,7 +71,7 @@ class Plot(unittest.TestCase):
         self.assertEqual(plot.points(steps, plot.HELD_OUT_ACCURACY), [(-1, 25), (1, 50)])
         self.assertEqual(plot.points(steps, "loss"), [(0, 3), (1, 2)])
 
-    def test_draws_the_running_median_of_the_speed(self):
+    def test_plot_draws_the_running_median_of_the_tokens_per_second(self):
         (self.folder / "x").write_text(
             "".join(
                 json.dumps({"step": step, "loss": 1, "tokens_per_s": speed}) + "\n"
@@ -80,7 +82,7 @@ class Plot(unittest.TestCase):
         self.assertEqual(drawn[:4], [(0, 10), (1, 10), (2, 10), (3, 20)])
         self.assertNotIn(900, [speed for _, speed in drawn])
 
-    def test_refuses_in_one_line_what_is_no_log(self):
+    def test_plot_refuses_a_file_that_is_not_a_log_with_one_line(self):
         for text, reason in (
             ("step 1\n", ":1: is no line that"),
             (log(3) + '{"step":3,"lo\n' + log(1), ":4: is no line that"),
@@ -97,7 +99,7 @@ class Plot(unittest.TestCase):
             "fsdp plot: matplotlib is missing: run ./fsdp setup --plots\n",
         )
 
-    def test_writes_a_table_with_a_row_for_each_step_without_matplotlib(self):
+    def test_plot_writes_a_csv_with_a_row_for_each_step_without_matplotlib(self):
         step = {"step": 1, "loss": None, "seconds": {"step": 0.25}, "held_out": {"loss": 2.5}}
         text = log(2) + '{"resumed_after": 1}\n' + json.dumps(step) + "\n"
         missing = "import sys; sys.modules['matplotlib'] = None; import plot; plot.main()"
@@ -112,7 +114,7 @@ class Plot(unittest.TestCase):
              "held_out.loss": "2.5"},
         )
 
-    def test_draws_the_same_svg_for_the_same_runs_that_follows_the_scheme(self):
+    def test_plot_draws_equal_svgs_for_equal_runs_and_their_colours_follow_the_scheme(self):
         first, second, png = (
             self.plot(log(1000), name) and (self.folder / name).read_bytes()
             for name in ("1.svg", "2.svg", "3.png")

@@ -1,4 +1,5 @@
-"""Tests ./fsdp grade --receipts with receipts of small runs, honest ones and others."""
+"""Tests ./fsdp grade --receipts with receipts of small runs: honest ones, and others that a student
+has changed."""
 
 import csv
 import hashlib
@@ -37,12 +38,12 @@ def train(receipt, *options):
 
 
 def dumped(value):
-    """Returns the JSON that trainer/receipt/receipt.cpp writes."""
+    """Returns the value as JSON in the form that trainer/receipt/receipt.cpp writes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def merkle_root(leaves):
-    """Returns the root of RFC 6962 over texts."""
+    """Returns the Merkle root of RFC 6962 over the texts `leaves`."""
     if len(leaves) == 1:
         return hashlib.sha256(b"\0" + leaves[0].encode()).digest()
     left = 1 << ((len(leaves) - 1).bit_length() - 1)
@@ -51,7 +52,8 @@ def merkle_root(leaves):
 
 
 def sealed(head, leaves):
-    """Returns the text of a well-formed receipt."""
+    """Returns the text of a receipt with this head and these leaves, and with the root and the seal
+    that belong to them."""
     names = ("step", "part", "what", "name", "unit", "hash", "numel")
     root = merkle_root([dumped({name: leaf[name] for name in names}) for leaf in leaves]).hex()
     lines = "".join(dumped(line) + "\n" for line in (head, *leaves))
@@ -60,13 +62,13 @@ def sealed(head, leaves):
 
 
 def lines_of(path):
-    """Returns the head and the leaves of a receipt."""
+    """Returns the head and the leaves of the receipt in the file `path`."""
     head, *leaves, _ = map(json.loads, path.read_text().splitlines())
     return head, leaves
 
 
 def zipped(path, files, **how):
-    """Writes a zip. `files`: name -> content."""
+    """Writes a zip file. `files`: name in the zip -> content."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, **how) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
@@ -80,7 +82,8 @@ class InAFolder(unittest.TestCase):
 
 
 class Receipts(unittest.TestCase):
-    """Grades one class. Its students are the methods that write their submissions."""
+    """Grades the receipts of one class once, for all tests. The methods hand_in_...() write the
+    submissions of its students."""
 
     @classmethod
     def setUpClass(cls):
@@ -102,7 +105,8 @@ class Receipts(unittest.TestCase):
 
     @classmethod
     def hand_in_runs(cls):
-        """ada and bob have trained; fay has ada's receipt, and ivy has trained as ada has."""
+        """Writes four honest submissions: ada and bob have trained; fay has a copy of ada's
+        receipt; ivy has trained the same run as ada."""
         saved = ("--save-every", "2", "--checkpoint-dir")
         train(cls.runs / "run.receipt", *saved, cls.runs / "run")
         train(cls.runs / "other.receipt", "--seed", "9")
@@ -116,7 +120,8 @@ class Receipts(unittest.TestCase):
 
     @classmethod
     def hand_in_changed_receipts(cls):
-        """cy has changed a hash, dan has lost the end of the file, and eve has other options."""
+        """Writes three changed submissions: cy has changed a hash, dan's receipt lacks its end, and
+        eve has added options to receipts."""
         head, leaves = lines_of(cls.runs / "other.receipt")
         wrong = next(leaf for leaf in leaves if leaf["what"] == "gradient of the microbatch")
         cls.wrong, wrong["hash"] = dict(wrong), wrong["hash"] ^ 1
@@ -145,11 +150,11 @@ class Receipts(unittest.TestCase):
     def grade(cls, *options, **environment):
         return fsdp("grade", "--receipts", cls.all, "--jobs", "2", *options, **environment)
 
-    def test_the_tests_seal_of_an_unchanged_receipt_is_that_of_the_program(self):
+    def test_sealed_writes_an_unchanged_receipt_with_the_bytes_of_fsdp_train(self):
         path = self.runs / "run.receipt"
         self.assertEqual(sealed(*lines_of(path)), path.read_text())
 
-    def test_honest_receipts_are_equal_with_and_without_checkpoints(self):
+    def test_the_audit_of_an_honest_receipt_is_equal_with_and_without_checkpoints(self):
         self.assertEqual(self.status, 0, self.text)
         for student, receipt in (("ada", "run.receipt"), ("bob", "in/other.receipt")):
             row = self.rows[student, receipt]
@@ -162,19 +167,19 @@ class Receipts(unittest.TestCase):
             self.assertRegex(self.text, rf"(?m)^{student} +{receipt} +gpt2-tiny, 1-4, 2 ranks .* "
                                         rf"{row['events equal']} equal$")
 
-    def test_a_changed_hash_is_wrong_and_named_with_its_rank(self):
+    def test_the_audit_finds_a_changed_hash_and_names_its_tensor_and_its_rank(self):
         row, wrong = self.rows["cy", "cy.receipt"], self.wrong
         place = f"step {wrong['step'] + 1}, microbatch {wrong['part']}, unit {wrong['unit']}, "
         self.assertEqual(row["result"], "WRONG")
         made = f"made by rank {wrong['ranks'][0]} on "
         self.assertIn(f"{place}{wrong['what']}: {wrong['name']}, {made}", row["reason"])
 
-    def test_a_receipt_that_is_cut_off_is_refused(self):
+    def test_a_truncated_receipt_is_refused(self):
         row = self.rows["dan", "dan.receipt"]
         self.assertEqual((row["result"], row["root"]), ("refused", ""))
         self.assertRegex(row["reason"], r"^receipt, line \d+: is ")
 
-    def test_options_that_no_run_writes_are_refused_and_not_used(self):
+    def test_a_receipt_with_options_that_no_run_writes_is_refused_and_they_have_no_effect(self):
         for name, reason in {
             **dict.fromkeys(("json", "log", "config", "stack", "name"),
                             "no run writes it into a receipt"),
@@ -186,17 +191,17 @@ class Receipts(unittest.TestCase):
             self.assertIn(reason, row["reason"])
         self.assertFalse(self.written.exists())
 
-    def test_a_submission_without_receipts_has_none(self):
+    def test_a_submission_without_receipts_has_the_result_no_receipt(self):
         self.assertEqual(self.rows["gus", ""]["result"], "no receipt")
         self.assertRegex(self.text, r"(?m)^gus +no receipt$")
 
-    def test_a_zip_with_a_path_outside_of_it_is_refused(self):
+    def test_a_zip_with_a_receipt_outside_of_its_folder_is_refused(self):
         row = self.rows["hal", ""]
         self.assertEqual(row["result"], "refused")
         self.assertIn("../x.receipt lies outside of the zip's folder", row["reason"])
         self.assertEqual(list(self.folder.rglob("x.receipt")), [])
 
-    def test_students_with_the_same_run_are_named(self):
+    def test_students_whose_receipts_record_the_same_run_are_named(self):
         text = " ".join(self.text.split())
         root = self.rows["ada", "run.receipt"]["root"]
         self.assertIn(f"ada, fay: the same run (the same root, {root})", text)
@@ -204,7 +209,7 @@ class Receipts(unittest.TestCase):
         self.assertIn("honestly trained with the same options", text)
         self.assertEqual(self.rows["ada", "run.receipt"]["same run as"], "fay, ivy")
 
-    def test_the_printed_command_repeats_the_draws_of_a_student(self):
+    def test_the_command_that_grade_receipts_prints_audits_a_student_with_the_same_result(self):
         command = self.text.splitlines()[-1].split()
         self.assertEqual(command[:4], ["./fsdp", "grade", "--receipts", str(self.all)])
         out = self.folder / "again.csv"
@@ -214,7 +219,7 @@ class Receipts(unittest.TestCase):
         alone = {**self.rows["cy", "cy.receipt"], "same run as": ""}
         self.assertEqual((status, again), (0, [alone]), text)
 
-    def test_every_sandbox_audits_and_stops_options_of_the_student(self):
+    def test_audits_work_in_every_sandbox_and_hostile_options_have_no_effect(self):
         for mode in MODES:
             for student, result in (("ada", "equal"), ("eve", "refused")):
                 with self.subTest(mode=mode, student=student):
@@ -227,7 +232,7 @@ class Receipts(unittest.TestCase):
                                        text.partition("result\n")[2])), {result}, text)
         self.assertFalse(self.written.exists())
 
-    def test_data_of_the_class_replaces_the_data_that_a_receipt_names(self):
+    def test_the_option_text_of_the_instructor_replaces_the_text_that_a_receipt_names(self):
         book = self.folder / "the book.txt"
         book.write_text("It was the best of times, it was the worst of times. " * 200)
         mine = self.folder / "with text/joe"
@@ -241,7 +246,7 @@ class Receipts(unittest.TestCase):
             self.assertRegex(text, rf"(?m)^joe +joe.receipt .* {result}$")
             self.assertEqual(status, 0)
 
-    def test_mistakes_of_the_instructor_are_named(self):
+    def test_wrong_options_of_grade_receipts_are_refused_with_the_reason(self):
         empty = self.folder / "empty"
         empty.mkdir()
         for options, reason in (
@@ -260,10 +265,11 @@ class Receipts(unittest.TestCase):
 
 
 class Copies(InAFolder):
-    """Tests which files of a submission are copied."""
+    """Tests which files of a submission the grader copies."""
 
     def copied(self, path):
-        """Returns name -> (text of the receipt, names of the checkpoints' files or None)."""
+        """Copies a submission. Returns name of a receipt -> (its text, the names of the files of
+        its checkpoints or None)."""
         target = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         return {
             receipt.name: (receipt.file.read_text(), receipt.checkpoints and sorted(
@@ -288,7 +294,7 @@ class Copies(InAFolder):
             path.write_text(content)
         return self.folder / name
 
-    def test_folders_zips_and_zips_in_folders_are_read(self):
+    def test_receipts_are_copied_from_folders_zips_and_zips_in_folders(self):
         expected = {"a/one.receipt": ("1", self.COPIES), "a/two.receipt": ("2", self.COPIES)}
         self.assertEqual(self.copied(self.written("ada", self.FILES)), expected)
         inner = self.folder / "moodle/ada_1.zip"
@@ -298,14 +304,14 @@ class Copies(InAFolder):
             self.assertEqual(self.copied(path), expected)
         self.assertEqual(self.copied(inner.parent), expected)
 
-    def test_of_several_checkpoint_folders_a_receipt_has_that_of_its_name(self):
+    def test_a_receipt_gets_the_checkpoint_folder_with_its_name_if_there_are_several(self):
         files = {**self.FILES, "b/step-000004/checkpoint.json": "{}"}
         self.assertEqual(
             self.copied(self.written("ada", files)),
             {"a/one.receipt": ("1", None), "a/two.receipt": ("2", self.COPIES)},
         )
 
-    def test_links_and_other_files_are_refused(self):
+    def test_a_receipt_or_checkpoint_that_is_a_link_or_a_fifo_is_refused(self):
         for number, name in enumerate(("run.receipt", "run/step-000001/checkpoint.json",
                                        "run/step-000001")):
             ada = self.written(f"ada{number}", {"a.receipt": "1", "run/x": ""})
@@ -316,19 +322,19 @@ class Copies(InAFolder):
         os.mkfifo(bob / "run.receipt")
         self.assertEqual(self.refused(bob), "run.receipt is not a regular file")
 
-    def test_links_to_folders_are_not_followed(self):
+    def test_a_link_to_a_folder_with_receipts_is_not_followed(self):
         self.written("other", self.FILES)
         ada = self.written("ada", {"a.receipt": "1"})
         (ada / "there").symlink_to(self.folder / "other")
         self.assertEqual(self.copied(ada), {"a.receipt": ("1", None)})
 
-    def test_paths_outside_of_a_zip_are_refused(self):
+    def test_a_zip_with_a_path_that_leads_out_of_it_is_refused(self):
         for name in ("../x", "a/../../x.receipt", "/etc/x", "..\\x", "\\x"):
             path = self.folder / "ada.zip"
             zipped(path, {"a.receipt": "1", name: "x"})
             self.assertIn("lies outside of the zip's folder", self.refused(path))
 
-    def test_zips_that_are_no_zips_or_too_large_are_refused(self):
+    def test_damaged_zips_other_archives_and_too_large_submissions_are_refused(self):
         path = self.folder / "ada.zip"
         path.write_text("not a zip")
         self.assertIn("ada.zip can't be read", self.refused(path))
@@ -351,7 +357,7 @@ class Copies(InAFolder):
 
 
 class Table(unittest.TestCase):
-    def test_a_seed_depends_on_the_class_and_on_the_student(self):
+    def test_the_seed_of_the_draws_depends_on_the_class_and_on_the_student(self):
         seeds = {receipts.seed_of(seed, name) for seed in "12" for name in ("ada", "bob")}
         self.assertEqual(len(seeds), 4)
 
@@ -361,14 +367,14 @@ class Table(unittest.TestCase):
         receipts.name_same_runs(audited)
         return [one.same_as for one in audited]
 
-    def test_a_run_that_only_begins_like_another_one_is_not_the_same(self):
+    def test_two_runs_with_only_half_of_their_losses_equal_are_not_the_same_run(self):
         self.assertEqual(self.same_runs([1, 2, 3, 4], [1, 2, 8, 9]), [[], []])
 
-    def test_a_part_of_a_run_with_some_changed_losses_is_the_same(self):
+    def test_receipts_with_most_losses_equal_record_the_same_run(self):
         self.assertEqual(self.same_runs([1, 2, 3, 4, 5, 6], [1, 2, 9, 4], [7]),
                          [["student 1"], ["student 0"], []])
 
-    def test_texts_of_a_submission_can_neither_be_formulas_nor_change_the_terminal(self):
+    def test_texts_of_a_receipt_become_no_formulas_in_the_csv_and_no_terminal_codes(self):
         auditor = receipts.Auditor(pathlib.Path("/bin"), 3, "", [])
         printed = f"receipt: steps 1 to 2 of \x1b[2J=1+1 on 1 rank, 3 events, root {'0' * 64}\n"
         receipt = receipt_files.Receipt("=1\n.receipt", pathlib.Path("/dev/null/x"))
@@ -378,7 +384,7 @@ class Table(unittest.TestCase):
         self.assertEqual((done.result, done.model), ("equal", "\\x1b[2J=1+1"))
         self.assertIn("\"'=x\",\"'=1\\n.receipt\"", receipts.table([done]))
 
-    def test_the_files_that_options_name_are_found_from_any_folder(self):
+    def test_own_data_makes_the_paths_in_options_absolute(self):
         here = str(pathlib.Path(__file__).resolve())
         near = os.path.relpath(here)
         for options, words, paths in (
@@ -388,7 +394,7 @@ class Table(unittest.TestCase):
         ):
             self.assertEqual(receipts.own_data(options), (words, paths))
 
-    def test_the_options_that_name_files_are_those_of_the_program(self):
+    def test_the_grader_and_fsdp_train_have_the_same_list_of_options_with_paths(self):
         text = (ROOT / "trainer/options/options.cpp").read_text()
         found = re.search(r"bool names_files\(.*?\n}", text, re.DOTALL)[0]
         self.assertEqual({f"--{name}" for name in re.findall(r'"(\w+)"', found)},

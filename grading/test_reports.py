@@ -1,4 +1,4 @@
-"""Tests the output of a grade: results.json, the student's page, the table and the page of a
+"""Tests the reports of a grading: results.json, the student's page, and the table and the page of a
 class."""
 
 import argparse
@@ -28,7 +28,7 @@ from fake_results import result_of, scored, whole_grade
 
 
 class Reports(unittest.TestCase):
-    def test_results_are_as_gradescope_documents_them(self):
+    def test_results_json_has_the_form_that_gradescope_documents(self):
         grades = (
             Grade("ada"),
             Grade("ada", refused="no tasks/"),
@@ -42,7 +42,7 @@ class Reports(unittest.TestCase):
             self.assertAlmostEqual(results["score"], sum(t["score"] for t in graded))
             self.assertAlmostEqual(sum(t["max_score"] for t in graded), most_points())
 
-    def test_extensions_are_told_and_count_in_no_sum(self):
+    def test_points_of_extensions_are_reported_but_count_in_no_total(self):
         for outcome in ("passed", "failed"):
             grade = whole_grade(outcome)
             earned = most_extension_points() if outcome == "passed" else 0
@@ -55,7 +55,7 @@ class Reports(unittest.TestCase):
             self.assertIn(told, entry["output"])
             self.assertIn(told, report.student_page(grade))
 
-    def test_an_extension_that_was_left_out_is_told_with_the_reason(self):
+    def test_an_extension_that_was_not_used_is_reported_with_the_reason(self):
         grade = whole_grade()
         for one in grade.scores[4]:
             one.left_out = "is not run: tasks/<b>.cpp:3 has a raw string"
@@ -63,29 +63,29 @@ class Reports(unittest.TestCase):
             self.assertIn("as if these extensions had not been handed in", text)
             self.assertEqual(html.unescape(text).count("<b>.cpp:3 has a raw string"), 1)
 
-    def test_seconds_of_hidden_cases_are_not_shown_before_their_day(self):
+    def test_the_seconds_of_hidden_cases_are_not_shown_before_hidden_cases_are(self):
         grade = Grade("ada", seconds=1234, usual_seconds=1000, complete=True)
         for text in (json.dumps(report.gradescope(grade)), report.student_page(grade)):
             self.assertIn("1000", text)
             self.assertNotIn("1234", text)
 
-    def test_the_schema_finds_what_is_wrong(self):
+    def test_schema_reports_wrong_fields_of_results_json(self):
         results = report.gradescope(whole_grade())
         for name, value in (("score", "all"), ("visibility", "to me"), ("points", 3)):
             self.assertEqual(len(schema.wrong({**results, name: value})), 1, name)
         self.assertEqual(len(schema.wrong({"tests": [{"status": "ok"}]})), 2)
 
-    def test_half_a_grade_says_that_it_is_one(self):
+    def test_results_of_an_incomplete_grading_say_that_the_grader_stopped_early(self):
         half = Grade("ada", scores={1: [scored(course.tasks()[1], "own")]})
         results = report.gradescope(half)
         self.assertEqual(results["score"], course.tasks()[1].points)
         self.assertIn("The grader stopped early", results["output"])
 
-    def test_names_and_texts_of_students_are_no_html_and_no_command_of_a_terminal(self):
+    def test_names_and_texts_of_students_are_escaped_in_html_and_on_the_terminal(self):
         for name in ("<b>ada</b>", "<script>", "\x1b]0;x\x07", "ann\neve  120.00 points\teve"):
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 Progress(1).show(name, f"tasks/x.cpp is in the submission twice: {name} and x")
-            grade = Grade(name, refused=course.one_line(name))  # as Refused makes it
+            grade = Grade(name, refused=course.one_line(name))  # Refused makes its text so
             table = classroom.table([grade])
             self.assertEqual(
                 (len(printed.getvalue().splitlines()), len(table.splitlines()), "\t" in table),
@@ -102,7 +102,7 @@ class Reports(unittest.TestCase):
             "./%1B%5D0%3Bx%07/report.html"])
         self.assertEqual(score.shortened("a\x1b[2J\0\nb\udcff\tc"), "a\\x1b[2J\\x00\nb\\udcff\tc")
 
-    def test_a_class_is_refused_whose_results_would_lie_among_its_submissions_or_on_one(
+    def test_a_class_is_refused_if_its_results_would_be_written_over_or_among_submissions(
         self,
     ):
         for out in ("", "grades"):
@@ -126,7 +126,7 @@ class Reports(unittest.TestCase):
                 path.touch() if name.lower().endswith(".zip") else path.mkdir()
                 classroom.submissions(pathlib.Path(folder))
 
-    def test_what_lies_beside_the_submissions_and_is_none_is_told_by_name_in_a_line(self):
+    def test_a_file_in_a_class_that_is_not_a_submission_is_named_in_one_line(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             contextlib.redirect_stderr(io.StringIO()) as said,
@@ -151,7 +151,7 @@ class Reports(unittest.TestCase):
             "x\\nfsdp grade: all is well is neither a folder nor a zip: it is not graded\n",
         )
 
-    def test_two_submissions_of_one_name_are_both_not_graded_and_stand_in_no_others_way(self):
+    def test_a_folder_and_a_zip_with_one_name_are_not_graded_but_other_submissions_are(self):
         with tempfile.TemporaryDirectory() as folder:
             class_, out = pathlib.Path(folder) / "class", pathlib.Path(folder) / "out"
             for name in ("ann", "bob"):
@@ -180,7 +180,7 @@ class Reports(unittest.TestCase):
             ],
         )
 
-    def test_hidden_cases_say_nothing_before_their_day(self):
+    def test_students_see_nothing_about_hidden_cases_before_these_are_shown(self):
         grade = whole_grade()
         task = course.tasks()[2]
         hidden = result_of(task, "failed")
@@ -202,7 +202,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(report.student_page(grade), report.student_page(passed))
         self.assertIn("95 of 95 points", results["output"])
 
-    def test_refused_not_compiled_and_wrong_are_told_apart(self):
+    def test_reports_distinguish_refused_code_code_that_does_not_compile_and_wrong_code(self):
         grade = whole_grade("failed")
         for number, why in (
             (2, "is not run: tasks/x.cpp uses system"),
@@ -225,26 +225,26 @@ class Reports(unittest.TestCase):
             self.assertIn("task 3 does not compile", text)
         self.assertEqual(whole_grade("failed").remark, "")
 
-    def test_of_two_bases_with_equal_points_the_one_is_shown_that_tells_more(self):
+    def test_if_both_bases_have_equal_points_the_base_whose_tests_ran_is_shown(self):
         nothing = Result([], "is not run: task 1 is refused")
         own = score.score_task(course.tasks()[3], "own", {"tests": nothing, "hidden": nothing})
         self.assertEqual(
             score.better([own, scored(course.tasks()[3], "reference", "failed")]).base, "reference"
         )
 
-    def test_the_page_has_a_row_for_each_task_that_counts(self):
+    def test_the_students_page_has_a_row_for_each_task_whose_points_count(self):
         page = report.student_page(whole_grade())
         rows = re.findall(r"<th>task (\d)", page)
         self.assertEqual(rows, list("1234567"))
         self.assertIn("Extensions", page)
 
-    def test_a_refused_submission_is_one_sentence(self):
+    def test_the_page_of_a_refused_submission_says_not_graded_and_has_no_table(self):
         grade = Grade("ada", refused="no tasks/")
         page = report.student_page(grade)
         self.assertEqual(("ada: not graded" in page, "<table>" in page), (True, False))
         self.assertNotIn("not graded yet", str(report.gradescope(grade)))
 
-    def test_the_table_has_a_line_for_each_and_the_page_tells_the_median(self):
+    def test_the_class_table_has_a_line_for_each_student_and_the_class_page_the_median(self):
         lines = classroom.table([whole_grade(), Grade("bob", refused="no tasks/")]).splitlines()
         self.assertEqual(len(lines), 3)
         self.assertTrue(lines[1].startswith(f'"ada","{most_points():g}","15",'))
@@ -257,7 +257,7 @@ class Reports(unittest.TestCase):
             "0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")])
         )
 
-    def test_the_instructor_reads_the_seed_on_gradescope_and_the_remarks_also_in_the_table(self):
+    def test_the_seed_and_the_findings_in_code_are_shown_only_to_the_instructor(self):
         grade = dataclasses.replace(
             whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",)
         )
@@ -271,7 +271,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(row["to read"], "tasks/x.cpp uses getenv: rarely")
         self.assertNotIn("5eed", report.student_page(grade))
 
-    def test_only_the_tasks_that_are_due_are_in_the_sums(self):
+    def test_with_the_option_tasks_only_the_named_tasks_count_in_the_totals(self):
         whole = whole_grade()
         grade = dataclasses.replace(
             whole, tasks=(1, 2, 3), scores={n: whole.scores[n] for n in (1, 2, 3)}, throughput={}
@@ -293,21 +293,21 @@ class Reports(unittest.TestCase):
             self.assertIn("task 3", text)
             self.assertNotIn("task 4", text)
 
-    def test_tasks_are_named_as_numbers_and_ranges(self):
+    def test_the_option_tasks_takes_numbers_and_ranges(self):
         for text, numbers in (("1-3", [1, 2, 3]), ("7", [7]), ("1,3-4", [1, 3, 4])):
             self.assertEqual(grade_program.task_numbers(text), numbers)
         for text in ("", "8", "3-1", "one", "1-", "1;2"):
             with self.assertRaises(argparse.ArgumentTypeError):
                 grade_program.task_numbers(text)
 
-    def test_points_of_a_task_and_of_throughput_are_told_apart_from_others(self):
+    def test_results_json_has_the_points_of_each_task_and_no_tests_of_extensions(self):
         text = report.summary(whole_grade())
         self.assertIn("task 1 meta_init: 11.25 of 11.25\n", text)
         entries = report.gradescope(whole_grade())["tests"]
         numbers = {p.number for task in course.tasks() for p in task.extensions}
         self.assertFalse(numbers & {entry.get("number") for entry in entries})
 
-    def test_an_extension_that_was_not_begun_has_no_points(self):
+    def test_an_extension_that_was_not_begun_gets_no_points(self):
         grade, last = whole_grade(), course.tasks()[-1]
         results = {"tests": result_of(last), "hidden": result_of(last)}
         grade.scores[7] = [score.score_task(last, "own", results, {"7.9"})]
@@ -315,9 +315,9 @@ class Reports(unittest.TestCase):
         self.assertIn("7.9 keep_fp32: not begun", lines)
         self.assertEqual(grade.extension_points, most_extension_points() - 2)
 
-    def test_a_rejected_first_task_is_told_once(self):
+    def test_the_reason_why_task_1_was_rejected_is_reported_only_once(self):
         grade, why = Grade("ada"), "tasks/task1_meta_init/meta_init.cpp uses an instruction"
-        for task in course.tasks()[1:]:  # task 0 stands on no other task
+        for task in course.tasks()[1:]:  # no task builds on task 0
             text = (
                 f"is not run: {why}"
                 if task.number == 1
@@ -331,7 +331,7 @@ class Reports(unittest.TestCase):
         del grade.scores[1]
         self.assertEqual(grade.remark.count(why), 1)
 
-    def test_the_time_of_a_class_is_told_before(self):
+    def test_estimate_returns_how_many_minutes_the_grading_of_a_class_takes(self):
         with mock.patch.object(os, "cpu_count", lambda: 8):
             self.assertIn(
                 "40 submissions, 4 at a time: about 45 minutes", classroom.estimate(40, 4)
@@ -340,7 +340,7 @@ class Reports(unittest.TestCase):
                 "1 submissions, 1 at a time: about 2 minutes", classroom.estimate(1, 4, [1, 2, 3])
             )
 
-    def test_no_cell_of_the_table_is_a_formula_whatever_ends_a_cell(self):
+    def test_no_cell_of_the_class_table_is_a_formula_for_any_separator_of_cells(self):
         for name in (
             "=1+1",
             "bob;=cmd|' -C calc'!A1;x",
@@ -360,7 +360,7 @@ class Reports(unittest.TestCase):
                         name,
                     )
 
-    def test_the_grading_of_a_class_goes_on_if_the_terminal_cannot_show_a_name(self):
+    def test_a_name_that_the_terminals_encoding_lacks_is_printed_as_escape_codes(self):
         script = ("import sys; sys.argv = ['grade', '--help']; import grade\n"
                   "try: grade.main()\nexcept SystemExit: pass\nprint('\u5b66')")
         done = subprocess.run(

@@ -1,4 +1,5 @@
-"""Tests the sandbox of graded code: what code can't do there, and what ends with it."""
+"""Tests the sandbox of graded code: what the code can't do in it, and which processes end with
+it."""
 
 import concurrent.futures
 import os
@@ -17,7 +18,7 @@ MODES = [mode for mode in ("namespaces", "user", "limits")
          if mode == "limits" or sandbox.works(["/bin/sh", "-c", sandbox.TRIES_TO_BREAK_OUT], mode)
          and (mode != "user" or os.geteuid() == 0)]
 AS_ROOT = unittest.skipIf(os.geteuid() != 0, "only root changes the user")
-FOREIGN = 61_150  # a user id that systemd and directory services give to users
+FOREIGN = 61_150  # a user id that systemd and directory services use
 
 
 def text_of(path):
@@ -29,7 +30,7 @@ def text_of(path):
 
 
 def wait_while(true):
-    """Waits while true() is true, at most for PATIENCE."""
+    """Waits until true() is false, at most PATIENCE seconds."""
     deadline = time.monotonic() + session.PATIENCE
     while true() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -47,7 +48,7 @@ class InEveryMode(unittest.TestCase):
         self.script = pathlib.Path(folder.name) / "run"
 
     def sandboxed(self, words, mode, **how):
-        """Runs the words in a sandbox. Returns the status and the output."""
+        """Runs the words in a sandbox of this mode. Returns the exit status and the output."""
         return run.run(
             [sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode, **how), *words],
             None,
@@ -60,13 +61,13 @@ class InEveryMode(unittest.TestCase):
                 with self.subTest(mode=mode):
                     yield mode
 
-    def test_memory_that_runs_out_ends_what_is_graded_first(self):
+    def test_the_kernel_ends_graded_code_first_if_the_machine_has_no_memory_left(self):
         for mode in self.for_each():
             self.assertEqual(
                 self.sandboxed(["/bin/cat", "/proc/self/oom_score_adj"], mode), (0, "1000\n")
             )
 
-    def test_system_calls_that_no_computation_needs_are_refused(self):
+    def test_the_sandbox_refuses_system_calls_that_no_computation_needs(self):
         if not sandbox.filters_calls():
             self.skipTest("there is no libseccomp, or the kernel filters no calls")
         tries = "setsid true; unshare --user true && exit 1; exit 0"
@@ -76,13 +77,13 @@ class InEveryMode(unittest.TestCase):
             self.assertIn("setsid: setsid failed: Operation not permitted", printed)
 
     @AS_ROOT
-    def test_it_runs_as_a_user_whom_nobody_else_has_and_without_groups(self):
+    def test_graded_code_runs_under_an_unused_user_id_and_without_other_groups(self):
         for mode in self.for_each("namespaces", "user"):
             user, group = self.sandboxed(["/bin/sh", "-c", "id -u; id -G"], mode)[1].split()
             self.assertEqual((int(user) in sandbox.USERS, user), (True, group))
 
     @AS_ROOT
-    def test_a_foreign_user_s_process_goes_on_while_and_after_graded_code_runs(self):
+    def test_processes_of_other_users_continue_while_and_after_graded_code_runs(self):
         foreign = subprocess.Popen(
             ["setpriv", "--reuid", str(FOREIGN), "--clear-groups", "sleep", "603"],
             start_new_session=True,
@@ -100,7 +101,7 @@ class InEveryMode(unittest.TestCase):
         self.assertFalse(sandbox.is_free(0))
         self.assertTrue(sandbox.is_free(sandbox.free_user()))
 
-    def test_what_it_has_started_ends_with_it(self):
+    def test_all_processes_that_graded_code_has_started_end_with_its_session(self):
         for mode in self.for_each():
             script = sandbox.make(self.script, sandbox.limits_of_runs(), mode=mode)
             words = ["/bin/bash", "-mc", "sleep 604 & sleep 604 & wait"]
@@ -119,7 +120,7 @@ class InEveryMode(unittest.TestCase):
         return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
                 if text_of(path) == f"sleep\0{seconds}\0"]
 
-    def test_files_have_a_limit_of_size_and_so_has_what_is_printed(self):
+    def test_the_output_of_graded_code_is_limited_in_size(self):
         limits = {**course.rubric()["limits"], "file_bytes": 100_000}
         with mock.patch.object(sandbox, "rubric", lambda: {"limits": limits}):
             for mode in self.for_each():
@@ -127,7 +128,7 @@ class InEveryMode(unittest.TestCase):
                 self.assertNotIn(status, (0, None))
                 self.assertLessEqual(len(printed), 110_000)
 
-    def test_scratch_folders_are_limited_in_size_and_no_other_folder_can_be_written(self):
+    def test_graded_code_can_write_only_to_scratch_folders_which_are_limited_in_size(self):
         for mode in self.for_each("namespaces"):
             fills = (
                 "for i in 1 2 3; do for d in /tmp /dev/shm; do head -c 50000000 /dev/zero > "
@@ -140,7 +141,7 @@ class InEveryMode(unittest.TestCase):
             self.assertLessEqual(int(printed.split()[0]), 129)
             self.assertEqual(printed.count("cannot access"), 3)
 
-    def test_only_what_is_shown_is_seen(self):
+    def test_graded_code_sees_only_the_files_that_the_sandbox_shows(self):
         shown = course.ROOT / "common"
         for mode in self.for_each("namespaces"):
             for path, seen in (
@@ -155,7 +156,7 @@ class InEveryMode(unittest.TestCase):
                 self.assertEqual(status == 0, seen, path)
 
     @AS_ROOT
-    def test_what_is_closed_to_others_is_read_by_linkers_alone(self):
+    def test_only_a_sandbox_for_linking_can_read_files_that_other_users_may_not_read(self):
         with tempfile.TemporaryDirectory() as closed:
             (pathlib.Path(closed) / "tests.o").write_text("secret")
             for mode in self.for_each("namespaces", "user"):
@@ -165,7 +166,7 @@ class InEveryMode(unittest.TestCase):
                     )
                     self.assertEqual(status == 0, as_grader)
 
-    def test_the_network_is_not_there(self):
+    def test_a_sandbox_with_namespaces_has_no_network_but_loopback(self):
         for mode in self.for_each("namespaces"):
             _, printed = self.sandboxed(["/bin/cat", "/proc/net/dev"], mode)
             self.assertEqual(
@@ -174,7 +175,7 @@ class InEveryMode(unittest.TestCase):
 
 
 class Compilers(unittest.TestCase):
-    def test_see_headers_and_no_secret(self):
+    def test_the_sandbox_of_compilers_shows_headers_but_no_solution_and_no_test(self):
         if (
             sandbox.best_mode() != "namespaces"
             or not (course.BUILD / "compile_commands.json").exists()
@@ -203,8 +204,8 @@ class Compilers(unittest.TestCase):
 
 
 class Trial(unittest.TestCase):
-    def test_a_program_that_does_not_start_is_refused_with_the_folder_that_is_closed(self):
-        with tempfile.TemporaryDirectory() as folder:  # only its owner may enter it
+    def test_if_the_test_program_does_not_start_the_error_names_the_unreadable_folder(self):
+        with tempfile.TemporaryDirectory() as folder:  # only root or its owner may enter it
             program = pathlib.Path(folder) / "tests"
             program.write_text("no program")
             program.chmod(0o755)
@@ -219,12 +220,12 @@ class Trial(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    def test_tells_the_status_and_what_is_printed_and_ends_what_takes_too_long(self):
+    def test_run_returns_the_status_and_the_output_and_ends_a_command_that_takes_too_long(self):
         self.assertEqual(run.run(["sh", "-c", "echo b >&2; echo a; exit 3"], {}, 60), (3, "b\na\n"))
         self.assertIsNone(run.run(["sh", "-c", "sleep 605 & wait"], {}, 0.1)[0])
         self.assertEqual(InEveryMode.sleeping(self, "605"), [])
 
-    def test_the_usual_tests_have_no_seed_whatever_the_shell_has(self):
+    def test_the_usual_tests_get_no_seed_even_if_the_shell_has_set_fsdp_test_seed(self):
         given = []
         with (
             mock.patch.object(
@@ -239,7 +240,7 @@ class Running(unittest.TestCase):
             [environment.get("FSDP_TEST_SEED") for environment in given], [None, "drawn"]
         )
 
-    def test_what_a_grader_runs_ends_with_it_when_it_is_killed(self):
+    def test_a_command_that_the_grader_runs_ends_if_the_grader_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
             told = pathlib.Path(folder) / "number"
             command = ["sh", "-c", f"echo $$ > {told}; exec sleep 606"]
@@ -255,7 +256,7 @@ class Running(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    def test_several_threads_write_one_file_with_any_characters(self):
+    def test_several_threads_can_write_one_file_with_any_characters_and_it_stays_whole(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             concurrent.futures.ThreadPoolExecutor(4) as pool,

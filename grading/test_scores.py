@@ -1,4 +1,4 @@
-"""Tests how points are computed, and what happens to results that are damaged."""
+"""Tests how points are computed, which results are kept, and what happens to damaged results."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from fake_results import result_of, scored
 
 
 class Scores(unittest.TestCase):
-    def test_all_passed_gives_all_points_and_a_task_whose_sentinel_fails_none_and_says_why(self):
+    def test_a_task_gets_all_points_if_all_tests_pass_and_none_if_its_sentinel_fails(self):
         for task in course.tasks():
             self.assertAlmostEqual(scored(task, "own").points, task.points)
             self.assertEqual(scored(task, "own", "not started", sentinel_fails=True).points, 0)
@@ -33,10 +33,11 @@ class Scores(unittest.TestCase):
             task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)}
         )
 
-    def test_the_better_of_the_usual_tests_and_by_themselves_the_better_of_the_hidden_cases_count(
+    def test_the_better_base_counts_separately_for_usual_tests_and_hidden_cases(
         self,
     ):
-        """What is shown must not depend on hidden cases."""
+        """Usual tests and hidden cases are chosen independently, because what a student sees must
+        not depend on hidden cases."""
         bases, outcomes = ("own", "reference"), ("passed", "failed")
         for usual in outcomes:
             for hidden in outcomes:
@@ -54,7 +55,7 @@ class Scores(unittest.TestCase):
         )
         self.assertEqual((best.base, best.points), ("reference", course.tasks()[2].points))
 
-    def test_hidden_cases_bring_their_part_whatever_their_own_sentinel_says(self):
+    def test_a_sentinel_that_fails_only_in_hidden_cases_costs_only_their_points(self):
         task = course.tasks()[2]
         results = {
             "tests": result_of(task),
@@ -63,7 +64,7 @@ class Scores(unittest.TestCase):
         got = score.score_task(task, "own", results)
         self.assertAlmostEqual(got.points, task.points * (1 - course.rubric()["hidden"]))
 
-    def test_reads_what_check_has_written_and_nothing_else(self):
+    def test_read_result_reads_the_json_of_check_and_gives_no_result_for_other_content(self):
         written = {
             "points": 2,
             "possible": 4,
@@ -104,7 +105,7 @@ class Scores(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    def test_results_are_kept_but_not_those_for_which_the_machine_is_to_blame(self):
+    def test_results_are_kept_unless_the_machine_may_have_caused_them(self):
         failed = {"test": "a", "ranks": "W2", "outcome": "failed"}
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -148,7 +149,7 @@ class Kept(unittest.TestCase):
                 run.keep(str(result), "", result)
                 self.assertEqual(run.kept(str(result), ""), result if kept else None)
 
-    def test_what_a_machine_left_whose_power_failed_is_no_result(self):
+    def test_a_kept_result_that_a_power_failure_damaged_is_ignored(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
@@ -160,7 +161,7 @@ class Kept(unittest.TestCase):
 
 
 class Grades(unittest.TestCase):
-    def test_seconds_are_those_of_the_clock_and_what_was_known_is_counted(self):
+    def test_a_grade_has_the_wall_time_of_this_grading_and_the_number_of_kept_results(self):
         known = mock.patch.object(run, "kept", lambda key, seed: Result([], "", 200.0))
         trained = mock.patch.object(throughput, "measure", lambda *_: {"points": 0})
         with known, trained, tempfile.TemporaryDirectory() as job:
@@ -171,7 +172,7 @@ class Grades(unittest.TestCase):
 
 
 class Remembered(unittest.TestCase):
-    def test_remarks_are_told_when_results_are_known_from_before(self):
+    def test_findings_in_the_code_are_reported_also_if_the_results_were_kept(self):
         known = mock.patch.object(
             run, "kept", lambda key, seed: Result([], "", 1.0, notes=["tasks/x.cpp uses getenv"])
         )
@@ -180,7 +181,7 @@ class Remembered(unittest.TestCase):
             done = grading.grade("ada", submission.completed({}), "5eed", job)
         self.assertEqual((done.notes, done.seed), (("tasks/x.cpp uses getenv",), "5eed"))
 
-    def test_what_ends_a_rank_is_told_where_a_test_fails(self):
+    def test_calls_that_end_a_rank_are_reported_only_if_a_test_of_the_problem_fails(self):
         task = course.tasks()[2]
         for outcome, told in (("failed", True), ("passed", False)):
             result = dataclasses.replace(
@@ -200,7 +201,7 @@ class Patience(unittest.TestCase):
             [{"test": "a", "outcome": "failed", "text": text} for text in texts], seconds=seconds
         )
 
-    def test_tests_that_do_not_end_leave_less_for_the_next_tasks_and_are_counted_by_their_limits(
+    def test_programs_may_lose_less_time_after_many_tests_have_reached_their_time_limits(
         self,
     ):
         patience = run.Patience()
@@ -216,7 +217,7 @@ class Patience(unittest.TestCase):
         self.assertEqual(patience.of_next(), self.LIMITS["lost_seconds_at_last"])
         self.assertFalse(patience.is_over())
 
-    def test_programs_that_fail_for_too_long_end_the_others_and_those_that_pass_do_not(self):
+    def test_no_program_runs_after_failing_ones_have_taken_too_long(self):
         for outcome, over in (("passed", False), ("", True), ("failed", True)):
             patience = run.Patience()
             tests = [{"test": "a", "outcome": outcome}] if outcome else []
@@ -225,7 +226,7 @@ class Patience(unittest.TestCase):
         result = run.run_tests(pathlib.Path("none"), course.tasks()[2], "", patience)
         self.assertEqual((result.why, result.cut_short), (run.OVER, True))
 
-    def test_what_was_cut_short_is_not_kept(self):
+    def test_a_result_that_was_cut_short_is_not_kept(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
@@ -233,9 +234,9 @@ class Patience(unittest.TestCase):
             run.keep("key", "", Result([], cut_short=True))
             self.assertIsNone(run.kept("key", ""))
 
-    def test_a_submission_that_hangs_everywhere_loses_less_than_a_quarter_of_an_hour(self):
+    def test_a_submission_that_hangs_in_every_test_loses_less_than_15_minutes(self):
         patience, lost = run.Patience(), 0
-        for _ in 2 * programs.all_programs():  # hidden cases too, if sentinels alone pass
+        for _ in 2 * programs.all_programs():  # hidden cases run too if only sentinels pass
             of_one = patience.of_next()
             patience.add(
                 self.result(["rank 0 was still running at the time limit"] * (of_one // 20))
@@ -249,8 +250,9 @@ class Held(unittest.TestCase):
     PROGRAM = programs.Program(TASK, "reference")
 
     def kinds_that_ran(self, kept, sentinel_fails):
-        """Returns the kinds of tests that run for a program that has the `kept` results, and whose
-        sentinel fails or not."""
+        """Returns which kinds of tests ("tests", "hidden") run for a program. `kept`: whether the
+        result of its usual tests is known from an earlier grading. `sentinel_fails`: whether its
+        sentinel fails."""
         ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
 
         def run_tests(path, task, seed, patience):
@@ -270,7 +272,7 @@ class Held(unittest.TestCase):
             self.assertEqual([kind for _, kind, *_ in found], ["tests", "hidden"])
         return ran
 
-    def test_hidden_cases_run_unless_no_point_of_them_can_count(self):
+    def test_hidden_cases_run_unless_the_sentinel_of_the_usual_tests_fails(self):
         self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=False), ["tests", "hidden"])
         self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=False), ["hidden"])
         self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=True), ["tests"])
@@ -284,13 +286,13 @@ class Throughput(unittest.TestCase):
         with mock.patch.object(run, "run", lambda *_: (status, text)):
             return throughput.train("script", 1)
 
-    def test_reads_what_training_prints_and_refuses_what_graded_code_prints_beside(self):
+    def test_a_training_that_prints_a_second_hash_of_parameters_does_not_count(self):
         got = self.trained("step 1\n" + self.PRINTED)
         self.assertEqual((got.parameters, got.why), ("abc123", ""))
         for text in ("sha256 0\n" + self.PRINTED, self.PRINTED + "x sha256 abc123"):
             self.assertEqual(self.trained(text).why, "training prints its result more than once")
 
-    def test_whether_training_is_tried_tells_nothing_of_hidden_cases(self):
+    def test_throughput_is_measured_if_the_usual_tests_pass_whatever_hidden_cases_do(self):
         last = course.tasks()[-1]
         for usual, tried in (("passed", True), ("failed", False)):
             grade = Grade("ada")
@@ -302,7 +304,7 @@ class Throughput(unittest.TestCase):
                 measured = throughput.measure(builder, grade, "seed", False)
             self.assertEqual("ratio" in measured, tried)
 
-    def test_seconds_are_compared_with_a_reference_and_one_that_does_not_train_is_no_result(
+    def test_throughput_compares_with_the_reference_which_must_train(
         self,
     ):
         of_reference, failed = (
@@ -326,6 +328,6 @@ class Throughput(unittest.TestCase):
                 (points, of_machine),
             )
 
-    def test_training_that_fails_says_how(self):
+    def test_a_failed_training_is_reported_with_the_end_of_its_output(self):
         self.assertIn("no loss", self.trained("no loss").why)
         self.assertIn("at the end", self.trained(self.PRINTED + "at the end", 1).why)

@@ -1,5 +1,5 @@
-"""Tests what the site of ./fsdp site has, that its links are right, and that it loads nothing from
-a network."""
+"""Tests the pages and the links of the site that ./fsdp site makes, and that the site loads nothing
+from a network."""
 
 import html
 import html.parser
@@ -25,7 +25,8 @@ import pages  # noqa: E402
 import results  # noqa: E402
 import test_handout  # noqa: E402
 
-# The plain links that leave the site, to sources. Nothing is loaded from there.
+# The links of the site that lead to other sites. They are plain links to sources: the site loads
+# nothing from them.
 OUTWARD = {
     "https://arxiv.org/abs/2407.21783",
     "https://arxiv.org/abs/2506.09280",
@@ -71,8 +72,8 @@ class Page(html.parser.HTMLParser):
 
 
 def wrong_links(folder):
-    """Returns the links and loaded files of all pages that do not exist or are outside of the
-    folder."""
+    """Yields "PAGE: LINK" for each link, or loaded file, of the site in `folder` whose target does
+    not exist or is outside of the folder."""
     pages = {path: Page(path) for path in folder.rglob("*.html")}
     for path, page in pages.items():
         for link in page.links:
@@ -88,7 +89,8 @@ def wrong_links(folder):
 
 
 def text_of_page(path, *options):
-    """Returns the page as Chromium has it when its scripts have run; None without Chromium."""
+    """Returns the HTML of the page after Chromium has run its scripts; None if this machine has no
+    Chromium."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         return None
@@ -104,7 +106,7 @@ class Drawing(unittest.TestCase):
         drawing = drawings.figure(text).partition("<svg")[2].partition("</svg>")[0]
         return drawing, re.findall(r"<text[^>]*>(.*?)</text>", drawing)
 
-    def test_a_schedule_has_a_bar_for_each_unit(self):
+    def test_a_drawn_schedule_has_a_coloured_bar_for_each_unit(self):
         drawing, words = self.drawn(" computes   ....2==========|....1==|\n"
                                     " link       2--|............r2-|1--|\n")
         self.assertEqual(re.findall(r"var\(--([\w-]+)\)", drawing),
@@ -113,17 +115,17 @@ class Drawing(unittest.TestCase):
         forward, _ = self.drawn("forward, no prefetch\n  computes  ......0====|......1====|\n")
         self.assertEqual(forward.count("--forward"), 2)
 
-    def test_lines_and_arrows_are_drawn_and_hyphens_are_not(self):
+    def test_lines_and_arrows_of_a_figure_are_drawn_and_hyphens_stay_text(self):
         drawing, words = self.drawn("x -> all-gather of W - 1 <--- y\n")
         self.assertEqual(words, ["x", "all-gather of W - 1", "y"])
         self.assertEqual(drawing.count('class="head"'), 2)
 
-    def test_cells_are_drawn_between_bars_but_not_in_a_tree(self):
+    def test_cells_are_drawn_between_vertical_bars_but_not_in_a_tree(self):
         self.assertEqual(self.drawn(" rank 0 | rows 0 | step |\n")[0].count("<rect"), 2)
         tree = " |- h     ModuleList |  no unit\n |   |- 0  Block  |  h.0\n"
         self.assertEqual(self.drawn(tree)[0].count("<rect"), 0)
 
-    def test_every_letter_of_the_handouts_figures_is_in_their_drawings(self):
+    def test_every_letter_of_a_handouts_figure_is_in_its_drawing(self):
         paths = (*ROOT.glob("tasks/*/README.md"), ROOT / "appendix/README.md")
         figures = [(path, text) for path in paths
                    for text in drawings.FIGURE.findall(path.read_text())]
@@ -135,7 +137,7 @@ class Drawing(unittest.TestCase):
                                  sorted(re.findall(r"[A-Za-uw-z]", text)))  # v may be an arrow
                 self.assertIn(f"<pre>{html.escape(text.rstrip())}</pre>", drawings.figure(text))
 
-    def test_handouts_have_no_figure_that_is_not_drawn(self):
+    def test_every_text_drawing_of_a_handout_is_marked_as_a_figure(self):
         for path in ROOT.glob("tasks/*/README.md"):
             text = drawings.FIGURE.sub("", path.read_text())
             self.assertNotRegex(text, r"-->|<--|==\|", path)
@@ -144,14 +146,14 @@ class Drawing(unittest.TestCase):
 class Timeline(unittest.TestCase):
     PARTS = ROOT / "common/trace/page"
 
-    def test_the_page_in_docs_is_made_of_the_parts_of_today(self):
+    def test_docs_timeline_html_contains_the_present_files_of_common_trace_page(self):
         text = (ROOT / "docs/timeline.html").read_text()
         for name in ("timeline.css", "data.js", "drawing.js", "moving.js"):
             self.assertIn((self.PARTS / name).read_text(), text,
                           f"docs/timeline.html is older than {name}; make it again with ./fsdp "
                           f"train --mode fsdp --world 4 --model small --steps 3 --trace FILE")
 
-    def test_every_class_of_memory_has_a_colour(self):
+    def test_every_memory_class_has_a_colour_on_the_timeline(self):
         names = re.findall(r'"(\w+)"', (ROOT / "common/memory/memory_class.cpp").read_text())
         text = (self.PARTS / "data.js").read_text()
         colors = re.search(r"CLASS_COLORS = \{(.*?)\}", text, re.DOTALL)[1]
@@ -159,7 +161,7 @@ class Timeline(unittest.TestCase):
         self.assertEqual(sorted(re.findall(r"(\w+):", colors)), sorted(names))
         self.assertEqual(sorted(re.findall(r"'(\w+)'", shown)), sorted(names))
 
-    def test_labels_lie_beside_the_lanes_or_above_them_on_a_narrow_page(self):
+    def test_the_timelines_labels_are_beside_the_lanes_or_on_a_narrow_page_above_them(self):
         for width, inside in ((1280, "side"), (500, "lanes")):
             text = text_of_page(ROOT / "docs/timeline.html", f"--window-size={width},900")
             if text is None:
@@ -175,7 +177,7 @@ class Timeline(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
-    def test_the_table_of_the_first_page_becomes_three_cards(self):
+    def test_the_first_three_readers_in_the_first_pages_table_become_cards(self):
         rows = ("| a student | write it | [C](C.md) |\n| an engineer | use it | [L](L.md) |\n"
                 "| | train | [T](T.md) |\n| an instructor | grade | [I](I.md) |\n"
                 "| a contributor | change it | [X](X.md) |\n")
@@ -184,12 +186,12 @@ class Parts(unittest.TestCase):
         self.assertIn("**You are an engineer**\n\n- [Use it](L.md)\n- [Train](T.md)\n```", text)
         self.assertTrue(text.endswith("````\n\nYou are a contributor: [Change it](X.md)."), text)
 
-    def test_every_result_has_a_title_of_its_own(self):
+    def test_every_row_of_reproduce_has_a_title_of_its_own(self):
         names = {row.name for row in results.rows(make.files_of(False))}
         self.assertEqual(names, set(results.TITLES))
         self.assertEqual(len(set(results.TITLES.values())), len(names))
 
-    def test_a_result_names_the_document_in_which_it_was_published(self):
+    def test_the_page_of_a_result_names_the_document_that_published_it(self):
         row = results.Row("x", "Manual, Loop", "planned", 1, "all", "x", "./fsdp x")
         page = results.page(row, "# ./fsdp\nrun\n\n## A table\n", [], {"Manual": "Report"})
         self.assertIn("published in *Manual* (Report), at Loop. The course computes it", page)
@@ -197,7 +199,7 @@ class Parts(unittest.TestCase):
         for row in results.rows(make.files_of(False)):
             self.assertIn(re.match(r"\w+", row.source)[0], documents)
 
-    def test_the_progress_of_sphinx_is_told_in_tenths(self):
+    def test_progress_prints_the_progress_of_sphinx_in_tenths(self):
         told = []
         lines = ("loading...", "reading sources... [  3%] a", "reading sources... [ 41%] b",
                  "reading sources... [ 47%] c", "writing output... [100%] d")
@@ -206,13 +208,13 @@ class Parts(unittest.TestCase):
 
 
 class Table(unittest.TestCase):
-    def test_says_in_colour_what_is_as_published(self):
+    def test_a_results_table_has_coloured_verdicts_and_the_difference_from_published(self):
         text = results.shown([{"W": "1", "published": "2.0", "GB": "2.1", "": "ok"},
                               {"W": "2", "published": "", "GB": "x", "": "NOT OK"}])
         self.assertIn('| +5.0% | <span class="ok">ok</span> |', text)
         self.assertIn('| x |  | <span class="not-ok">NOT OK</span> |', text)
 
-    def test_replaces_no_folder_that_is_not_a_site(self):
+    def test_make_refuses_to_replace_a_folder_that_is_not_a_site(self):
         done = subprocess.run([sys.executable, make.__file__, HERE], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("is no site; name a new folder", done.stderr)
@@ -230,13 +232,13 @@ class Site(unittest.TestCase):
         for name, files in cls.files.items():
             make.build(files, cls.folder / name)
 
-    def test_every_link_leads_to_a_page_and_a_section_and_nothing_is_loaded_from_a_network(self):
+    def test_every_link_of_the_site_has_a_target_and_nothing_is_loaded_from_a_network(self):
         for name in self.files:
             self.assertEqual(list(wrong_links(self.folder / name)), [])
             for path in (self.folder / name).rglob("*.css"):
                 self.assertNotRegex(path.read_text(), r"url\(\s*['\"]?(https?:|//)|@import")
 
-    def test_the_site_of_students_has_no_line_of_a_solution(self):
+    def test_the_site_made_for_students_has_no_line_of_a_solution(self):
         paths = [path for path in (self.folder / "students").rglob("*") if path.is_file()]
         texts = {
             str(path.relative_to(self.folder)): (
@@ -255,7 +257,7 @@ class Site(unittest.TestCase):
             any("meta_init.h.html" in found for found in test_handout.found_in(given, texts))
         )
 
-    def test_has_a_page_for_every_text_and_every_contract(self):
+    def test_the_site_has_a_page_for_every_markdown_file_and_every_task_header(self):
         for name, files in self.files.items():
             pages = [
                 path.removesuffix(".md")
@@ -276,11 +278,12 @@ class Site(unittest.TestCase):
             )
             self.assertEqual(list(dict.fromkeys(tasks)), list("01234567"))
 
-    def test_the_drawings_have_the_colours_of_their_page(self):
+    def test_the_figures_in_a_page_use_the_pages_colours(self):
         drawings = re.findall(
             r'<div class="figure".*?</div>', (self.folder / "whole/figures.html").read_text()
         )
-        # duke needs a GPU; the last full run of gpt2xl kept no losses, so its curve is not drawn.
+        # Two figures are not drawn: duke needs a GPU, and the last full run of gpt2xl kept no
+        # losses.
         self.assertEqual(len(drawings), len(figures.ROWS) - 2)
         for drawing in drawings:
             self.assertNotRegex(drawing, r"(?<!, )#[0-9a-f]{6}\b")
@@ -288,7 +291,7 @@ class Site(unittest.TestCase):
     def page(self, site, name):
         return (self.folder / site / name).read_text()
 
-    def test_the_first_page_has_cards_and_a_picture_that_leads_to_its_live_page(self):
+    def test_the_first_page_has_cards_and_a_picture_that_links_to_the_timeline(self):
         text = self.page("whole", "index.html")
         for page in ("COURSE.html", "docs/library.html", "grading/INSTRUCTORS.html"):
             self.assertIn(f'href="{page}"', text.partition('"doors ')[2].partition("</section>")[0])
@@ -297,7 +300,7 @@ class Site(unittest.TestCase):
             self.assertIn(f"docs/{name}.png", link)
             self.assertTrue((self.folder / f"whole/docs/{name}.png").is_file())
 
-    def test_pages_that_also_work_alone_are_pages_of_the_site(self):
+    def test_step_html_and_timeline_html_are_pages_of_the_site(self):
         for site, name in (("whole", "step"), ("whole", "timeline"), ("students", "step")):
             text = self.page(site, f"docs/{name}.html")
             self.assertIn("sidebar-brand", text)
@@ -309,7 +312,7 @@ class Site(unittest.TestCase):
         self.assertIn('<a class="reference internal" href="../../docs/step.html"',
                       self.page("whole", "tasks/task6_prefetch/README.html"))
 
-    def test_the_page_of_a_step_works_inside_of_the_site(self):
+    def test_the_scripts_of_step_html_work_inside_of_the_site(self):
         text = text_of_page(self.folder / "whole/docs/step.html")
         if text is None:
             self.skipTest("missing: chromium")
@@ -317,7 +320,7 @@ class Site(unittest.TestCase):
         self.assertIn("./fsdp plan --mode fsdp --world 4", re.sub(r"<[^>]*>", "", command))
         self.assertRegex(text, r'<p id="sentence"[^>]*>Before the step')
 
-    def test_commands_and_code_have_colours_and_what_commands_print_has_none(self):
+    def test_commands_and_cpp_code_are_coloured_but_the_output_of_commands_is_not(self):
         text = self.page("whole", "docs/training.html")
         command = '<span class="nf">./fsdp train</span> <span class="na">--mode</span> fsdp'
         self.assertIn(command, text)
@@ -325,7 +328,7 @@ class Site(unittest.TestCase):
         self.assertIn('<div class="highlight-cpp ', self.page("whole", "docs/library.html"))
         self.assertNotRegex(text, r'"highlight-none [^>]*><[^>]*><pre>(<[^>]*>)*\./fsdp')
 
-    def test_every_block_with_colours_has_a_button_that_copies_it(self):
+    def test_every_coloured_block_of_code_has_a_button_that_copies_it(self):
         text = text_of_page(self.folder / "whole/docs/training.html")
         if text is None:
             self.skipTest("missing: chromium")
@@ -333,7 +336,7 @@ class Site(unittest.TestCase):
         self.assertGreater(blocks, 5)
         self.assertEqual(text.count('class="copy"'), blocks)
 
-    def test_a_link_that_leads_nowhere_makes_no_site(self):
+    def test_a_link_without_a_target_fails_the_build_and_no_site_is_made(self):
         text = b"# A page\n\n[a](nowhere.md), [b](#elsewhere), [c](gone.cpp), ![d](lost.png)\n"
         with self.assertRaises(make.Broken) as raised:
             make.build({"README.md": text}, self.folder / "broken")
@@ -341,7 +344,7 @@ class Site(unittest.TestCase):
             self.assertIn(name, str(raised.exception))
         self.assertFalse((self.folder / "broken").exists())
 
-    def test_holds_the_page_to_play_with_and_links_it_where_there_is_one(self):
+    def test_the_site_has_and_links_step_html_only_if_the_copy_has_it(self):
         out = self.folder / "small"
         files = {"README.md": b"# A page\n", "docs/more.md": b"# More\n\nOpen `docs/step.html`.\n"}
         step = b"<body><header><h1>Step</h1><p>One.</p></header><p>the step</p></body>"

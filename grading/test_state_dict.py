@@ -1,6 +1,6 @@
 """Tests that Python's torch.load() reads what examples/own_training.cpp saves, and that the example
-continues from what torch.save() has written. The test is skipped without the PyTorch of
-.venv-peers, or if the example is not built."""
+continues from what torch.save() has written. The test is skipped if .venv-peers has no PyTorch or
+if the example is not built."""
 
 import pathlib
 import subprocess
@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-peers/bin/python3"
 EXAMPLE = ROOT / "build/default/bin/own_training"
 
-# A program that prints names and sizes, and saves the values again, ten times as large.
+# A Python program that prints the names and the sizes of the tensors in a file, and saves the
+# tensors again with ten times their values.
 CHANGE = """
 import sys, torch
 state = torch.load(sys.argv[1], weights_only=False)
@@ -28,7 +29,7 @@ def first_loss(folder):
 @unittest.skipUnless(PEERS.exists(), "./fsdp setup --peers installs PyTorch")
 @unittest.skipUnless(EXAMPLE.exists(), "./fsdp build own_training")
 class StateDict(unittest.TestCase):
-    def test_is_read_and_written_by_python_too(self):
+    def test_a_state_dict_file_can_be_read_and_written_by_pythons_torch(self):
         with tempfile.TemporaryDirectory() as folder:
             first_loss(folder)
             before = pathlib.Path(folder, "model.pt").read_bytes()

@@ -1,4 +1,4 @@
-"""Tests that the WebAssembly in the page of a step computes the numbers of ./fsdp plan."""
+"""Tests that the WebAssembly in docs/step.html predicts the same numbers as ./fsdp plan."""
 
 import base64
 import importlib.util
@@ -21,7 +21,8 @@ PLAN = ROOT / "build/default/bin/plan"
 
 
 def needs(*names):
-    """Skips a test if modules or programs are missing."""
+    """Returns a decorator that skips a test if one of these Python modules or programs is
+    missing."""
     missing = [
         str(name)
         for name in names
@@ -33,7 +34,7 @@ def needs(*names):
 
 
 def settings(dice):
-    """Returns a random line of settings that step.cpp reads."""
+    """Returns a random line of settings, as a list of words, in the form that step.cpp reads."""
     world = dice.choice([1, 2, 3, 4, 8, 16, 64])
     mode = dice.choice(["fsdp", "fsdp", "fsdp", "ddp"])
     replica = dice.choice([n for n in range(1, world + 1) if world % n == 0])
@@ -45,8 +46,8 @@ def settings(dice):
             dice.choice([10, 1000])]
 
 
-# A script that moves every slider to every position, opens every stop and wrong addresses, and
-# writes into the page what the page showed.
+# A script for docs/step.html. It moves every slider to every position, opens every stop and some
+# wrong addresses, and replaces the page's content by what the page showed meanwhile.
 DRIVE = """<script>(async () => {
   while (!run) await new Promise(done => setTimeout(done, 10));
   const said = [], wrong = () => element('wrong').textContent;
@@ -98,7 +99,7 @@ class Step(unittest.TestCase):
     def setUp(self):
         self.text = build.PAGE.read_text()
 
-    def test_the_page_is_made_of_the_files_in_its_folder(self):
+    def test_docs_step_html_contains_the_present_files_of_grading_site_step(self):
         self.assertTrue(
             build.page_around(build.packed_in(self.text)) == self.text,
             "docs/step.html is older than grading/site/step/ or timeline.css; make it again with "
@@ -106,7 +107,7 @@ class Step(unittest.TestCase):
         )
 
     @needs("ziglang", "wasmtime")
-    def test_the_wasm_in_the_page_describes_a_step_as_the_present_sources_do(self):
+    def test_the_wasm_in_docs_step_html_predicts_the_same_as_the_present_sources(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "step.wasm")
             build.compile_to(path)
@@ -121,7 +122,7 @@ class Step(unittest.TestCase):
                 page.described(line), today.described(line), "run grading/site/step/build.py"
             )
 
-    def test_every_slider_and_stop_of_the_page_works_in_a_browser(self):
+    def test_every_slider_and_every_stop_of_step_html_works_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
             self.skipTest("missing: chromium")
@@ -152,7 +153,7 @@ class Step(unittest.TestCase):
             self.assertTrue(text.startswith(expected), text)
 
     @needs("wasmtime", PLAN)
-    def test_the_whole_program_plans_the_same(self):
+    def test_fsdp_plan_prints_the_same_numbers_as_step_html(self):
         dice, wasm = random.Random(21), Wasm(build.wasm_in(self.text))
         for _ in range(30):
             self.compare(wasm.described(settings(dice)))
@@ -181,5 +182,5 @@ class Step(unittest.TestCase):
             self.assertEqual({key: most[key] for key in planned}, planned)
             self.assertEqual(received, plan["bytes_within_host"] + plan["bytes_between_hosts"])
             self.assertEqual(flops, plan["flops"])
-            if plan["mode"] == "fsdp":  # here the order of gradients within a block does not matter
+            if plan["mode"] == "fsdp":  # in ddp, seconds depend on the order of a block's gradients
                 self.assertAlmostEqual(seconds, sum(plan["seconds"].values()), delta=1e-6)

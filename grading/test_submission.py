@@ -1,4 +1,4 @@
-"""Tests what the grader uses of a submission, and what it rejects."""
+"""Tests which files of a submission the grader uses, and which submissions it rejects."""
 
 import io
 import json
@@ -46,7 +46,7 @@ class Submissions(unittest.TestCase):
             submission.read(path)
         return str(caught.exception)
 
-    def test_of_a_whole_copy_takes_the_files_of_the_course_in_tasks_and_nothing_beside_them(self):
+    def test_from_a_whole_copy_of_the_course_only_source_files_in_tasks_are_taken(self):
         for folder in ("", "group7/course/"):
             with self.subTest(folder=folder):
                 self.setUp()
@@ -58,7 +58,7 @@ class Submissions(unittest.TestCase):
                 self.assertEqual(read.files, {**course.blank(), LISTED: b"// mine\n"})
                 self.assertEqual(len(read.missing), len(course.blank()) - 1)
 
-    def test_takes_own_sources_and_headers_beside_them(self):
+    def test_own_sources_and_headers_in_a_tasks_folder_are_taken(self):
         own = (
             "task2_flat_parameter/recorder.h",
             "task2_flat_parameter/recorder.cpp",
@@ -83,7 +83,7 @@ class Submissions(unittest.TestCase):
             submission.read(self.folder).ignored, ("task2_flat_parameter/detail/z.cpp",)
         )
 
-    def test_headers_of_the_course_are_its_own_copies_and_a_changed_one_is_told(self):
+    def test_a_changed_header_of_the_course_is_not_taken_and_is_reported(self):
         changed, same = list(course.headers())[:2]
         self.put(f"tasks/{LISTED}")
         self.put(f"tasks/{changed}")
@@ -93,7 +93,7 @@ class Submissions(unittest.TestCase):
         self.assertNotIn(changed, read.files)
         self.assertIn(changed, report.student_page(Grade("ada", changed=read.changed)))
 
-    def test_the_digest_is_of_the_sources_of_the_tasks_and_of_all_own_headers(self):
+    def test_the_digest_depends_on_the_sources_of_the_given_tasks_and_on_all_own_headers(self):
         tasks = course.tasks()
         digest = submission.completed({}).digest(tasks[1:3])
         for name, changes in (
@@ -107,7 +107,7 @@ class Submissions(unittest.TestCase):
                 submission.completed({name: b"x"}).digest(tasks[1:3]) != digest, changes, name
             )
 
-    def test_finds_them_in_a_zip_whatever_tool_made_it(self):
+    def test_files_of_tasks_are_found_in_a_zip_however_its_tool_writes_paths(self):
         for name in (
             f"./tasks/{LISTED}",
             f".//x/./tasks/{LISTED}",
@@ -121,7 +121,7 @@ class Submissions(unittest.TestCase):
                 self.assertEqual(submission.read(archive).files[LISTED], b"// mine\n")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["handed_in.zip"])
 
-    def test_what_leads_out_of_a_zip_or_is_hidden_is_not_taken_from_it_in_any_spelling(self):
+    def test_members_of_a_zip_with_hidden_paths_or_paths_that_lead_out_are_not_taken(self):
         for before in (
             "../",
             "..\\",
@@ -150,7 +150,7 @@ class Submissions(unittest.TestCase):
                 other,
             )
 
-    def test_a_member_of_which_no_part_can_be_unpacked_is_refused_before_it_fills_the_memory(self):
+    def test_a_member_of_a_zip_compressed_with_bzip2_or_lzma_is_refused_unread(self):
         for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
             path = self.folder / f"{method}.zip"
             with zipfile.ZipFile(path, "w", method) as archive:
@@ -160,12 +160,12 @@ class Submissions(unittest.TestCase):
             self.assertLess(tracemalloc.get_traced_memory()[1], 1_000_000)
             tracemalloc.stop()
 
-    def test_a_zip_of_everything_is_refused_unread(self):
+    def test_a_zip_above_the_size_limit_is_refused_unread(self):
         path = self.zipped(f"tasks/{LISTED}")
         os.truncate(path, submission.MOST_ZIPPED + 1)
         self.assertIn("hand in a zip of the folder tasks/ alone", self.refused(path))
 
-    def test_refuses_two_of_one_file_links_and_what_is_too_large_or_too_much(self):
+    def test_duplicate_files_links_too_large_files_and_too_many_files_are_refused(self):
         path = self.put(f"tasks/{LISTED}")
         self.put(f"old/tasks/{LISTED}")
         self.assertIn("is in the submission twice", self.refused(self.folder))
@@ -179,15 +179,15 @@ class Submissions(unittest.TestCase):
             self.put(f"tasks/task2_flat_parameter/x{number}.h")
         self.assertIn("are allowed", self.refused(self.folder))
 
-    def test_refuses_what_holds_nothing(self):
+    def test_a_submission_without_files_of_tasks_or_that_does_not_exist_is_refused(self):
         self.assertIn("no file of tasks/", self.refused(self.folder))
         self.assertIn("can't be read as a zip", self.refused(self.put("broken.zip")))
         self.assertIn("neither a folder nor a zip", self.refused(self.folder / "none"))
 
 
 class AsPeopleMakeThem(unittest.TestCase):
-    """Tests the solutions packed in ten ways: each must be read as the folder of the solutions
-    is."""
+    """Tests the reference solutions packed in ten ways. Each of the ten must be read like the
+    unpacked folder of the solutions."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -214,7 +214,7 @@ class AsPeopleMakeThem(unittest.TestCase):
             {name: same(content) for name, content in got.files.items()}, self.expected.files, path
         )
 
-    def test_ten_zips(self):
+    def test_ten_kinds_of_zips_are_read_like_the_unpacked_folder(self):
         of_windows = {
             name: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
             for name, content in self.files.items()
@@ -266,7 +266,7 @@ class AsPeopleMakeThem(unittest.TestCase):
             self.read(self.zip_of(files, name))
         self.read(self.zip_of(of_windows, "windows.zip"), submission.plain)
 
-    def test_the_folder_that_moodle_makes_for_a_student_holds_the_zip(self):
+    def test_the_only_zip_in_a_folder_as_moodle_makes_it_is_read(self):
         for name in (
             "J\u00fcrgen M\u00fcller_1234_assignsubmission_file_",
             "Ada Lovelace_77_assignsubmission_file_",
@@ -279,7 +279,7 @@ class AsPeopleMakeThem(unittest.TestCase):
         ):
             submission.read(folder)
 
-    def test_an_archive_that_is_no_zip_is_refused_and_a_zip_is_asked_for(self):
+    def test_an_archive_that_is_not_a_zip_is_refused_and_the_message_asks_for_a_zip(self):
         for suffix in (".tar.gz", ".tgz", ".7z", ".rar", ".TAR"):
             for path in (
                 self.folder / f"mine{suffix}",
@@ -305,7 +305,7 @@ class AsPeopleMakeThem(unittest.TestCase):
 
 
 class NotBegun(unittest.TestCase):
-    def test_an_extension_is_begun_when_its_function_is_written(self):
+    def test_an_extension_counts_as_begun_if_a_todo_of_its_skeleton_was_replaced(self):
         by_task = {task.number: task for task in course.tasks()}
         blank = submission.completed({})
         self.assertEqual(blank.not_begun(by_task[7]), {"7.6", "7.8", "7.9"})
@@ -320,7 +320,7 @@ class NotBegun(unittest.TestCase):
 
 
 class HostileSubmissions(unittest.TestCase):
-    """Tests that hostile submissions are read, or rejected with a printable text."""
+    """Tests that a hostile submission is either read or rejected with a printable text."""
 
     def read(self, path):
         try:
@@ -329,7 +329,7 @@ class HostileSubmissions(unittest.TestCase):
             self.assertTrue(str(refused).isprintable())
             str(refused).encode()
 
-    def test_what_lies_in_the_place_of_a_file_is_read_or_refused_in_a_line(self):
+    def test_a_fifo_folder_or_link_in_the_place_of_a_file_is_read_or_refused_in_one_line(self):
         for make in (
             os.mkfifo,
             os.mkdir,
@@ -344,7 +344,7 @@ class HostileSubmissions(unittest.TestCase):
                     make(file)
                     self.read(pathlib.Path(folder) / name.partition("/")[0])
 
-    def test_a_damaged_zip_is_read_or_refused_in_a_line(self):
+    def test_a_damaged_zip_is_read_or_refused_in_one_line(self):
         raw = io.BytesIO()
         with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in (f"tasks/{LISTED}", f"a\nb/tasks/{LISTED}", "C:\\x", "x" * 300):
@@ -359,7 +359,7 @@ class HostileSubmissions(unittest.TestCase):
                 path.write_bytes(data[:at])
                 self.read(path)
 
-    def test_a_folder_of_a_thousand_folders_in_one_another_is_refused_or_read(self):
+    def test_a_thousand_nested_folders_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(
                 ["bash", "-c", "for ((i = 0; i < 1200; ++i)); do mkdir d && cd d; done"],
@@ -372,7 +372,7 @@ class HostileSubmissions(unittest.TestCase):
 
 
 class Submit(unittest.TestCase):
-    """Tests ./fsdp submit in a student's copy."""
+    """Tests ./fsdp submit in a copy of the course such as a student has."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -398,7 +398,7 @@ class Submit(unittest.TestCase):
         )
         return done.returncode, done.stdout + done.stderr
 
-    def test_the_grader_finds_every_file_in_the_zip_and_unpacked(self):
+    def test_the_grader_reads_every_file_of_a_zip_that_submit_made(self):
         own = {
             f"tasks/{name}"
             for name in (
@@ -432,7 +432,7 @@ class Submit(unittest.TestCase):
             )
             self.assertEqual((read.missing, read.ignored, read.changed), ((), (), ()))
 
-    def test_replaces_no_other_file_and_writes_none_into_tasks(self):
+    def test_submit_replaces_only_its_own_zip_and_writes_none_into_tasks(self):
         for make in (
             lambda: self.out.mkdir(),
             lambda: self.out.symlink_to("none"),
@@ -448,7 +448,7 @@ class Submit(unittest.TestCase):
         ):
             self.assertIn("name a file OUT.zip", self.submit()[1])
 
-    def test_names_what_the_grader_does_not_take_and_what_costs_points(self):
+    def test_submit_names_the_files_that_the_grader_does_not_take_and_what_costs_points(self):
         for name in ("deep/x.cpp", "x.cc", "notes.txt", ".#x.cpp", "forward_hooks.h"):
             self.put(f"tasks/task3_forward_hooks/{name}")
         (self.root / "tasks/task3_forward_hooks/forward_hooks.cpp").unlink()

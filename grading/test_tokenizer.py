@@ -1,8 +1,8 @@
 """Tests that ./fsdp tokenize writes the token ids of the Python package tokenizers.
 
 The tokenizers are trained here on random text, so nothing is downloaded. The tests run in the
-Python of .venv-peers, which has the package; if another Python runs this file, it starts that one.
-They are skipped without .venv-peers.
+Python of .venv-peers, which has the package; if another Python runs this file, it starts the Python
+of .venv-peers. The tests are skipped without .venv-peers.
 """
 
 import json
@@ -15,9 +15,9 @@ import unittest
 
 from in_peers import ROOT, in_peers
 
-TEXTS = 3000  # for each tokenizer
+TEXTS = 3000  # texts for each tokenizer
 SEPARATOR = "<|sep|>"
-HEADER = 1024  # [bytes] of a file of token ids
+HEADER = 1024  # [bytes] header of a file of token ids
 
 try:
     import tokenizers
@@ -31,7 +31,8 @@ LLAMA3 = (
 )
 QWEN = LLAMA3.replace("{1,3}", "")
 
-# Characters of every class, and those that patterns or NFC treat in a special way.
+# Characters of every class, and characters that the patterns of pre-tokenizers or NFC treat in a
+# special way.
 CHARACTERS = (
     [*"abcdefgstrvmlABCSTRVMLDEXYZ0123456789", *" " * 12, *"\n\n\r\t", *"''’ſ", *".,!?-_<|>{}"]
     + [" 's", " 'S", " 'LL", "'ll", "'Re", "'vE", "'D", "...", "\r\n", "\0", "\x7f", "\x1c"]
@@ -42,7 +43,8 @@ CHARACTERS = (
 )
 ADDED = ["<|end|>", "<|end|>x", "<l>", "<r>", " <l> ", "  <r>  ", "word", " word ", "sword", "café",
          "cafe\u0301", "12", " 12 ", "raw\u0301"]
-# The tables of the package for NFC end with Unicode 10, so later marks are left out here.
+# Ranges of code points for random characters. The NFC tables of the package tokenizers end with
+# Unicode 10, so marks that are younger are left out.
 BLOCKS = [(0x20, 0x250), (0x370, 0x7FD), (0x900, 0x9FE), (0x1E00, 0x2FE0), (0x3000, 0xD800),
           (0xF900, 0xFB50), (0x10000, 0x10A00), (0x1F000, 0x20000)]
 
@@ -119,7 +121,8 @@ class Tokenizers(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def ids_of(self, text, *options):
-        """Returns the ids that ./fsdp tokenize writes, with tokenizer.json in the folder."""
+        """Returns the ids that ./fsdp tokenize writes for the text with the tokenizer.json in
+        self.folder."""
         read, wrote = self.folder / "text", self.folder / "ids"
         read.write_bytes(text.encode())
         done = subprocess.run(
@@ -132,8 +135,9 @@ class Tokenizers(unittest.TestCase):
         return list(memoryview(wrote.read_bytes())[HEADER:].cast("H"))
 
     def assert_same(self, tokenizer, texts):
-        """Asserts that both have the same ids. The separator, a special token, lets one run encode
-        many texts: what is around it does not matter."""
+        """Asserts that `tokenizer` of the package and ./fsdp tokenize give the same ids for the
+        texts. All texts are encoded in one run, with SEPARATOR between them: it is a special token,
+        so the texts around a text do not change its ids."""
         whole = SEPARATOR.join(texts)
         expected, ours = tokenizer.encode(whole).ids, self.ids_of(whole)
         if expected == ours:
@@ -144,7 +148,7 @@ class Tokenizers(unittest.TestCase):
         self.fail(f"{text!r} is {tokenizer.encode(text).tokens}; ours differ at token {same}: "
                   f"{[tokenizer.id_to_token(token) for token in ours[same - 2:same + 3]]}")
 
-    def test_thousands_of_random_texts_have_the_ids_of_the_package(self):
+    def test_fsdp_tokenize_and_the_package_give_thousands_of_random_texts_the_same_ids(self):
         for kind in ("gpt2", "gpt2 with prefix", "llama3", "qwen", "digits"):
             with self.subTest(kind):
                 draw = random.Random(kind)
@@ -156,7 +160,7 @@ class Tokenizers(unittest.TestCase):
                 self.assertEqual(tokenizer.encode(text, add_special_tokens=False).ids,
                                  self.ids_of(text, "--only-text"))
 
-    def test_both_forms_of_merges_have_the_same_ids(self):
+    def test_merges_written_as_texts_give_the_same_ids_as_merges_written_as_pairs(self):
         draw = random.Random(1)
         tokenizer = trained("gpt2", draw)
         content = json.loads(tokenizer.to_str())
@@ -165,9 +169,9 @@ class Tokenizers(unittest.TestCase):
         (self.folder / "tokenizer.json").write_text(json.dumps(content))
         self.assert_same(tokenizer, [random_text(draw, 25) for _ in range(100)])
 
-    def test_every_code_point_is_in_the_class_of_the_package(self):
-        """Our classes are those of Unicode 16. The package may have another version, so only code
-        points that this Python knows are compared."""
+    def test_fsdp_tokenize_puts_every_code_point_into_the_same_class_as_the_package(self):
+        """Code points are in the classes of Unicode 16 in ./fsdp tokenize. The package may have
+        another version of Unicode, so only code points that this Python knows are compared."""
         tokenizer = trained("llama3", random.Random(2))
         tokenizer.save(str(self.folder / "tokenizer.json"))
         points = [point for point in map(chr, range(0x20000))

@@ -1,6 +1,6 @@
-"""Tests ./fsdp why: on faults it names the line, and on the reference solution it says that
-nothing is wrong. Skipped if bin/why is not built, or if this machine cannot watch a
-process."""
+"""Tests ./fsdp why. For a fault it must name the line that caused the wrong value; for the
+reference solution it must say that no test has failed. The tests are skipped if bin/why is not
+built or if this machine cannot watch a process."""
 
 import os
 import pathlib
@@ -18,14 +18,15 @@ PROGRAM = BUILD / "bin" / "reference_task2_tests"
 
 
 def environment_of(command):
-    """Returns the variables and the arguments in the file `command` of a recording."""
+    """Returns the environment variables and the arguments of the program in a recording. `command`:
+    the recording's file of this name."""
     words = iter(command.read_bytes().decode().split("\0")[2:])
     variables = dict(word.split("=", 1) for word in iter(lambda: next(words), ""))
     return variables, [word for word in words if word]
 
 
 def answer(program, test, folder):
-    """Runs a test with a recording, and returns what why says about it."""
+    """Runs a test and records it. Returns what ./fsdp why prints about the recording."""
     recording = pathlib.Path(folder, "recording")
     subprocess.run(
         [program, f"--gtest_filter={test}/W2"], cwd=folder, capture_output=True,
@@ -45,11 +46,13 @@ def answer(program, test, folder):
     return done.stdout + done.stderr
 
 
-# One fault for each way in which why finds a line: the test that sees it, the function and the text
-# of the line that why names first.
+# Kind of fault -> one fault of this kind: the change of the solution, the test that fails, and
+# `named`, the function and the text of the line that ./fsdp why must name first. There is one kind
+# for each way in which ./fsdp why finds a line.
 FAULTS = {
-    # The value has been computed from a wrong one. why follows it back through the operators and
-    # the collective, to where a right element was written and the wrong one was not.
+    # The wrong value was computed from another wrong value. ./fsdp why follows the value back
+    # through operators and the collective to the line that wrote right elements but not the wrong
+    # one.
     "computed_from_a_wrong_value": {
         "task": 2,
         "file": "flat_parameter.cpp",
@@ -59,7 +62,7 @@ FAULTS = {
         "a_gradient_is_flattened_in_row_major_order_whatever_its_strides",
         "named": "FlatParameterImpl::flatten_gradients\n      if (!places.empty())",
     },
-    # No line wrote the value, because a condition passed over the code that does.
+    # No line has written the value, because a condition skipped the code that writes it.
     "passed_over": {
         "task": 0,
         "file": "ddp.cpp",
@@ -68,7 +71,7 @@ FAULTS = {
         "test": "T0_1_all_reduce.a_gradient_that_is_not_contiguous_is_averaged_too",
         "named": "all_reduce_gradients\n      if (!parameter.requires_grad()) continue;",
     },
-    # The value is in a collective for which no line has waited.
+    # The value comes from a collective for which no line has waited.
     "not_waited_for": {
         "task": 0,
         "file": "ddp.cpp",
@@ -82,7 +85,8 @@ FAULTS = {
 
 
 def answer_to(fault):
-    """Returns what why says about the test of a fault."""
+    """Builds the test program with this fault, and returns what ./fsdp why prints about the fault's
+    test."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "tests")
         changed.build(fault["task"], fault, program)
@@ -91,7 +95,7 @@ def answer_to(fault):
 
 @unittest.skipUnless(WHY.exists() and PROGRAM.exists(), "./fsdp build why reference_task2_tests")
 class Why(unittest.TestCase):
-    def test_the_line_that_writes_the_wrong_number_is_named(self):
+    def test_why_names_the_function_and_file_that_wrote_the_wrong_number(self):
         name = "second_pass_replaces_the_first"
         said = answer_to(next(one for one in faults.load(2) if one["name"] == name))
         if "ptrace" in said or "x86-64" in said:
@@ -99,7 +103,7 @@ class Why(unittest.TestCase):
         self.assertIn("FlatParameterImpl::wait_for_reduction\n", said)
         self.assertIn("solutions/task2_flat_parameter/flat_parameter.cpp:", said)
 
-    def test_of_each_kind_of_fault_the_function_is_named_first(self):
+    def test_why_names_first_the_function_and_line_of_each_kind_of_fault(self):
         for name, fault in FAULTS.items():
             if not (BUILD / "bin" / f"reference_task{fault['task']}_tests").exists():
                 continue
@@ -111,7 +115,7 @@ class Why(unittest.TestCase):
                 self.assertIsNotNone(first, said)
                 self.assertTrue(first[1].startswith(fault["named"]), said)
 
-    def test_without_a_failed_test_it_says_that_there_is_none(self):
+    def test_why_says_that_there_is_no_failed_test_if_all_pass(self):
         test = "T2_5_flat_gradient.the_sharded_gradient_is_the_mean_over_ranks"
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("no failed test", answer(PROGRAM, test, folder))

@@ -1,5 +1,6 @@
 'use strict';
-// Adds a button to commands and code. Of a block with commands it copies only these, and not what they print.
+// Adds a copy button to each block of commands or code. From a block of commands the button copies only the
+// commands, not their output.
 document.addEventListener('DOMContentLoaded', () => {
   for (const block of document.querySelectorAll('div[class*="highlight-"]:not(.highlight-none):not(.highlight-text)')) {
     const button = block.querySelector('.highlight').appendChild(document.createElement('button'));
