@@ -19,7 +19,8 @@ from grader.programs import command_for
 
 
 def paths_of(task):
-    """Returns name -> path of the files of a task's solution and of its extensions."""
+    """Returns name of a file -> its path, for the files of the task's reference solution and of its
+    extensions."""
     return {path.name: path for path in sorted((ROOT / "solutions").rglob(f"task{task}_*/*.*"))}
 
 
@@ -72,8 +73,9 @@ def call(words):
 
 
 def compile_as(path, source, task, output):
-    """Compiles `source` with the build's command for `path` of the task's solution. Headers in the
-    folder of the output are found first. The line numbers in the object name `path`."""
+    """Compiles `source` with the command with which the build compiles `path`, a file of the task's
+    solution. Headers in the folder of the output are found first. The object's debug information
+    names `path` and not `source`."""
     words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"

@@ -24,7 +24,8 @@ TODO = re.compile(r'^(?P<head>\w[^;{}]*) \{\n  todo\("[^"]+", "[\d.]+"\);\n\}$',
 
 
 def load(task):
-    """Returns the faults of a task."""
+    """Returns the faults in faults/taskN.toml of a task, each as a dict with all fields of
+    FIELDS."""
     text = (ROOT / "grading" / "faults" / f"task{task}.toml").read_text()
     return [
         {
@@ -49,8 +50,8 @@ def file_of(task, old):
 
 
 def files_of(fault):
-    """Returns the files that decide whether the fault is caught: the file that it changes, its
-    tests and the headers of its task."""
+    """Returns the files that decide whether the fault is caught: the file that it changes, the
+    files with its test's suite, and the headers of its task."""
     task = fault["task"]
     changed_file = changed.paths_of(task).get(fault["file"])
     tests = [
@@ -66,7 +67,8 @@ def files_of(fault):
 
 
 def wrong_forms(faults):
-    """Yields the mistakes in the bank that can be found without running a test."""
+    """Yields the mistakes in the entries `faults` of the bank that can be found without running a
+    test."""
     tests = {task.number: course.test_names(task.folder) for task in course.tasks()}
     for fault in faults:
         if wrong := FIELDS.symmetric_difference(fault) - OPTIONAL:
@@ -81,7 +83,8 @@ def wrong_forms(faults):
 
 
 def attempt(fault, show):
-    """Returns why the fault is not caught; "" if it is caught."""
+    """Runs the fault's test on the reference solution with the fault. Returns why the fault is not
+    caught; "" if it is caught."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "tests"
         changed.build(fault["task"], fault, program)
@@ -98,7 +101,8 @@ def attempt(fault, show):
 
 
 def emptied(text):
-    """Returns a skeleton's source whose functions return an empty value at once."""
+    """Returns the source of a skeleton in which each function that only calls todo() returns an
+    empty value instead."""
 
     def without_todo(found):
         head = found["head"]
@@ -109,7 +113,7 @@ def emptied(text):
 
 
 def passing_on_nothing(task):
-    """Returns the tests that pass although the skeleton's functions do nothing."""
+    """Returns the tests of the task that pass although the functions of its skeleton do nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         objects = []

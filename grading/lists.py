@@ -1,5 +1,5 @@
-"""Functions for the programs that check the entries of a bank: faults, submissions,
-course/samples."""
+"""Functions for the programs that check the entries of a bank, which is a list of examples in TOML:
+faults.py, submissions.py and course/samples.py."""
 
 import argparse
 import concurrent.futures
@@ -13,7 +13,8 @@ from grader.course import ROOT, Refused, tomllib
 
 
 def load(file):
-    """Returns the tables of a TOML file of grading/, each with its `name`."""
+    """Returns the entries of a TOML file of grading/: its tables, each as a dict with its name in
+    the field `name`."""
     return [
         {"name": name, **entry}
         for name, entry in tomllib.loads((ROOT / "grading" / file).read_text()).items()
@@ -35,7 +36,8 @@ def parser(description):
 
 
 def of_shell(command):
-    """Returns the output of a shell command that uses the functions of scripts/build.sh."""
+    """Returns what a shell command prints. The command may call the functions of
+    scripts/build.sh."""
     script = f'root=$0; source "$0/scripts/build.sh"; cd "$0"; {command}'
     return subprocess.run(
         ["bash", "-c", script, ROOT], capture_output=True, text=True, check=True
@@ -43,12 +45,14 @@ def of_shell(command):
 
 
 def changed_files():
-    """Returns the paths that have changed, as scripts/build.sh finds them."""
+    """Returns the paths of the files that have changed, as changed_since_base of scripts/build.sh
+    finds them."""
     return set(of_shell("changed_since_base").splitlines())
 
 
 def added_to_lists():
-    """Returns the lines that were added to the banks since base_of_changes, as one text."""
+    """Returns the lines that were added to the TOML files of grading/ since the commit that
+    base_of_changes of scripts/build.sh names, as one text."""
     diff = of_shell("base=$(base_of_changes) || exit 0; git diff -U0 $base -- 'grading/**.toml'")
     return "".join(
         f"{line[1:]}\n"
@@ -58,7 +62,8 @@ def added_to_lists():
 
 
 def is_new(entry, added):
-    """Returns whether the entry, or a line of it, was added."""
+    """Returns whether a line of one of the entry's texts is among the lines `added` to the banks.
+    Lines of up to 7 characters do not count."""
     values = [value for value in entry.values() if isinstance(value, str)]
     return any(len(line) > 7 and line in added for value in values for line in value.splitlines())
 
@@ -74,10 +79,11 @@ def evenly(entries, most):
 
 
 def changed_entries(entries, files_of, changed, added, fixed, most):
-    """Returns the entries that --changed selects: `fixed` entries that are always the same, and at
-    most `most` of those that are new or depend on a changed file. An entry that has passed with the
-    present files is left out. `files_of(entry)`: the paths from the root of the files that decide
-    whether the entry passes."""
+    """Returns the entries that --changed selects: `fixed` entries, which are always the same, and
+    at most `most` of the entries that are new or depend on a changed file. An entry that has passed
+    with the present files is left out. `files_of(entry)` returns the files that decide whether the
+    entry passes, as paths from the repository's root. `changed`: the changed files; `added`: see
+    is_new()."""
     concerned = [
         entry for entry in entries if is_new(entry, added) or changed.intersection(files_of(entry))
     ]
@@ -88,8 +94,8 @@ def changed_entries(entries, files_of, changed, added, fixed, most):
 
 
 def stamp_of(entry, files_of):
-    """Returns the path of a file that exists if the entry, as it is now, has passed with the
-    present contents of its files."""
+    """Returns the path of a stamp: a file that exists if the entry, as it is now, has passed with
+    the present contents of its files."""
     inputs = hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode())
     for name in sorted(files_of(entry)):
         inputs.update(
@@ -99,7 +105,8 @@ def stamp_of(entry, files_of):
 
 
 def chosen(entries, arguments, files_of, fixed=3, most=12):
-    """Returns the entries that --only and --changed select."""
+    """Returns the entries that the options --only and --changed select; without these options, all
+    entries."""
     entries = [
         entry
         for entry in entries
@@ -111,8 +118,9 @@ def chosen(entries, arguments, files_of, fixed=3, most=12):
 
 
 def play(arguments, entries, attempt, files_of, at_a_time=1):
-    """Calls `attempt` for each entry and prints a line with what it returns: what is wrong with the
-    entry. Then ends the program."""
+    """Calls attempt(entry) for each entry, which returns what is wrong with the entry or "". Prints
+    a line for each entry, and stamps those that have passed. Then ends this program, with status 1
+    if an entry has failed."""
 
     def timed(entry):
         started = time.monotonic()

@@ -47,7 +47,7 @@ def is_source(path):
 
 
 def delivered(root=ROOT):
-    """Returns path -> content of every C++ file of tasks/ as it was delivered."""
+    """Returns path -> content of every C++ file of tasks/ as it was delivered to students."""
     pristine = root / ".pristine"
     if pristine.is_dir():
         return {f"tasks/{path.relative_to(pristine).as_posix()}": path.read_bytes()

@@ -36,7 +36,8 @@ class Setup(course_copy.CourseCopy):
             self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def libtorch(self, version="11"):
-        """Creates a folder with the files by which a LibTorch is found."""
+        """Creates a folder with those files of a LibTorch by which cmake/missing.cmake recognizes
+        one."""
         folder = self.root / f"libtorch {version}"
         for header, text in (
             (

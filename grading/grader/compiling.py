@@ -189,7 +189,7 @@ class Compiler:
         self.rejected, self.stopped, self.remarks = {}, {}, {}  # file name -> findings of look.sh
         self.left = course.rubric()["limits"][
             "submission_build_seconds"
-        ]  # [s] for all files together
+        ]  # [s] left for the whole submission
 
     def compile(self, names, on_step=None):
         """Compiles those of the files `names` that are not compiled yet. Afterwards self.made has

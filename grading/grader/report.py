@@ -312,7 +312,8 @@ def meter(value, most):
 
 
 def row(test):
-    """Returns a row of a student's page."""
+    """Returns the HTML of a problem on a student's page: a row with its points and, if some are
+    missing, a row with the reason. `test`: an entry of results.json."""
     score, most = test["score"], test["max_score"]
     kind = "full" if score == most else "part" if score else "none"
     details = ""
