@@ -32,6 +32,13 @@ ReplicatedParameters& replicated_parameters() {
   return parameters;
 }
 
+// Returns how many elements the gradient of a parameter with `numel` elements takes in a bucket. As
+// in FSDP's flat parameter, every gradient begins at a multiple of 64 bytes, like a tensor of its
+// own: the last bits of a result of at::dot() depend on where its operands lie.
+int64_t padded_numel(int64_t numel) {
+  return (numel + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 }  // namespace
 
 bool is_replicated(const at::Tensor& parameter) {
@@ -141,7 +148,7 @@ void Reducer::prepare_for_backward() {
     }
     if (!entry.trains) continue;
     entry.gradient = shapes.size();
-    shapes.push_back(entry.tensor.sizes().vec());
+    shapes.push_back({padded_numel(entry.tensor.numel())});
   }
   trains_ = !shapes.empty();
   buckets_ = make_bucket_reducer(shapes, {cap_, cap_}, comm_);
@@ -183,10 +190,22 @@ void Reducer::mark_ready(Entry& entry) {
     entry.unsynced = gradient;
     return;
   }
-  const at::Tensor sum = buckets_->place(entry.gradient);
-  sum.copy_(entry.local.defined() ? entry.local : gradient);
-  if (entry.local.defined()) sum.add_(gradient);
+  write_to_place(entry, entry.local.defined() ? entry.local : gradient);
+  if (entry.local.defined()) place_of(entry).add_(gradient);
   buckets_->ready(entry.gradient);
+}
+
+// Returns the place of the parameter's gradient in its bucket.
+at::Tensor Reducer::place_of(const Entry& entry) {
+  const at::Tensor padded = buckets_->place(entry.gradient);
+  return view_of_storage(padded.storage(), padded.storage_offset(), entry.tensor.sizes());
+}
+
+// Writes the gradient to its place in its bucket, and zeros to the padding after it.
+void Reducer::write_to_place(const Entry& entry, const at::Tensor& gradient) {
+  const at::Tensor padded = buckets_->place(entry.gradient);
+  padded.slice(0, gradient.numel()).zero_();
+  place_of(entry).copy_(gradient);
 }
 
 // Keeps a gradient from a backward pass inside the outer pass. The outer pass adds it to the
@@ -220,9 +239,9 @@ void Reducer::move_gradients_to_leaves() {
   std::vector<at::Tensor> places;
   for (const Entry& entry : entries_) {
     if (!entry.trains) continue;
-    places.push_back(buckets_->place(entry.gradient));
+    places.push_back(place_of(entry));
     if (entry.arrived || !entry.local.defined()) continue;
-    places.back().copy_(entry.local);
+    write_to_place(entry, entry.local);
     buckets_->ready(entry.gradient);
   }
   for (const at::Tensor& sum : buckets_->finish()) {

@@ -61,6 +61,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // The tensor hook of a parameter. Autograd calls it before it adds `gradient` to .grad.
   void autograd_hook(Entry& entry, const at::Tensor& gradient);
   void mark_ready(Entry& entry);
+  at::Tensor place_of(const Entry& entry);
+  void write_to_place(const Entry& entry, const at::Tensor& gradient);
   void collect_of_inner_pass(Entry& entry, const at::Tensor& gradient);
   void finalize_backward();
   void move_gradients_to_leaves();

@@ -82,6 +82,20 @@ at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) 
   return y + gradient[0].norm();
 }
 
+// A tensor of its own begins at a multiple of 64 bytes too. Where an operand begins decides the last
+// bits of at::dot().
+MULTI_RANK_TEST(DdpReplica, every_gradient_of_ddp_begins_at_a_multiple_of_64_bytes) {
+  run_ranks(world_size(), [](TestRank& rank) {
+    for (const double bucket_cap_mb : {25.0, 0.0005}) {
+      ReplicatedNet replicas(rank, bucket_cap_mb);
+      replicas.backward();
+      for (const auto& parameter : replicas.net->named_parameters())
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(parameter.value().grad().data_ptr()) % 64, 0U)
+            << parameter.key();
+    }
+  });
+}
+
 MULTI_RANK_TEST(DdpReplica, a_training_with_a_gradient_penalty_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "penalized", .loss = penalized}},
                               {train_replicated});
