@@ -135,7 +135,8 @@ torch::Tensor GPT2::forward(torch::Tensor tokens) {
     throw std::invalid_argument("GPT2: a sequence of " + std::to_string(length) +
                                 " tokens is longer than the context, " + std::to_string(context_));
   }
-  auto x = (*wte_)(tokens) + (*wpe_)(torch::arange(length, tokens.options()));
+  auto x = (*wpe_)(torch::arange(length, tokens.options()));
+  x = (*wte_)(tokens) + x;
   x = dropped_out(x, dropout_, *this);
   for (const auto& layer : layers_)
     x = (*layer)(x);

@@ -56,7 +56,10 @@ struct RowsBlock : Module {
 // Adds the rows of torch's Embedding and of a RowsBlock, neither of which reads parameters in
 // backward.
 struct RowsNet : Module {
-  at::Tensor forward(at::Tensor ids) override { return (*block)((*table)(ids) + (*rows)(ids)); }
+  at::Tensor forward(at::Tensor ids) override {
+    const at::Tensor of_rows = (*rows)(ids);
+    return (*block)((*table)(ids) + of_rows);
+  }
   std::shared_ptr<Module> table = register_module("table", hookable(torch::nn::Embedding(5, 7)));
   std::shared_ptr<RowsBlock> rows = register_module("rows", std::make_shared<RowsBlock>());
   std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
