@@ -180,7 +180,11 @@ TEST(Model, a_model_can_be_named_by_its_sizes) {
     EXPECT_EQ(parse_shape(to_string(model_shape(name))), model_shape(name));
   EXPECT_EQ(model_info(kTinyLlama).seq, 18);
   EXPECT_EQ(std::get<TransformerLMOptions>(model_shape(kSizes)).kv_heads, 6);
-  for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
+  const auto expect_refused = [](const std::string& name, const std::string& reason) {
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { model_shape(name); }),
+              "model '" + name + "': " + reason);
+  };
+  for (const auto& [name, reason] : std::vector<std::pair<std::string, std::string>>{
            {"bert:d_ff=1", "bert is not a family of models; known families: gpt2, llama"},
            {"llama:", "vocabulary is missing"},
            {"llama:vocabulary", "vocabulary is missing"},
@@ -190,8 +194,7 @@ TEST(Model, a_model_can_be_named_by_its_sizes) {
            {kSizes + ",bias=true", "has no bias"},
            {kSizes + ",norm_eps=nan", "norm_eps is nan, not a number above 0 and below 1e12"},
            {kSizes + ",tied_head=1", "tied_head is 1, not true or false"}})
-    EXPECT_EQ(error_of<std::invalid_argument>([&] { model_shape(text); }),
-              "model '" + text + "': " + reason);
+    expect_refused(name, reason);
 }
 
 TEST(Model, models_can_be_named_by_their_names_at_hugging_face) {

@@ -214,10 +214,10 @@ Reinitialized::Reinitialized() {
 void expect_as_eager(const std::vector<Construction>& constructions, const Deferred& deferred) {
   const auto make_by = [&](const Deferred& make) {
     return [&, make](TestRank& rank) {
-      for (const auto& [name, construct] : constructions) {
+      for (const Construction& made : constructions) {
         torch::manual_seed(test_seed(7));
-        const auto whole = [&] { observe(rank, name, *make(construct)); };
-        rank.observe(name + ": what making it throws", thrown_by(whole));
+        const auto whole = [&] { observe(rank, made.name, *make(made.construct)); };
+        rank.observe(made.name + ": what making it throws", thrown_by(whole));
       }
     };
   };

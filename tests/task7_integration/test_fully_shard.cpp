@@ -245,8 +245,9 @@ const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> 
 };
 
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
-  for (const auto& [what, change] : kRefused) {
-    SCOPED_TRACE(what);
+  for (const auto& refused : kRefused) {
+    const auto& change = refused.second;
+    SCOPED_TRACE(refused.first);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       ToyModel model(3);
       FullyShardOptions options;
