@@ -35,7 +35,7 @@ TEST(AddressRanges, adjacent_address_ranges_become_one_range) {
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 25}})), "10-25 30-40");
 }
 
-TEST(AddressRanges, take_uses_the_first_address_range_that_is_long_enough_from_the_requested_end) {
+TEST(AddressRanges, take_uses_the_lowest_or_highest_address_range_that_is_long_enough) {
   AddressRanges ranges = ranges_of({{0, 10}, {20, 50}, {60, 100}, {110, 115}});
   EXPECT_EQ(ranges.take(20, From::begin), memory + 20);
   EXPECT_EQ(ranges.take(20, From::end), memory + 80);
@@ -44,7 +44,7 @@ TEST(AddressRanges, take_uses_the_first_address_range_that_is_long_enough_from_t
   EXPECT_EQ(text(ranges), "40-50 60-80 110-115");
 }
 
-TEST(AddressRanges, remove_returns_how_many_of_the_given_bytes_the_address_ranges_contained) {
+TEST(AddressRanges, remove_returns_how_many_of_the_removed_bytes_were_in_the_address_ranges) {
   AddressRanges ranges = ranges_of({{0, 30}, {40, 60}, {70, 100}});
   EXPECT_EQ(ranges.remove(memory + 10, 10), 10U);
   EXPECT_EQ(text(ranges), "0-10 20-30 40-60 70-100");

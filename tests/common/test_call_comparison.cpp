@@ -35,12 +35,12 @@ void call_for_different_units_in_the_second_iteration(Communicator& comm) {
 
 const char* const kDifference = "differs between ranks";
 
-TEST(CallComparison, every_call_of_a_cpu_transport_is_compared_by_default) {
+TEST(CallComparison, by_default_ranks_compare_every_collective_over_a_cpu_transport) {
   EXPECT_CONTAINS(failure(2, over_gloo({}), call_for_different_units_in_the_second_iteration),
                   kDifference);
 }
 
-TEST(CallComparison, compare_first_iteration_compares_only_calls_of_the_first_iteration) {
+TEST(CallComparison, with_compare_first_iteration_ranks_compare_no_later_collective) {
   const auto options = over_gloo(Compare::first_iteration);
   EXPECT_CONTAINS(failure(2, options, call_for_different_units), kDifference);
   EXPECT_EQ(failure(2, options, call_for_different_units_in_the_second_iteration), "");
@@ -56,7 +56,7 @@ TEST(CallComparison,
   EXPECT_EQ(failure(2, over_gloo(Compare::never), body), "");
 }
 
-TEST(CallComparison, a_barrier_is_compared_even_with_compare_never) {
+TEST(CallComparison, with_compare_never_ranks_still_compare_their_barriers) {
   const auto body = [](Communicator& comm) {
     comm.barrier("start").wait();
     comm.barrier("end").wait();
@@ -65,7 +65,7 @@ TEST(CallComparison, a_barrier_is_compared_even_with_compare_never) {
                   kDifference);
 }
 
-TEST(CallComparison, an_error_names_a_ranks_last_call_even_if_calls_are_not_compared) {
+TEST(CallComparison, with_compare_never_an_error_still_names_the_last_collective_of_a_rank) {
   const auto body = [](Communicator& comm) {
     call_for_one_unit(comm);
     if (comm.rank() == 0) std::abort();
@@ -75,7 +75,7 @@ TEST(CallComparison, an_error_names_a_ranks_last_call_even_if_calls_are_not_comp
                   "after collective #0 all_gather layers.0");
 }
 
-TEST(CallComparison, a_communicator_over_shm_throws_unless_every_call_is_compared) {
+TEST(CallComparison, creating_a_communicator_over_shm_throws_unless_every_collective_is_compared) {
   EXPECT_CONTAINS(failure(2, {.compare = Compare::never}, call_for_one_unit),
                   "calls over backend shm must always be compared");
 }

@@ -33,7 +33,7 @@ TEST(ChromeTimeline, the_chrome_timeline_shows_each_rank_as_a_process_with_threa
   EXPECT_EQ(phases["C"][1]["args"]["bytes"], 4'000'000);
 }
 
-TEST(ChromeTimeline, collectives_in_flight_at_the_same_time_are_shown_in_separate_threads) {
+TEST(ChromeTimeline, overlapping_collectives_get_separate_threads_in_the_chrome_timeline) {
   const std::vector<Event> events{
       event(EventKind::flight, "a", 0, 100), event(EventKind::wait, "a", 0, 100),
       event(EventKind::flight, "b", 50, 150), event(EventKind::flight, "c", 100, 0),

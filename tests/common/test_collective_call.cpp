@@ -76,7 +76,7 @@ TEST_P(CollectiveCall, all_gather_into_concatenates_inputs_in_rank_order_even_in
   });
 }
 
-TEST_P(CollectiveCall, reduce_scatter_into_and_all_reduce_sum_as_a_tree) {
+TEST_P(CollectiveCall, reduce_scatter_into_and_all_reduce_add_the_ranks_inputs_as_a_binary_tree) {
   on_ranks([](Communicator& comm) {
     for (const int64_t n : kSizes) {
       const int64_t numel = comm.world_size() * n;
@@ -119,7 +119,7 @@ TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
 
 // An all-gather can be pending when wait_for_readers() is called. For example, the backward pass of
 // another model on this communicator has thrown and left it pending.
-TEST_P(CollectiveCall, wait_for_readers_first_completes_pending_all_gathers) {
+TEST_P(CollectiveCall, wait_for_readers_first_completes_this_ranks_pending_all_gathers) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 100, world = comm.world_size();
     const at::Tensor gathered = at::zeros({world * n});
@@ -132,7 +132,7 @@ TEST_P(CollectiveCall, wait_for_readers_first_completes_pending_all_gathers) {
   });
 }
 
-TEST_P(CollectiveCall, many_calls_can_be_issued_before_the_first_wait_and_waited_for_in_any_order) {
+TEST_P(CollectiveCall, many_collectives_can_be_issued_first_and_then_waited_for_in_any_order) {
   on_ranks([](Communicator& comm) {
     const int64_t world = comm.world_size();
     for (const bool backwards : {false, true}) {
@@ -164,7 +164,7 @@ TEST_P(CollectiveCall, many_calls_can_be_issued_before_the_first_wait_and_waited
   });
 }
 
-TEST_P(CollectiveCall, take_log_returns_the_textbook_bytes_of_each_call) {
+TEST_P(CollectiveCall, take_log_returns_the_bytes_that_ring_collectives_send_for_each_call) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 7, world = comm.world_size();
     const at::Tensor small = at::zeros({n}), large = at::zeros({world * n});
@@ -198,7 +198,7 @@ void require_sum(const std::shared_ptr<Communicator>& comm, int value) {
   require(tensor.eq(value * comm->world_size()).all().item<bool>(), "another sum");
 }
 
-TEST_P(CollectiveCall, calls_of_several_communicators_do_not_mix) {
+TEST_P(CollectiveCall, collectives_of_several_communicators_do_not_mix) {
   on_ranks([](const RankContext& context, const Create& create) {
     const int world = context.world_size, shards = world % 2 == 0 ? 2 : 1;
     const auto first = create(), second = create();

@@ -69,7 +69,7 @@ TEST_P(CollectiveFailure,
 
 // The time limit of a wait is 600 s, but alarm(20) ends a rank after 20 s of waiting. So the test
 // passes only if the ranks notice within 20 s that rank 2 has ended.
-TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
+TEST_P(CollectiveFailure, a_waiting_rank_fails_at_once_and_names_the_rank_that_ended_early) {
   for (const bool exits : {false, true}) {
     const auto leave = [&](Communicator& comm) {
       all_gather(comm, "layers.4");
@@ -86,7 +86,7 @@ TEST_P(CollectiveFailure, a_rank_that_ends_early_is_named_at_once) {
   }
 }
 
-TEST_P(CollectiveFailure, an_error_names_a_call_that_is_never_waited_for) {
+TEST_P(CollectiveFailure, an_error_names_a_collective_that_a_rank_issued_but_never_waits_for) {
   const auto text = failed(2, [](Communicator& comm) {
     { const Handle dropped = comm.barrier("layers.0"); }
     for (uint64_t i = 0; i < Ledger::kRing; ++i)

@@ -137,7 +137,7 @@ void expect_taken_at_most(int64_t big, int64_t most) {
   });
 }
 
-TEST(CountingAllocator, memory_kept_for_reuse_is_bounded_and_released_for_small_tensors) {
+TEST(CountingAllocator, the_counting_allocator_releases_kept_memory_that_small_tensors_cannot_use) {
   expect_taken_at_most(64 << 20, (64 << 20) / 4 * 5);
   expect_taken_at_most(512 << 20, (512 + 64) << 20);
 }

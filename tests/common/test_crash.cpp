@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Crash, a_runaway_allocation_is_reported_as_exceeding_the_memory_limit) {
+TEST(Crash, a_test_whose_rank_allocates_without_end_reports_that_it_exceeded_the_memory_limit) {
   const RankRun run = try_ranks(1, [](TestRank&) {
     ASSERT_TRUE(limit_memory(int64_t{1} << 30)) << "not under a sanitizer";
     std::vector<at::Tensor> all;

@@ -77,7 +77,7 @@ TEST(Diagnosis,
             "  #6        reduce_scatter layers.1      -");
 }
 
-TEST(Diagnosis, the_message_names_the_rank_that_differs_from_the_majority) {
+TEST(Diagnosis, the_message_names_the_rank_whose_collectives_differ_from_those_of_the_majority) {
   const Call a = gather("a"), b = gather("b"), c = gather("c");
   const auto cause = [](const std::vector<Call>& usual, const std::vector<Call>& odd) {
     const uint64_t last = usual.size() - 1;
@@ -91,7 +91,7 @@ TEST(Diagnosis, the_message_names_the_rank_that_differs_from_the_majority) {
             "rank 2 left out reduce_scatter a, or called all_reduce a out of turn");
 }
 
-TEST(Diagnosis, no_rank_is_blamed_if_two_ranks_disagree_without_further_evidence) {
+TEST(Diagnosis, the_message_blames_no_rank_if_two_ranks_disagree_without_further_evidence) {
   EXPECT_EQ(cause_of_first(gather("a"), gather("b")),
             "one side left out or added a call, or runs its units in a different order");
   EXPECT_EQ(cause_of_first(gather("a"), reduce("a")),
@@ -103,7 +103,7 @@ TEST(Diagnosis, no_rank_is_blamed_if_two_ranks_disagree_without_further_evidence
       "head has another size on rank 1: was another model, wrap policy or world size sharded");
 }
 
-TEST(Diagnosis, the_rank_that_deviates_from_its_earlier_steps_is_blamed) {
+TEST(Diagnosis, the_message_blames_the_rank_whose_collectives_deviate_from_its_earlier_steps) {
   const std::vector<Call> step{gather("a"), gather("b"), reduce("b"), reduce("a")};
   std::vector<Call> trains = step;
   trains.insert(trains.end(), step.begin(), step.end());
@@ -165,7 +165,7 @@ TEST(Diagnosis, the_message_says_how_a_missing_rank_stopped_or_ended) {
             "make: do all");
 }
 
-TEST(UnitName, a_unit_name_that_is_too_long_keeps_its_end) {
+TEST(UnitName, a_unit_name_that_is_too_long_loses_its_beginning_and_keeps_its_end) {
   EXPECT_EQ(gather(std::string(100, 'x').append(".layers.17")).unit,
             std::string(53, 'x').append(".layers.17"));
 }

@@ -24,7 +24,7 @@ std::string error_of_torch(bool with_stack) {
   return "nothing was thrown";
 }
 
-TEST(ErrorText, torchs_stack_is_removed_from_an_error) {
+TEST(ErrorText, without_stacks_removes_torchs_stack_trace_from_an_error_text) {
   in_a_process([] {
     const std::string whole = error_of_torch(true), said = error_of_torch(false);
     EXPECT_CONTAINS(whole, "frame #1");
@@ -35,7 +35,7 @@ TEST(ErrorText, torchs_stack_is_removed_from_an_error) {
   EXPECT_EQ(without_stacks("frame #0: of a picture\n"), "frame #0: of a picture\n");
 }
 
-TEST(ErrorText, an_error_of_a_rank_has_an_explanation_and_no_stack) {
+TEST(ErrorText, the_error_text_of_a_rank_explains_the_exception_and_has_no_stack_trace) {
   const auto failure = [](const std::function<void()>& body) {
     return try_ranks(1, [&](TestRank&) { body(); }).failure();
   };
@@ -48,7 +48,7 @@ TEST(ErrorText, an_error_of_a_rank_has_an_explanation_and_no_stack) {
                   "called with a key that is not in the map");
 }
 
-TEST(ErrorText, a_use_of_freed_memory_is_explained_without_torchs_advice) {
+TEST(ErrorText, the_error_text_explains_a_use_of_freed_memory_without_torchs_advice) {
   const RankRun run = try_ranks(1, [](TestRank&) {
     const at::Tensor tensor = at::empty({4});
     tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
@@ -62,7 +62,7 @@ TEST(ErrorText, a_use_of_freed_memory_is_explained_without_torchs_advice) {
   EXPECT_LACKS(run.failure(), "Caffe2");
 }
 
-TEST(ErrorText, bad_weak_ptr_is_explained) {
+TEST(ErrorText, the_error_text_explains_bad_weak_ptr_as_a_wrong_shared_from_this) {
   struct Object : std::enable_shared_from_this<Object> {};
   const RankRun run = try_ranks(1, [](TestRank&) { Object().shared_from_this(); });
   EXPECT_CONTAINS(run.failure(), "shared_from_this() was called on an object that no shared_ptr ");

@@ -13,7 +13,7 @@ Event event_of(EventKind kind, const std::string& name) {
   return event;
 }
 
-TEST(EventLog, the_event_log_keeps_the_last_events_and_counts_the_dropped_ones) {
+TEST(EventLog, a_full_event_log_drops_the_oldest_events_and_counts_them) {
   const auto log = EventLog::create(2, 10);
   for (int i = 0; i < 25; ++i)
     log->add(1, event_of(EventKind::free, std::to_string(i)));

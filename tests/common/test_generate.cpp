@@ -68,7 +68,7 @@ TEST(Generate, generate_never_chooses_an_id_that_stands_for_no_text) {
     EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), 3);
 }
 
-TEST(Generate, a_seed_fixes_the_generated_tokens_and_leaves_the_default_generator_unchanged) {
+TEST(Generate, generate_with_a_seed_is_repeatable_and_leaves_the_default_generator_unchanged) {
   Successor model(50, 1.0);
   const auto with_seed = [&](uint64_t seed) {
     return generated(model, {1}, 30, {.context = 8, .ids = 50, .temperature = 1, .seed = seed});

@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(GlooTransport, an_error_names_the_rank_that_was_stopped_during_a_call) {
+TEST(GlooTransport, the_error_of_a_waiting_rank_names_the_rank_that_stopped_in_a_collective) {
   const auto result = launch(2, [](const RankContext& context) {
     const std::chrono::milliseconds timeout(context.rank == 0 ? 500 : 60'000);
     auto comm = Communicator::create(context, {"gloo", timeout, {}});
@@ -36,7 +36,7 @@ TEST(GlooTransport, an_error_names_the_rank_that_was_stopped_during_a_call) {
       "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
 }
 
-TEST(GlooTransport, an_error_states_how_many_open_files_are_needed) {
+TEST(GlooTransport, if_too_few_files_may_be_open_the_error_states_how_many_gloo_needs) {
   const auto with_limit = [](rlim_t files) {
     return failure(launch(4, [&](const RankContext& context) {
       const rlimit limit{files, files};

@@ -7,7 +7,7 @@ namespace {
 using Numels = std::vector<int64_t>;
 
 // A backward pass computes gradients from the last parameter to the first.
-TEST(GradientBuckets, buckets_are_filled_from_the_last_parameter_to_the_first) {
+TEST(GradientBuckets, gradient_buckets_are_filled_from_the_last_parameter_to_the_first) {
   const auto buckets = gradient_buckets({32, 16, 48, 16}, {4 * 64, 4 * 48});
   EXPECT_EQ(buckets.numels, (Numels{64, 48}));
   ASSERT_EQ(buckets.places.size(), 4U);

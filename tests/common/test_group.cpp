@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Group, messages_name_a_group_of_ranks_unless_it_is_the_whole_world) {
+TEST(Group, the_text_of_a_group_names_its_ranks_and_is_empty_for_the_whole_world) {
   EXPECT_EQ(Group::world(8).text(), "");
   EXPECT_EQ((Group{.size = 8, .world_size = 8, .communicator = 1}.text()), " of Communicator 2");
   EXPECT_EQ(Group::shards(3, 8, 8).text(), "");

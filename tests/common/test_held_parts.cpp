@@ -37,7 +37,7 @@ TEST(ExpectPartOf,
                   "expected at least 56: together the ranks hold the whole");
 }
 
-TEST(ExpectNoCopies, expect_no_copies_fails_if_a_rank_copies_what_other_ranks_own) {
+TEST(ExpectNoCopies, expect_no_copies_fails_if_a_rank_holds_a_copy_of_what_other_ranks_own) {
   const auto told = [](int world_size, int64_t besides) {
     const RankRun run = taken_by(world_size, 1000, besides);
     return failures_of([&] {

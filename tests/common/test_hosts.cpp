@@ -19,7 +19,7 @@ Hosts three_hosts(int rank) {
   return hosts;
 }
 
-TEST(Hosts, without_a_host_in_the_middle_the_other_hosts_are_renumbered_from_0) {
+TEST(Hosts, a_subset_of_ranks_without_one_host_renumbers_the_other_hosts_from_0) {
   LaunchedRank self;
   self.rank = 2;
   self.world_size = 4;
@@ -29,7 +29,7 @@ TEST(Hosts, without_a_host_in_the_middle_the_other_hosts_are_renumbered_from_0) 
   EXPECT_EQ(left.this_host(), 1);
 }
 
-TEST(Hosts, local_rank_numbers_the_ranks_of_each_host_from_0) {
+TEST(Hosts, local_rank_counts_the_ranks_of_each_host_from_0) {
   for (int rank = 0; rank < 6; ++rank) {
     const RankContext context{rank, 6, nullptr, std::make_shared<Hosts>(three_hosts(rank))};
     EXPECT_EQ(context.local_rank(), rank % 2);

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(HtmlTimeline, the_html_timeline_contains_its_data_and_needs_no_network) {
+TEST(HtmlTimeline, the_html_timeline_is_one_file_with_its_data_and_needs_no_network) {
   const std::string page = html_timeline(two_ranks());
   EXPECT_LACKS(page, "{\"the data\": 0}");
   EXPECT_LACKS(page, "http") << "needs the network";

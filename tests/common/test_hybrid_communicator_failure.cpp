@@ -34,7 +34,7 @@ class HybridCommunicatorFailure : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(, HybridCommunicatorFailure, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(HybridCommunicatorFailure, a_skipped_call_is_reported_with_the_ranks_of_its_group) {
+TEST_P(HybridCommunicatorFailure, the_error_of_a_skipped_collective_names_the_ranks_of_its_group) {
   EXPECT_CONTAINS(failure({Fault::Kind::skip, 3, 3}),
                   "collective #2 of shard group 1 (ranks 2, 3) differs between ranks:\n"
                   "  rank 2  all_gather layers.1 (8 x float, 32 B)\n"
@@ -45,7 +45,7 @@ TEST_P(HybridCommunicatorFailure, a_skipped_call_is_reported_with_the_ranks_of_i
                   "  rank 3  all_reduce layers.2 (4 x float, 16 B)\n");
 }
 
-TEST_P(HybridCommunicatorFailure, a_killed_rank_is_reported_with_its_last_call_in_any_group) {
+TEST_P(HybridCommunicatorFailure, the_error_names_a_killed_ranks_last_collective_in_any_group) {
   EXPECT_CONTAINS(failure({Fault::Kind::kill, 3, 5}),
                   "rank 3 was killed by signal 9 (Killed); last collective #3 reduce_scatter "
                   "layers.1 of its shard group");
@@ -61,7 +61,7 @@ TEST_P(HybridCommunicatorFailure,
   EXPECT_CONTAINS(text, "rank 2 was killed by signal 9 (Killed); last collective #1 barrier world");
 }
 
-TEST_P(HybridCommunicatorFailure, a_missing_rank_is_reported_with_its_last_call_in_any_group) {
+TEST_P(HybridCommunicatorFailure, the_error_names_a_missing_ranks_last_collective_in_any_group) {
   const auto body = [](TestRank& rank) {
     const at::Tensor shard = at::zeros({4}), whole = at::zeros({8});
     const auto& comm = rank.hybrid(2);

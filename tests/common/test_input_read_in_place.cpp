@@ -8,7 +8,7 @@ MULTI_RANK_SUITE(InputReadInPlace);
 // Each rank frees the input of its all-gather early. The memory must not be poisoned before all
 // ranks have read it: rank 0 reads it in its wait before the barrier, the other ranks read it only
 // after the barrier.
-MULTI_RANK_TEST(InputReadInPlace, an_input_freed_early_lives_until_all_ranks_have_read_it) {
+MULTI_RANK_TEST(InputReadInPlace, an_all_gather_input_freed_early_lives_until_all_ranks_read_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Communicator& comm = *rank.communicator();
     const auto total = static_cast<int64_t>(rank.world_size()) * 8;

@@ -68,13 +68,13 @@ TEST(LaunchedRank, a_rank_reads_the_variables_of_mpirun_and_srun) {
     expect_rank(started_by(variables).value(), 2, 4, false);
 }
 
-TEST(LaunchedRank, a_single_process_and_a_batch_script_are_not_ranks) {
+TEST(LaunchedRank, one_process_of_mpirun_or_srun_and_a_slurm_batch_script_are_not_launched_ranks) {
   EXPECT_FALSE(started_by({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(started_by({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-TEST(LaunchedRank, a_missing_address_of_the_store_throws_if_ranks_may_be_on_other_hosts) {
+TEST(LaunchedRank, launched_rank_throws_if_ranks_of_several_hosts_have_no_store_address) {
   const std::vector<Variables> launchers{
       {{"OMPI_COMM_WORLD_RANK", "2"},
        {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -103,7 +103,7 @@ TEST(LaunchedRank, an_error_names_the_contradiction_between_variables_of_two_lau
   EXPECT_EQ(started_by(variables)->rank, 0);
 }
 
-TEST(LaunchedRank, a_restart_of_the_ranks_changes_the_name_of_their_group) {
+TEST(LaunchedRank, when_torchrun_restarts_the_ranks_the_name_of_their_group_changes) {
   const std::string group = changed({}).group;
   EXPECT_NE(group, changed({{"TORCHELASTIC_RESTART_COUNT", "1"}}).group);
   EXPECT_NE(group, changed({{"TORCHELASTIC_RUN_ID", "another"}}).group);

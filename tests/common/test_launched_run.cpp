@@ -27,7 +27,7 @@ Body collectives(std::vector<Channel>& channels, const std::string& backend = "a
 MULTI_RANK_SUITE_ON(LaunchedRun, 1, 2, 3);
 
 // The ranks meet once in a store that torchrun hosts, and once in one that rank 0 hosts.
-MULTI_RANK_TEST(LaunchedRun, launched_ranks_compute_the_bits_of_forked_ranks) {
+MULTI_RANK_TEST(LaunchedRun, ranks_that_torchrun_launched_compute_the_same_bits_as_forked_ranks) {
   std::vector<Channel> forked(world_size());
   ASSERT_TRUE(launch(world_size(), collectives(forked)).ok());
   const HostedStore store;

@@ -40,7 +40,7 @@ int nothing(const RankContext&) {
   return 0;
 }
 
-TEST(LaunchedRunFailure, only_one_process_reports_a_call_that_differs) {
+TEST(LaunchedRunFailure, only_one_process_reports_a_collective_that_differs_between_ranks) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::skip, 1, 3}));
   EXPECT_EQ(ended.said.find("program: rank "), ended.said.rfind("program: rank ")) << ended.said;
@@ -51,7 +51,7 @@ TEST(LaunchedRunFailure, only_one_process_reports_a_call_that_differs) {
     EXPECT_NE(status, 0);
 }
 
-TEST(LaunchedRunFailure, a_killed_rank_is_named_with_its_last_call) {
+TEST(LaunchedRunFailure, if_a_launched_rank_is_killed_the_report_names_it_and_its_last_collective) {
   HostedStore store;
   const Ended ended = torchrun(3, store.port(), gather_six_units(Fault{Fault::Kind::kill, 1, 4}),
                                {}, OfFailure::left_to_notice);
@@ -62,7 +62,7 @@ TEST(LaunchedRunFailure, a_killed_rank_is_named_with_its_last_call) {
   EXPECT_EQ(WEXITSTATUS(ended.statuses[1]), 1);
 }
 
-TEST(LaunchedRunFailure, an_exception_is_reported_in_one_line_without_a_backtrace) {
+TEST(LaunchedRunFailure, an_exception_of_a_rank_is_reported_in_one_line_without_a_backtrace) {
   HostedStore store;
   const Ended ended = torchrun(2, store.port(), [](const RankContext& context) {
     if (context.rank == 1) TORCH_CHECK(false, "no such unit: layers.9");
@@ -72,7 +72,7 @@ TEST(LaunchedRunFailure, an_exception_is_reported_in_one_line_without_a_backtrac
   EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
 }
 
-TEST(LaunchedRunFailure, no_rank_outlives_the_process_that_torchrun_started) {
+TEST(LaunchedRunFailure, if_a_process_of_torchrun_gets_sigterm_or_sigint_no_rank_outlives_it) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
     SharedWords pids;
@@ -92,7 +92,7 @@ TEST(LaunchedRunFailure, no_rank_outlives_the_process_that_torchrun_started) {
   }
 }
 
-TEST(LaunchedRunFailure, a_program_for_more_ranks_than_were_launched_fails) {
+TEST(LaunchedRunFailure, start_fails_if_the_program_needs_more_ranks_than_torchrun_launched) {
   const SetVariables set(torchrun_variables(0, 1, 29500));
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(2, nothing, "program"), 2);
@@ -125,7 +125,7 @@ std::string refusal_of_the_store(const LaunchedRank& self) {
   return text;
 }
 
-TEST(LaunchedRunFailure, a_rank_that_does_not_join_is_named) {
+TEST(LaunchedRunFailure, the_error_of_join_names_the_ranks_that_have_not_joined) {
   HostedStore store;
   EXPECT_CONTAINS(
       refusal_of_the_store({0, 3, "127.0.0.1", store.port(), true, "a", 200ms}),
@@ -135,7 +135,7 @@ TEST(LaunchedRunFailure, a_rank_that_does_not_join_is_named) {
       "rank 2: can't join the others: ranks 0 and 1 have not come (store at 127.0.0.1:");
 }
 
-TEST(LaunchedRunFailure, all_ranks_that_do_not_join_are_named_without_keys_of_the_store) {
+TEST(LaunchedRunFailure, the_error_of_join_names_all_missing_ranks_and_no_key_of_the_store) {
   HostedStore store;
   const std::string text =
       refusal_of_the_store({2, 9, "127.0.0.1", store.port(), true, "c", 200ms});
@@ -145,7 +145,7 @@ TEST(LaunchedRunFailure, all_ranks_that_do_not_join_are_named_without_keys_of_th
   EXPECT_EQ(text.find("identity"), std::string::npos) << text;
 }
 
-TEST(LaunchedRunFailure, a_long_wait_for_ranks_is_announced_once) {
+TEST(LaunchedRunFailure, a_rank_that_waits_long_in_join_prints_once_which_ranks_it_misses) {
   HostedStore store;
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
@@ -162,7 +162,7 @@ TEST(LaunchedRunFailure, a_long_wait_for_ranks_is_announced_once) {
 }
 
 // join() looks once a second for the ranks that it waits for, so it looks several times here.
-TEST(LaunchedRunFailure, a_wait_in_which_join_looks_several_times_is_announced_once) {
+TEST(LaunchedRunFailure, join_announces_a_long_wait_once_even_if_it_looks_several_times) {
   HostedStore store;
   std::vector<std::string> told;
   const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
@@ -171,7 +171,7 @@ TEST(LaunchedRunFailure, a_wait_in_which_join_looks_several_times_is_announced_o
   ASSERT_EQ(told.size(), 1U);
 }
 
-TEST(LaunchedRunFailure, start_waits_for_other_ranks_up_to_its_timeout) {
+TEST(LaunchedRunFailure, start_fails_when_other_ranks_have_not_come_within_its_timeout) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
   testing::internal::CaptureStderr();
@@ -180,7 +180,7 @@ TEST(LaunchedRunFailure, start_waits_for_other_ranks_up_to_its_timeout) {
                   "program: rank 0: can't join the others: ");
 }
 
-TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_that_ends_early) {
+TEST(LaunchedRunFailure, if_a_rank_ends_early_the_errors_of_the_other_ranks_name_it) {
   HostedStore store;
   const auto body = [](const RankContext& context) {
     auto comm = Communicator::create(context, {.timeout = 600s});
@@ -196,7 +196,7 @@ TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_that_ends_early) {
   EXPECT_EQ(ended.statuses[1], 0);
 }
 
-TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_whose_process_is_killed) {
+TEST(LaunchedRunFailure, if_a_ranks_process_is_killed_the_errors_of_the_other_ranks_name_it) {
   HostedStore store;
   const auto body = [](const RankContext& context) {
     auto comm = Communicator::create(context, {.timeout = 600s});
@@ -213,7 +213,7 @@ TEST(LaunchedRunFailure, the_other_ranks_name_a_rank_whose_process_is_killed) {
   EXPECT_EQ(ended.said.find("program: "), ended.said.rfind("program: ")) << ended.said;
 }
 
-TEST(LaunchedRunFailure, a_store_that_cannot_be_reached_is_named) {
+TEST(LaunchedRunFailure, the_error_of_join_names_the_address_of_a_store_that_cannot_be_reached) {
   EXPECT_CONTAINS(refusal({1, 2, "nobody.invalid", 29500, true, "a", 200ms}),
                   "rank 1: can't join the others: can't reach the store (store at nobody.invalid:");
   const ReservedPort silent;

@@ -32,7 +32,7 @@ bool exists(pid_t pid) {
   return kill(pid, 0) == 0;
 }
 
-TEST(Launcher, every_rank_runs_in_its_own_process) {
+TEST(Launcher, launch_runs_every_rank_in_its_own_process) {
   SharedWords pids;
   const auto result = launch(3, [&](const RankContext& context) {
     pids[context.rank] = getpid();
@@ -107,7 +107,7 @@ TEST(Launcher, a_process_that_has_other_threads_cannot_launch_ranks) {
   EXPECT_TRUE(launch(1, body).ok());
 }
 
-TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
+TEST(Launcher, a_signal_that_ends_the_caller_of_launch_ends_every_rank_first) {
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     SharedWords pids;
     int status = end_a_launch(pids, 3, [&](pid_t child) { kill(child, signal); });
@@ -119,7 +119,7 @@ TEST(Launcher, an_interrupt_ends_every_rank_and_then_the_caller) {
   }
 }
 
-TEST(Launcher, a_killed_caller_leaves_no_rank_behind) {
+TEST(Launcher, if_the_caller_of_launch_is_killed_no_rank_is_left_behind) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the ranks of the killed caller
   SharedWords pids;
   end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });

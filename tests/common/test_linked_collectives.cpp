@@ -40,7 +40,7 @@ MULTI_RANK_TEST(LinkedCollective,
 }
 
 // Each rank computes for 50 us while the link moves its bytes.
-MULTI_RANK_TEST(LinkedCollective, a_link_moves_values_while_the_ranks_compute) {
+MULTI_RANK_TEST(LinkedCollective, a_simulated_link_moves_bytes_while_the_ranks_compute) {
   const auto clock = std::make_shared<CountedClock>();
   const auto body = [&](TestRank& rank) {
     const auto& comm = rank.communicator();

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(LostTime, suites_of_one_problem_share_a_limit_of_lost_time_and_other_problems_still_run) {
+TEST(LostTime, if_runs_of_a_problem_hung_for_60_s_only_the_suites_of_this_problem_are_refused) {
   LostTime lost(seconds(1000));
   lost.add("T4_4_finish", seconds(40));
   EXPECT_EQ(lost.refusal("T4_4_finish"), "");
@@ -21,7 +21,7 @@ TEST(LostTime, suites_of_one_problem_share_a_limit_of_lost_time_and_other_proble
   EXPECT_EQ(lost.refusal("T4_40_x"), "");
 }
 
-TEST(LostTime, no_test_of_a_task_runs_after_its_problems_together_lost_too_much_time) {
+TEST(LostTime, if_runs_of_a_task_hung_for_its_whole_limit_its_later_tests_are_refused) {
   LostTime lost(seconds(20));
   EXPECT_EQ(lost.refusal("T1_1_redirect"), "");
   lost.add("T1_1_redirect", seconds(20));
@@ -29,7 +29,7 @@ TEST(LostTime, no_test_of_a_task_runs_after_its_problems_together_lost_too_much_
             "not run: earlier runs of this task did not end, and took 20 s");
 }
 
-TEST(LostTime, a_suite_that_belongs_to_no_problem_has_its_own_limit_of_lost_time) {
+TEST(LostTime, hung_runs_of_a_suite_that_belongs_to_no_problem_count_only_against_this_suite) {
   LostTime lost(seconds(1000));
   lost.add("Judged", seconds(60));
   EXPECT_CONTAINS(lost.refusal("Judged"), "did not end");
@@ -43,7 +43,7 @@ RankReport ended(int signal, const std::string& message) {
   return report;
 }
 
-TEST(LostTime, a_run_loses_its_whole_time_limit_or_one_wait_or_no_time) {
+TEST(LostTime, lost_by_returns_the_time_limit_for_a_hang_and_0_for_a_crash) {
   const std::string vain = "longer than the time limit (CommunicatorOptions::timeout), is stuck";
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGALRM, "")}, seconds(20)), seconds(20));
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGKILL, "")}, seconds(20)), kWait);

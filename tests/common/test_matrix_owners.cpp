@@ -32,7 +32,7 @@ std::vector<OwnedMatrix> matrices_of(const MatrixRound& round) {
   return all;
 }
 
-TEST(MatrixOwners, every_matrix_is_in_one_round_and_units_keep_their_order) {
+TEST(MatrixOwners, plan_matrices_puts_every_matrix_into_one_round_and_keeps_the_order_of_units) {
   for (const int ranks : {1, 2, 3, 4, 5, 8, 64}) {
     std::vector<size_t> units;
     size_t matrices = 0;
@@ -50,7 +50,7 @@ TEST(MatrixOwners, every_matrix_is_in_one_round_and_units_keep_their_order) {
   }
 }
 
-TEST(MatrixOwners, a_round_has_as_few_units_as_give_each_rank_a_matrix) {
+TEST(MatrixOwners, plan_matrices_fills_a_round_with_as_few_units_as_give_each_rank_a_matrix) {
   const auto sizes = [](int ranks) {
     std::vector<size_t> sizes;
     for (const MatrixRound& round : plan_matrices(blocks(5, 8), ranks))
@@ -65,7 +65,7 @@ TEST(MatrixOwners, a_round_has_as_few_units_as_give_each_rank_a_matrix) {
 }
 
 // In a round, no rank has more work than the average and one matrix.
-TEST(MatrixOwners, the_work_is_balanced_in_each_round_and_in_all_rounds) {
+TEST(MatrixOwners, plan_matrices_balances_the_work_of_the_ranks_in_each_round_and_over_all_rounds) {
   for (const int ranks : {2, 3, 4, 8}) {
     std::vector<int64_t> total(static_cast<size_t>(ranks));
     int64_t largest = 0, all = 0;
@@ -93,7 +93,7 @@ ShardLayout layout_of(std::vector<ShardLayout::Parameter> parameters) {
   return layout;
 }
 
-TEST(MatrixOwners, the_rounds_of_a_layout_have_its_trainable_matrices_of_muon) {
+TEST(MatrixOwners, matrix_rounds_has_only_the_trainable_nonempty_matrices_that_muon_updates) {
   OptimizerOptions muon;
   muon.kind = OptimizerOptions::Kind::muon;
   const ShardLayout layout = layout_of({{"embedding", 0, 0, 12, true, {3, 4}},
@@ -111,7 +111,7 @@ TEST(MatrixOwners, the_rounds_of_a_layout_have_its_trainable_matrices_of_muon) {
   EXPECT_TRUE(matrix_rounds(layout, {{"", {}}}, 2).empty());
 }
 
-TEST(MatrixOwners, a_parameter_of_muon_that_is_not_a_matrix_is_refused_by_name) {
+TEST(MatrixOwners, matrix_rounds_throws_and_names_a_parameter_of_muon_that_is_not_a_matrix) {
   EXPECT_EQ(
       error_of<std::invalid_argument>([] { check_matrix("ln.weight", {7}); }),
       "Muon updates matrices, and parameter 'ln.weight' has 1 dimensions; put it into a group "

@@ -171,7 +171,7 @@ TEST_IN_A_PROCESS(Model, heads_that_share_keys_and_values_compute_what_heads_wit
   }
 }
 
-TEST(Model, a_model_can_be_named_by_its_sizes) {
+TEST(Model, model_shape_parses_a_model_name_that_lists_its_sizes_and_refuses_invalid_sizes) {
   EXPECT_EQ(model_name(model_shape(kTinyLlama)), kTinyLlama);
   EXPECT_EQ(model_name(model_shape("gpt2:context=19,vocabulary=61,d_model=35,layers=3,heads=5,"
                                    "d_ff=121")),
@@ -197,7 +197,7 @@ TEST(Model, a_model_can_be_named_by_its_sizes) {
     expect_refused(name, reason);
 }
 
-TEST(Model, models_can_be_named_by_their_names_at_hugging_face) {
+TEST(Model, model_shape_accepts_the_names_that_gpt2_models_have_at_hugging_face) {
   EXPECT_EQ(model_name(model_shape("gpt2")), "gpt2-124m");
   EXPECT_EQ(model_name(model_shape("gpt2-medium")), "gpt2-355m");
   EXPECT_EQ(model_name(model_shape("gpt2-large")), "gpt2-774m");
@@ -237,7 +237,7 @@ TEST_IN_A_PROCESS(Model, a_sequence_that_is_too_long_and_an_unknown_name_throw) 
     EXPECT_CONTAINS(error, name);
 }
 
-TEST(Model, models_have_the_published_sizes_and_settings) {
+TEST(Model, named_models_have_the_published_sizes_and_settings) {
   in_a_process([] {
     EXPECT_EQ(numel_of(*make_model("gpt2-124m")), 124'439'808);
     EXPECT_NEAR(static_cast<double>(numel_of(*make_model("gpt2-36m"))), 36e6, 0.1e6);

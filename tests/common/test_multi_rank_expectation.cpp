@@ -20,7 +20,7 @@ TEST(MultiRankExpectation,
   EXPECT_TRUE(result_of([&] { expect_on_rank(run, 2, "live bytes", 0); }).empty());
 }
 
-TEST(MultiRankExpectation, expect_error_checks_the_types_and_words_of_an_exception) {
+TEST(MultiRankExpectation, expect_error_checks_the_type_and_the_words_of_an_exception) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     rank.observe("nothing", thrown_by([] {}));
     rank.observe("error", thrown_by([] { throw std::invalid_argument("no unit 7"); }));
@@ -35,7 +35,7 @@ TEST(MultiRankExpectation, expect_error_checks_the_types_and_words_of_an_excepti
                   "ranks 0, 1: nothing was thrown, expected an error with \"7\"");
 }
 
-TEST(MultiRankExpectation, each_rank_is_compared_with_its_own_value_and_an_object_by_its_members) {
+TEST(MultiRankExpectation, a_failed_expectation_names_the_rank_and_the_member_that_differ) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     rank.observe("number", rank.rank());
     rank.observe("tensor", nlohmann::json{{"sizes", {2, 3}}, {"dtype", "Float"}});
@@ -51,7 +51,7 @@ TEST(MultiRankExpectation, each_rank_is_compared_with_its_own_value_and_an_objec
                   "ranks 0, 1: sizes: is [2,3], expected [2,4]");
 }
 
-TEST(MultiRankExpectation, tensors_are_compared_bit_by_bit_and_their_difference_is_described) {
+TEST(MultiRankExpectation, expectations_compare_tensors_bit_by_bit_and_describe_differences) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto t = torch::arange(6, torch::kFloat).view({2, 3});
     rank.observe("t", t);

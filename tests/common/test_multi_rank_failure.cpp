@@ -49,7 +49,7 @@ TEST(MultiRankFailure, the_failure_names_the_signal_or_exception_that_ended_a_ra
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, a_rank_that_exits_is_a_failure) {
+TEST(MultiRankFailure, if_a_rank_of_a_test_calls_exit_the_test_fails_and_names_the_status) {
   EXPECT_CONTAINS(failure_when_rank_1([] { exit(3); }), "rank 1 left by exit(3) before the end");
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     if (rank.rank() == 1) _exit(0);
@@ -57,7 +57,7 @@ TEST(MultiRankFailure, a_rank_that_exits_is_a_failure) {
   EXPECT_CONTAINS(run.failure(), "rank 1 left by exit(0) before the end of the test");
 }
 
-TEST(MultiRankFailure, a_run_of_ranks_ends_at_its_time_limit) {
+TEST(MultiRankFailure, the_ranks_of_a_test_are_ended_at_the_time_limit_of_the_run) {
   const auto body = [](TestRank& rank) {
     for (volatile bool forever = true; forever && rank.rank() == 1;) {
     }
@@ -68,7 +68,7 @@ TEST(MultiRankFailure, a_run_of_ranks_ends_at_its_time_limit) {
   expect_next_run_works();
 }
 
-TEST(MultiRankFailure, every_process_that_a_rank_started_ends_with_the_run) {
+TEST(MultiRankFailure, every_process_that_a_rank_of_a_test_started_ends_with_the_ranks) {
   int life[2];
   ASSERT_EQ(pipe(life), 0);
   const RankRun run = try_ranks(2, [&](TestRank& rank) {
@@ -96,7 +96,7 @@ TEST(MultiRankFailure, a_rank_that_observes_one_name_twice_fails_and_its_first_v
 }
 
 // TestRank never sends such reports, but code that finds the file of the channel could.
-TEST(MultiRankFailure, a_value_reported_twice_or_after_the_end_is_a_failure) {
+TEST(MultiRankFailure, a_rank_that_reports_a_value_twice_or_after_the_end_of_the_test_fails) {
   const auto told = [](const std::vector<nlohmann::json>& frames) {
     Channel channel;
     for (const nlohmann::json& frame : frames)
@@ -109,7 +109,7 @@ TEST(MultiRankFailure, a_value_reported_twice_or_after_the_end_is_a_failure) {
   EXPECT_CONTAINS(told({loss, finished_frame(), other}), "reported after the end of the test");
 }
 
-TEST(MultiRankFailure, a_failed_assertion_in_a_rank_ends_the_run) {
+TEST(MultiRankFailure, an_assertion_that_fails_in_one_rank_ends_all_ranks_of_the_test) {
   const RankRun run = try_ranks(2, [](TestRank& rank) {
     EXPECT_NE(rank.rank(), 1) << "an odd rank";
     for (;;)

@@ -7,7 +7,7 @@ using namespace fsdp;
 
 MULTI_RANK_SUITE(MultiRankRun);
 
-MULTI_RANK_TEST(MultiRankRun, the_test_receives_the_observed_values_and_tensors) {
+MULTI_RANK_TEST(MultiRankRun, the_test_receives_the_values_and_tensors_that_each_rank_observed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("list", std::vector<double>{0.1, 1e300, static_cast<double>(rank.rank())});
     rank.observe("large", int64_t{1} << 53 | 1);

@@ -10,7 +10,7 @@
 
 using namespace fsdp;
 
-TEST(MultiRankVerdict, a_rank_that_reaches_a_todo_makes_the_test_not_started) {
+TEST(MultiRankVerdict, a_test_in_which_a_rank_reaches_a_todo_counts_as_not_started) {
   const std::vector<std::function<void()>> consequences{
       [] { EXPECT_ANY_THROW(todo("unshard", "2.3")); },
       [] { EXPECT_NO_THROW(todo("unshard", "2.3")); },

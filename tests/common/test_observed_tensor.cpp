@@ -19,7 +19,7 @@ void expect_no_tensor(const nlohmann::json& value) {
   EXPECT_CONTAINS(error_of<std::invalid_argument>([&] { to_tensor(value); }), "it is not a tensor");
 }
 
-TEST(ObservedTensor, an_observation_that_has_the_data_of_all_its_elements_is_a_tensor) {
+TEST(ObservedTensor, to_tensor_accepts_an_observation_whose_data_has_the_bytes_of_all_elements) {
   EXPECT_EQ(to_tensor(observation(kFloat, {2, 3}, 24)).numel(), 6);
   EXPECT_EQ(to_tensor(observation(kFloat, {}, 4)).numel(), 1);
   EXPECT_EQ(to_tensor(observation(kFloat, {0, 3}, 0)).numel(), 0);

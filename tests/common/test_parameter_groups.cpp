@@ -17,7 +17,7 @@ TEST(ParameterGroups, a_parameter_belongs_to_the_first_group_whose_pattern_match
   EXPECT_EQ(group_of("wte.weight", groups), 2u);
 }
 
-TEST(ParameterGroups, an_error_names_the_parameter_or_the_pattern) {
+TEST(ParameterGroups, group_of_throws_and_names_a_parameter_without_a_group_or_an_invalid_pattern) {
   const auto refusal = [](const std::string& pattern) {
     return error_of<std::invalid_argument>([&] { group_of("wte.weight", {{pattern, {}}}); });
   };

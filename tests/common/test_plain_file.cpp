@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PlainFile, holds_something_is_true_only_of_a_regular_file_that_is_not_empty) {
+TEST(PlainFile, holds_something_returns_true_only_for_a_regular_file_that_is_not_empty) {
   const TemporaryFolder folder;
   EXPECT_TRUE(holds_something(folder.write("file", "x")));
   for (const std::string& path : {folder.write("empty", ""), folder.path() + "/none", folder.path(),

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(PlainText, the_plain_text_of_an_error_does_not_mention_the_library_that_threw_it) {
+TEST(PlainText, plain_text_of_an_exception_does_not_mention_the_library_that_threw_it) {
   const auto text = [](const std::function<void()>& action) {
     try {
       action();
@@ -31,7 +31,7 @@ TEST(PlainText, the_plain_text_of_an_error_does_not_mention_the_library_that_thr
             "what");
 }
 
-TEST(PlainText, a_giant_error_is_cut_to_its_beginning) {
+TEST(PlainText, plain_text_cuts_the_text_of_a_giant_exception_to_its_beginning) {
   const std::string giant(8'000'000, '\n');
   const std::string beginning = giant.substr(0, kMostOfError);
   EXPECT_EQ(plain_text(std::runtime_error(giant)), beginning);

@@ -26,7 +26,7 @@ TEST(Places, the_text_of_a_place_names_the_parameter_and_the_owner_of_the_elemen
   EXPECT_EQ(places_of_rank(2).text(2), "padding after bias, which rank 2 owns");
 }
 
-TEST(Places, a_failure_names_the_place_of_the_first_wrong_element) {
+TEST(Places, a_failed_comparison_of_a_shard_names_the_parameter_of_the_first_wrong_element) {
   const RankRun run = run_ranks(3, [](TestRank& rank) {
     at::Tensor shard = at::zeros({16});
     rank.observe("expected", shard);
@@ -37,7 +37,7 @@ TEST(Places, a_failure_names_the_place_of_the_first_wrong_element) {
                   "the first at [1] (bias[1], which rank 2 owns): is 7, expected 0");
 }
 
-TEST(Provenance, decode_names_the_ranks_that_are_missing_or_counted_twice) {
+TEST(Provenance, decode_reads_from_a_gradient_which_ranks_are_missing_or_counted_twice) {
   const auto mean_of = [](const std::vector<int>& ranks, int world_size) {
     double sum = 0;
     for (const int rank : ranks)

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RankThreads, a_rank_has_one_thread_if_omp_num_threads_is_not_set) {
+TEST(RankThreads, torch_uses_one_thread_in_a_rank_if_omp_num_threads_is_not_set) {
   const SetVariables set(Variables{{"OMP_NUM_THREADS", ""}});
   SharedWords words;
   launch(1, [&](const RankContext&) {

@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Ratio, a_common_ratio_is_described_as_a_fraction_of_small_numbers) {
+TEST(Ratio, ratio_in_words_describes_a_ratio_that_all_elements_have_as_a_small_fraction) {
   EXPECT_EQ(ratio_in_words({3, 0, 1.5}, {2, 0, 1}),
             "every element is exactly 3/2 times the expected one");
   EXPECT_EQ(ratio_in_words({0.1 * 4 / 3, 0.7 * 4 / 3}, {0.1F, 0.7F}),
@@ -22,7 +22,7 @@ TEST(Ratio, a_common_ratio_is_described_as_a_fraction_of_small_numbers) {
   EXPECT_EQ(ratio_in_words({1, 2}, {0, 3}), "");
 }
 
-TEST(Ratio, a_difference_in_the_last_bits_is_called_rounding) {
+TEST(Ratio, ratio_in_words_calls_a_difference_in_the_last_bits_rounding) {
   EXPECT_CONTAINS(ratio_in_words({0.1F * (1 / 3.F), 5 * (1 / 3.F)}, {0.1F / 3, 5 / 3.F}),
                   "every element is right except for rounding");
   EXPECT_CONTAINS(difference(3.0000001, 3.0), "it is right except for rounding");

@@ -38,7 +38,7 @@ Call call_of(Operation operation, uint64_t sequence, const std::string& unit) {
   return call;
 }
 
-TEST(Recorder, a_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
+TEST(Recorder, a_recorded_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
   const auto events = recorded([] {
     at::set_num_threads(1);
     const uint64_t outer = begin_span(EventKind::forward, "outer");
@@ -60,7 +60,7 @@ TEST(Recorder, a_span_has_the_live_bytes_at_its_end_and_the_peak_within_it) {
   EXPECT_EQ(events[0].end, 4);
 }
 
-TEST(Recorder, a_free_of_the_gathered_storage_of_a_unit_is_recorded_once) {
+TEST(Recorder, the_recorder_records_once_that_the_gathered_storage_of_a_unit_was_freed) {
   const auto events = recorded([] {
     at::set_num_threads(1);
     at::Tensor gathered = at::empty({300}, at::kByte);
@@ -102,7 +102,7 @@ TEST(Recorder,
 
 // A call that was issued before the recorder existed can belong to an iteration that was not
 // recorded.
-TEST(Recorder, the_wait_for_a_call_that_was_issued_before_the_recorder_is_recorded) {
+TEST(Recorder, the_recorder_records_the_wait_for_a_collective_that_was_issued_before_it_existed) {
   const auto events = recorded([] {
     begin_span(EventKind::forward, "layers.0");
     const Call earlier = call_of(Operation::broadcast, 7, "layers.0");

@@ -59,7 +59,7 @@ class Recording : public testing::Test {
   bool both_{};
 };
 
-TEST_F(Recording, a_replay_names_a_call_or_a_tensor_that_differs_from_the_recorded_one) {
+TEST_F(Recording, a_replay_reports_a_collective_or_a_tensor_that_differs_from_the_recorded_one) {
   record(/*both=*/true);
   EXPECT_EQ(replay(1),
             "fsdp replay: rank 1 has made 2 of 2 recorded calls, and given the recorded "
@@ -74,7 +74,7 @@ TEST_F(Recording, a_replay_names_a_call_or_a_tensor_that_differs_from_the_record
   first = "a";
 }
 
-TEST_F(Recording, a_recording_of_a_failed_rank_ends_at_the_missing_call) {
+TEST_F(Recording, the_replay_of_a_failed_rank_ends_at_the_call_that_the_other_rank_never_made) {
   record(/*both=*/false);
   const std::string said = replay(0);
   EXPECT_CONTAINS(said, "rank 0 waits here for all_gather a (8 x float, 32 B), which never came\n");
@@ -92,7 +92,7 @@ TEST_F(Recording, a_truncated_recording_replays_up_to_the_cut) {
   EXPECT_CONTAINS(replay(1), "rank-1: not a recording of this build (from byte 0 on)");
 }
 
-TEST_F(Recording, the_command_line_is_recorded_unchanged) {
+TEST_F(Recording, a_recording_has_the_working_directory_variables_and_command_line_unchanged) {
   using namespace std::string_literals;
   const SetVariables set({{"FSDP_RECORD_AS", "--gtest_filter='*'"}, {"OMP_X", "$(a)\n;b"}});
   record(/*both=*/true);

@@ -156,7 +156,7 @@ nlohmann::json judged(const std::string& test) {
   return records.back();
 }
 
-TEST(Judge, observations_are_compared_in_the_judge) {
+TEST(Judge, the_judge_process_compares_the_observations_that_ranks_send) {
   EXPECT_EQ(judged("right_ranks_pass")["outcome"], "passed");
   const nlohmann::json record = judged("a_rank_finds_a_fault");
   EXPECT_EQ(record["outcome"], "failed");
@@ -164,12 +164,12 @@ TEST(Judge, observations_are_compared_in_the_judge) {
   EXPECT_CONTAINS(std::string(record["text"]), "it is another");
 }
 
-TEST(Judge, graded_code_cannot_decide_a_result_by_output_exit_status_or_files) {
+TEST(Judge, graded_code_cannot_pass_a_test_by_printing_exiting_or_writing_the_result_file) {
   EXPECT_EQ(judged("the_ranks_print_that_the_test_passed")["outcome"], "failed");
   EXPECT_EQ(judged("an_oracle_writes_a_result")["outcome"], "failed");
 }
 
-TEST(Judge, a_test_fails_if_its_ranks_send_no_report) {
+TEST(Judge, a_judged_test_fails_if_its_ranks_send_no_report) {
   EXPECT_CONTAINS(std::string(judged("the_program_of_the_ranks_exits")["text"]),
                   "the program of the ranks left by exit(0) before a run of 1 ranks was over");
   EXPECT_CONTAINS(std::string(judged("the_ranks_leave_out_a_run")["text"]),
@@ -194,14 +194,14 @@ TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_whose_runs_lost_too_much_time
   EXPECT_CONTAINS(std::string(record["text"]), "not run: earlier runs of this task did not end");
 }
 
-TEST(Judge, ranks_run_hidden_cases_and_their_environment_has_no_seed) {
+TEST(Judge, ranks_under_a_judge_get_the_hidden_cases_but_not_the_seed_in_their_environment) {
   EXPECT_EQ(judged("the_ranks_get_hidden_cases_and_no_seed")["outcome"], "passed");
   setenv("FSDP_TEST_SEED", "5eed", 1);
   EXPECT_EQ(judged("the_ranks_get_hidden_cases_and_no_seed")["outcome"], "passed");
   unsetenv("FSDP_TEST_SEED");
 }
 
-TEST(Judge, a_giant_text_is_shortened_before_it_is_compared) {
+TEST(Judge, the_judge_shortens_a_giant_text_of_a_rank_before_it_compares_it) {
   EXPECT_EQ(judged("a_rank_throws_a_giant_text")["outcome"], "passed");
 }
 

@@ -45,7 +45,7 @@ void meet(Communicator& comm) {
       .wait();
 }
 
-TEST_P(HybridCommunicator, collectives_run_within_a_replica_and_between_the_ranks_of_a_shard) {
+TEST_P(HybridCommunicator, collectives_run_within_a_replica_or_between_the_holders_of_a_shard) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
     const auto replicas = comm->replicas();
@@ -90,7 +90,7 @@ at::Tensor sum_in_two_steps(const TestRank& rank, int shards, int64_t numel) {
   return sum_as_tree(rows);
 }
 
-TEST_P(HybridCommunicator, reduce_scatter_sums_within_a_replica_then_over_replicas) {
+TEST_P(HybridCommunicator, reduce_scatter_sums_within_each_replica_and_then_over_the_replicas) {
   const RankRun run = this->run([](TestRank& rank) {
     const auto& comm = rank.hybrid(shards());
     constexpr int64_t kNumel = 100;

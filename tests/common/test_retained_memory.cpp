@@ -69,7 +69,7 @@ TEST(RetainedMemory, retained_memory_does_not_count_freed_memory) {
                0, 0);
 }
 
-TEST(RetainedMemory, memory_that_a_tensor_only_borrows_counts_as_other_memory) {
+TEST(RetainedMemory, retained_memory_counts_the_borrowed_memory_of_from_blob_as_other_memory) {
   expect_taken(taken([](TestRank&, auto& kept) {
                  auto memory = std::make_shared<std::vector<float>>(kModel / 4, 1);
                  kept.push_back(keep(at::from_blob(memory->data(), {kModel / 4})));
@@ -78,7 +78,7 @@ TEST(RetainedMemory, memory_that_a_tensor_only_borrows_counts_as_other_memory) {
                0, kModel);
 }
 
-TEST(RetainedMemory, a_page_inherited_from_the_test_counts_after_the_rank_writes_to_it) {
+TEST(RetainedMemory, retained_memory_counts_a_page_inherited_by_fork_after_the_rank_writes_to_it) {
   inherited_pages.fill(1);
   expect_taken(taken([](TestRank&, auto&) { inherited_pages.fill(2); }), 0, kModel);
 }
@@ -86,7 +86,7 @@ TEST(RetainedMemory, a_page_inherited_from_the_test_counts_after_the_rank_writes
 // After other ranks have read a tensor in shared memory, several processes map its pages, and the
 // kernel no longer counts them as private to this rank. The copy in the rank's own memory must
 // still count.
-TEST(RetainedMemory, a_copy_of_a_tensor_counts_in_full_even_if_tensors_lie_in_shared_memory) {
+TEST(RetainedMemory, a_copy_of_a_tensor_in_shared_memory_counts_in_full_as_retained_memory) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     const auto comm = rank.communicator();
     const RetainedMemory memory;
@@ -102,7 +102,7 @@ TEST(RetainedMemory, a_copy_of_a_tensor_counts_in_full_even_if_tensors_lie_in_sh
     expect_taken(run.at(rank, "taken"), kModel, kModel);
 }
 
-TEST(RetainedMemory, the_rank_fails_if_fewer_bytes_of_tensors_are_counted_than_were_allocated) {
+TEST(RetainedMemory, retained_memory_fails_the_rank_if_live_bytes_counts_less_than_was_allocated) {
   if (kSanitized) GTEST_SKIP() << "only tensors are counted under a sanitizer";
   const RankRun run = try_ranks(1, [](TestRank& rank) {
     const RetainedMemory memory;
@@ -113,7 +113,7 @@ TEST(RetainedMemory, the_rank_fails_if_fewer_bytes_of_tensors_are_counted_than_w
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(RetainedMemory, a_todo_inside_as_far_as_written_ends_only_that_part_of_the_test) {
+TEST(RetainedMemory, a_todo_inside_as_far_as_written_ends_only_its_body_and_the_test_continues) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

@@ -58,7 +58,7 @@ ShardLayout layout() {
   return layout;
 }
 
-TEST(ShardLayout, numel_adds_up_parameters_and_padded_numel_adds_up_units) {
+TEST(ShardLayout, a_layouts_numel_sums_its_parameters_and_padded_numel_sums_its_padded_units) {
   EXPECT_EQ(layout().padded_numel(), 96);
   EXPECT_EQ(layout().numel(), 28);
 }

@@ -52,7 +52,7 @@ TEST_IN_A_PROCESS(SharedRegion,
   EXPECT_CONTAINS(line, " dd");
 }
 
-TEST(SharedRegion, a_shared_region_of_many_ranks_has_arenas) {
+TEST(SharedRegion, a_shared_region_of_64_ranks_and_4_tib_still_has_an_arena_for_each_rank) {
   const auto region = SharedRegion::create(64, size_t{4} << 40);
   EXPECT_TRUE(region->has_arenas());
 }
@@ -67,7 +67,7 @@ TEST(SharedRegion, only_the_user_who_created_a_shared_region_can_open_it) {
   }
 }
 
-TEST(SharedRegion, ranks_of_another_program_cannot_open_a_shared_region) {
+TEST(SharedRegion, opening_a_shared_region_throws_for_another_number_of_ranks_or_a_wrong_name) {
   const auto made = SharedRegion::create_for_started(2);
   EXPECT_THROW(SharedRegion::open(3, made->name()), std::runtime_error);
   EXPECT_THROW(SharedRegion::open(2, "/proc/self/fd/999 /proc/self/fd/999"), std::runtime_error);

@@ -24,7 +24,7 @@ int64_t staged() {
   return live_bytes::peak()[MemoryClass::communication];
 }
 
-TEST(ShmTransport, tensors_from_communicator_empty_are_read_without_a_copy) {
+TEST(ShmTransport, collectives_read_tensors_from_communicator_empty_without_a_copy) {
   expect_no_failure(2, [](Communicator& comm) {
     const int64_t n = 1000;
     const at::Tensor small = comm.empty(n).zero_(), large = comm.empty(2 * n).zero_();
@@ -67,7 +67,7 @@ int64_t touched() {
   return 0;
 }
 
-TEST(ShmTransport, a_step_touches_little_more_of_the_arena_than_is_alive_at_once) {
+TEST(ShmTransport, a_training_step_touches_few_arena_bytes_beyond_the_peak_of_live_bytes) {
   expect_no_failure(1, [](Communicator& comm) {
     constexpr int64_t kTable = 6'000'000, kBlock = 2'500'000, kRanks = 8;
     constexpr int64_t kPage = int64_t{1} << 21;
@@ -93,7 +93,7 @@ TEST(ShmTransport, an_allocation_that_does_not_fit_in_the_arena_throws) {
                   "has no room for 4503599627370496 bytes");
 }
 
-TEST(ShmTransport, the_error_names_a_rank_that_issued_a_call_but_does_not_wait_for_it) {
+TEST(ShmTransport, a_timeout_names_a_rank_that_issued_the_collective_but_does_not_wait_for_it) {
   const auto body = [](Communicator& comm) {
     Handle handle = comm.reduce_scatter_into(at::zeros({8}), comm.empty(16).zero_(), "layers.0");
     if (comm.rank() == 1) pause();

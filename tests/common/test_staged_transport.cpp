@@ -75,7 +75,7 @@ class StagedCollective : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, StagedCollective, testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(StagedCollective, every_staged_collective_gives_the_right_result) {
+TEST_P(StagedCollective, every_collective_over_the_staged_transport_gives_the_right_result) {
   const auto body = [](int rank, Calls& calls) {
     const at::Tensor own = at::full({2}, rank + 1.0), all = at::zeros({6}), part = at::zeros({2});
     calls.call(Operation::all_gather, all, own);

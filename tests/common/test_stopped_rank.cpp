@@ -59,7 +59,7 @@ void stop(pid_t process) {
   EXPECT_EQ(WSTOPSIG(status), SIGTSTP);
 }
 
-TEST(StoppedRank, ranks_stop_and_continue_with_the_launcher) {
+TEST(StoppedRank, ranks_are_stopped_by_ctrl_z_and_continued_together_with_their_launcher) {
   SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when the ranks may end
   const pid_t launcher = in_a_group([&] {
     const auto wait = [&](const RankContext& context) {
@@ -103,7 +103,7 @@ TEST(StoppedRank, time_limits_do_not_count_time_in_which_the_launcher_and_its_ra
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRank, a_rank_stopped_past_the_time_limit_fails_the_run) {
+TEST(StoppedRank, launch_fails_if_a_rank_stays_stopped_longer_than_the_time_limit) {
   const pid_t launcher = in_a_group([] {
     const auto body = [](Communicator& comm) {
       comm.barrier("last").wait();
@@ -118,7 +118,7 @@ TEST(StoppedRank, a_rank_stopped_past_the_time_limit_fails_the_run) {
   EXPECT_EQ(status_of(launcher), 0);
 }
 
-TEST(StoppedRank, a_waiting_rank_names_the_stopped_rank) {
+TEST(StoppedRank, the_error_of_a_waiting_rank_names_the_rank_that_was_stopped_by_sigstop) {
   const auto result = launch(2, [](const RankContext& context) {
     auto comm = Communicator::create(
         context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 200 : 60'000)});
@@ -133,7 +133,7 @@ TEST(StoppedRank, a_waiting_rank_names_the_stopped_rank) {
       "likely cause: rank 1 was stopped by signal 19 (Stopped (signal)); SIGCONT continues it");
 }
 
-TEST(StoppedRank, the_stopped_rank_is_blamed_before_another_missing_rank) {
+TEST(StoppedRank, if_one_rank_is_stopped_and_another_is_missing_the_error_blames_the_stopped_rank) {
   const auto result = launch(3, [](const RankContext& context) {
     auto comm = Communicator::create(
         context, {.timeout = std::chrono::milliseconds(context.rank == 0 ? 300 : 60'000)});

@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Story, the_story_has_one_line_per_rank_for_a_step_in_which_the_ranks_differ) {
+TEST(Story, the_story_of_a_failure_has_one_line_per_rank_for_an_event_that_differs_between_ranks) {
   EXPECT_EQ(story({{"a", "b", "d"}, {"a", "c"}}),
             "   1  all     a\n"
             "   2  rank 0  b\n"
@@ -16,7 +16,7 @@ TEST(Story, the_story_has_one_line_per_rank_for_a_step_in_which_the_ranks_differ
             "   3  rank 0  d\n");
 }
 
-TEST(Story, the_story_shows_the_steps_around_the_fault_and_the_last_step) {
+TEST(Story, the_story_of_a_failure_shows_the_events_around_the_fault_and_the_last_event) {
   EXPECT_EQ(story({{"a", "b", "c", "d", "e", "f", "g"}}, StoryPlace{2, "expected here: x"}, 2),
             "  ...  1 step before these\n"
             "   2  rank 0  b\n"
@@ -26,7 +26,7 @@ TEST(Story, the_story_shows_the_steps_around_the_fault_and_the_last_step) {
             "   7  rank 0  g\n");
 }
 
-TEST(Story, the_story_shows_the_first_step_that_differs_between_ranks) {
+TEST(Story, the_story_of_a_failure_shows_the_first_event_that_differs_between_ranks) {
   const std::vector<std::string> one{"a", "observes \"x\"", "b", "c", "d", "e"};
   EXPECT_EQ(story({one, {"a", "c", "d", "e", "f", "g"}}, {}, 2),
             "   1  all     a\n"
@@ -37,7 +37,7 @@ TEST(Story, the_story_shows_the_first_step_that_differs_between_ranks) {
             "   6  rank 1  g\n");
 }
 
-TEST(Story, place_of_call_finds_the_first_unexpected_call) {
+TEST(Story, place_of_call_finds_the_first_collective_that_differs_from_the_expected_ones) {
   const std::vector<std::string> steps{"issues all_gather a, 4 bytes",
                                        "issues all_gather a, 4 bytes", "waits for all_gather a",
                                        "issues reduce_scatter b, 4 bytes", "frees a, 4 bytes"};
@@ -56,7 +56,7 @@ TEST(Story, place_of_call_finds_the_first_unexpected_call) {
   EXPECT_EQ(place("a; b; ", "a; b; "), "none");
 }
 
-TEST(Story, the_story_marks_the_first_call_that_differs_from_the_expected_list) {
+TEST(Story, the_story_of_a_failure_marks_the_first_collective_that_was_not_expected) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     for (int layer = 0; layer < 30; ++layer)
       rank.communicator()->barrier("layers." + std::to_string(layer)).wait();
@@ -76,7 +76,7 @@ TEST(Story, the_story_marks_the_first_call_that_differs_from_the_expected_list) 
                   "part 4 is \"barrier layers.3\", expected \"barrier layers.4\"; the whole is ");
 }
 
-TEST(Story, the_story_ends_at_the_violated_expectation_and_is_printed_once) {
+TEST(Story, the_story_ends_at_the_observation_that_failed_and_is_printed_once_per_test) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     at::Tensor whole = at::empty({2});
     rank.communicator()->all_gather_into(whole, at::zeros({1}), "layers.0").wait();

@@ -19,7 +19,7 @@ std::optional<Decision> given(const std::string& said, std::chrono::milliseconds
 
 const std::string kOfA = "0 left 7 7\n1 left 7 8\n", kOfB = "2 left 8 8\n3 left 7 8\n";
 
-TEST(SurvivorDecision, the_run_continues_after_an_update_that_only_one_rank_made) {
+TEST(SurvivorDecision, the_run_resumes_after_an_update_that_only_one_surviving_rank_made) {
   const auto found = given("0 left 7 8\n1 left 7 8\n" + kOfB, 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->kind, Decision::Kind::resume);
@@ -28,21 +28,21 @@ TEST(SurvivorDecision, the_run_continues_after_an_update_that_only_one_rank_made
   EXPECT_EQ(Decision::of(found->text()).ranks, found->ranks);
 }
 
-TEST(SurvivorDecision, an_update_that_only_ranks_of_a_lost_host_made_is_repeated) {
+TEST(SurvivorDecision, the_run_repeats_an_update_that_only_ranks_of_a_lost_host_made) {
   const auto found = given(kOfA + "2 left 8 8\n3 out\n", 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->steps, 7);
   EXPECT_EQ(found->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, the_decision_waits_longer_for_a_host_that_answered_than_for_a_silent_one) {
+TEST(SurvivorDecision, survivors_wait_longer_for_a_host_that_answered_than_for_a_silent_one) {
   EXPECT_FALSE(given(kOfA + kOfB, 1s));
   EXPECT_FALSE(given(kOfA + "2 here\n3 left 7 7\n", 60s));
   EXPECT_EQ(given(kOfA + "2 here\n3 left 7 7\n", 100s)->ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(given(kOfA + "2 here\n", 3s)->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, the_run_fails_if_rank_0_is_lost_or_no_host_is_lost_or_a_state_is_missing) {
+TEST(SurvivorDecision, a_run_fails_if_rank_0_is_lost_no_host_is_lost_or_a_state_is_missing) {
   EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
   // Rank 0 has saved only the state after step 7, rank 2 only the state after step 8.
   EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);
@@ -52,7 +52,7 @@ TEST(SurvivorDecision, the_run_fails_if_rank_0_is_lost_or_no_host_is_lost_or_a_s
       Decision::Kind::fail);
 }
 
-TEST(SurvivorDecision, the_run_is_done_if_one_rank_is_done) {
+TEST(SurvivorDecision, a_rank_that_answers_done_makes_the_survivor_decision_done) {
   EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Decision::Kind::done);
 }
 

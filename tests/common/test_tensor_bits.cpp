@@ -64,7 +64,7 @@ TEST_IN_A_PROCESS(TensorBits,
   EXPECT_CONTAINS(refusal(at::ones({2}, at::kMeta)), "a tensor on meta has no bytes");
 }
 
-TEST(TensorBits, a_rank_that_starts_while_operators_are_redirected_fails) {
+TEST(TensorBits, a_rank_fails_if_it_starts_while_operators_go_to_the_dispatch_key_deferred_init) {
   const c10::impl::IncludeDispatchKeyGuard redirect(c10::DispatchKey::DeferredInit);
   const RankRun run = try_ranks(1, [](TestRank&) {});
   EXPECT_CONTAINS(run.failure(), "operators of this thread go to dispatch key DeferredInit");

@@ -11,7 +11,7 @@ TEST(Wrap, wrap_breaks_a_long_line_at_the_last_space_that_fits) {
   EXPECT_EQ(wrap("", 7), "");
 }
 
-TEST(Wrap, lines_that_wrap_begins_are_indented) {
+TEST(Wrap, wrap_indents_the_lines_that_it_begins) {
   EXPECT_EQ(wrap("one two three four", 10, 2), "one two\n  three\n  four");
 }
 
@@ -24,7 +24,7 @@ TEST(Wrap, wrap_cuts_a_word_that_is_longer_than_a_line) {
   EXPECT_EQ(wrap("  abcdef gh", 5, 1), "  abc\n def\n gh");
 }
 
-TEST(InARow, words_are_joined_by_commas_and_the_last_one_by_a_conjunction) {
+TEST(InARow, in_a_row_joins_words_by_commas_and_the_last_one_by_a_conjunction) {
   EXPECT_EQ(in_a_row({}, "and"), "");
   EXPECT_EQ(in_a_row({"a"}, "and"), "a");
   EXPECT_EQ(in_a_row({"a", "b"}, "or"), "a or b");

@@ -30,7 +30,7 @@ std::string refusal(const std::string& path, const std::string& content = "text"
   return error_of<std::runtime_error>([&] { write_whole_file(path, content); });
 }
 
-TEST(WholeFile, a_whole_file_appears_with_its_content_or_not_at_all) {
+TEST(WholeFile, write_whole_file_replaces_the_file_completely_or_leaves_it_as_it_was) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   EXPECT_EQ(reason_not_to_write(path), "");
@@ -45,7 +45,7 @@ TEST(WholeFile, a_whole_file_appears_with_its_content_or_not_at_all) {
   EXPECT_EQ(files_in(folder.path()), 1) << "no half-written file is left";
 }
 
-TEST(WholeFile, a_file_size_limit_causes_an_error_and_does_not_end_the_process) {
+TEST(WholeFile, write_whole_file_past_the_file_size_limit_throws_and_does_not_end_the_process) {
   const TemporaryFolder folder;
   in_a_process([&] {
     limit_file_size(8);
@@ -54,7 +54,7 @@ TEST(WholeFile, a_file_size_limit_causes_an_error_and_does_not_end_the_process) 
   });
 }
 
-TEST(WholeFile, an_unwritable_file_is_reported_before_and_during_the_write) {
+TEST(WholeFile, reason_not_to_write_and_write_whole_file_state_why_a_file_cant_be_written) {
   const TemporaryFolder folder;
   const std::string taken = folder.path() + "/taken", link = folder.path() + "/link";
   fs::create_directory(taken);
@@ -72,7 +72,7 @@ TEST(WholeFile, an_unwritable_file_is_reported_before_and_during_the_write) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
-TEST(WholeFile, a_whole_file_can_be_written_in_pieces) {
+TEST(WholeFile, write_whole_file_can_write_pieces_and_discards_them_if_the_writer_throws) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   write_whole_file(path, [](const WritePiece& write) {
@@ -86,7 +86,7 @@ TEST(WholeFile, a_whole_file_can_be_written_in_pieces) {
   EXPECT_EQ(files_in(folder.path()), 1);
 }
 
-TEST(WholeFile, a_rewritten_file_keeps_its_permissions) {
+TEST(WholeFile, a_file_that_write_whole_file_replaces_keeps_its_permissions) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old");
   for (const mode_t mode : {0600, 0640, 0755}) {
@@ -100,7 +100,7 @@ TEST(WholeFile, a_rewritten_file_keeps_its_permissions) {
   EXPECT_EQ(mode_of(folder.path() + "/another") & 07777, 0640U);
 }
 
-TEST(WholeFile, a_file_is_written_to_where_its_symbolic_link_leads) {
+TEST(WholeFile, write_whole_file_writes_to_the_file_to_which_a_symbolic_link_leads) {
   const TemporaryFolder folder;
   const std::string file = folder.write("real/file", "old"), link = folder.path() + "/link";
   fs::create_symlink("real/second", link);
@@ -128,7 +128,7 @@ TEST(WholeFile, write_whole_file_deletes_no_file_that_it_did_not_create) {
     EXPECT_EQ(content_of(folder.path() + '/' + own + std::to_string(i)), "mine");
 }
 
-TEST(WholeFile, a_fifo_or_device_is_written_in_place) {
+TEST(WholeFile, write_whole_file_writes_into_a_fifo_or_device_and_does_not_replace_it) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path() + "/fifo", null = folder.path() + "/null";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -147,7 +147,7 @@ TEST(WholeFile, a_fifo_or_device_is_written_in_place) {
   EXPECT_EQ(refusal("/dev/full"), "/dev/full: can't be written: No space left on device");
 }
 
-TEST(WholeFile, a_write_to_standard_output_appends_wherever_it_leads) {
+TEST(WholeFile, write_whole_file_to_dev_stdout_appends_to_the_file_behind_it) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old ");
   in_a_process([&] {
@@ -159,7 +159,7 @@ TEST(WholeFile, a_write_to_standard_output_appends_wherever_it_leads) {
   EXPECT_EQ(content_of(path), "old new new new ");
 }
 
-TEST(WholeFile, same_file_recognizes_two_paths_to_one_file) {
+TEST(WholeFile, same_file_returns_true_for_two_paths_or_links_to_one_file) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file", other = folder.path() + "/other";
   EXPECT_TRUE(same_file(path, folder.path() + "/./file"));

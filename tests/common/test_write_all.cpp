@@ -31,7 +31,7 @@ void (*action_of(int signal))(int) {
   return action.sa_handler;
 }
 
-TEST(WriteAll, a_pipe_without_a_reader_is_an_error_that_leaves_the_signals_as_they_were) {
+TEST(WriteAll, write_all_to_a_pipe_without_a_reader_fails_and_leaves_the_signals_as_they_were) {
   EXPECT_EQ(action_of(SIGPIPE), SIG_DFL);
   EXPECT_EQ(error_of_a_broken_pipe(), EPIPE);
   EXPECT_EQ(action_of(SIGPIPE), SIG_DFL);
@@ -41,7 +41,7 @@ TEST(WriteAll, a_pipe_without_a_reader_is_an_error_that_leaves_the_signals_as_th
   EXPECT_EQ(sigismember(&blocked, SIGPIPE), 0);
 }
 
-TEST(WriteAll, a_signal_that_was_pending_before_a_write_stays_pending) {
+TEST(WriteAll, a_sigpipe_that_was_pending_before_write_all_stays_pending) {
   sigset_t pipe, before;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
