@@ -28,7 +28,7 @@ void expect_advice(const std::function<void()>& refused, const std::string& diff
   EXPECT_CONTAINS(error, "; " + advice);
 }
 
-MULTI_RANK_TEST(Advice, the_advice_matches_what_differs_between_models) {
+MULTI_RANK_TEST(Advice, if_models_differ_between_ranks_the_error_advises_how_to_make_them_equal) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const int other = std::min(rank.rank(), 1);  // 0 on rank 0, else 1
     const auto shard = [&](Module& net, bool sync) {
@@ -56,7 +56,7 @@ MULTI_RANK_TEST(Advice, the_advice_matches_what_differs_between_models) {
   });
 }
 
-MULTI_RANK_TEST(Advice, following_the_advice_for_differing_buffers_resolves_the_error) {
+MULTI_RANK_TEST(Advice, following_the_advice_of_the_error_about_differing_buffers_resolves_it) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = buffered_block(), again = buffered_block();
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none()});

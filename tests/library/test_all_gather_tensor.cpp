@@ -22,7 +22,7 @@ at::Tensor contrastive_loss(const at::Tensor& all, const at::Tensor& own, int64_
   return at::cross_entropy_loss(at::matmul(own, all.t()), at::arange(begin, begin + kRows));
 }
 
-MULTI_RANK_TEST(AllGatherTensor, a_contrastive_loss_has_the_gradients_of_one_process) {
+MULTI_RANK_TEST(AllGatherTensor, a_loss_over_all_gather_tensor_has_the_gradients_of_one_process) {
   const int world = world_size();
   run_ranks(world, [&](TestRank& rank) {
     // One process computes the mean of the losses of all rows.
@@ -50,7 +50,7 @@ MULTI_RANK_TEST(AllGatherTensor, a_contrastive_loss_has_the_gradients_of_one_pro
   });
 }
 
-MULTI_RANK_TEST(AllGatherTensor, the_gradient_of_all_gather_tensor_is_the_sum_over_all_ranks) {
+MULTI_RANK_TEST(AllGatherTensor, backward_of_all_gather_tensor_sums_the_gradients_of_all_ranks) {
   run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor own = at::full({2, 3}, rank.rank() + 1.0, at::kFloat).requires_grad_();
     const at::Tensor all = all_gather_tensor(own, rank.communicator());
@@ -62,14 +62,14 @@ MULTI_RANK_TEST(AllGatherTensor, the_gradient_of_all_gather_tensor_is_the_sum_ov
   });
 }
 
-MULTI_RANK_TEST(AllGatherTensor, all_gather_tensor_refuses_a_tensor_without_a_dimension) {
+MULTI_RANK_TEST(AllGatherTensor, all_gather_tensor_throws_for_a_tensor_of_dimension_0) {
   run_ranks(world_size(), [](TestRank& rank) {
     EXPECT_CONTAINS(error_of([&] { all_gather_tensor(at::ones({}), rank.communicator()); }),
                     "pass tensor.unsqueeze(0)");
   });
 }
 
-MULTI_RANK_TEST(AllGatherTensor, all_gather_tensor_refuses_a_communicator_with_replicas) {
+MULTI_RANK_TEST(AllGatherTensor, all_gather_tensor_throws_over_a_communicator_with_replicas) {
   run_ranks(world_size(), [](TestRank& rank) {
     if (rank.world_size() == 1) return;
     EXPECT_CONTAINS(error_of([&] { all_gather_tensor(at::ones({1}), rank.hybrid(1)); }),

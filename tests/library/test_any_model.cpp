@@ -187,25 +187,25 @@ MULTI_RANK_TEST(AnyModel, a_model_that_changes_views_in_place_ends_with_the_bits
       world_size(), {{.name = "changes of views in place", .build = built<InPlaceNet<ViewBlock>>}});
 }
 
-MULTI_RANK_TEST(AnyModel, convolutions_with_batch_norm_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_with_batch_norm_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(),
       {{.name = "convolutions", .build = convolutions, .loss = mean_square_of({2, 3, 8, 8})}});
 }
 
-MULTI_RANK_TEST(AnyModel, layers_of_torch_with_layers_inside_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, torch_modules_with_submodules_end_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "layers of torch with layers inside",
                                               .build = built<RowOf<EncoderBlock>>,
                                               .loss = mean_square_of({2, 3, 6})}});
 }
 
-MULTI_RANK_TEST(AnyModel, dropout_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_with_dropout_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(
       world_size(),
       {{.name = "dropout", .build = built<RowOf<DropBlock>>, .loss = loss_of_drop_out}});
 }
 
-MULTI_RANK_TEST(AnyModel, recomputed_dropout_ends_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyModel, a_model_with_recomputed_dropout_ends_with_the_bits_of_one_process) {
   expect_equal_to_one_process(world_size(), {{.name = "dropout, computed again",
                                               .build = checkpointed_drop_out,
                                               .loss = loss_of_drop_out}});
@@ -243,7 +243,7 @@ MULTI_RANK_TEST(AnyModelOnSeveralRanks,
   expect_error_says(run.failure(), "differs between ranks");
 }
 
-MULTI_RANK_TEST(AnyModel, an_unused_parameter_gets_a_zero_gradient) {
+MULTI_RANK_TEST(AnyModel, a_parameter_of_a_block_that_forward_skips_gets_a_zero_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     SkippingNet net;
@@ -266,7 +266,7 @@ struct AsideBlock : LayerBlock {
   at::Tensor side;
 };
 
-MULTI_RANK_TEST(AnyModel, a_loss_of_only_a_side_output_throws_and_names_the_unit) {
+MULTI_RANK_TEST(AnyModel, backward_of_only_a_side_output_throws_and_names_the_sharded_unit) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);
     RowOf<AsideBlock> net(1);
@@ -302,7 +302,7 @@ MULTI_RANK_TEST(AnyModel, a_model_without_parameters_can_be_wrapped_called_saved
 
 // Forward and backward compute in bf16; the shards and the optimizer use fp32. The test compares
 // with fully_shard(), and tests/properties compares fully_shard() with one process.
-MULTI_RANK_TEST(AnyModel, units_can_be_gathered_in_bf16) {
+MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_shard) {
   run_ranks(world_size(), [](TestRank& rank) {
     const MixedPrecisionPolicy policy{at::kBFloat16, at::kFloat};
     const OptimizerOf sgd = [](std::vector<at::Tensor> parameters) {

@@ -181,7 +181,7 @@ std::shared_ptr<Module> theirs() {
 
 MULTI_RANK_SUITE(AnyShape);
 
-MULTI_RANK_TEST(AnyShape, modules_of_any_inputs_and_outputs_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(AnyShape, modules_with_any_inputs_and_outputs_end_with_the_bits_of_one_process) {
   const Loss of_rows = mean_square_of({3, kWidth});
   const auto once = [](CrossNet& net, const at::Tensor& rows, bool) {
     return loss_of_both(net, rows, false);
@@ -214,7 +214,7 @@ MULTI_RANK_TEST(AnyShape, modules_of_any_inputs_and_outputs_end_with_the_bits_of
   expect_equal_to_one_process(world_size(), all, {train_sharded});
 }
 
-MULTI_RANK_TEST(AnyShape, a_call_of_the_wrapper_returns_the_results_of_the_module) {
+MULTI_RANK_TEST(AnyShape, calling_the_wrapper_returns_the_results_of_the_wrapped_module) {
   run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     torch::manual_seed(3);

@@ -31,7 +31,7 @@ void expect_as_plain(ShardedNet& other, const Step& step,
 
 // A communicator has at most 64 pending calls. The values of .limit in this test are below, at and
 // above this number.
-MULTI_RANK_TEST(AnyTraining, two_hundred_units_can_be_gathered_ahead) {
+MULTI_RANK_TEST(AnyTraining, a_model_of_200_units_ends_with_the_same_sum_for_every_prefetch_limit) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
     for (const int limit : {2, 34, 64, 65, 200}) {
@@ -116,7 +116,7 @@ MULTI_RANK_TEST(AnyTraining,
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, a_forward_that_throws_leaves_no_unit_gathering) {
+MULTI_RANK_TEST(AnyTraining, after_a_forward_that_throws_no_unit_has_a_pending_all_gather) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);
     sharded.step();  // the second forward knows the order of the units and gathers b1 ahead of b0
@@ -130,7 +130,7 @@ MULTI_RANK_TEST(AnyTraining, a_forward_that_throws_leaves_no_unit_gathering) {
 }
 
 // The units had reduced their gradients before the backward threw.
-MULTI_RANK_TEST(AnyTraining, gradients_of_a_backward_that_threw_are_dropped_by_the_optimizer_too) {
+MULTI_RANK_TEST(AnyTraining, zero_grad_of_the_optimizer_drops_gradients_of_a_backward_that_threw) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const at::Tensor x = at::ones({2, 7}).requires_grad_();
@@ -174,7 +174,7 @@ MULTI_RANK_TEST(AnyTraining, training_continues_after_summon_full_params_has_thr
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, training_continues_after_the_wrapper_is_destroyed) {
+MULTI_RANK_TEST(AnyTraining, a_sharded_model_can_still_train_after_its_wrapper_was_destroyed) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto trained = [&](bool keeps) {
       const auto net = block_net();
@@ -193,7 +193,7 @@ MULTI_RANK_TEST(AnyTraining, training_continues_after_the_wrapper_is_destroyed) 
   });
 }
 
-MULTI_RANK_TEST(AnyTraining, the_wrapper_keeps_its_model_alive) {
+MULTI_RANK_TEST(AnyTraining, the_wrapper_keeps_the_module_alive_that_it_shards) {
   run_ranks(world_size(), [](TestRank& rank) {
     FullyShardedDataParallel model(*block_net(), rank.communicator());
     const auto optimizer = adamw(model.parameters());

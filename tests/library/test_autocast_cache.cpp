@@ -11,7 +11,7 @@ MULTI_RANK_SUITE(AutocastCache);
 // The first training is the reference: it calls clear_cache() before each step. Each of the others
 // runs, before each step, one kind of forward that leaves casts in the cache, and does not call
 // clear_cache(). It must end with the parameters of the reference.
-MULTI_RANK_TEST(AutocastCache, casts_of_an_earlier_forward_are_not_used_again) {
+MULTI_RANK_TEST(AutocastCache, a_step_under_autocast_uses_no_cast_that_an_earlier_forward_cached) {
   const std::vector<std::pair<std::string, std::function<void(ShardedNet&)>>> kinds{
       {"nothing", [](ShardedNet&) {}},
       {"a forward without gradients",

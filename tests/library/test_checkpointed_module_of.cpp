@@ -53,7 +53,7 @@ StateDict trained_state(TestRank& rank, bool checkpointed, bool autocast) {
   return model.state_dict();
 }
 
-MULTI_RANK_TEST(CheckpointedModuleOf, checkpointing_changes_no_bit_of_a_training) {
+MULTI_RANK_TEST(CheckpointedModuleOf, activation_checkpointing_does_not_change_the_trained_state) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool autocast : {false, true}) {
       const StateDict expected = trained_state(rank, false, autocast),
@@ -64,7 +64,7 @@ MULTI_RANK_TEST(CheckpointedModuleOf, checkpointing_changes_no_bit_of_a_training
   });
 }
 
-MULTI_RANK_TEST(CheckpointedModuleOf, a_unit_inside_is_refused_in_the_call) {
+MULTI_RANK_TEST(CheckpointedModuleOf, calling_a_checkpointed_module_that_contains_a_unit_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto outer = std::make_shared<CallsContextBlock>();

@@ -15,7 +15,7 @@ MULTI_RANK_SUITE(CheckpointedUnit);
 
 // Trains several steps, because the forward of the next step must not use a cast that the
 // recomputation in backward has left in autocast's cache.
-MULTI_RANK_TEST(CheckpointedUnit, checkpointing_changes_no_bit_of_a_training_under_autocast) {
+MULTI_RANK_TEST(CheckpointedUnit, activation_checkpointing_under_autocast_changes_no_bit) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto train = [&](bool checkpointed) {
       const auto net = block_net();
@@ -65,7 +65,7 @@ struct RowsNet : Module {
   std::shared_ptr<LayerBlock> block = register_module("block", std::make_shared<LayerBlock>());
 };
 
-MULTI_RANK_TEST(CheckpointedUnit, a_checkpointed_unit_whose_backward_reads_no_parameters_trains) {
+MULTI_RANK_TEST(CheckpointedUnit, checkpointed_embeddings_train_as_without_checkpointing) {
   const auto wrap = [](Module& root) {
     auto& net = dynamic_cast<RowsNet&>(root);
     return std::vector<Module*>{net.table.get(), net.rows.get(), net.block.get()};

@@ -36,7 +36,7 @@ MULTI_RANK_TEST(DdpReplica, ddp_loads_the_state_of_fsdp_and_fsdp_loads_the_state
   });
 }
 
-MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_need_not_use_any_parameter_in_a_step) {
+MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_that_uses_no_parameter_contributes_zero_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();

@@ -86,7 +86,7 @@ MULTI_RANK_TEST(DifferingValue, the_error_shows_hashes_if_ranks_have_two_kinds_o
 }
 
 // Backward compares only a sample of the values; the error still names an element of the parameter.
-MULTI_RANK_TEST(DifferingValue, the_error_of_diverged_replicas_names_an_element) {
+MULTI_RANK_TEST(DifferingValue, if_replicas_have_diverged_backward_names_a_differing_element) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net(1, 1);
     DistributedDataParallel model(*net, rank.communicator());

@@ -59,7 +59,7 @@ MULTI_RANK_TEST(EmptyUnit, a_parameter_without_elements_trains_as_in_one_process
        training("stays unsharded", {{0}, {3, 0}}, true, {.reshard_after_forward = false})});
 }
 
-MULTI_RANK_TEST(EmptyUnit, a_unit_without_elements_can_be_frozen_ignored_or_in_bf16_and_is_saved) {
+MULTI_RANK_TEST(EmptyUnit, a_unit_of_empty_parameters_can_be_frozen_ignored_or_bf16_and_saved) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const int kind : {0, 1, 2, 3}) {
       torch::manual_seed(1);

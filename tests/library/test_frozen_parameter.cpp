@@ -30,7 +30,7 @@ MULTI_RANK_TEST(FrozenParameter,
   }
 }
 
-MULTI_RANK_TEST(FrozenParameter, freezing_that_is_undone_before_the_next_step_is_no_error) {
+MULTI_RANK_TEST(FrozenParameter, freezing_a_parameter_on_one_rank_and_undoing_it_is_no_error) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, rank.communicator());

@@ -67,7 +67,7 @@ MULTI_RANK_TEST(FrozenUnit, no_frozen_parameter_is_in_a_reduce_scatter_or_in_a_f
   expect_on_all_ranks(run, "bytes of sharded gradients", 4 * padded / world_size());
 }
 
-MULTI_RANK_TEST(FrozenUnit, a_parameter_that_is_unfrozen_later_is_trained) {
+MULTI_RANK_TEST(FrozenUnit, a_parameter_unfrozen_after_a_step_is_trained_as_in_one_process) {
   constexpr int kFirst = 1;  // the step before which the weight is unfrozen
   const auto unfreeze = [](Module& net) {
     net.named_parameters()["b0.linear.weight"].set_requires_grad(true);
@@ -105,7 +105,7 @@ MULTI_RANK_TEST(FrozenUnit, a_parameter_that_is_unfrozen_later_is_trained) {
   expect_as(run, expected);
 }
 
-MULTI_RANK_TEST(FrozenUnit, adapters_of_a_sharded_model_are_merged_in_summon_full_params) {
+MULTI_RANK_TEST(FrozenUnit, merge_lora_merges_sharded_adapters_inside_summon_full_params) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(3);
     const auto net = std::make_shared<RowOf<AdaptedBlock>>();

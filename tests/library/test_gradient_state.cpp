@@ -93,7 +93,7 @@ std::map<std::string, std::string> states_row(const std::vector<std::string>& st
 
 const std::string kError = "internal error";
 
-TEST(GradientState, each_event_changes_the_state_of_a_gradient_as_the_table_says) {
+TEST(GradientState, each_event_changes_the_gradient_state_as_the_table_of_its_header_says) {
   in_a_process([] {
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) { function(one.gradient); });
@@ -136,7 +136,7 @@ TEST(GradientState,
   });
 }
 
-TEST(GradientState, a_trap_that_the_user_puts_back_into_grad_hides_the_gradient_again) {
+TEST(GradientState, a_throwing_tensor_that_is_put_back_into_grad_hides_the_gradient_again) {
   in_a_process([] {
     Parameter one = parameter_in(complete);
     one.of_leaf() = one.not_reduced;
@@ -147,7 +147,7 @@ TEST(GradientState, a_trap_that_the_user_puts_back_into_grad_hides_the_gradient_
   });
 }
 
-TEST(GradientState, the_leaf_holds_the_gradient_or_a_trap_according_to_the_state) {
+TEST(GradientState, grad_of_a_leaf_is_the_gradient_or_a_throwing_tensor_depending_on_the_state) {
   in_a_process([] {
     const Parameter shown = parameter_in(complete), hidden = parameter_in(incomplete),
                     lost = parameter_in(broken), put = parameter_in(GradientState::misplaced);
@@ -162,7 +162,7 @@ TEST(GradientState, the_leaf_holds_the_gradient_or_a_trap_according_to_the_state
   });
 }
 
-TEST(GradientState, a_backward_pass_hides_the_gradient_until_it_ends) {
+TEST(GradientState, a_backward_pass_hides_the_gradient_of_a_leaf_until_it_ends) {
   in_a_process([] {
     Parameter one = parameter_in(complete);
     one.gradient.begin_pass(/*trainable=*/true, /*unit_waits=*/false);
@@ -185,7 +185,7 @@ TEST(GradientState, a_backward_pass_hides_a_frozen_parameters_gradient_only_if_t
   });
 }
 
-TEST(GradientState, a_gradient_that_the_user_sets_during_a_backward_pass_stays) {
+TEST(GradientState, a_gradient_that_the_user_puts_into_grad_during_a_backward_pass_stays) {
   in_a_process([] {
     Parameter one = parameter_in(incomplete);
     one.of_leaf() = at::full({4}, 5.0);
@@ -198,7 +198,7 @@ TEST(GradientState, a_gradient_that_the_user_sets_during_a_backward_pass_stays) 
   });
 }
 
-TEST(GradientState, a_broken_gradient_gets_nothing_from_later_backward_passes_until_it_is_dropped) {
+TEST(GradientState, after_a_backward_that_threw_a_gradient_stays_hidden_until_it_is_dropped) {
   in_a_process([] {
     Parameter one = parameter_in(broken);
     one.gradient.see_users_changes();
@@ -214,7 +214,7 @@ TEST(GradientState, a_broken_gradient_gets_nothing_from_later_backward_passes_un
   });
 }
 
-TEST(GradientState, a_backward_pass_that_throws_drops_the_gradients_of_earlier_passes) {
+TEST(GradientState, a_backward_pass_that_throws_drops_the_sum_of_earlier_backward_passes) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     one.gradient.begin_pass(true, true);
@@ -238,7 +238,7 @@ TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_of_th
   });
 }
 
-TEST(GradientState, the_trap_of_a_misplaced_gradient_is_removed_before_a_backward_pass) {
+TEST(GradientState, the_throwing_tensor_of_a_misplaced_gradient_is_removed_before_backward) {
   in_a_process([] {
     Parameter one = parameter_in(GradientState::misplaced);
     one.gradient.see_users_changes();
@@ -246,7 +246,7 @@ TEST(GradientState, the_trap_of_a_misplaced_gradient_is_removed_before_a_backwar
   });
 }
 
-TEST(GradientState, a_local_sum_is_in_grad_of_the_modules_parameter_during_a_backward_pass) {
+TEST(GradientState, during_backward_a_no_sync_sum_is_in_grad_of_the_modules_parameter) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     EXPECT_EQ(one.gradient.local_sum(), LocalSum::kept);
@@ -259,7 +259,7 @@ TEST(GradientState, a_local_sum_is_in_grad_of_the_modules_parameter_during_a_bac
   });
 }
 
-TEST(GradientState, a_dropped_local_sum_is_reduced_as_zeros_if_its_unit_waits_for_reduction) {
+TEST(GradientState, a_dropped_no_sync_sum_becomes_zeros_if_its_unit_still_has_to_be_reduced) {
   in_a_process([] {
     const std::vector<Change> drops{
         [](Parameter& one) { one.gradient.drop(); },
@@ -282,7 +282,7 @@ TEST(GradientState, a_dropped_local_sum_is_reduced_as_zeros_if_its_unit_waits_fo
   });
 }
 
-TEST(GradientState, zero_grad_leaves_no_local_sum) {
+TEST(GradientState, zero_grad_drops_the_sum_of_gradients_from_no_sync) {
   in_a_process([] {
     Parameter one = parameter_with_local_sum();
     one.gradient.zero_grad();
@@ -292,7 +292,7 @@ TEST(GradientState, zero_grad_leaves_no_local_sum) {
   });
 }
 
-TEST(GradientState, a_local_sum_is_kept_even_if_model_parameters_was_not_called) {
+TEST(GradientState, a_no_sync_sum_is_kept_even_if_model_parameters_was_never_called) {
   in_a_process([] {
     Parameter one = parameter_in(in_unit);
     one.of_whole() = at::ones({2, 3});

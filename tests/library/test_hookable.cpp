@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Hookable, a_hookable_module_has_the_tensors_and_names_of_the_wrapped_one) {
+TEST(Hookable, hookable_returns_a_module_with_the_tensors_and_names_of_the_wrapped_one) {
   in_a_process([] {
     struct Theirs : torch::nn::Module {
       Theirs() {
@@ -45,7 +45,7 @@ TEST(Hookable, a_hookable_module_has_the_tensors_and_names_of_the_wrapped_one) {
   });
 }
 
-TEST(Hookable, train_eval_and_to_reach_the_wrapped_module) {
+TEST(Hookable, train_eval_and_to_of_a_hookable_module_also_change_the_wrapped_module) {
   in_a_process([] {
     const torch::nn::BatchNorm1d theirs(3);
     const auto ours = hookable(theirs);
@@ -60,7 +60,7 @@ TEST(Hookable, train_eval_and_to_reach_the_wrapped_module) {
   });
 }
 
-TEST(Hookable, torchs_embedding_reads_no_parameters_in_backward) {
+TEST(Hookable, a_hookable_torch_embedding_reads_no_parameters_in_backward) {
   in_a_process([] {
     EXPECT_FALSE(hookable(torch::nn::Embedding(5, 3))->reads_parameters_in_backward());
     EXPECT_TRUE(hookable(torch::nn::Linear(5, 3))->reads_parameters_in_backward());
@@ -78,7 +78,7 @@ TEST_IN_A_PROCESS(Hookable, hookable_takes_a_signature_if_forward_has_default_ar
   EXPECT_EQ(events, (Events{"opens", "closes"}));
 }
 
-TEST(Hookable, an_fsdp_module_is_returned_unchanged) {
+TEST(Hookable, hookable_returns_an_fsdp_module_unchanged) {
   in_a_process([] {
     const auto block = std::make_shared<KeptBlockImpl>(3);
     EXPECT_EQ(hookable(block), block);

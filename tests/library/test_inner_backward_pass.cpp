@@ -78,7 +78,7 @@ MULTI_RANK_TEST(InnerBackwardPass,
   expect_on_all_ranks(run, "collectives of backward", expected + "reduce_scatter root; ");
 }
 
-MULTI_RANK_TEST(InnerBackwardPass, a_model_can_be_trained_in_a_hook_of_another_model) {
+MULTI_RANK_TEST(InnerBackwardPass, a_model_can_be_trained_in_a_backward_hook_of_another_model) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet outer(rank), inside(rank), plain(rank);
     for (int number = 0; number < kSteps; ++number) {

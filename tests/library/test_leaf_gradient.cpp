@@ -11,7 +11,7 @@ MULTI_RANK_SUITE(LeafGradient);
 using Tensors = std::vector<at::Tensor>;
 using torch::autograd::grad;
 
-MULTI_RANK_TEST(LeafGradient, every_way_to_ask_autograd_for_the_gradient_of_a_leaf_throws) {
+MULTI_RANK_TEST(LeafGradient, every_way_to_ask_autograd_for_gradients_of_model_parameters_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const Tensors leaves = sharded.model.parameters();
@@ -69,7 +69,7 @@ MULTI_RANK_TEST(LeafGradient,
 
 // The other tensors are the plain tensor of a part, the input of the model, a tensor without a
 // model, and a copy of a leaf of a model that was destroyed.
-MULTI_RANK_TEST(LeafGradient, autograd_grad_of_tensors_other_than_leaves_of_a_model_is_right) {
+MULTI_RANK_TEST(LeafGradient, autograd_grad_of_tensors_that_are_not_model_parameters_is_right) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor left;
     {

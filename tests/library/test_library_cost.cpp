@@ -52,7 +52,7 @@ MULTI_RANK_TEST(LibraryCost,
   });
 }
 
-MULTI_RANK_TEST(LibraryCost, all_memory_is_freed_with_the_model) {
+MULTI_RANK_TEST(LibraryCost, destroying_a_sharded_model_frees_all_tensor_memory_that_it_used) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto before = live_bytes::now().total;
     {

@@ -13,7 +13,7 @@ namespace {
 
 // In 2,000 steps the memory may grow by less than 20,000 bytes. The ranks are launched without the
 // test harness, because its communicators keep a log of all their calls.
-TEST(LibraryMemory, the_memory_of_a_training_does_not_grow_with_the_steps) {
+TEST(LibraryMemory, the_memory_of_a_rank_does_not_grow_with_the_number_of_steps) {
   const auto result = launch(2, [](const RankContext& context) {
     const auto allocated = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
     const auto net = block_net(1);

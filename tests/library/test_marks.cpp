@@ -23,7 +23,7 @@ void in_a_thread(const std::function<void()>& body) {
 
 MULTI_RANK_SUITE_ON(Mark, 1, 2, 3);
 
-MULTI_RANK_TEST(Mark, a_mark_that_one_thread_makes_is_seen_by_other_threads) {
+MULTI_RANK_TEST(Mark, a_module_marked_by_fully_shard_is_marked_for_other_threads_too) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     fully_shard(*net->blocks[0]);
@@ -40,7 +40,7 @@ MULTI_RANK_TEST(Mark, a_mark_that_one_thread_makes_is_seen_by_other_threads) {
   });
 }
 
-MULTI_RANK_TEST(Mark, a_call_of_a_marked_module_that_no_model_has_sharded_throws_in_every_thread) {
+MULTI_RANK_TEST(Mark, a_marked_module_that_is_not_sharded_throws_when_any_thread_calls_it) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     in_a_thread([&] { fully_shard(*net->blocks[0]); });
@@ -53,7 +53,7 @@ MULTI_RANK_TEST(Mark, a_call_of_a_marked_module_that_no_model_has_sharded_throws
 }
 
 // The allocator is likely to put a new module where a marked one was destroyed.
-TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_marked_one_has_no_mark) {
+TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_destroyed_marked_one_is_not_marked) {
   run_ranks(1, [](TestRank& rank) {
     for (int i = 0; i < 20; ++i) {
       const auto net = block_net();
@@ -64,7 +64,7 @@ TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_marked_one_has_no_mark) 
   });
 }
 
-TEST(MarkOfOneProcess, threads_can_mark_modules_at_the_same_time) {
+TEST(MarkOfOneProcess, several_threads_can_mark_modules_with_fully_shard_at_the_same_time) {
   run_ranks(1, [](TestRank& rank) {
     std::vector<std::shared_ptr<BlockNet>> nets;
     for (int i = 0; i < 4; ++i)

@@ -145,7 +145,7 @@ void run_in_one_process(TestRank& rank, const NormProgram& program, int world_si
 
 MULTI_RANK_SUITE(ModelNorm);
 
-MULTI_RANK_TEST(ModelNorm, programs_that_use_norms_end_with_the_bits_of_one_process) {
+MULTI_RANK_TEST(ModelNorm, training_loops_that_use_norms_end_with_the_bits_of_one_process) {
   const RankRun expected = run_oracle([&](TestRank& rank) {
     for (const NormProgram& program : kNormPrograms)
       run_in_one_process(rank, program, world_size());
@@ -175,7 +175,7 @@ void observe_norms(TestRank& rank, TinyNet& net, Model& model, int part, int par
                      norm.value());
 }
 
-MULTI_RANK_TEST(ModelNorm, norms_equal_those_of_the_whole_tensors_to_the_bit) {
+MULTI_RANK_TEST(ModelNorm, param_norms_and_grad_norms_have_the_bits_of_the_whole_tensors) {
   const int parts = world_size();
   const RankRun expected = run_oracle([&](TestRank& rank) {
     torch::manual_seed(1);
@@ -254,7 +254,7 @@ void spoil(const at::Tensor& gradient, double value) {
   this_ranks_part(gradient).flatten()[-1].fill_(value);
 }
 
-MULTI_RANK_TEST(ModelNorm, a_nonfinite_gradient_is_found_on_any_rank) {
+MULTI_RANK_TEST(ModelNorm, gradients_are_finite_is_false_if_any_rank_has_nan_or_infinity) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const bool spoils =
         rank.rank() == std::min(1, rank.world_size() - 1);  // a rank that has elements
@@ -277,7 +277,7 @@ MULTI_RANK_TEST(ModelNorm, a_nonfinite_gradient_is_found_on_any_rank) {
   });
 }
 
-MULTI_RANK_TEST(ModelNorm, gradients_of_ignored_modules_count_only_in_gradients_are_finite) {
+MULTI_RANK_TEST(ModelNorm, gradients_are_finite_includes_ignored_modules_and_grad_norms_does_not) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = buffered_block();
     WarningsOf warnings;
@@ -292,7 +292,7 @@ MULTI_RANK_TEST(ModelNorm, gradients_of_ignored_modules_count_only_in_gradients_
   });
 }
 
-MULTI_RANK_TEST(ModelNorm, norms_and_checks_of_unreduced_gradients_throw) {
+MULTI_RANK_TEST(ModelNorm, grad_norms_and_gradients_are_finite_throw_for_unreduced_gradients) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);
     const auto other = block_net();

@@ -36,7 +36,7 @@ MULTI_RANK_TEST(ModelStateDict,
   });
 }
 
-MULTI_RANK_TEST(ModelStateDict, loading_a_damaged_or_foreign_file_throws_and_states_what_is_wrong) {
+MULTI_RANK_TEST(ModelStateDict, load_state_dict_file_names_the_fault_of_a_damaged_or_foreign_file) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const std::string path = folder.path() + "/" + std::to_string(rank.rank()) + ".pt";
@@ -65,7 +65,7 @@ MULTI_RANK_TEST(ModelStateDict, loading_a_damaged_or_foreign_file_throws_and_sta
 }
 
 // The state is saved on W ranks, and loaded on 1 to 4 ranks.
-MULTI_RANK_TEST(ModelStateDict, a_saved_state_loads_on_another_number_of_ranks) {
+MULTI_RANK_TEST(ModelStateDict, a_state_dict_file_can_be_loaded_on_another_number_of_ranks) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model.pt", optim = folder.path() + "/optim.pt";
   run_ranks(world_size(), [&](TestRank& rank) {

@@ -32,7 +32,7 @@ TEST(ModuleHolder, a_call_of_a_holder_runs_the_hooks_of_a_module_with_any_inputs
   });
 }
 
-TEST(ModuleHolder, the_class_name_of_a_held_module_lacks_impl) {
+TEST(ModuleHolder, name_of_a_module_in_a_module_holder_omits_impl) {
   in_a_process([] {
     EXPECT_EQ(KeptBlock(3)->name(), "fsdp::KeptBlock");
     struct Impl : KeptBlockImpl {

@@ -51,7 +51,7 @@ at::Tensor ones(bool requires_grad = true) {
   return at::ones({2, 3}).set_requires_grad(requires_grad);
 }
 
-TEST(ModuleOf, forward_hooks_run_once_around_forward) {
+TEST(ModuleOf, forward_hooks_of_a_module_run_once_before_and_after_forward) {
   in_a_process([] {
     Events events;
     TwoWay module(events);
@@ -89,7 +89,7 @@ int shown_among(const std::vector<at::Tensor>& tensors) {
   return shown;
 }
 
-TEST(ModuleOf, hooks_get_the_first_tensor_that_requires_a_gradient_or_else_the_first_defined_one) {
+TEST(ModuleOf, hooks_get_the_first_argument_that_requires_grad_or_else_the_first_tensor) {
   in_a_process([] {
     const auto ids = at::tensor({1, 2});
     EXPECT_EQ(shown_among({ids, ones(false), ones()}), 2);
@@ -99,7 +99,7 @@ TEST(ModuleOf, hooks_get_the_first_tensor_that_requires_a_gradient_or_else_the_f
   });
 }
 
-TEST(ModuleOf, the_tensor_that_a_hook_returns_replaces_the_one_it_was_given) {
+TEST(ModuleOf, the_tensor_that_a_forward_hook_returns_replaces_the_one_it_was_given) {
   in_a_process([] {
     Same module;
     module.register_forward_pre_hook([](Module&, const at::Tensor& x) { return x + 1; });
@@ -114,7 +114,7 @@ TEST(ModuleOf, the_tensor_that_a_hook_returns_replaces_the_one_it_was_given) {
   });
 }
 
-TEST(ModuleOf, backward_hooks_run_once_around_the_gradients_whichever_outputs_the_loss_uses) {
+TEST(ModuleOf, backward_hooks_run_once_whichever_outputs_of_the_module_the_loss_uses) {
   using Loss = std::function<at::Tensor(TwoTensors out)>;
   const std::vector<Loss> losses{
       [](TwoTensors out) { return (out.first * out.second).sum(); },
@@ -187,7 +187,7 @@ TEST(ModuleOf, no_backward_hook_runs_without_grad_mode) {
 }
 
 // In fp32 the gradient depends on the order of the sum, because 1e8 + 1 is rounded to 1e8.
-TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_several_times) {
+TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_given_as_several_arguments) {
   in_a_process([] {
     struct Three : ModuleOf<at::Tensor(at::Tensor, at::Tensor, const at::Tensor&)> {
       at::Tensor forward(at::Tensor a, at::Tensor b, const at::Tensor& c) override {
@@ -209,7 +209,7 @@ TEST(ModuleOf, hooks_do_not_change_the_gradient_of_a_tensor_that_is_given_severa
   });
 }
 
-TEST(ModuleOf, hooks_with_always_call_run_even_if_forward_throws) {
+TEST(ModuleOf, forward_hooks_with_always_call_run_even_if_forward_throws) {
   in_a_process([] {
     Events events;
     TwoWay module(events);

@@ -27,7 +27,7 @@ at::Tensor ones_row() {
   return at::ones({1, 3}).set_requires_grad(true);
 }
 
-TEST(ModuleValue, hooks_do_not_change_the_callers_arguments) {
+TEST(ModuleValue, forward_pre_hooks_do_not_change_the_callers_arguments) {
   in_a_process([] {
     struct Steps : ModuleOf<Cells(Cells state, const std::vector<at::Tensor>& inputs)> {
       Cells forward(Cells state, const std::vector<at::Tensor>& inputs) override {
@@ -44,7 +44,7 @@ TEST(ModuleValue, hooks_do_not_change_the_callers_arguments) {
   });
 }
 
-TEST(ModuleValue, arguments_without_tensors_or_by_reference_reach_forward_unchanged) {
+TEST(ModuleValue, arguments_without_tensors_and_references_reach_forward_unchanged) {
   in_a_process([] {
     struct Other {
       int value;
@@ -132,7 +132,7 @@ TEST(ModuleValue, backward_hooks_run_once_whatever_memory_the_outputs_share) {
   });
 }
 
-TEST(ModuleValue, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls) {
+TEST(ModuleValue, if_forward_returns_a_parameter_its_backward_hook_runs_once_per_call) {
   in_a_process([] {
     struct Returned : ModuleOf<std::pair<at::Tensor, at::Tensor>(at::Tensor x, int factor)> {
       Returned() { weight = register_parameter("weight", at::ones({3})); }
@@ -149,7 +149,7 @@ TEST(ModuleValue, a_parameter_among_outputs_does_not_accumulate_hooks_over_calls
   });
 }
 
-TEST(ModuleValue, inputs_that_get_no_gradient_do_not_delay_the_full_backward_hook) {
+TEST(ModuleValue, the_full_backward_hook_runs_although_some_inputs_get_no_gradient) {
   in_a_process([] {
     struct Select : ModuleOf<at::Tensor(std::vector<at::Tensor> from, size_t index)> {
       at::Tensor forward(std::vector<at::Tensor> from, size_t index) override {

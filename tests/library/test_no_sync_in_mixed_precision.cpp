@@ -147,7 +147,7 @@ MULTI_RANK_TEST(
   });
 }
 
-MULTI_RANK_TEST(NoSyncInMixedPrecision, many_accumulated_backward_passes_lose_no_precision) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision, forty_bf16_backward_passes_in_no_sync_lose_no_precision) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_gradients(rank, rank.communicator(), kWide, 40, kArrangements[0]);
     const Expected in_bf16 = expected_gradients(kWide, at::kBFloat16, rank.world_size(), 40);

@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(NoSyncScope, a_no_sync_scope_can_be_moved_and_ends_once) {
+TEST(NoSyncScope, a_no_sync_scope_that_was_moved_ends_exactly_once) {
   std::vector<bool> set;
   const auto make = [&] { return NoSync([&](bool sync) { set.push_back(sync); }); };
   {

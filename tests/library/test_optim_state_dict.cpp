@@ -80,7 +80,7 @@ nlohmann::json options_in(const StateDict& state) {
 }
 
 // The state is loaded into an optimizer that has its groups in another order and has made a step.
-MULTI_RANK_TEST(OptimStateDict, options_and_moments_of_every_optimizer_are_restored) {
+MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_restores_options_and_moments) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& [name, make] : every_optimizer()) {
       ShardedNet saved = sharded_net(rank, make, false), loaded = sharded_net(rank, make, true, 9);
@@ -99,7 +99,7 @@ MULTI_RANK_TEST(OptimStateDict, options_and_moments_of_every_optimizer_are_resto
   });
 }
 
-MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_refuses_missing_and_foreign_entries) {
+MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_throws_for_missing_and_unexpected_entries) {
   run_ranks(world_size(), [](TestRank& rank) {
     std::map<std::string, StateDict> states;
     for (const auto& [name, make] : every_optimizer()) {
@@ -139,7 +139,7 @@ MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_refuses_missing_and_foreig
   });
 }
 
-MULTI_RANK_TEST(OptimStateDict, an_error_names_a_parameter_that_changed_its_parameter_group) {
+MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_names_a_parameter_that_is_in_another_group) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet one(rank), two = sharded_net(rank, every_optimizer().at("AdamW"), false);
     const auto load = [](ShardedNet& from, ShardedNet& into) {
@@ -163,7 +163,7 @@ MULTI_RANK_TEST(OptimStateDict, an_error_names_a_parameter_that_changed_its_para
   });
 }
 
-MULTI_RANK_TEST(OptimStateDict, torch_can_save_the_optimizer_into_a_file_of_each_rank) {
+MULTI_RANK_TEST(OptimStateDict, torch_save_and_load_restore_each_ranks_part_of_an_optimizer) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet saved(rank), loaded(rank);
     saved.step();

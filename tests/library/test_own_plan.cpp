@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OwnPlan, the_bytes_that_the_example_plans_equal_the_bytes_that_it_measures) {
+TEST(OwnPlan, the_example_own_plan_prints_planned_bytes_that_equal_the_measured_ones) {
   const TemporaryFolder folder;
   std::istringstream lines(output_of("own_plan", folder.path()));
   int compared = 0;

@@ -14,7 +14,7 @@ double loss_of_step(const std::string& output, int step) {
   return place == std::string::npos ? -1 : std::stod(output.substr(place + label.size()));
 }
 
-TEST(OwnTraining, a_second_run_of_the_example_continues_from_what_the_first_run_saved) {
+TEST(OwnTraining, a_second_run_of_the_example_own_training_continues_from_the_saved_state) {
   const TemporaryFolder folder;
   const std::string first = output_of("own_training", folder.path());
   const std::string second = output_of("own_training", folder.path());

@@ -203,7 +203,7 @@ struct Parts {
 
 MULTI_RANK_SUITE(RankPart);
 
-MULTI_RANK_TEST(RankPart, elementwise_operators_compute_on_a_part_and_return_a_part) {
+MULTI_RANK_TEST(RankPart, elementwise_operators_on_a_ranks_part_return_a_part) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::NoGradGuard no_grad;
@@ -240,7 +240,7 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
 
 MULTI_RANK_SUITE_ON(RankPartOnSeveralRanks, 2, 3, 4);
 
-MULTI_RANK_TEST(RankPart, reductions_of_a_part_are_those_of_the_whole_tensor_on_every_rank) {
+MULTI_RANK_TEST(RankPart, a_reduction_of_a_ranks_part_returns_that_of_the_whole_tensor) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     const at::NoGradGuard no_grad;
@@ -334,7 +334,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   });
 }
 
-MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_concatenated_parts_reaches_each_parameter) {
+MULTI_RANK_TEST(RankPart, a_penalty_on_the_cat_of_parts_gives_each_parameter_its_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
@@ -355,7 +355,7 @@ MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_concatenated_parts_reache
 
 // The weight and the bias of a unit have different places in its flat tensor, so their parts on a
 // rank have different elements.
-MULTI_RANK_TEST(RankPartOnSeveralRanks, an_operator_on_two_parts_of_different_elements_throws) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, adding_parts_that_hold_different_elements_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     Parts parts(rank);
     const auto named = parts.sharded.model.named_parameters();
@@ -382,7 +382,7 @@ MULTI_RANK_TEST(RankPart, the_gradient_of_a_penalty_on_a_parameter_is_not_averag
   });
 }
 
-MULTI_RANK_TEST(RankPart, a_hook_in_a_penalty_gets_a_part_of_the_gradient) {
+MULTI_RANK_TEST(RankPart, a_tensor_hook_in_a_penalty_gets_this_ranks_part_of_the_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     parts.sharded.optimizer->zero_grad();
@@ -444,7 +444,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   EXPECT_CONTAINS(run.failure(), "aten::norm");
 }
 
-MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_view_of_the_parts_memory) {
+MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_tensor_that_shares_the_parts_memory) {
   run_ranks(world_size(), [](TestRank& rank) {
     const Parts parts(rank);
     for (const at::Tensor& part : {parts.parameters[0], parts.parameters[0].grad()}) {
@@ -463,7 +463,7 @@ MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_view_of_the_parts_memo
 }
 
 // With one rank, the part is the whole parameter, so it has the same sizes and the same norm.
-MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter_and_at_least_1_on_several_ranks) {
+MULTI_RANK_TEST(RankPart, on_several_ranks_a_part_has_its_parameters_dim_but_at_least_1) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TinyNet net;
@@ -482,7 +482,7 @@ MULTI_RANK_TEST(RankPart, a_part_has_the_dim_of_its_parameter_and_at_least_1_on_
 }
 
 using Change = void (*)(Parts&);
-MULTI_RANK_TEST(RankPartOnSeveralRanks, parts_stay_parts_whatever_is_written_to_them) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, writing_to_a_ranks_part_leaves_it_marked_as_a_part) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::vector<std::pair<const char*, Change>> changes{
         {"step", [](Parts& parts) { parts.sharded.optimizer->step(); }},
@@ -524,7 +524,7 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, parts_stay_parts_whatever_is_written_to_
   });
 }
 
-MULTI_RANK_TEST(RankPartOnSeveralRanks, the_moments_of_an_optimizer_are_parts) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks, the_moments_of_a_torch_optimizer_are_ranks_parts_too) {
   run_ranks(world_size(), [](TestRank& rank) {
     Parts parts(rank);
     parts.sharded.optimizer->step();

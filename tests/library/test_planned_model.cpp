@@ -53,7 +53,7 @@ std::shared_ptr<Net> large() {
 }
 
 // test_own_plan.cpp shows that the plan equals what a step measures.
-TEST(PlanStep, planning_needs_neither_ranks_nor_the_models_memory) {
+TEST(PlanStep, plan_step_predicts_a_step_of_1024_ranks_without_the_models_memory) {
   run_ranks(1, [](TestRank&) {
     PlanOptions options;
     options.world_size = 1024;

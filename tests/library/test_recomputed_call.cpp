@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RecomputedCall, no_tensor_that_is_made_inside_outlives_the_call) {
+TEST(RecomputedCall, a_checkpointed_call_keeps_no_tensor_that_its_forward_made) {
   in_a_process([] {
     const auto block = std::make_shared<ContextBlock>();
     ContextOutput made = (*block)(context_rows(), {context_rows()}, "tanh");
@@ -23,7 +23,7 @@ TEST(RecomputedCall, no_tensor_that_is_made_inside_outlives_the_call) {
   });
 }
 
-TEST(RecomputedCall, inputs_are_freed_when_backward_has_used_them) {
+TEST(RecomputedCall, a_checkpointed_call_frees_its_inputs_when_backward_has_used_them) {
   in_a_process([] {
     const auto block = std::make_shared<ContextBlock>();
     checkpoint_activations(*block);
@@ -36,7 +36,7 @@ TEST(RecomputedCall, inputs_are_freed_when_backward_has_used_them) {
   });
 }
 
-TEST(RecomputedCall, gradients_of_inputs_and_parameters_are_those_without_checkpointing) {
+TEST(RecomputedCall, activation_checkpointing_does_not_change_gradients) {
   in_a_process([] {
     std::vector<std::vector<at::Tensor>> gradients;
     for (const bool checkpointed : {false, true}) {
@@ -69,7 +69,7 @@ struct RepeatsOutput
   at::Tensor weight = register_parameter("weight", at::full({}, 3.0));
 };
 
-TEST(RecomputedCall, outputs_may_be_inputs_equal_or_undefined) {
+TEST(RecomputedCall, a_checkpointed_forward_may_return_an_input_a_repeated_or_an_undefined_tensor) {
   in_a_process([] {
     for (const bool given : {false, true}) {
       const auto module = std::make_shared<RepeatsOutput>();
@@ -84,7 +84,7 @@ TEST(RecomputedCall, outputs_may_be_inputs_equal_or_undefined) {
   });
 }
 
-TEST(RecomputedCall, an_input_that_is_changed_in_place_is_an_error_in_backward) {
+TEST(RecomputedCall, changing_an_input_of_a_checkpointed_call_in_place_throws_in_backward) {
   in_a_process([] {
     const auto block = std::make_shared<ContextBlock>();
     checkpoint_activations(*block);
@@ -95,7 +95,7 @@ TEST(RecomputedCall, an_input_that_is_changed_in_place_is_an_error_in_backward) 
   });
 }
 
-TEST(RecomputedCall, a_forward_that_throws_in_backward_leaves_the_next_call_right) {
+TEST(RecomputedCall, after_a_recomputation_that_throws_backward_and_the_next_call_work) {
   in_a_process([] {
     const auto block = std::make_shared<ContextBlock>();
     checkpoint_activations(*block);
@@ -111,7 +111,7 @@ TEST(RecomputedCall, a_forward_that_throws_in_backward_leaves_the_next_call_righ
   });
 }
 
-TEST(RecomputedCall, a_call_inside_another_checkpointed_one_is_a_part_of_it) {
+TEST(RecomputedCall, a_checkpointed_call_inside_another_one_runs_its_forward_only_twice) {
   in_a_process([] {
     const auto outer = std::make_shared<CallsContextBlock>();
     checkpoint_activations(*outer);
@@ -137,7 +137,7 @@ std::string refusal_of_input() {
   return error_of([&] { checkpoint_activations(module); });
 }
 
-TEST(RecomputedCall, a_module_that_cannot_run_twice_on_its_inputs_is_refused) {
+TEST(RecomputedCall, checkpoint_activations_throws_if_inputs_cannot_be_used_twice) {
   in_a_process([] {
     EXPECT_CONTAINS(refusal_of_input<std::vector<int>&>(), "input 2: it is taken by reference");
     EXPECT_CONTAINS(refusal_of_input<std::unique_ptr<int>>(), "input 2: it can't be copied");
@@ -151,7 +151,7 @@ TEST(RecomputedCall, a_module_that_cannot_run_twice_on_its_inputs_is_refused) {
   });
 }
 
-TEST(RecomputedCall, copies_that_share_a_tensor_by_a_pointer_are_refused_in_the_call) {
+TEST(RecomputedCall, a_checkpointed_call_throws_if_a_copied_input_shares_its_tensors) {
   in_a_process([] {
     const auto module = std::make_shared<TakesInput<SharedCache>>();
     checkpoint_activations(*module);

@@ -32,7 +32,7 @@ void expect_not_sharded(Module& net, TestRank& rank, const char* says) {
   net(at::ones({2, 7}));
 }
 
-MULTI_RANK_TEST(RefusedModel, a_model_with_parameters_that_share_memory_is_refused_unchanged) {
+MULTI_RANK_TEST(RefusedModel, wrapping_overlapping_parameters_throws_and_changes_nothing) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     Overlapping net;
@@ -41,7 +41,7 @@ MULTI_RANK_TEST(RefusedModel, a_model_with_parameters_that_share_memory_is_refus
 }
 
 // If the block in the Sequential is not a unit, it needs no hooks, and the model can be sharded.
-MULTI_RANK_TEST(RefusedModel, a_model_with_a_unit_in_torchs_sequential_is_refused_unchanged) {
+MULTI_RANK_TEST(RefusedModel, wrapping_a_unit_in_torchs_sequential_throws_and_changes_nothing) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     InSequential net;
@@ -54,7 +54,7 @@ MULTI_RANK_TEST(RefusedModel, a_model_with_a_unit_in_torchs_sequential_is_refuse
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, a_model_with_a_parameter_that_is_not_fp32_is_refused_unchanged) {
+MULTI_RANK_TEST(RefusedModel, wrapping_a_model_with_an_fp64_parameter_throws_and_changes_nothing) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto net = block_net();
@@ -67,7 +67,7 @@ MULTI_RANK_TEST(RefusedModel, a_model_with_a_parameter_that_is_not_fp32_is_refus
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, a_second_wrapper_is_refused_and_the_sharded_model_still_trains) {
+MULTI_RANK_TEST(RefusedModel, wrapping_a_sharded_model_again_throws_and_the_model_still_trains) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto net = block_net();
@@ -101,7 +101,7 @@ void expect_no_step(Net& net, TestRank& rank, const at::Tensor& x, const char* s
   EXPECT_CONTAINS(error_of([&] { model(x).sum().backward(); }), says);
 }
 
-MULTI_RANK_TEST(RefusedModel, a_unit_in_a_holder_of_torch_module_throws_in_the_first_step) {
+MULTI_RANK_TEST(RefusedModel, the_first_step_throws_if_a_unit_is_in_a_torch_module_holder) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     HoldingNet net;
@@ -109,7 +109,7 @@ MULTI_RANK_TEST(RefusedModel, a_unit_in_a_holder_of_torch_module_throws_in_the_f
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, a_weight_tied_by_assignment_throws_in_the_first_step) {
+MULTI_RANK_TEST(RefusedModel, the_first_step_throws_if_a_weight_was_tied_by_assignment) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     RowOf<LayerBlock> net;
@@ -119,7 +119,7 @@ MULTI_RANK_TEST(RefusedModel, a_weight_tied_by_assignment_throws_in_the_first_st
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, a_forward_that_writes_to_a_parameter_throws_in_the_first_step) {
+MULTI_RANK_TEST(RefusedModel, the_first_step_throws_if_forward_writes_to_a_parameter) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TableNet net(torch::nn::EmbeddingOptions(5, 3).max_norm(0.1));
@@ -128,7 +128,7 @@ MULTI_RANK_TEST(RefusedModel, a_forward_that_writes_to_a_parameter_throws_in_the
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, sparse_gradients_throw_in_the_first_step) {
+MULTI_RANK_TEST(RefusedModel, the_first_step_throws_if_a_gradient_is_sparse) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     TableNet net(torch::nn::EmbeddingOptions(5, 3).sparse(true));

@@ -27,7 +27,7 @@ void expect_in_each_strategy(
   }
 }
 
-MULTI_RANK_TEST(HybridReplica, gradients_are_the_mean_over_the_ranks_of_all_replicas) {
+MULTI_RANK_TEST(HybridReplica, ddp_gradients_are_the_mean_over_the_ranks_of_all_replicas) {
   const Training training{.name = "hybrid", .optimizer = momentum};
   expect_in_each_strategy(
       world_size(),

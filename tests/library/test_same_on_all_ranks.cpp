@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE_ON(SameOnAllRanks, 2, 3);
 
-MULTI_RANK_TEST(SameOnAllRanks, an_error_states_how_models_of_ranks_differ_in_seed_depth_or_shape) {
+MULTI_RANK_TEST(SameOnAllRanks, if_seed_depth_or_shape_of_models_differ_wrapping_states_how) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const std::shared_ptr<Module>& net, const char* says) {
       const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
@@ -28,7 +28,7 @@ MULTI_RANK_TEST(SameOnAllRanks, an_error_states_how_models_of_ranks_differ_in_se
   });
 }
 
-MULTI_RANK_TEST(SameOnAllRanks, an_error_states_how_ranks_differ_in_units_or_options) {
+MULTI_RANK_TEST(SameOnAllRanks, if_units_or_options_differ_between_ranks_wrapping_states_how) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const FullyShardedDataParallelOptions& of_others, const char* says) {
       const auto net = block_net();

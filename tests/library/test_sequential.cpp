@@ -48,7 +48,7 @@ TEST_IN_A_PROCESS(Sequential, an_empty_sequential_returns_its_input) {
   EXPECT_TRUE(none(x).is_same(x));
 }
 
-TEST(Sequential, modules_of_a_sequential_have_the_names_that_torchs_sequential_gives) {
+TEST(Sequential, modules_of_an_fsdp_sequential_have_the_names_as_in_torchs_sequential) {
   in_a_process([] {
     const torch::nn::Sequential theirs(torch::nn::Linear(3, 3), torch::nn::Tanh(),
                                        torch::nn::Linear(3, 2));
@@ -62,7 +62,7 @@ TEST(Sequential, modules_of_a_sequential_have_the_names_that_torchs_sequential_g
   });
 }
 
-TEST(Sequential, hookable_makes_a_sequential_from_torchs_sequential) {
+TEST(Sequential, hookable_makes_an_fsdp_sequential_from_torchs_sequential) {
   in_a_process([] {
     torch::nn::Sequential theirs;
     theirs->push_back("in", torch::nn::Linear(3, 3));

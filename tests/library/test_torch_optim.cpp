@@ -159,7 +159,7 @@ struct CheckingBlock : LayerBlock {
 
 // In the rounds with backward all parameters are frozen, so that no reduce-scatter makes ranks wait
 // for each other.
-MULTI_RANK_TEST(TorchOptim, parameters_can_be_written_after_forward_and_after_backward) {
+MULTI_RANK_TEST(TorchOptim, shards_can_be_written_right_after_forward_or_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool with_backward : {false, true}) {
       torch::manual_seed(1);
@@ -185,7 +185,7 @@ MULTI_RANK_TEST(TorchOptim, parameters_can_be_written_after_forward_and_after_ba
   });
 }
 
-MULTI_RANK_TEST(TorchOptim, parameters_can_be_written_after_summon_full_params) {
+MULTI_RANK_TEST(TorchOptim, shards_can_be_written_right_after_summon_full_params) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net(6);
     FullyShardedDataParallel model(*net, rank.communicator());

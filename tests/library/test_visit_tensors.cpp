@@ -93,7 +93,7 @@ TEST(VisitTensors, visit_tensors_finds_no_tensor_in_other_types) {
 template <class Value>
 constexpr bool kHidden = TensorsInside<Value>::kHidden;
 
-TEST(VisitTensors, visit_tensors_detects_types_that_can_hide_a_tensor) {
+TEST(VisitTensors, at_compile_time_visit_tensors_detects_types_that_can_hide_a_tensor) {
   EXPECT_TRUE((kHidden<Silent>));
   EXPECT_TRUE((kHidden<std::tuple<at::Tensor, Silent>>));
   EXPECT_TRUE((kHidden<std::shared_ptr<at::Tensor>>));

@@ -63,7 +63,7 @@ void expect_habits_equal_to_one_process(int world_size,
   expect_equal_to_one_process(world_size, trainings);
 }
 
-MULTI_RANK_TEST(WholeReduction, rates_that_depend_on_norms_are_those_of_one_process) {
+MULTI_RANK_TEST(WholeReduction, updates_scaled_by_norms_such_as_lars_and_lamb_equal_one_process) {
   expect_habits_equal_to_one_process(
       world_size(),
       {{"LARS",
@@ -101,7 +101,7 @@ MULTI_RANK_TEST(WholeReduction, rates_that_depend_on_norms_are_those_of_one_proc
         }}});
 }
 
-MULTI_RANK_TEST(WholeReduction, decisions_and_thresholds_are_those_of_one_process) {
+MULTI_RANK_TEST(WholeReduction, updates_that_depend_on_max_min_or_isfinite_equal_one_process) {
   expect_habits_equal_to_one_process(
       world_size(), {{"a step if all is finite",
                       [](at::Tensor p, at::Tensor g, at::Tensor&) {
@@ -142,7 +142,7 @@ MULTI_RANK_TEST(WholeReduction, decisions_and_thresholds_are_those_of_one_proces
 
 // A reduction over one dimension gives a plain tensor, and an operand with the sizes of the whole
 // tensor, or of a row of it, is cut as the part is.
-MULTI_RANK_TEST(WholeReduction, rules_for_rows_and_columns_are_those_of_one_process) {
+MULTI_RANK_TEST(WholeReduction, updates_that_reduce_rows_or_columns_equal_one_process) {
   expect_habits_equal_to_one_process(
       world_size(), {{"rows of a largest norm",
                       [](at::Tensor p, at::Tensor g, at::Tensor&) {
@@ -195,7 +195,7 @@ MULTI_RANK_TEST(WholeReduction, rules_for_rows_and_columns_are_those_of_one_proc
                       }}});
 }
 
-MULTI_RANK_TEST(WholeReduction, rules_with_several_numbers_of_the_whole_are_those_of_one_process) {
+MULTI_RANK_TEST(WholeReduction, updates_that_use_several_reductions_equal_one_process) {
   expect_habits_equal_to_one_process(
       world_size(), {{"a perturbed point (SAM)",
                       [](at::Tensor p, at::Tensor g, at::Tensor&) {
@@ -279,7 +279,7 @@ struct OneStepOfLbfgs : torch::optim::LBFGS {
   }
 };
 
-MULTI_RANK_TEST(WholeReduction, norms_over_all_parameters_are_those_of_one_process) {
+MULTI_RANK_TEST(WholeReduction, torchs_norms_over_all_parameters_equal_those_of_one_process) {
   const auto clipped = [](double type) {
     return [type](const std::vector<at::Tensor>& parameters) {
       torch::nn::utils::clip_grad_norm_(parameters, 0.01, type);
@@ -315,7 +315,7 @@ MULTI_RANK_TEST(WholeReduction, norms_over_all_parameters_are_those_of_one_proce
   expect_equal_to_one_process(world_size(), trainings);
 }
 
-MULTI_RANK_TEST(WholeReduction, norms_in_each_strategy_are_those_of_the_saved_parameters) {
+MULTI_RANK_TEST(WholeReduction, the_norm_of_a_ranks_part_equals_that_of_the_saved_parameter) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);
@@ -328,7 +328,7 @@ MULTI_RANK_TEST(WholeReduction, norms_in_each_strategy_are_those_of_the_saved_pa
   });
 }
 
-MULTI_RANK_TEST(WholeReduction, the_norm_of_a_gradient_that_waits_in_no_sync_throws) {
+MULTI_RANK_TEST(WholeReduction, after_no_sync_the_norm_of_an_unreduced_gradient_throws) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank);
     {
