@@ -21,7 +21,7 @@ TrainConfig saving_run(const Arranged& how, int64_t steps, const std::string& di
 }
 
 // With a save after each step, each save begins while the one before may still be written.
-TEST(AsyncCheckpoint, a_run_with_async_saves_leaves_the_files_of_a_run_that_waits) {
+TEST(AsyncCheckpoint, a_run_with_async_saves_leaves_the_same_files_as_a_run_with_blocking_saves) {
   for (const Arranged& how : std::vector<Arranged>{{"single", 1}, {"ddp", 2}, {"fsdp", 4}}) {
     for (const auto format : {CheckpointFormat::sharded, CheckpointFormat::full}) {
       for (const int64_t every : {1, 2}) {

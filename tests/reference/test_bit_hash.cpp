@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(BitHash, bit_hashes_of_a_tensors_pieces_add_up_to_the_hash_of_the_tensor) {
+TEST(BitHash, the_bit_hashes_of_the_pieces_of_a_tensor_add_up_to_its_bit_hash) {
   for (const auto dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
     const at::Tensor whole = at::arange(1, 65, dtype);
     const uint64_t hash = bit_hash(whole);

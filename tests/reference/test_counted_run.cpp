@@ -35,7 +35,7 @@ Counted counted(const TrainConfig& config) {
   return Counted(train(config, folder));
 }
 
-TEST(CountedRun, the_time_of_a_run_is_equal_to_the_nanosecond_in_a_second_run) {
+TEST(CountedRun, two_counted_runs_take_the_same_simulated_time_to_the_nanosecond) {
   const Counted first = counted(counted_config({"fsdp", 2}));
   const Counted second = counted(counted_config({"fsdp", 2}));
   EXPECT_GT(first.nanoseconds.at(0), 0);
@@ -43,7 +43,7 @@ TEST(CountedRun, the_time_of_a_run_is_equal_to_the_nanosecond_in_a_second_run) {
   EXPECT_EQ(first.peaks, second.peaks);
 }
 
-TEST(CountedRun, neither_threads_nor_the_seed_change_the_time_and_the_peak) {
+TEST(CountedRun, the_simulated_time_and_peak_of_a_run_do_not_depend_on_threads_or_seed) {
   TrainConfig config = counted_config({"fsdp", 2});
   config.training.steps = 1;  // because threads without cores of their own are slow
   const Counted first = counted(config);
@@ -54,14 +54,14 @@ TEST(CountedRun, neither_threads_nor_the_seed_change_the_time_and_the_peak) {
   EXPECT_EQ(first.peaks, second.peaks);
 }
 
-TEST(CountedRun, the_ranks_compute_together_as_long_as_one_process) {
+TEST(CountedRun, in_simulated_time_two_ranks_together_compute_as_long_as_one_process) {
   const int64_t of_a_rank = counted(counted_config({"fsdp", 2})).computing.at(1);
   const Counted single = counted(counted_config({"single", 2}));
   EXPECT_EQ(single.computing, std::vector<int64_t>{2 * of_a_rank});
   EXPECT_EQ(single.nanoseconds, single.computing);  // one process waits for no other
 }
 
-TEST(CountedRun, a_step_takes_the_predicted_time) {
+TEST(CountedRun, a_counted_run_takes_the_predicted_simulated_time_per_step) {
   const TemporaryFolder folder;
   const auto times = train(counted_config({"fsdp", 2}), folder)["step_seconds"];
   // The prediction adds the times of units, each rounded to a nanosecond.
@@ -69,7 +69,7 @@ TEST(CountedRun, a_step_takes_the_predicted_time) {
   EXPECT_LT(times["predicted"], times["predicted_without_prefetch"]);
 }
 
-TEST(CountedRun, a_run_without_prefetch_takes_longer_and_computes_as_long) {
+TEST(CountedRun, without_prefetch_a_counted_run_takes_longer_but_computes_as_long) {
   const Counted with = counted(counted_config({"fsdp", 2}));
   TrainConfig config = counted_config({"fsdp", 2});
   config.sharding.prefetch = false;
@@ -91,7 +91,7 @@ std::unique_ptr<Strategy> strategy_with_hidden_memory(const TrainConfig& config,
   return make_fsdp_strategy(config, std::move(workload), std::move(comm));
 }
 
-TEST(CountedRun, memory_that_is_no_tensor_is_counted_besides) {
+TEST(CountedRun, a_counted_run_reports_memory_that_is_no_tensor_of_the_rank_that_has_it) {
   const TemporaryFolder folder;
   const FsdpImplementation hiding{strategy_with_hidden_memory, shard_layout, nullptr,
                                   construct_on_meta};
@@ -103,7 +103,7 @@ TEST(CountedRun, memory_that_is_no_tensor_is_counted_besides) {
   EXPECT_EQ(hidden.peaks, plain.peaks);
 }
 
-TEST(CountedRun, bytes_that_are_alive_and_no_longer_counted_are_counted_besides) {
+TEST(CountedRun, a_counted_run_reports_tensor_bytes_missing_from_live_bytes_as_other_memory) {
   const auto clock = std::make_shared<FlopClock>(kFlops);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     CountedRun counted(clock);
@@ -116,7 +116,7 @@ TEST(CountedRun, bytes_that_are_alive_and_no_longer_counted_are_counted_besides)
   expect_on_all_ranks(run, "hidden", true);
 }
 
-TEST(CountedRun, the_printed_line_has_the_number_of_the_rank_with_the_largest_one) {
+TEST(CountedRun, a_counted_run_prints_the_largest_number_of_any_rank) {
   testing::internal::CaptureStdout();
   const int status =
       run_training(counted_config({"fsdp", 2}),
@@ -133,7 +133,7 @@ TEST(CountedRun, the_printed_line_has_the_number_of_the_rank_with_the_largest_on
   EXPECT_GT(std::stoll(besides), int64_t{32} << 20);
 }
 
-TEST(CountedRun, the_time_ends_when_the_link_has_moved_what_no_rank_waits_for) {
+TEST(CountedRun, simulated_time_includes_the_transfer_of_an_all_gather_not_yet_waited_for) {
   const auto clock = std::make_shared<FlopClock>(kFlops);
   RunOptions options;
   options.link = Link{std::chrono::microseconds(20), 1e8};

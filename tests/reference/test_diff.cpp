@@ -23,7 +23,7 @@ void expect_equal(const RunHashes& a, const RunHashes& b) {
   EXPECT_EQ(found.left_out, std::vector<std::string>());
 }
 
-TEST(Diff, runs_that_divide_their_microbatches_differently_have_equal_bits) {
+TEST(Diff, diff_finds_no_difference_between_runs_that_divide_their_microbatches_differently) {
   const RunHashes single = hashes_of(config_of({"single", 1}, 4, 2));
   const std::vector<Arranged> all{{"single", 4}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 4, 2}};
   for (const Arranged& how : all) {
@@ -85,7 +85,7 @@ void wrong_reduction(Module& /*model*/, int /*rank*/) {
   static WrongReduction fault;
 }
 
-TEST(Diff, the_first_difference_between_two_runs_names_the_unit_and_the_phase) {
+TEST(Diff, diff_names_the_unit_and_the_phase_of_the_first_difference_between_two_runs) {
   const std::vector<std::pair<MakeStrategy, std::string>> faults{
       {with<wrong_value>, "step 1, unit h.1, parameter before the first step: h.1.ln_2.weight"},
       {with<wrong_output>, "step 1, microbatch 1, unit h.2, output of forward: h.2.mlp"},

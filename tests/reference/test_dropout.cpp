@@ -15,7 +15,7 @@ TrainConfig with_dropout(const Arranged& how, int64_t steps = 3) {
   return config;
 }
 
-TEST(Dropout, a_run_ends_with_the_same_bits_in_every_arrangement) {
+TEST(Dropout, a_run_with_dropout_ends_with_the_same_bits_for_every_mode_and_number_of_ranks) {
   const SameBits same_bits(with_dropout({"single", 1}));
   for (const Arranged& how : std::vector<Arranged>{
            {"ddp", 2}, {"ddp", 4}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
@@ -28,7 +28,7 @@ TEST(Dropout, a_run_ends_with_the_same_bits_in_every_arrangement) {
   same_bits.expect_of_resumed(with_dropout({"fsdp", 4}, 2), with_dropout({"fsdp", 2}));
 }
 
-TEST(Dropout, a_run_depends_on_the_fraction) {
+TEST(Dropout, the_trained_parameters_depend_on_the_dropout_probability) {
   const TemporaryFolder folder;
   std::set<std::string> hashes;
   for (const char* model : {"gpt2-tiny", "gpt2-tiny:dropout=0.1", "gpt2-tiny:dropout=0.2"}) {
@@ -39,7 +39,7 @@ TEST(Dropout, a_run_depends_on_the_fraction) {
   EXPECT_EQ(hashes.size(), 3);
 }
 
-TEST(Dropout, an_evaluation_drops_nothing) {
+TEST(Dropout, an_evaluation_of_a_model_with_dropout_drops_no_activation) {
   const TemporaryFolder folder;
   std::vector<nlohmann::json> losses;
   for (const char* model : {"gpt2-tiny", "gpt2-tiny:dropout=0.2"}) {

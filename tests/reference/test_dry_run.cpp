@@ -32,7 +32,7 @@ std::string dry_run_of(TrainConfig config, const TemporaryFolder& folder) {
   return {std::istreambuf_iterator<char>(printed), {}};
 }
 
-TEST(DryRun, a_dry_run_prints_the_peak_that_the_run_has_and_trains_nothing) {
+TEST(DryRun, a_dry_run_prints_the_peak_memory_that_the_run_then_has_and_trains_nothing) {
   for (const Arranged& how :
        std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}, {"fsdp", 4, 2}}) {
     SCOPED_TRACE(named(how));
@@ -50,7 +50,7 @@ TEST(DryRun, a_dry_run_prints_the_peak_that_the_run_has_and_trains_nothing) {
   }
 }
 
-TEST(DryRun, a_dry_run_says_how_many_parameters_are_trained) {
+TEST(DryRun, a_dry_run_prints_how_many_parameters_are_trained) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"fsdp", 2}, 2, 2);
   config.model.freeze = "wte|wpe";
@@ -59,7 +59,7 @@ TEST(DryRun, a_dry_run_says_how_many_parameters_are_trained) {
                   "tokens, 2 steps\n");
 }
 
-TEST(DryRun, a_dry_run_refuses_what_the_run_would_refuse) {
+TEST(DryRun, a_dry_run_refuses_the_same_options_as_the_run) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"fsdp", 2}, 2, 2);
   config.precision.keep_fp32 = "no such name";

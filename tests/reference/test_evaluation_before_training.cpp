@@ -56,7 +56,7 @@ TEST(EvaluationBeforeTraining, the_first_log_line_has_the_held_out_loss_before_t
 }
 
 // The evaluation shows the order of the units, so that the first forward prefetches.
-TEST(EvaluationBeforeTraining, the_bytes_of_a_single_step_after_an_evaluation_are_as_predicted) {
+TEST(EvaluationBeforeTraining, after_an_evaluation_the_bytes_of_a_single_step_are_as_predicted) {
   for (const Arranged& how : std::vector<Arranged>{{"ddp", 4}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
     SCOPED_TRACE(named(how));
     const TemporaryFolder folder;
@@ -77,7 +77,7 @@ TEST(EvaluationBeforeTraining, a_run_without_steps_evaluates_the_held_out_rows_o
   EXPECT_EQ(none.last["live_bytes_mismatches"], 0);
 }
 
-TEST(EvaluationBeforeTraining, a_run_that_resumes_does_not_evaluate_before_its_first_step) {
+TEST(EvaluationBeforeTraining, a_resumed_run_does_not_evaluate_before_its_first_step) {
   const TemporaryFolder folder;
   TrainConfig first = evaluated_config({"fsdp", 2}, 1, 1), second = first;
   first.checkpoint.dir = second.checkpoint.dir = folder.path() + "/saved";

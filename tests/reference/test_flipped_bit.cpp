@@ -253,7 +253,7 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
   return {};
 }
 
-TEST(FlippedBit, an_auditor_with_one_process_names_the_step_the_microbatch_and_the_unit) {
+TEST(FlippedBit, an_audit_in_one_process_names_step_microbatch_and_unit_of_a_flipped_bit) {
   const TemporaryFolder folder;
   TrainConfig single = config_of_run({"single", 8});
   single.reports.hashes = folder.path() + "/hashes";

@@ -126,7 +126,7 @@ bool is_named(const std::string& wrong, const TrainConfig& config, const BucketF
   return false;
 }
 
-TEST(FlippedBitOfDdp, an_auditor_with_one_process_names_the_gradient_or_the_wrong_replica) {
+TEST(FlippedBitOfDdp, an_audit_in_one_process_names_the_gradient_or_replica_with_a_flipped_bit) {
   const TemporaryFolder folder;
   TrainConfig single = config_of_ddp({"single", 8});
   single.reports.hashes = folder.path() + "/hashes";

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(FlopClock, a_matrix_product_advances_the_clock_by_its_flops) {
+TEST(FlopClock, a_matrix_product_advances_the_flop_clock_by_its_flops) {
   FlopClock clock(1e9);
   at::mm(at::ones({2, 3}), at::ones({3, 4}));
   EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
@@ -15,13 +15,13 @@ TEST(FlopClock, a_matrix_product_advances_the_clock_by_its_flops) {
   EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
 }
 
-TEST(FlopClock, a_matrix_product_of_another_thread_advances_the_clock) {
+TEST(FlopClock, a_matrix_product_in_another_thread_advances_the_flop_clock) {
   FlopClock clock(1e9);
   std::thread([] { at::mm(at::ones({2, 3}), at::ones({3, 4})); }).join();
   EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
 }
 
-TEST(FlopClock, sleeping_advances_the_clock_to_the_given_time_and_never_back) {
+TEST(FlopClock, sleeping_until_a_time_advances_the_flop_clock_and_never_turns_it_back) {
   FlopClock clock(1e9);
   clock.sleep_until(100);
   clock.sleep_until(50);

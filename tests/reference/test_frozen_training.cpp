@@ -17,7 +17,7 @@ TrainConfig with_frozen_matrices(const Arranged& how, int64_t steps = 3) {
   return config;
 }
 
-TEST(FrozenTraining, a_run_with_frozen_parameters_ends_with_the_same_bits_in_every_arrangement) {
+TEST(FrozenTraining, a_run_with_frozen_parameters_ends_with_the_same_bits_for_every_mode) {
   const SameBits same_bits(with_frozen_matrices({"single", 1}));
   for (const Arranged& how :
        std::vector<Arranged>{{"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}})
@@ -32,7 +32,7 @@ TEST(FrozenTraining, a_run_with_frozen_parameters_ends_with_the_same_bits_in_eve
   same_bits.expect_of(last, "reduced once");
 }
 
-TEST(FrozenTraining, a_pattern_that_freezes_nothing_or_everything_is_refused) {
+TEST(FrozenTraining, the_option_freeze_is_refused_if_it_freezes_nothing_or_everything) {
   in_a_process([] {
     TrainConfig config = config_of({"single", 1}, kFrozenParts, 1);
     config.model.freeze = "transformer";
@@ -44,7 +44,7 @@ TEST(FrozenTraining, a_pattern_that_freezes_nothing_or_everything_is_refused) {
   });
 }
 
-TEST(FrozenTraining, the_head_of_a_run_names_how_many_parameters_are_trained) {
+TEST(FrozenTraining, a_run_first_prints_how_many_parameters_are_trained) {
   const auto head_of = [](const TrainConfig& config) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(run_training(config, {make_fsdp_strategy, shard_layout, checkpoint_blocks,
@@ -60,7 +60,7 @@ TEST(FrozenTraining, the_head_of_a_run_names_how_many_parameters_are_trained) {
 }
 
 // The frozen matrices are more than nine tenths of the model.
-TEST(FrozenTraining, gradients_and_traffic_are_those_of_the_trainable_parameters_alone) {
+TEST(FrozenTraining, gradients_and_reduce_scatters_have_no_bytes_of_frozen_parameters) {
   const TemporaryFolder folder;
   const auto all = train(config_of({"fsdp", 2}, 2, 2), folder);
   TrainConfig frozen = with_frozen_matrices({"fsdp", 2}, 2);

@@ -24,7 +24,7 @@ class Init : public testing::Test {
   nlohmann::json trained_;
 };
 
-TEST_F(Init, every_mode_that_starts_from_exported_parameters_has_their_bits) {
+TEST_F(Init, every_mode_that_starts_from_an_export_with_init_has_its_bits) {
   for (const Arranged& how : kArrangements) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, how.world, 0);
@@ -35,7 +35,7 @@ TEST_F(Init, every_mode_that_starts_from_exported_parameters_has_their_bits) {
   }
 }
 
-TEST_F(Init, every_mode_trains_exported_parameters_to_the_same_bits) {
+TEST_F(Init, every_mode_that_trains_from_an_export_ends_with_the_same_bits) {
   nlohmann::json expected;
   for (const Arranged& how :
        std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}, {"fsdp", 1}}) {

@@ -22,7 +22,7 @@ TrainConfig with_adapters(const Arranged& how, int64_t steps = 3) {
   return config;
 }
 
-TEST(LoraTraining, adapters_end_with_the_same_bits_in_every_arrangement) {
+TEST(LoraTraining, a_run_with_lora_ends_with_the_same_bits_for_every_mode_and_number_of_ranks) {
   const SameBits same_bits(with_adapters({"single", 1}));
   for (const Arranged& how :
        std::vector<Arranged>{{"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}})
@@ -64,7 +64,7 @@ void expect_merged(const std::string& checkpoint, const std::string& output) {
     EXPECT_FALSE(is_lora(name)) << name;
 }
 
-TEST(LoraTraining, an_export_has_the_merged_weights_and_no_adapters) {
+TEST(LoraTraining, an_export_of_a_run_with_lora_has_merged_weights_and_no_adapters) {
   const TemporaryFolder folder;
   TrainConfig config = with_adapters({"fsdp", 2}, 2);
   config.checkpoint.dir = folder.path() + "/saved";

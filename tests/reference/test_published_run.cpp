@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PublishedRun, the_published_run_of_the_small_model_is_reproduced) {
+TEST(PublishedRun, a_run_of_the_model_small_has_the_published_losses_and_parameter_sum) {
   const ModelInfo info = model_info("small");
   TrainConfig config = config_of({"fsdp", 2}, 2, info.steps);
   config.model.name = info.name;

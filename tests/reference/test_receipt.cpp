@@ -38,7 +38,7 @@ RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "
   return read_hashes(config.reports.hashes);
 }
 
-TEST(Receipt, every_arrangement_has_the_same_root) {
+TEST(Receipt, runs_of_every_mode_and_number_of_ranks_have_one_receipt_root) {
   const std::string root = receipt_of(with_receipt({"single", 1}, 8)).root();
   const std::vector<Arranged> all{{"single", 4}, {"ddp", 2},  {"ddp", 4},
                                   {"fsdp", 1},   {"fsdp", 2}, {"fsdp", 4, 2}};
@@ -46,7 +46,7 @@ TEST(Receipt, every_arrangement_has_the_same_root) {
     EXPECT_EQ(receipt_of(with_receipt(how, 8)).root(), root) << named(how);
 }
 
-TEST(Receipt, one_process_computes_the_events_of_any_microbatch_and_step) {
+TEST(Receipt, one_process_recomputes_the_receipts_events_of_any_microbatch_and_step) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 1));
   for (int microbatch = 0; microbatch < 4; ++microbatch) {
     const Recomputation piece{0, 1, microbatch};
@@ -60,7 +60,7 @@ TEST(Receipt, one_process_computes_the_events_of_any_microbatch_and_step) {
   EXPECT_EQ(verdict.equal, static_cast<int64_t>(receipt.leaves.size()));
 }
 
-TEST(Receipt, an_audit_that_begins_with_a_checkpoint_compares_its_parameters) {
+TEST(Receipt, an_audit_that_begins_with_a_checkpoint_also_compares_its_parameters) {
   const TemporaryFolder folder;
   TrainConfig config = with_receipt({"fsdp", 2}, 8);
   config.checkpoint.dir = folder.path() + "/saved";
@@ -78,7 +78,7 @@ TEST(Receipt, an_audit_that_begins_with_a_checkpoint_compares_its_parameters) {
             "other values than the receipt");
 }
 
-TEST(Receipt, an_event_that_is_missing_added_or_other_is_found) {
+TEST(Receipt, an_audit_finds_a_receipts_event_that_is_missing_added_or_changed) {
   const Receipt right = receipt_of(with_receipt({"fsdp", 2}, 1));
   const Recomputation piece{0, 3, std::nullopt};
   const RunHashes made = computed(piece);
@@ -103,7 +103,7 @@ TEST(Receipt, an_event_that_is_missing_added_or_other_is_found) {
   EXPECT_THROW(compare_with(wrong, piece, made), std::invalid_argument);
 }
 
-TEST(Receipt, a_draw_needs_a_state_and_covers_all_that_it_draws) {
+TEST(Receipt, an_audits_random_events_are_all_covered_by_recomputations_from_known_states) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const size_t all = receipt.leaves.size();
   EXPECT_EQ(draw(receipt, all + 5, 1, {0}).events.size(), all);
@@ -121,7 +121,7 @@ TEST(Receipt, a_draw_needs_a_state_and_covers_all_that_it_draws) {
   EXPECT_THROW(draw(receipt, 1, 1, {}), std::invalid_argument);
 }
 
-TEST(Receipt, drawn_microbatches_are_of_steps_whose_state_is_known) {
+TEST(Receipt, an_audit_draws_microbatches_only_of_steps_whose_first_state_is_known) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const auto parts = receipt.settings.at("parts").get<size_t>();
   for (const std::set<int64_t>& known : {std::set<int64_t>{0}, {0, 2}}) {

@@ -45,7 +45,7 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
   EXPECT_EQ(last.value("loss_scaler", Json()), expected.value("loss_scaler", Json()));
 }
 
-TEST(Resume, a_resumed_run_matches_an_uninterrupted_run) {
+TEST(Resume, a_resumed_run_ends_with_the_bits_of_an_uninterrupted_run) {
   for (const int ranks : {1, 2, 3, 4})
     for (const std::string format : {"sharded", "full"})
       expect_undisturbed({{"fsdp", ranks}, {"fsdp", ranks}}, 3, ranks, format);

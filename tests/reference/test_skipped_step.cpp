@@ -7,7 +7,7 @@ namespace {
 
 // The optimizer's state is alive after a skipped step too, so the memory of a run does not depend
 // on which steps are skipped.
-TEST(SkippedStep, a_run_that_skips_all_steps_has_the_predicted_memory) {
+TEST(SkippedStep, a_run_whose_loss_scale_skips_all_steps_has_the_predicted_memory) {
   const TemporaryFolder folder;
   for (const Arranged& how : {Arranged{"fsdp", 2}, Arranged{"ddp", 2}, Arranged{"single", 2}}) {
     SCOPED_TRACE(named(how));

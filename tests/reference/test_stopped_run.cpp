@@ -14,7 +14,7 @@ TrainConfig falling_rate(const Arranged& how) {
   return config;
 }
 
-TEST(StoppedRun, a_run_that_stops_early_saves_a_checkpoint_and_continues_with_the_same_bits) {
+TEST(StoppedRun, a_run_with_stop_after_saves_a_checkpoint_and_continues_with_the_same_bits) {
   const TemporaryFolder folder;
   const nlohmann::json whole = train(falling_rate({"single", 2}), folder);
   TrainConfig config = falling_rate({"fsdp", 2});

@@ -103,7 +103,7 @@ MULTI_RANK_TEST(
 }
 
 // The test compares only the spans and frees of the second step.
-MULTI_RANK_TEST(TrainingTimeline, a_timeline_has_the_spans_and_the_frees_of_a_step_in_order) {
+MULTI_RANK_TEST(TrainingTimeline, the_timeline_of_a_training_step_has_spans_and_frees_in_order) {
   using Names = std::vector<std::string>;
   const std::map<EventKind, Names> expected{
       {EventKind::forward, {"root", "h.0", "h.1", "h.2"}},
@@ -120,7 +120,7 @@ MULTI_RANK_TEST(TrainingTimeline, a_timeline_has_the_spans_and_the_frees_of_a_st
   }
 }
 
-TEST(FailedRunTimeline, a_failed_run_writes_a_timeline_that_shows_the_killed_rank) {
+TEST(FailedRunTimeline, if_a_rank_is_killed_the_run_writes_a_timeline_that_shows_this_rank) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);
   config.training.steps = 2;

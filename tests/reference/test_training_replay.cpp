@@ -22,7 +22,7 @@ std::string replay(const TrainConfig& config, const std::string& file) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(TrainingReplay, a_replay_makes_the_recorded_calls_with_the_recorded_bits_in_every_mode) {
+TEST(TrainingReplay, the_replay_of_a_training_makes_the_recorded_calls_with_the_recorded_bits) {
   for (const Arranged& how : std::vector<Arranged>{
            {"single", 2}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 3}, {"fsdp", 4, 2}}) {
     for (const char* backend : {"shm", "gloo"}) {
@@ -45,7 +45,7 @@ TEST(TrainingReplay, a_replay_makes_the_recorded_calls_with_the_recorded_bits_in
   }
 }
 
-TEST(TrainingReplay, a_replay_leaves_the_hashes_of_the_recorded_run_as_they_are) {
+TEST(TrainingReplay, a_replay_does_not_overwrite_the_hash_file_of_the_recorded_run) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"fsdp", 2}, /*parts=*/2, /*steps=*/2);
   config.reports.hashes = folder.path() + "/hashes";

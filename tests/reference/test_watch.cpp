@@ -76,7 +76,7 @@ std::unique_ptr<Strategy> make_wrong_on_rank_1(const TrainConfig& config, Worklo
   return make_fsdp_strategy(config, std::move(workload), comm);
 }
 
-TEST(Watch, right_runs_of_every_mode_end_with_equal_events) {
+TEST(Watch, a_correct_run_that_is_watched_ends_with_equal_events_in_every_mode) {
   for (const auto& [mode, world] : {std::pair("single", 1), {"ddp", 2}, {"fsdp", 4}}) {
     SCOPED_TRACE(mode);
     const TemporaryFolder folder;
@@ -89,7 +89,7 @@ TEST(Watch, right_runs_of_every_mode_end_with_equal_events) {
 }
 
 // The run would take minutes.
-TEST(Watch, the_wrong_rank_is_named_and_the_run_ends) {
+TEST(Watch, if_one_rank_of_a_watched_run_computes_wrong_bits_the_run_ends_and_names_it) {
   const TemporaryFolder folder;
   const Ended ended = run(watched_run("fsdp", 2, 100'000, folder),
                           {make_wrong_on_rank_1, shard_layout, checkpoint_blocks, construct_on_meta,
@@ -100,7 +100,7 @@ TEST(Watch, the_wrong_rank_is_named_and_the_run_ends) {
   EXPECT_CONTAINS(ended.errors, ", made by rank 1 on ");
 }
 
-TEST(Watch, a_run_continues_if_nothing_can_be_computed_again) {
+TEST(Watch, a_watched_run_continues_if_recomputing_a_microbatch_fails) {
   const TemporaryFolder folder;
   TrainConfig config = watched_run("fsdp", 2, 6, folder);
   config.reports.watch_program = "/bin/false";

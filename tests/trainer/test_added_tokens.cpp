@@ -19,18 +19,18 @@ Parts parts_of(const std::string& text) {
   return parts;
 }
 
-TEST(AddedTokens, a_text_is_split_at_its_tokens_which_take_the_spaces_beside_them) {
+TEST(AddedTokens, a_text_is_split_at_added_tokens_that_include_the_spaces_beside_them) {
   EXPECT_EQ(parts_of("a <l> <r> b"),
             Parts({{"a", -1}, {" <l>", 1}, {" ", -1}, {"<r> ", 2}, {"b", -1}}));
   EXPECT_EQ(parts_of(""), Parts());
 }
 
-TEST(AddedTokens, spaces_that_a_token_has_taken_are_not_taken_again) {
+TEST(AddedTokens, spaces_between_two_added_tokens_belong_to_the_first_one_only) {
   EXPECT_EQ(parts_of("<r>  <l>"), Parts({{"<r>  ", 2}, {"<l>", 1}}));
   EXPECT_EQ(parts_of("<r>  <r>"), Parts({{"<r>  ", 2}, {"<r>", 2}}));
 }
 
-TEST(AddedTokens, the_search_continues_after_a_token) {
+TEST(AddedTokens, the_search_for_added_tokens_continues_after_the_end_of_a_found_one) {
   EXPECT_EQ(parts_of("<<<l>"), Parts({{"<<", 3}, {"<l>", 1}}));
   EXPECT_EQ(parts_of("<<l>"), Parts({{"<<", 3}, {"l>", -1}}));
 }

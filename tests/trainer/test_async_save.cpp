@@ -28,7 +28,7 @@ ModelState state_of(const TestRank& rank) {
   return cut_state(rank.rank(), rank.world_size());
 }
 
-MULTI_RANK_TEST(AsyncSave, an_async_save_writes_the_files_of_save_checkpoint) {
+MULTI_RANK_TEST(AsyncSave, an_async_save_writes_the_same_files_as_save_checkpoint) {
   const TemporaryFolder plain, async;
   run_ranks(world_size(), [&](TestRank& rank) {
     Communicator& comm = *rank.communicator();
@@ -61,7 +61,7 @@ MULTI_RANK_TEST(AsyncSave,
 }
 
 // The ranks of each replica hold the same state.
-TEST(AsyncSaveOfReplicas, the_ranks_of_one_replica_write_the_checkpoint) {
+TEST(AsyncSaveOfReplicas, in_an_async_save_only_the_ranks_of_one_replica_write) {
   const TemporaryFolder plain, async;
   run_ranks(4, [&](TestRank& rank) {
     Communicator& comm = *rank.hybrid(2);
@@ -73,7 +73,7 @@ TEST(AsyncSaveOfReplicas, the_ranks_of_one_replica_write_the_checkpoint) {
 }
 
 // The function that follows the save waits until the ranks have called done() some times.
-MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_saves) {
+MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_writes_the_checkpoint_in_the_background) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     std::promise<void> gate;
@@ -94,7 +94,7 @@ MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_saves) {
   });
 }
 
-MULTI_RANK_TEST(AsyncSave, a_rank_that_cannot_write_fails_every_rank_and_leaves_no_files) {
+MULTI_RANK_TEST(AsyncSave, if_a_rank_cannot_write_an_async_save_fails_everywhere_without_files) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     Communicator& comm = *rank.communicator();
@@ -115,7 +115,7 @@ MULTI_RANK_TEST(AsyncSave, a_rank_that_cannot_write_fails_every_rank_and_leaves_
 }
 
 // A limit of the size of files stands for a full disk.
-MULTI_RANK_TEST(AsyncSave, a_thread_that_fills_the_disk_fails_every_rank_and_leaves_no_files) {
+MULTI_RANK_TEST(AsyncSave, if_the_disk_is_full_an_async_save_fails_everywhere_without_files) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     Communicator& comm = *rank.communicator();
@@ -133,7 +133,7 @@ MULTI_RANK_TEST(AsyncSave, a_thread_that_fills_the_disk_fails_every_rank_and_lea
   });
 }
 
-MULTI_RANK_TEST(AsyncSave, an_existing_checkpoint_of_a_step_is_not_overwritten_in_the_background) {
+MULTI_RANK_TEST(AsyncSave, an_async_save_does_not_overwrite_an_existing_checkpoint_of_its_step) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     const auto save = [&] {
@@ -147,7 +147,7 @@ MULTI_RANK_TEST(AsyncSave, an_existing_checkpoint_of_a_step_is_not_overwritten_i
 }
 
 // On one rank, because several ranks might write into the folder while rank 0 removes it.
-TEST(AbandonedAsyncSave, a_save_that_is_destroyed_before_it_is_complete_leaves_no_files) {
+TEST(AbandonedAsyncSave, an_async_save_that_is_destroyed_before_it_is_complete_leaves_no_files) {
   const TemporaryFolder folder;
   run_ranks(1, [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats)

@@ -18,14 +18,14 @@ std::vector<std::string> command_for(const std::string& options,
   return audit_command({"/bin/true", "", own}, receipt, {0, 1, std::nullopt}, "hashes");
 }
 
-TEST(AuditCommand, no_value_of_a_receipt_is_a_word_of_its_own) {
+TEST(AuditCommand, an_audit_joins_each_receipt_value_to_its_option_so_that_none_acts_as_an_option) {
   const auto words = command_for("text = [\"a\", \"--json=x\"]\nseed = 7\n");
   for (const char* word : {"--text=a", "--text=--json=x", "--seed=7"})
     EXPECT_EQ(std::ranges::count(words, word), 1) << word;
   EXPECT_EQ(std::ranges::count(words, "--json=x"), 0);
 }
 
-TEST(AuditCommand, the_auditors_options_replace_those_of_the_receipt) {
+TEST(AuditCommand, in_an_audit_command_options_of_the_auditor_replace_those_of_the_receipt) {
   const auto words = command_for("text = [\"a\", \"b\"]\nseed = 7\n", {"--text", "own.txt"});
   EXPECT_EQ(std::ranges::count(words, "--text=a"), 0);
   EXPECT_EQ(std::vector(words.end() - 2, words.end()),

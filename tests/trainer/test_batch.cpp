@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Batch, a_batch_is_divided_into_parts_with_equal_numbers_of_rows) {
+TEST(Batch, batch_part_returns_one_of_several_parts_with_equal_numbers_of_rows) {
   in_a_process([] {
     const auto tokens = torch::arange(24).view({6, 4});
     const Batch batch{tokens.narrow(1, 0, 3), tokens.narrow(1, 1, 3)};

@@ -102,7 +102,7 @@ Sum sum_one_after_another(const BatchPartition& partition, bool always_aside) {
   return result;
 }
 
-TEST(BatchPartition, each_microbatch_is_computed_by_one_rank_in_one_accumulation_step) {
+TEST(BatchPartition, a_batch_partition_assigns_each_microbatch_to_one_rank_and_accumulation_step) {
   for (const BatchPartition& partition : all_partitions()) {
     std::set<int> parts;
     for (int rank = 0; rank < partition.ranks(); ++rank)

@@ -48,7 +48,7 @@ TEST(CheckpointOption,
       "use a number of ranks that divides this number, or give other --microbatches");
 }
 
-TEST(CheckpointOption, resume_names_what_is_wrong_with_a_folder_that_has_no_checkpoint) {
+TEST(CheckpointOption, the_error_of_resume_states_why_a_folder_has_no_checkpoint) {
   const TemporaryFolder folder;
   EXPECT_EQ(refusal({"--resume", folder.path() + "/rnu"}),
             "--resume " + folder.path() + "/rnu: no such folder");
@@ -60,7 +60,7 @@ TEST(CheckpointOption, resume_names_what_is_wrong_with_a_folder_that_has_no_chec
                 folder.path());
 }
 
-TEST(CheckpointOption, a_run_with_other_settings_than_the_checkpoint_is_told_where_they_are) {
+TEST(CheckpointOption, the_error_of_resume_with_other_settings_names_the_file_of_saved_options) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--lr", "0.25"});
   const std::string reason =
@@ -72,7 +72,7 @@ TEST(CheckpointOption, a_run_with_other_settings_than_the_checkpoint_is_told_whe
             reason + "; --config " + options + " gives the options of the saved run");
 }
 
-TEST(CheckpointOption, a_name_that_users_try_is_refused_with_the_option_that_they_want) {
+TEST(CheckpointOption, the_error_of_the_unknown_option_checkpoint_advises_the_right_options) {
   EXPECT_EQ(refusal({"--checkpoint", "run"}),
             "there is no option --checkpoint; --checkpoint-dir FOLDER saves checkpoints, and "
             "--resume FOLDER continues from one");
@@ -104,7 +104,7 @@ TEST(CheckpointOption, resume_uses_the_largest_number_of_ranks_that_divides_the_
   }
 }
 
-TEST(CheckpointOption, a_resumed_run_with_another_number_of_microbatches_uses_and_reports_it) {
+TEST(CheckpointOption, resume_with_another_number_of_microbatches_uses_it_and_prints_a_note) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
@@ -196,7 +196,7 @@ TEST(CheckpointOption, resume_refuses_a_run_whose_training_text_has_changed) {
                 ": was trained with another text, or it has changed since; give the same --text");
 }
 
-TEST(CheckpointOption, a_resumed_run_without_a_step_to_train_is_refused) {
+TEST(CheckpointOption, resume_is_refused_if_no_step_is_left_to_train) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
   EXPECT_EQ(refusal({"--resume", path, "--steps", "3"}),
@@ -239,7 +239,7 @@ TEST(CheckpointOption, an_unwritable_checkpoint_dir_is_refused_before_training) 
 }
 
 // With --lr-decay, the rate of each step depends on --steps.
-TEST(CheckpointOption, a_resumed_run_with_another_number_of_steps_and_a_decaying_rate_is_reported) {
+TEST(CheckpointOption, resume_with_other_steps_and_lr_decay_prints_that_rates_differ) {
   const TemporaryFolder folder;
   const Arguments run{"--lr", "1", "--lr-decay", "linear", "--steps"};
   const auto with = [&](const std::string& steps) {
@@ -272,7 +272,7 @@ TEST(CheckpointOption,
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(CheckpointOption, options_for_saving_need_a_checkpoint_dir) {
+TEST(CheckpointOption, options_for_saving_checkpoints_are_refused_without_checkpoint_dir) {
   for (const Arguments& option : std::vector<Arguments>{{"--save-every", "2"},
                                                         {"--keep", "2"},
                                                         {"--checkpoint-format", "full"},
@@ -282,7 +282,7 @@ TEST(CheckpointOption, options_for_saving_need_a_checkpoint_dir) {
             "--save-every must be at least 1, not 0");
 }
 
-TEST(CheckpointOption, save_async_is_refused_beside_offloaded_moments_and_counted_time) {
+TEST(CheckpointOption, save_async_is_refused_together_with_offload_or_flops) {
   const Arguments async{"--checkpoint-dir", "x", "--save-async"};
   const auto with = [&](const Arguments& others) {
     Arguments arguments = async;
@@ -298,7 +298,7 @@ TEST(CheckpointOption, save_async_is_refused_beside_offloaded_moments_and_counte
                   "--save-async: lets the speed of the disk decide on collectives, and --flops");
 }
 
-TEST(CheckpointOption, save_async_without_a_save_before_the_last_step_is_reported) {
+TEST(CheckpointOption, a_run_prints_that_save_async_has_no_effect_if_it_saves_only_at_its_end) {
   const auto note = [](const std::string& every) {
     testing::internal::CaptureStderr();
     parse({"--steps", "6", "--checkpoint-dir", "x", "--save-async", "--save-every", every});

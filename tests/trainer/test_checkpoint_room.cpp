@@ -10,7 +10,7 @@ namespace fsdp {
 namespace {
 
 // A checkpoint has 1,600 parameters and two moments for each of them, all of 4 bytes.
-TEST(CheckpointRoom, a_run_needs_disk_room_for_all_checkpoints_that_exist_at_the_same_time) {
+TEST(CheckpointRoom, a_run_is_refused_without_disk_room_for_all_checkpoints_that_exist_at_once) {
   TrainConfig config = config_of("fsdp", 2);
   config.checkpoint.dir = "run";
   const int64_t each = 3 * 4 * 1600;
@@ -41,7 +41,7 @@ TEST(CheckpointRoom, a_run_needs_disk_room_for_all_checkpoints_that_exist_at_the
   EXPECT_NO_THROW(require_room_for_checkpoints(config, layout_on(2), each));
 }
 
-TEST(CheckpointRoom, a_frozen_parameter_needs_no_room_for_moments) {
+TEST(CheckpointRoom, a_checkpoint_needs_no_disk_room_for_moments_of_a_frozen_parameter) {
   TrainConfig config = config_of("fsdp", 2);
   ShardLayout layout = layout_on(2);
   EXPECT_EQ(checkpoint_bytes(config, layout), 3 * 4 * 1600);

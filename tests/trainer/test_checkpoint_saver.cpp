@@ -25,7 +25,7 @@ class UnwritableStrategy : public UntrainedStrategy {
   int states_{};
 };
 
-TEST(CheckpointSaver, an_error_in_the_background_ends_the_run_and_names_the_step_to_resume_from) {
+TEST(CheckpointSaver, an_error_of_an_async_save_ends_the_run_and_names_the_step_to_resume_from) {
   for (const int64_t every : {1, 2}) {
     const TemporaryFolder folder;
     TrainConfig config = small_run();

@@ -20,7 +20,7 @@ Event span(EventKind kind, const std::string& name, int64_t begin, int64_t end,
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-TEST(ComputeTime, compute_times_exclude_waits_and_inner_modules) {
+TEST(ComputeTime, the_compute_time_of_a_unit_excludes_waits_and_the_modules_inside) {
   const std::vector<Event> events{
       span(EventKind::forward, "root", 1, 2 * kSecond),  // belongs to another step
       span(EventKind::step, "", 10 * kSecond, 60 * kSecond, 7),

@@ -19,7 +19,7 @@ Lines lines_in(const std::string& text) {
   return lines;
 }
 
-TEST(ConfigFile, a_name_in_a_config_file_has_one_value_or_several) {
+TEST(ConfigFile, an_option_in_a_config_file_can_have_one_value_or_an_array) {
   EXPECT_EQ(lines_in("# a comment\n\n  steps = 200  # and another\nlr=1e-4\r\n"
                      "\"no-decay\" = 'a#b|\\.c'\nlink = \"2ms,200MB/s\"\nallow-nan = true\n"
                      "text = [ \"a b\", # the first\n  'c',\n]\nseed = 7"),
@@ -114,7 +114,7 @@ TEST(ConfigFile, an_error_in_a_config_file_names_the_file_and_the_line) {
   EXPECT_EQ(refused({"--config", folder.path()}), "--config " + folder.path() + ": Is a directory");
 }
 
-TEST(ConfigFile, the_options_that_a_run_saves_leave_out_the_names_of_result_files) {
+TEST(ConfigFile, the_options_that_a_run_saves_omit_those_that_name_result_files) {
   const TemporaryFolder folder;
   const auto at = [&](const std::string& name) { return folder.path() + '/' + name; };
   const TrainConfig config =

@@ -12,7 +12,7 @@ TEST(DataOption, by_default_a_run_trains_on_text_and_does_not_evaluate) {
   EXPECT_EQ(config.data.eval_every, 0);
 }
 
-TEST(DataOption, the_data_of_modular_addition_are_rows_of_three_tokens) {
+TEST(DataOption, the_option_data_modular_sets_rows_of_three_tokens) {
   const TrainConfig config = parsed({"--data", "modular", "--modulus", "7", "--eval-every", "5"});
   EXPECT_EQ(config.data.modulus, 7);
   EXPECT_EQ(config.training.seq, 3);
@@ -25,7 +25,7 @@ TEST(DataOption, the_data_of_modular_addition_are_rows_of_three_tokens) {
             "--modulus must be at least 3, not 2");
 }
 
-TEST(DataOption, the_recipe_of_modular_addition_sets_options_that_are_not_given) {
+TEST(DataOption, the_recipe_modular_sets_the_options_that_are_not_given) {
   const TrainConfig recipe = parsed({"--recipe", "modular"});
   EXPECT_EQ(recipe.data.kind, DataKind::modular);
   EXPECT_EQ(recipe.model.name, "gpt2-tiny");
@@ -59,7 +59,7 @@ TEST(DataOption, contradicting_data_options_are_refused) {
             "--eval-every: --recipe published holds nothing out: its tokens are random");
 }
 
-TEST(DataOption, a_tokenizer_is_refused_with_the_command_that_makes_token_ids) {
+TEST(DataOption, the_error_of_the_unknown_option_tokenizer_advises_fsdp_tokenize) {
   EXPECT_EQ(refused({"--tokenizer", "gpt2", "--text", "book.txt"}),
             "there is no option --tokenizer; train takes token ids: make them with ./fsdp tokenize "
             "--tokenizer FOLDER --input TEXT --output FILE, and give --tokens FILE");

@@ -30,7 +30,7 @@ at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
 
 MULTI_RANK_SUITE(ExportedCheckpoint);
 
-MULTI_RANK_TEST(ExportedCheckpoint, an_export_equals_the_files_that_transformers_would_save) {
+MULTI_RANK_TEST(ExportedCheckpoint, an_export_as_hf_has_the_files_that_transformers_would_save) {
   for (const std::string& name : {std::string("gpt2-tiny"), kTinyLlama, kTinyQwen2}) {
     const TemporaryFolder folder;
     run_ranks(world_size(),
@@ -82,7 +82,7 @@ class Export : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Export, an_export_of_a_checkpoint_with_other_parameters_than_its_model_is_refused) {
+TEST_F(Export, an_export_is_refused_if_the_checkpoints_parameters_are_not_those_of_its_model) {
   const std::string checkpoint = saved("gpt2-36m");
   EXPECT_EQ(said(ExportFormat::hf), checkpoint + ": has other parameters than gpt2-36m");
   EXPECT_TRUE(nothing_left());
@@ -97,7 +97,7 @@ TEST_F(Export, an_export_of_a_damaged_checkpoint_is_refused) {
   }
 }
 
-TEST_F(Export, an_export_copies_the_tokenizer) {
+TEST_F(Export, an_export_copies_tokenizer_json_into_the_exported_folder) {
   saved("gpt2-tiny");
   folder_.write("theirs/tokenizer.json", R"({"model": {}})");
   export_parameters(path("run"), ExportFormat::hf, path("out"), path("theirs"));
@@ -105,7 +105,7 @@ TEST_F(Export, an_export_copies_the_tokenizer) {
   EXPECT_EQ(HuggingFaceFolder(path("out")).shape(), model_shape("gpt2-tiny"));
 }
 
-TEST_F(Export, an_export_with_a_wrong_tokenizer_leaves_nothing) {
+TEST_F(Export, an_export_that_fails_because_of_an_invalid_tokenizer_leaves_no_files) {
   saved("gpt2-tiny");
   const std::string wrong = folder_.write("theirs/tokenizer.json", "{}");
   EXPECT_EQ(error_of([&] {

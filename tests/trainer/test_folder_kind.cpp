@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(FolderKind, a_folder_is_known_by_the_files_in_it) {
+TEST(FolderKind, kind_of_folder_recognizes_checkpoints_and_hugging_face_folders_by_their_files) {
   const TemporaryFolder folder;
   folder.write("run/step-000003/checkpoint.json", "{}");
   folder.write("hf/config.json", "{}");
@@ -23,7 +23,7 @@ TEST(FolderKind, a_folder_is_known_by_the_files_in_it) {
   EXPECT_EQ(kind_of_folder(""), FolderKind::missing);
 }
 
-TEST(FolderKind, the_reason_for_no_checkpoint_names_the_option_for_a_hugging_face_folder) {
+TEST(FolderKind, the_error_about_a_hugging_face_folder_as_a_checkpoint_advises_init) {
   const TemporaryFolder folder;
   folder.write("config.json", "{}");
   EXPECT_EQ(reason_for_no_checkpoint(folder.path()),

@@ -25,7 +25,7 @@ ModelState zeros_of(ModelState state) {
 const std::vector<std::string> kTinyModels{"gpt2-tiny", kUntiedGPT2, kTinyLlama, kTinyQwen2,
                                            kTinyQwen3};
 
-TEST(HuggingFace, names_and_shapes_in_hugging_faces_files_are_known_without_the_model) {
+TEST(HuggingFace, hugging_face_tensors_lists_names_and_shapes_without_building_the_model) {
   for (const std::string& name : kTinyModels)
     EXPECT_EQ(parameters_of(hugging_face_tensors(model_shape(name))),
               state_without_ranges(distinct_parameters(*tiny(name))).parameters);
@@ -37,7 +37,7 @@ TEST(HuggingFace, linear_layers_returns_the_layers_that_can_have_an_adapter) {
         << name;
 }
 
-TEST(HuggingFace, a_pointer_of_git_lfs_in_place_of_the_weights_is_refused_with_what_to_do) {
+TEST(HuggingFace, a_git_lfs_pointer_in_place_of_the_weights_is_refused_with_advice) {
   const TemporaryFolder folder;
   files_of(*tiny_gpt2()).write(folder.path());
   const auto path = folder.write("model.safetensors",
@@ -46,7 +46,7 @@ TEST(HuggingFace, a_pointer_of_git_lfs_in_place_of_the_weights_is_refused_with_w
                   path + ": is only a pointer of Git LFS to the file; fetch the file with ");
 }
 
-TEST(HuggingFace, tied_names_returns_the_parameters_that_the_model_ties) {
+TEST(HuggingFace, tied_names_returns_the_tensor_names_of_parameters_that_the_model_ties) {
   run_ranks(1, [](TestRank&) {
     for (const std::string& name : kTinyModels) {
       std::map<const void*, std::string> first;
@@ -105,7 +105,7 @@ nlohmann::ordered_json llama3_scaling(double low, double high) {
           {"original_max_position_embeddings", 16}};
 }
 
-TEST(HuggingFace, scaled_frequencies_head_widths_and_sliding_windows_are_read_and_written) {
+TEST(HuggingFace, a_llama_config_with_rope_scaling_or_head_dim_is_read_and_written) {
   const TemporaryFolder folder;
   HuggingFaceFiles files = files_of(*tiny(kTinyLlama));
   const auto name = [&] {
@@ -129,7 +129,7 @@ TEST(HuggingFace, scaled_frequencies_head_widths_and_sliding_windows_are_read_an
   EXPECT_CONTAINS(name(), ",context=19,");
 }
 
-TEST(HuggingFace, weights_in_pytorchs_format_and_names_of_the_hub_are_refused_with_advice) {
+TEST(HuggingFace, pytorch_model_bin_and_names_of_the_hub_are_refused_with_advice) {
   const TemporaryFolder folder;
   files_of(*tiny(kTinyLlama)).write(folder.path());
   fs::rename(folder.path() + "/model.safetensors", folder.path() + "/pytorch_model.bin");

@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(InjectedFault, a_run_reports_a_fault_that_it_did_not_reach) {
+TEST(InjectedFault, a_run_reports_that_it_did_not_reach_the_call_of_the_option_fault) {
   TrainConfig config = small_run();
   config.ranks.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
   const Outcome run = train(with<UntrainedStrategy>(), config);

@@ -58,7 +58,7 @@ void expect_loadable_after_kills(const Save& save) {
   }
 }
 
-TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
+TEST(KilledSave, a_process_killed_while_it_saves_leaves_a_checkpoint_that_loads) {
   expect_loadable_after_kills(
       [](const std::string& folder, CheckpointFormat format, int64_t step, Communicator& comm) {
         save_checkpoint(folder, format, step, {}, whole_state(), comm);
@@ -66,7 +66,7 @@ TEST(KilledSave, a_kill_while_saving_leaves_a_checkpoint_that_loads) {
       });
 }
 
-TEST(KilledSave, a_kill_while_a_thread_saves_leaves_a_checkpoint_that_loads) {
+TEST(KilledSave, a_process_killed_while_a_thread_saves_leaves_a_checkpoint_that_loads) {
   expect_loadable_after_kills(
       [](const std::string& folder, CheckpointFormat format, int64_t step, Communicator& comm) {
         async_save(folder, format, step, {}, whole_state(), comm, [&] {

@@ -28,7 +28,7 @@ TEST(LearningRate, the_learning_rate_grows_during_the_warmup_and_falls_until_the
   EXPECT_EQ(refused({"--min-lr", "0.1"}), "--min-lr: needs --lr-decay, and must be at most --lr");
 }
 
-TEST(LearningRate, a_learning_rate_that_the_warmup_does_not_reach_is_reported) {
+TEST(LearningRate, a_run_that_ends_within_its_warmup_reports_that_it_does_not_reach_lr) {
   for (const auto& [warmup, told] :
        {std::pair("4", ""),
         {"9",

@@ -29,7 +29,7 @@ Arguments options_with(int parts, const std::string& accumulate) {
           "--microbatches", text,   "--batch",    text,     "--reduce-gradients", accumulate};
 }
 
-TEST(LostHostOption, the_error_of_on_lost_host_advises_an_option_that_is_accepted) {
+TEST(LostHostOption, the_options_that_the_error_of_on_lost_host_advises_are_accepted) {
   const std::regex parts_in("--microbatches ([0-9]+)"), way_in("--reduce-gradients (each|last)");
   int refused_ones = 0;
   for (const Machine machine : {Machine{2, 2}, Machine{3, 2}, Machine{2, 4}, Machine{4, 2}}) {

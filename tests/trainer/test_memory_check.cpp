@@ -11,7 +11,7 @@ namespace {
 
 // Each of two ranks needs 4 bytes for each parameter, gradient and moment (1,600 parameters, two
 // moments), 4 bytes for the step count and 8 bytes for the loss that it sends.
-TEST(MemoryCheck, the_memory_that_a_run_needs_is_what_a_step_holds_on_all_ranks) {
+TEST(MemoryCheck, a_run_is_refused_with_less_memory_than_a_step_needs_on_all_ranks) {
   TrainConfig config = config_of("ddp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -26,7 +26,7 @@ TEST(MemoryCheck, the_memory_that_a_run_needs_is_what_a_step_holds_on_all_ranks)
 }
 
 // One process holds the parameters and the gradients, and 8 bytes for the loss.
-TEST(MemoryCheck, one_microbatch_alone_needs_neither_moments_nor_sums_of_other_microbatches) {
+TEST(MemoryCheck, a_run_of_only_one_microbatch_needs_memory_for_parameters_and_gradients_only) {
   TrainConfig config = config_of("single");
   config.training.batch = config.training.microbatches = 8;
   config.training.only_microbatch = 3;
@@ -39,7 +39,7 @@ TEST(MemoryCheck, one_microbatch_alone_needs_neither_moments_nor_sums_of_other_m
 }
 
 // The error must advise only options that the run does not use yet.
-TEST(MemoryCheck, the_error_of_too_little_memory_advises_no_option_that_the_run_uses_already) {
+TEST(MemoryCheck, the_error_about_too_little_memory_advises_only_options_not_used_yet) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 2;
@@ -57,7 +57,7 @@ TEST(MemoryCheck, the_error_of_too_little_memory_advises_no_option_that_the_run_
 
 // Each of four ranks holds a quarter of the parameters and of the two moments, and a step count. In
 // a step it unshards all parameters; with the gradients it needs at most three whole copies.
-TEST(MemoryCheck, sharding_reduces_the_memory_that_a_run_needs) {
+TEST(MemoryCheck, the_memory_check_of_fsdp_requires_less_than_that_of_replicas) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";
   config.ranks.world = 4;
@@ -71,7 +71,7 @@ TEST(MemoryCheck, sharding_reduces_the_memory_that_a_run_needs) {
 }
 
 // The checkpoint has 4 bytes for each parameter and moment, which rank 0 copies.
-TEST(MemoryCheck, the_copies_of_async_saves_count_as_memory_that_a_run_needs) {
+TEST(MemoryCheck, the_memory_check_includes_the_copy_that_save_async_makes) {
   TrainConfig config = config_of("ddp", 1);
   config.ranks.world = 2;
   const int64_t step = 2 * (16 * 1600 + 4 + 8), whole = 12 * 1600;

@@ -8,7 +8,7 @@ namespace fsdp {
 namespace {
 
 // The inputs and roots of the tests of Certificate Transparency's reference implementation.
-TEST(MerkleTree, the_root_is_that_of_rfc_6962) {
+TEST(MerkleTree, merkle_root_equals_the_published_examples_of_rfc_6962) {
   using namespace std::string_literals;
   const std::vector<std::string> leaves{
       "",

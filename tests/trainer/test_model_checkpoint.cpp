@@ -60,7 +60,7 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
 
 // If a rank needs only whole saved ranges, load_checkpoint() does not call locate. So a stack
 // without locate() can load what the same number of ranks or one process has saved.
-MULTI_RANK_TEST(ModelCheckpoint, as_many_ranks_as_have_saved_a_checkpoint_load_it_without_locate) {
+MULTI_RANK_TEST(ModelCheckpoint, loading_on_as_many_ranks_as_have_saved_does_not_call_locate) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);
@@ -68,7 +68,7 @@ MULTI_RANK_TEST(ModelCheckpoint, as_many_ranks_as_have_saved_a_checkpoint_load_i
   });
 }
 
-MULTI_RANK_TEST(ModelCheckpoint, a_locate_that_throws_on_one_rank_changes_no_value_on_any_rank) {
+MULTI_RANK_TEST(ModelCheckpoint, if_locate_throws_on_one_rank_loading_changes_no_value_anywhere) {
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
@@ -159,7 +159,7 @@ MULTI_RANK_TEST(ModelCheckpoint,
 }
 
 // An unfinished save of an earlier run has left a file in the folder.
-MULTI_RANK_TEST(ModelCheckpoint, ranks_that_all_hold_copies_write_one_checkpoint_file) {
+MULTI_RANK_TEST(ModelCheckpoint, if_all_ranks_hold_copies_only_one_checkpoint_file_is_written) {
   const TemporaryFolder folder;
   folder.write("step-000003.part/rank-0008-of-0009.safetensors", "");
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -192,7 +192,7 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_appears_only_after_all_ranks_have_
   });
 }
 
-MULTI_RANK_TEST(ModelCheckpoint, an_existing_checkpoint_of_a_step_is_not_overwritten) {
+MULTI_RANK_TEST(ModelCheckpoint, save_checkpoint_does_not_overwrite_a_checkpoint_of_its_step) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     save(rank, folder.path(), CheckpointFormat::sharded);

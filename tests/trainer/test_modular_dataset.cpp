@@ -19,7 +19,7 @@ Pairs pairs_of(const Batch& batch) {
   return pairs;
 }
 
-TEST(ModularDataset, in_modular_addition_only_the_sum_after_the_third_token_is_a_target) {
+TEST(ModularDataset, in_modular_addition_the_only_target_of_a_row_is_the_sum_after_the_sign) {
   in_a_process([] {
     const auto data = make_modular_dataset(7, 1);
     for (const Batch& batch : {data->batch(3, 100, kModularSeq), data->held_out(9, kModularSeq)}) {
@@ -36,7 +36,7 @@ TEST(ModularDataset, in_modular_addition_only_the_sum_after_the_third_token_is_a
   });
 }
 
-TEST(ModularDataset, every_pair_is_either_trained_on_or_among_the_held_out_fifth) {
+TEST(ModularDataset, each_pair_of_modular_addition_is_either_trained_on_or_held_out) {
   in_a_process([] {
     const auto data = make_modular_dataset(7, 1);
     const Pairs held_out = pairs_of(data->held_out(1000, kModularSeq));

@@ -36,7 +36,7 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> fil
   return result;
 }
 
-TEST(MomentFile, moments_in_a_file_have_the_bits_of_moments_in_memory) {
+TEST(MomentFile, adamw_with_moments_in_a_file_gives_the_bits_of_moments_in_memory) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const int64_t n = (int64_t{1} << 22) + 4800;  // more elements than are updated at a time
@@ -52,7 +52,7 @@ TEST(MomentFile, moments_in_a_file_have_the_bits_of_moments_in_memory) {
   });
 }
 
-TEST(MomentFile, only_pages_of_a_moment_file_that_stay_in_memory_count_as_live_bytes) {
+TEST(MomentFile, a_moment_files_live_bytes_are_only_its_pages_that_stay_in_memory) {
   const TemporaryFolder folder;
   in_a_process([&] {
     const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };

@@ -18,7 +18,7 @@ const OptimizerOptions& options_of(const TrainConfig& config, const std::string&
   return groups[group_of(parameter, groups)].options;
 }
 
-TEST(MuonOption, by_default_adamw_updates_embeddings_the_head_norms_and_biases) {
+TEST(MuonOption, by_default_muon_leaves_embeddings_the_head_norms_and_biases_to_adamw) {
   using Kind = OptimizerOptions::Kind;
   const TrainConfig config = parsed({"--optimizer", "muon"});
   std::vector<ParameterGroup> groups;
@@ -30,7 +30,7 @@ TEST(MuonOption, by_default_adamw_updates_embeddings_the_head_norms_and_biases) 
     EXPECT_EQ(options_of(config, name, groups).kind, Kind::muon) << name;
 }
 
-TEST(MuonOption, a_pattern_selects_what_adamw_updates_and_no_decay_holds_in_both) {
+TEST(MuonOption, the_option_adamw_selects_what_adamw_updates_and_no_decay_applies_to_muon_too) {
   using Kind = OptimizerOptions::Kind;
   const TrainConfig config = parsed(
       {"--optimizer", "muon", "--adamw", "^a|bias$", "--no-decay", "x", "--weight-decay", "0.5"});
@@ -73,7 +73,7 @@ ShardLayout layout_of_blocks() {
   return layout;
 }
 
-TEST(MuonOption, a_run_says_which_parameters_muon_updates_and_who_has_how_many_matrices) {
+TEST(MuonOption, describe_muon_lists_the_matrices_that_muon_updates_and_how_many_each_rank_has) {
   TrainConfig config = parsed({"--optimizer", "muon", "--mode", "fsdp", "--world", "2"});
   EXPECT_EQ(describe_muon(config, layout_of_blocks()),
             "muon: 2 matrices (h.*.fc.weight), 1 on each rank; adamw: 3 other parameters");
@@ -84,7 +84,7 @@ TEST(MuonOption, a_run_says_which_parameters_muon_updates_and_who_has_how_many_m
   EXPECT_EQ(describe_muon(config, layout_of_blocks()), "");
 }
 
-TEST(MuonOption, a_parameter_that_is_no_matrix_and_a_pattern_for_all_are_refused) {
+TEST(MuonOption, the_option_adamw_is_refused_if_it_leaves_muon_a_vector_or_no_parameter) {
   const auto refusal = [](const std::string& pattern) {
     const TrainConfig config = parsed({"--optimizer", "muon", "--adamw", pattern});
     return error_of<std::invalid_argument>([&] { describe_muon(config, layout_of_blocks()); });
@@ -96,7 +96,7 @@ TEST(MuonOption, a_parameter_that_is_no_matrix_and_a_pattern_for_all_are_refused
 }
 
 // 120 elements: the 64 of the matrices have one moment, and the other 56 have two.
-TEST(MuonOption, a_checkpoint_has_one_moment_of_a_matrix_and_two_of_other_parameters) {
+TEST(MuonOption, with_muon_a_checkpoint_has_one_moment_of_a_matrix_and_two_of_other_parameters) {
   TrainConfig config = parsed({"--optimizer", "muon", "--mode", "fsdp", "--world", "2"});
   config.checkpoint.dir = "run";
   config.training.steps = 1;

@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Nfc, a_letter_and_its_marks_become_one_code_point) {
+TEST(Nfc, nfc_joins_a_letter_and_its_combining_marks_into_one_code_point) {
   EXPECT_EQ(nfc("cafe\u0301!"), "caf\u00E9!");
   EXPECT_EQ(nfc("a\u0323\u0302"), "\u1EAD");
   EXPECT_EQ(nfc("\u1E69"), "\u1E69");
@@ -12,25 +12,25 @@ TEST(Nfc, a_letter_and_its_marks_become_one_code_point) {
   EXPECT_EQ(nfc(""), "");
 }
 
-TEST(Nfc, marks_are_sorted_by_their_classes) {
+TEST(Nfc, nfc_sorts_combining_marks_by_their_combining_classes) {
   EXPECT_EQ(nfc("s\u0307\u0323"), "\u1E69");
   EXPECT_EQ(nfc("q\u0307\u0323"), "q\u0323\u0307");
   EXPECT_EQ(nfc("\u0307\u0323"), "\u0323\u0307");
 }
 
-TEST(Nfc, a_mark_of_the_same_class_keeps_a_letter_from_its_mark) {
+TEST(Nfc, nfc_does_not_join_a_mark_that_another_mark_of_its_class_blocks) {
   EXPECT_EQ(nfc("a\u0305\u0301"), "a\u0305\u0301");
   EXPECT_EQ(nfc("a\u0316\u0301"), "\u00E1\u0316");
   EXPECT_EQ(nfc("\u1100\u0301\u1161"), "\u1100\u0301\u1161");
 }
 
-TEST(Nfc, code_points_that_have_another_name_are_replaced) {
+TEST(Nfc, nfc_replaces_code_points_that_have_a_canonical_equivalent) {
   EXPECT_EQ(nfc("\u2126\u212B\u212A"), "\u03A9\u00C5K");
   EXPECT_EQ(nfc("\u0958"), "\u0915\u093C");  // is not composed again
   EXPECT_EQ(nfc("\u0344"), "\u0308\u0301");
 }
 
-TEST(Nfc, the_parts_of_a_syllable_of_hangul_become_one_code_point) {
+TEST(Nfc, nfc_joins_the_parts_of_a_hangul_syllable_into_one_code_point) {
   EXPECT_EQ(nfc("\u1112\u1161\u11AB"), "\uD55C");
   EXPECT_EQ(nfc("\uD558\u11AB"), "\uD55C");
   EXPECT_EQ(nfc("\uD55C\u11AB"), "\uD55C\u11AB");
@@ -38,7 +38,7 @@ TEST(Nfc, the_parts_of_a_syllable_of_hangul_become_one_code_point) {
   EXPECT_EQ(nfc("\u1112\u1161\u11A7"), "\uD558\u11A7");  // U+11A7 is no trailing consonant
 }
 
-TEST(Nfc, bytes_that_are_no_utf_8_stay) {
+TEST(Nfc, nfc_leaves_bytes_that_are_not_utf_8_as_they_are) {
   EXPECT_EQ(nfc("e\xFF\u0301\xC3"), "e\xFF\u0301\xC3");
   EXPECT_EQ(nfc("\xE4\xB8"), "\xE4\xB8");
 }

@@ -62,7 +62,7 @@ void expect_failure(const Result& result, const std::string& what, size_t steps)
   EXPECT_EQ(result.lines.back()["failure"].get<std::string>().find(what), 0U);
 }
 
-TEST(NonfiniteTraining, a_nonfinite_loss_ends_the_run_and_names_step_and_rank) {
+TEST(NonfiniteTraining, a_nonfinite_loss_ends_the_run_with_an_error_that_names_step_and_rank) {
   const Result result = train(kBrokenLoss, unchanged);
   expect_failure(result, "the loss is nan (not finite on rank 1) in step 2 of 4", 2);
   EXPECT_EQ(result.lines[0]["loss"], 1.0);
@@ -95,7 +95,7 @@ TEST(NonfiniteTraining, a_nonfinite_loss_of_an_evaluation_ends_the_run) {
   expect_failure(result, "the loss is nan (not finite on rank 1) before training", 1);
 }
 
-TEST(NonfiniteTraining, a_run_continues_if_nan_is_allowed) {
+TEST(NonfiniteTraining, a_run_with_allow_nan_continues_after_a_nonfinite_loss) {
   for (const Values& broken : {kBrokenLoss, kBrokenNorm}) {
     const Result result =
         train(broken, [](TrainConfig& config) { config.training.allow_nan = true; });

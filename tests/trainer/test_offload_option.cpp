@@ -16,7 +16,7 @@ TEST(OffloadOption, an_offload_dir_that_is_a_file_is_refused) {
             "--offload-dir " + file + ": Not a directory");
 }
 
-TEST(OffloadOption, options_of_offloading_set_the_folder_and_the_bytes_that_stay_in_memory) {
+TEST(OffloadOption, offload_dir_and_offload_resident_set_the_folder_and_the_bytes_in_memory) {
   const std::string folder = "/";
   const TrainConfig config = parse(
       {"--offload", "optimizer", "--offload-dir", folder, "--offload-resident", "3000000000"});
@@ -36,7 +36,7 @@ TEST(OffloadOption, contradicting_offload_options_are_refused) {
             "--offload optimizer: sgd has no state; give --optimizer adamw");
 }
 
-TEST(OffloadOption, an_offload_dir_in_memory_is_refused) {
+TEST(OffloadOption, an_offload_dir_on_a_file_system_in_memory_is_refused) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "this machine has no /dev/shm";
   EXPECT_EQ(refusal({"--offload", "optimizer", "--offload-dir", "/dev/shm"}),
             "--offload-dir /dev/shm: is in memory; give a folder on a disk");

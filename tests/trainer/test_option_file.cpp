@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(OptionFile, the_options_that_a_run_saves_repeat_the_run) {
+TEST(OptionFile, reading_the_options_that_a_run_saved_gives_the_settings_of_this_run) {
   const std::vector<std::string> options{
       "--mode",  "fsdp", "--world",    "2",    "--steps",  "7",
       "--limit", "all",  "--prefetch", "on",   "--link",   "9us,2GB/s",
@@ -25,7 +25,7 @@ TEST(OptionFile, the_options_that_a_run_saves_repeat_the_run) {
       << "the command line must override the file";
 }
 
-TEST(OptionFile, an_option_file_with_former_names_of_options_is_read) {
+TEST(OptionFile, a_config_file_with_former_names_of_options_is_still_read) {
   const TemporaryFolder folder;
   const auto file = folder.write("run.toml",
                                  "world = 2\nparts = 8\naccumulate = \"last\"\n"

@@ -29,7 +29,7 @@ TEST(OutputOption, an_output_option_accepts_a_device_file_and_refuses_a_dash) {
   EXPECT_EQ(refused({"--log", "-"}), "--log -: - is not a file; give /dev/stdout");
 }
 
-TEST(OutputOption, two_output_options_cannot_name_one_file) {
+TEST(OutputOption, two_output_options_that_name_the_same_file_are_refused) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file.txt";
   const std::string link = folder.path() + "/link.txt";
@@ -47,7 +47,7 @@ TEST(OutputOption, two_output_options_cannot_name_one_file) {
   EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
 }
 
-TEST(OutputOption, a_log_file_with_other_contents_is_refused) {
+TEST(OutputOption, a_log_file_that_has_another_run_or_is_not_a_log_is_refused) {
   const TemporaryFolder folder;
   const std::string log = folder.write("log", "{\"step\":0}\n{\"step\":199}\n");
   EXPECT_EQ(refused({"--log", log}),

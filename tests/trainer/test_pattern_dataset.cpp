@@ -29,7 +29,7 @@ TEST(PatternDataset,
   });
 }
 
-TEST(PatternDataset, no_step_draws_held_out_rows_of_the_pattern_dataset) {
+TEST(PatternDataset, no_training_step_draws_a_held_out_row_of_the_pattern_dataset) {
   in_a_process([] {
     const auto data = make_pattern_dataset(100, 1);
     const Batch held_out = data->held_out(8, 50);

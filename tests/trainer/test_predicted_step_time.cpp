@@ -5,7 +5,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PredictedStepTime, predicted_times_of_forward_and_backward_follow_their_own_limits) {
+TEST(PredictedStepTime, predicted_forward_and_backward_times_depend_on_their_own_prefetch_limits) {
   // As in the pictures of the handout of task 6, forward takes 34 ms with limit 1 and 26 ms with
   // limit 2, and backward takes 64 ms and 48 ms.
   const std::vector<UnitTime> units{{0, 0}, {6, 12}, {6, 12}, {6, 12}};

@@ -38,7 +38,7 @@ std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass c
       .bytes[static_cast<size_t>(phase)][static_cast<size_t>(cls)];
 }
 
-TEST(LiveBytesPrediction, memory_classes_that_are_not_predicted_have_no_predicted_value) {
+TEST(LiveBytesPrediction, a_memory_class_that_is_not_predicted_has_no_predicted_live_bytes) {
   const Schedule step = schedule_of(config_of("fsdp"), four_units());
   EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
   EXPECT_FALSE(live(step, Phase::forward, MemoryClass::other));
@@ -69,7 +69,7 @@ TEST(LiveBytesPrediction,
 
 using Bytes = std::map<std::string, int64_t>;
 
-TEST(PredictedEvaluation, an_evaluation_is_predicted_as_a_forward_that_reshards_every_unit) {
+TEST(PredictedEvaluation, the_prediction_of_an_evaluation_reshards_every_unit_after_its_forward) {
   TrainConfig config = config_of("fsdp", /*steps=*/0);
   config.sharding.reshard_after_forward = false;
   config.optimizer.clip = 1.0;

@@ -31,7 +31,7 @@ TEST(UnitsTable, the_table_of_units_has_a_line_for_each_unit_and_one_for_the_sum
             "total              5  1,099   1,184        2,368           4,736  partly\n");
 }
 
-TEST(UnitsTable, gathered_bytes_of_a_unit_are_those_of_the_16_bit_dtype_unless_it_is_kept_in_fp32) {
+TEST(UnitsTable, the_units_table_counts_gathered_bytes_in_16_bits_unless_a_unit_is_kept_in_fp32) {
   TrainConfig config;
   config.precision.policy = {at::kBFloat16, at::kBFloat16};
   config.precision.keep_fp32 = "layers";
@@ -40,7 +40,7 @@ TEST(UnitsTable, gathered_bytes_of_a_unit_are_those_of_the_16_bit_dtype_unless_i
   EXPECT_NE(table.find("64          128             256  yes\n"), std::string::npos) << table;
 }
 
-TEST(UnitsTable, a_long_unit_name_loses_its_beginning_so_that_the_table_fits_100_columns) {
+TEST(UnitsTable, the_units_table_cuts_the_beginning_of_a_long_unit_name_to_fit_100_columns) {
   const std::string long_name = std::string(200, 'x').append(".layers.1");
   std::istringstream lines(units_table({}, three_units(long_name)));
   size_t widest = 0;
@@ -53,7 +53,7 @@ TEST(UnitsTable, a_long_unit_name_loses_its_beginning_so_that_the_table_fits_100
   EXPECT_EQ(widest, 100);
 }
 
-TEST(UnitsTable, unit_names_fit_beside_the_largest_numbers) {
+TEST(UnitsTable, the_units_table_shows_a_name_whole_beside_the_largest_numbers) {
   ShardLayout layout;
   layout.units = {{"token_embeddings", 2'127'208'448, false, true}};
   layout.parameters = {{"token_embeddings.weight", 0, 0, 2'127'208'000, true}};

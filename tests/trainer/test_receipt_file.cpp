@@ -43,7 +43,7 @@ std::vector<std::string> lines_in(const std::string& text) {
   return lines;
 }
 
-TEST(ReceiptFile, what_is_written_is_read) {
+TEST(ReceiptFile, read_receipt_returns_what_write_receipt_wrote) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/receipt";
   const Receipt receipt = small_receipt();
@@ -59,7 +59,7 @@ TEST(ReceiptFile, what_is_written_is_read) {
   EXPECT_EQ(read.leaves.begin()->second.ranks, receipt.leaves.begin()->second.ranks);
 }
 
-TEST(ReceiptFile, the_root_depends_on_hashes_and_not_on_ranks_and_hosts) {
+TEST(ReceiptFile, the_root_of_a_receipt_depends_on_hashes_but_not_on_ranks_or_hosts) {
   const Receipt one = small_receipt();
   Receipt other = one;
   other.hosts = {"host-c"};
@@ -75,7 +75,7 @@ MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7
 -----END PRIVATE KEY-----
 )";
 
-TEST(ReceiptFile, a_signature_covers_every_line_through_the_seal) {
+TEST(ReceiptFile, the_signature_of_a_receipt_covers_every_line_up_to_the_seal) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/receipt";
   write_receipt(path, small_receipt(), kSigningKey);
@@ -91,7 +91,7 @@ TEST(ReceiptFile, a_signature_covers_every_line_through_the_seal) {
 }
 
 // Somebody changes lines of the file, but does not renew its seal.
-TEST(ReceiptFile, a_file_whose_lines_were_changed_is_refused) {
+TEST(ReceiptFile, a_receipt_whose_lines_were_changed_after_its_seal_is_refused) {
   using Lines = std::vector<std::string>;
   struct Forgery {
     std::string what;

@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-TEST(ReceiptOption, a_receipt_names_the_options_that_decide_the_numbers_and_no_others) {
+TEST(ReceiptOption, a_receipt_has_only_the_options_on_which_the_trained_numbers_depend) {
   const TemporaryFolder folder;
   const std::string options = parsed({"--mode",
                                       "fsdp",
@@ -48,7 +48,7 @@ TEST(ReceiptOption, a_receipt_names_the_options_that_decide_the_numbers_and_no_o
   EXPECT_EQ(std::ranges::count(options, '\n'), 4) << options;
 }
 
-TEST(ReceiptOption, the_saved_options_of_a_run_with_a_receipt_can_be_used_again) {
+TEST(ReceiptOption, the_options_that_a_run_saves_omit_the_options_of_its_receipt) {
   EXPECT_EQ(parsed({"--receipt", "/dev/null", "--receipt-sample", "4", "--steps", "9"})
                 .reports.saved_options,
             "steps = 9\n");
@@ -84,7 +84,7 @@ TEST(ReceiptOption, an_audit_refuses_options_that_no_run_writes_into_its_receipt
   EXPECT_CONTAINS(refusal_of_receipt("seed = --json"), "line 1: ");
 }
 
-TEST(ReceiptOption, an_audit_without_files_of_the_receipt_replaces_each_option_that_names_one) {
+TEST(ReceiptOption, an_audit_that_uses_no_files_refuses_receipt_options_that_name_a_file) {
   for (const std::string name : {"text", "tokens", "init"}) {
     const std::string options = "seed = 1\n" + name + " = '/etc/passwd'\n";
     EXPECT_EQ(refusal_of_receipt(options), "accepted");
@@ -108,7 +108,7 @@ TEST(ReceiptOption, a_receipt_of_ddp_does_not_name_options_of_sharding) {
   }
 }
 
-TEST(ReceiptOption, a_receipt_needs_steps_and_ranks_that_stay) {
+TEST(ReceiptOption, invalid_combinations_of_receipt_options_are_refused) {
   EXPECT_EQ(refused({"--receipt-sample", "4"}), "--receipt-sample: needs --receipt");
   EXPECT_EQ(refused({"--receipt", "/dev/null", "--steps", "0"}),
             "--receipt: needs a step; --steps is 0");
@@ -117,7 +117,7 @@ TEST(ReceiptOption, a_receipt_needs_steps_and_ranks_that_stay) {
   EXPECT_CONTAINS(refused({"--receipt", "x", "--log", "x"}), "name one file, x");
 }
 
-TEST(ReceiptOption, a_key_that_can_sign_nothing_is_refused_before_the_run) {
+TEST(ReceiptOption, an_invalid_receipt_key_is_refused_before_the_run) {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", "no key\n");
   EXPECT_CONTAINS(refused({"--receipt", "/dev/null", "--receipt-key", text}),
@@ -133,7 +133,7 @@ TEST(ReceiptOption, a_key_that_can_sign_nothing_is_refused_before_the_run) {
   EXPECT_EQ(refused({"--receipt-key", key}), "--receipt-key: needs --receipt");
 }
 
-TEST(ReceiptOption, only_a_microbatch_that_exists_can_be_computed_alone) {
+TEST(ReceiptOption, the_option_only_microbatch_is_refused_for_a_microbatch_that_does_not_exist) {
   const TemporaryFolder folder;
   const std::string hashes = folder.path() + "/hashes";
   EXPECT_EQ(refused({"--only-microbatch", "0"}),

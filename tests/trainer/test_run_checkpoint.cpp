@@ -8,7 +8,7 @@ namespace fsdp {
 namespace {
 
 // The folder contains an unfinished save of step 2 before the run begins.
-TEST(RunCheckpoint, a_run_removes_what_an_unfinished_save_has_left) {
+TEST(RunCheckpoint, a_run_removes_the_folder_that_an_unfinished_save_of_an_earlier_run_left) {
   const TemporaryFolder folder;
   folder.write("step-000002.part/rank-0000-of-0002.safetensors", "half");
   TrainConfig config = small_run();

@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunLog, the_log_appends_a_line_to_its_file_at_once) {
+TEST(RunLog, the_run_log_appends_each_line_to_its_file_at_once) {
   const TemporaryFolder folder;
   const std::string path = folder.write("log", "old\n");
   RunLog log(path);
@@ -24,7 +24,7 @@ TEST(RunLog, the_log_appends_a_line_to_its_file_at_once) {
   EXPECT_EQ(content_of(path), "old\n{\"step\":0}\n{\"loss\":null}\n");
 }
 
-TEST(RunLog, a_log_into_a_fifo_that_its_reader_has_closed_gives_one_warning) {
+TEST(RunLog, a_run_log_into_a_fifo_without_a_reader_gives_one_warning) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -52,7 +52,7 @@ TEST(RunLog, the_error_of_a_log_that_cannot_be_opened_names_the_file) {
   EXPECT_EQ(reason_not_to_log("/dev/null"), "");
 }
 
-TEST(RunLog, a_resumed_run_marks_in_the_log_where_steps_are_repeated) {
+TEST(RunLog, a_resumed_run_adds_a_line_to_the_log_if_steps_are_repeated) {
   const TemporaryFolder folder;
   const std::string steps = "{\"step\":0}\n{\"step\":1}\n";
   const std::string path = folder.write("log", steps + "{\"step\":2,\"lo");

@@ -12,7 +12,7 @@ std::string difference(const nlohmann::json& a, const nlohmann::json& b) {
   return error_of<std::invalid_argument>([&] { require_equal_settings(a, b); });
 }
 
-TEST(RunSetting, an_error_names_a_setting_that_differs_and_the_option_that_makes_it_equal) {
+TEST(RunSetting, the_error_about_a_differing_setting_names_the_option_that_makes_it_equal) {
   EXPECT_EQ(difference({{"parts", 4}}, {{"parts", 6}}),
             "a has parts 4, and b 6: they must be equal; give both --microbatches 12");
   EXPECT_EQ(difference({{"lr", 0.5}}, {{"lr", 0.25}}),
@@ -27,7 +27,7 @@ TEST(RunSetting, an_error_names_a_setting_that_differs_and_the_option_that_makes
   EXPECT_NO_THROW(require_equal_settings({{"lr", 0.5}}, {{"lr", 0.5}}));
 }
 
-TEST(RunSetting, settings_of_a_run_are_printed_without_starting_a_rank_or_building_a_model) {
+TEST(RunSetting, print_settings_starts_no_rank_and_builds_no_model) {
   TrainConfig config = small_run();
   config.reports.print_settings = true;
   FsdpImplementation none{};

@@ -76,7 +76,7 @@ TEST(Safetensors, a_writer_of_safetensors_refuses_missing_surplus_and_repeated_d
   });
 }
 
-TEST(Safetensors, a_part_of_a_tensor_can_be_read_from_any_element) {
+TEST(Safetensors, a_range_of_a_safetensors_tensor_can_be_read_from_any_element) {
   in_a_process([] {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/file";
@@ -120,7 +120,7 @@ TEST(Safetensors, a_tensor_shape_that_is_a_deeply_nested_array_is_refused) {
             "has a header that is JSON that is nested too deep");
 }
 
-TEST(Safetensors, an_error_shows_a_tensor_name_in_one_line) {
+TEST(Safetensors, an_error_shows_a_tensor_name_with_control_characters_in_one_line) {
   EXPECT_EQ(refusal(file_text(R"({"a\n\u001b[2J":7})", 0)),
             "tensor a??[2J: has an entry that is not as the format says");
   EXPECT_LT(refusal(file_text("{\"" + std::string(1 << 20, 'a') + "\":7}", 0)).size(), 600U);

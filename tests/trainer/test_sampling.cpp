@@ -11,7 +11,7 @@ int count_of(const Sampling& sampling, TensorKind what, int64_t step) {
   return count;
 }
 
-TEST(Sampling, a_receipt_samples_one_event_in_so_many_and_others_in_each_step) {
+TEST(Sampling, a_receipt_with_sample_8_selects_one_event_in_8_and_other_ones_in_each_step) {
   const Sampling sampling{.every = 8, .first_step = 0, .end_step = 9};
   EXPECT_NEAR(count_of(sampling, TensorKind::part, 3), 125, 30);
   int both = 0;
@@ -23,7 +23,7 @@ TEST(Sampling, a_receipt_samples_one_event_in_so_many_and_others_in_each_step) {
   EXPECT_LT(both, 40);  // 1000 / 64, if the draws of two steps do not depend on each other
 }
 
-TEST(Sampling, a_receipt_has_all_events_with_which_an_audit_begins_or_a_run_ends) {
+TEST(Sampling, a_receipt_has_all_parameters_at_saved_steps_and_all_moments_of_the_last_step) {
   const Sampling sampling{.every = 1000, .first_step = 2, .end_step = 9, .save_every = 3};
   const std::vector<std::pair<TensorKind, std::vector<int64_t>>> whole{
       {TensorKind::initial, {2}},
@@ -45,7 +45,7 @@ TEST(Sampling, a_receipt_has_all_events_with_which_an_audit_begins_or_a_run_ends
 }
 
 // The sample of a key is a promise to those who hold receipts of earlier versions.
-TEST(Sampling, the_sample_stays_the_same_in_later_versions) {
+TEST(Sampling, the_events_that_a_receipt_samples_stay_the_same_in_later_versions) {
   const Sampling sampling{.every = 8, .end_step = 100};
   std::string selected;
   for (int64_t step = 0; step < 40; ++step)

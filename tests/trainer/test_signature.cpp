@@ -40,11 +40,11 @@ std::string refusal_of_key(Call call) {
   return "accepted";
 }
 
-TEST(Signature, a_text_has_the_signature_of_the_rfc) {
+TEST(Signature, sign_returns_the_signature_that_rfc_8032_publishes) {
   EXPECT_EQ(sign(kRfcText, kRfcPrivateKey), kRfcSignature);
 }
 
-TEST(Signature, only_the_signed_text_and_the_own_key_fit_a_signature) {
+TEST(Signature, is_signed_by_is_true_only_for_the_signed_text_its_key_and_its_signature) {
   EXPECT_TRUE(is_signed_by(kRfcPublicKey, kRfcText, kRfcSignature));
   EXPECT_FALSE(is_signed_by(kOtherPublicKey, kRfcText, kRfcSignature));
   EXPECT_FALSE(is_signed_by(kRfcPublicKey, "s", kRfcSignature));
@@ -58,7 +58,7 @@ TEST(Signature, only_the_signed_text_and_the_own_key_fit_a_signature) {
     EXPECT_FALSE(is_signed_by(kRfcPublicKey, kRfcText, no_signature)) << no_signature;
 }
 
-TEST(Signature, a_key_file_without_a_key_of_the_right_kind_is_refused_and_named) {
+TEST(Signature, a_key_file_without_an_ed25519_key_is_refused_with_its_name) {
   const TemporaryFolder folder;
   folder.write("private", kRfcPrivateKey);
   folder.write("public", kRfcPublicKey);

@@ -24,7 +24,7 @@ ModelState state_of(int rank, int world_size) {
 
 // This test is about missing elements. test_model_checkpoint.cpp tests the order and the values of
 // a WholeState, in files of the full format.
-MULTI_RANK_TEST(StateOfAllRanks, a_state_that_lacks_an_element_is_refused_on_every_rank) {
+MULTI_RANK_TEST(StateOfAllRanks, a_state_of_all_ranks_that_lacks_an_element_throws_on_every_rank) {
   run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());
     for (StateRange& range : state.ranges)
@@ -34,7 +34,7 @@ MULTI_RANK_TEST(StateOfAllRanks, a_state_that_lacks_an_element_is_refused_on_eve
   });
 }
 
-MULTI_RANK_TEST(StateOfAllRanks, the_hash_of_a_state_depends_on_every_kind_of_value) {
+MULTI_RANK_TEST(StateOfAllRanks, state_sha256_depends_on_parameters_moments_and_step_counts) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto hash = [&](const ModelState& state) {
       return state_sha256(state, *rank.communicator());

@@ -64,7 +64,7 @@ TEST(StepMeter, the_step_meter_separates_the_times_of_computing_waiting_data_and
   });
 }
 
-TEST(StepMeter, the_measured_bandwidth_uses_the_time_of_the_transfer_if_it_is_known) {
+TEST(StepMeter, the_step_meter_computes_bandwidth_from_the_transfer_time_if_it_is_known) {
   in_a_process([] {
     const auto clock = std::make_shared<CountedClock>();
     StepMeter meter(clock);

@@ -13,7 +13,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TextDataset, folders_are_read_in_order_of_name_without_files_that_are_not_text) {
+TEST(TextDataset, the_text_of_a_folder_has_its_text_files_in_the_order_of_their_names) {
   const TemporaryFolder folder;
   folder.write("b.txt", "bb");
   folder.write("a/z.txt", "az");
@@ -39,14 +39,14 @@ TEST(TextDataset, rows_of_a_batch_are_consecutive_pieces_of_the_text) {
   });
 }
 
-TEST(TextDataset, the_text_datasets_unigram_entropy_is_that_of_its_text) {
+TEST(TextDataset, the_unigram_entropy_of_a_text_dataset_is_that_of_its_bytes) {
   const TemporaryFolder folder;
   EXPECT_NEAR(TextDataset(read_text_files({folder.write("two", "abab")}), 0).unigram_entropy(),
               std::log(2), 1e-12);
   EXPECT_EQ(TextDataset(read_text_files({folder.write("one", "aaaa")}), 0).unigram_entropy(), 0);
 }
 
-TEST(TextDataset, the_error_of_a_text_dataset_names_the_path) {
+TEST(TextDataset, the_error_about_a_text_that_cannot_be_read_names_its_path) {
   const TemporaryFolder folder;
   const auto binary = folder.write("folder/binary", std::string("\0", 1));
   const auto refused = [](const std::string& path) {

@@ -53,7 +53,7 @@ TEST(TokenFile, token_files_of_nanogpt_and_of_llm_c_give_the_same_rows) {
   });
 }
 
-TEST(TokenFile, tokens_of_32_bits_are_read_without_a_sign) {
+TEST(TokenFile, token_ids_of_32_bits_are_read_as_unsigned_numbers) {
   const TemporaryFolder folder;
   std::vector<uint32_t> ids(100, 150'000);
   ids.back() = 4'000'000'000;
@@ -70,7 +70,7 @@ TEST(TokenFile, tokens_of_32_bits_are_read_without_a_sign) {
   });
 }
 
-TEST(TokenFile, a_token_file_that_is_written_has_16_bits_for_each_id_if_all_ids_fit) {
+TEST(TokenFile, a_written_token_file_has_16_bits_per_id_if_all_ids_fit_else_32) {
   const TemporaryFolder folder;
   for (const int64_t vocabulary : {65'536, 65'537}) {
     const auto last = static_cast<int32_t>(vocabulary) - 1;
@@ -122,7 +122,7 @@ TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
   });
 }
 
-TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
+TEST(TokenFile, an_empty_or_malformed_token_file_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& content) {
     const auto path = folder.write("t.bin", content);
@@ -155,7 +155,7 @@ TEST(TokenFile, a_token_file_without_token_ids_is_refused_before_training) {
   EXPECT_EQ(parsed({"--tokens", good, "--seq", "8"}).data.kind, DataKind::tokens);
 }
 
-TEST(TokenFile, another_file_in_place_of_token_ids_is_refused_with_what_to_do) {
+TEST(TokenFile, text_or_weights_in_place_of_token_ids_are_refused_with_advice) {
   const TemporaryFolder folder;
   const std::string reason =
       ": is text, not token ids; train on its bytes with --text, or make ids of it with ./fsdp "

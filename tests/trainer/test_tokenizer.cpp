@@ -23,7 +23,7 @@ Ids bytes(const std::string& text) {
   return ids;
 }
 
-TEST(Tokenizer, pairs_are_merged_in_the_order_of_the_list) {
+TEST(Tokenizer, the_tokenizer_merges_pairs_in_the_order_of_the_list_of_merges) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json(kMerges));
   EXPECT_EQ(tokenizer.encode("the the"), Ids({kThe, kSpaceThe}));
   EXPECT_EQ(tokenizer.encode("thing"), Ids({kTh, kIng}));
@@ -33,14 +33,14 @@ TEST(Tokenizer, pairs_are_merged_in_the_order_of_the_list) {
   EXPECT_EQ(tokenizer.size(), 262);
 }
 
-TEST(Tokenizer, the_leftmost_of_equal_pairs_is_merged_first) {
+TEST(Tokenizer, the_tokenizer_merges_the_leftmost_of_equal_pairs_first) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json({{"a", "a"}, {"aa", "a"}}));
   EXPECT_EQ(tokenizer.encode("aaa"), Ids({257}));
   EXPECT_EQ(tokenizer.encode("aaaaa"), Ids({256, 257}));
 }
 
 // After "bc" is merged, a candidate "ab" is out of date. After "cd" is merged first, "bc" is.
-TEST(Tokenizer, a_pair_that_an_earlier_merge_has_changed_is_not_merged) {
+TEST(Tokenizer, the_tokenizer_does_not_merge_a_pair_that_an_earlier_merge_has_changed) {
   EXPECT_EQ(tokenizer_of(tokenizer_json({{"b", "c"}, {"a", "b"}})).encode("abc"), Ids({'a', 256}));
   EXPECT_EQ(tokenizer_of(tokenizer_json({{"c", "d"}, {"b", "c"}, {"a", "b"}})).encode("abcd"),
             Ids({258, 256}));
@@ -48,12 +48,12 @@ TEST(Tokenizer, a_pair_that_an_earlier_merge_has_changed_is_not_merged) {
   EXPECT_EQ(tokenizer.encode("abc"), Ids({258}));
 }
 
-TEST(Tokenizer, a_merge_does_not_cross_the_end_of_a_word) {
+TEST(Tokenizer, the_tokenizer_merges_no_pair_across_the_end_of_a_word) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json({{"a", " "}, {"a", "!"}}));
   EXPECT_EQ(tokenizer.encode("a a!"), bytes("a a!"));
 }
 
-TEST(Tokenizer, ignore_merges_takes_a_word_that_is_a_token_whole) {
+TEST(Tokenizer, with_ignore_merges_a_word_that_is_in_the_vocabulary_becomes_one_token) {
   nlohmann::json json = tokenizer_json({{"a", "b"}, {"b", "c"}});
   json["model"]["vocab"]["abc"] = 300;
   EXPECT_EQ(tokenizer_of(json).encode("abc"), Ids({256, 'c'}));
@@ -61,7 +61,7 @@ TEST(Tokenizer, ignore_merges_takes_a_word_that_is_a_token_whole) {
   EXPECT_EQ(tokenizer_of(json).encode("abc abc"), Ids({300, ' ', 256, 'c'}));
 }
 
-TEST(Tokenizer, merges_of_the_older_form_are_the_same) {
+TEST(Tokenizer, merges_written_as_texts_of_two_tokens_give_the_same_ids) {
   nlohmann::json json = tokenizer_json(kMerges);
   for (nlohmann::json& merge : json["model"]["merges"])
     merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
@@ -69,7 +69,7 @@ TEST(Tokenizer, merges_of_the_older_form_are_the_same) {
   EXPECT_EQ(tokenizer_of(json).encode(" thing"), Ids({' ', kTh, kIng}));
 }
 
-TEST(Tokenizer, random_bytes_come_back) {
+TEST(Tokenizer, decoding_the_encoded_ids_of_random_bytes_returns_the_bytes) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json(kMerges));
   std::mt19937 random(7);  // NOLINT: every run of the test draws the same numbers
   const std::string common = "the ing\n'\xC3\xA9 ";
@@ -82,7 +82,7 @@ TEST(Tokenizer, random_bytes_come_back) {
   }
 }
 
-TEST(Tokenizer, a_word_of_a_megabyte_is_merged_in_a_moment) {
+TEST(Tokenizer, the_tokenizer_encodes_a_word_of_a_megabyte_quickly) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json({{"a", "a"}, {"aa", "aa"}}));
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'a')), Ids(1 << 18, 257));
 }
@@ -98,7 +98,7 @@ TEST(Tokenizer, an_added_token_is_found_before_the_text_is_split) {
   EXPECT_EQ(tokenizer.size(), 302);
 }
 
-TEST(Tokenizer, an_added_token_takes_the_spaces_beside_it_if_its_entry_says_so) {
+TEST(Tokenizer, an_added_token_with_lstrip_or_rstrip_includes_the_spaces_beside_it) {
   nlohmann::json json = tokenizer_json();
   json["added_tokens"] = {added_token(300, "<l>"), added_token(301, "<r>")};
   json["added_tokens"][0]["lstrip"] = true;
@@ -109,7 +109,7 @@ TEST(Tokenizer, an_added_token_takes_the_spaces_beside_it_if_its_entry_says_so) 
   EXPECT_EQ(tokenizer.encode("<r>  <l>"), Ids({301, 300}));
 }
 
-TEST(Tokenizer, an_added_token_of_a_single_word_is_not_found_inside_of_a_word) {
+TEST(Tokenizer, an_added_token_with_single_word_is_not_found_inside_a_word) {
   nlohmann::json json = tokenizer_json();
   json["added_tokens"] = {added_token(300, "go")};
   json["added_tokens"][0]["single_word"] = true;
@@ -131,7 +131,7 @@ TEST(Tokenizer, nfc_normalizes_the_text_around_added_tokens) {
   EXPECT_EQ(tokenizer.encode("e\u0301y\u00E9y"), Ids({301, 301}));
 }
 
-TEST(Tokenizer, add_prefix_space_puts_a_space_before_each_part_that_has_none) {
+TEST(Tokenizer, add_prefix_space_adds_a_space_before_each_part_that_begins_without_one) {
   nlohmann::json json = tokenizer_json(kMerges);
   json["added_tokens"] = {added_token(300, "<|end|>")};
   json["pre_tokenizer"]["add_prefix_space"] = true;
@@ -141,7 +141,7 @@ TEST(Tokenizer, add_prefix_space_puts_a_space_before_each_part_that_has_none) {
   EXPECT_EQ(tokenizer.encode("\nthe"), Ids({' ', '\n', kThe}));
 }
 
-TEST(Tokenizer, digits_are_split_before_words_if_the_file_says_so) {
+TEST(Tokenizer, a_digits_pre_tokenizer_splits_digits_before_words_are_split) {
   nlohmann::json json = tokenizer_json({{"1", "2"}, {" ", "1"}});
   const nlohmann::json bytes_level = json["pre_tokenizer"];
   EXPECT_EQ(tokenizer_of(json).encode("a 12"), Ids({'a', ' ', 256}));
@@ -151,7 +151,7 @@ TEST(Tokenizer, digits_are_split_before_words_if_the_file_says_so) {
   EXPECT_EQ(tokenizer_of(json).encode("a 12"), bytes("a 12"));
 }
 
-TEST(Tokenizer, the_template_puts_special_tokens_around_a_text) {
+TEST(Tokenizer, a_template_post_processor_puts_special_tokens_around_the_text) {
   nlohmann::json json = tokenizer_json();
   json["added_tokens"] = {added_token(300, "<s>"), added_token(301, "</s>")};
   const auto special = [](const char* name) {
@@ -168,7 +168,7 @@ TEST(Tokenizer, the_template_puts_special_tokens_around_a_text) {
   EXPECT_EQ(tokenizer.encode("a", Tokenizer::Template::leave_out), Ids({'a'}));
 }
 
-TEST(Tokenizer, a_byte_without_a_token_is_an_error) {
+TEST(Tokenizer, the_tokenizer_throws_for_a_byte_that_has_no_token) {
   nlohmann::json json = tokenizer_json();
   json["model"]["vocab"].erase(letters_of("\xC3"));
   const Tokenizer tokenizer = tokenizer_of(json);
@@ -177,12 +177,12 @@ TEST(Tokenizer, a_byte_without_a_token_is_an_error) {
             "the text has the byte 195, for which the tokenizer has no token");
 }
 
-TEST(Tokenizer, ids_without_a_token_have_no_bytes) {
+TEST(Tokenizer, decoding_ids_that_have_no_token_gives_no_bytes) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json());
   EXPECT_EQ(tokenizer.decode({'a', 256, -1, int64_t{1} << 40, 'b'}), "ab");
 }
 
-TEST(Tokenizer, an_added_token_stands_for_its_content_even_if_this_looks_like_bytes) {
+TEST(Tokenizer, an_added_token_decodes_to_its_content_even_if_this_looks_like_encoded_bytes) {
   nlohmann::json json = tokenizer_json();
   json["added_tokens"] = {added_token(300, "\u0120\u00E9")};
   EXPECT_EQ(tokenizer_of(json).decode({300}), "\u0120\u00E9");

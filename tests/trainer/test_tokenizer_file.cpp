@@ -38,7 +38,7 @@ const std::string kOtherWay =
 const std::string kAdvice =
     "only byte-level BPE is read, as of GPT-2, Llama 3 and Qwen" + kOtherWay;
 
-TEST(TokenizerFile, a_file_that_has_no_json_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_that_is_missing_or_has_no_model_is_refused) {
   EXPECT_EQ(why(""), "is no JSON object");
   EXPECT_EQ(why("[]"), "is no JSON object");
   EXPECT_EQ(why("{}"), "model: is missing");
@@ -48,7 +48,7 @@ TEST(TokenizerFile, a_file_that_has_no_json_is_refused) {
             folder.path() + "/tokenizer.json: can't be read: No such file or directory");
 }
 
-TEST(TokenizerFile, another_kind_of_model_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_whose_model_is_not_byte_level_bpe_is_refused) {
   EXPECT_EQ(after_model("type", "WordPiece"), "model.type: is \"WordPiece\"; " + kAdvice);
   EXPECT_EQ(after_model("type", "Unigram"), "model.type: is \"Unigram\"; " + kAdvice);
   EXPECT_EQ(after_model("type", 7), "model.type: is not a text");
@@ -63,7 +63,7 @@ TEST(TokenizerFile, another_kind_of_model_is_refused) {
             "have");
 }
 
-TEST(TokenizerFile, a_wrong_vocabulary_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_invalid_vocabulary_is_refused) {
   EXPECT_EQ(after([](Json& json) { json["model"].erase("vocab"); }), "model.vocab: is missing");
   EXPECT_EQ(after_model("vocab", Json::array()), "model.vocab: is not an object");
   const auto after_id = [](const Json& id) {
@@ -78,7 +78,7 @@ TEST(TokenizerFile, a_wrong_vocabulary_is_refused) {
   EXPECT_EQ(after_id(256), "model.vocab.the: has the id 256 of another token");
 }
 
-TEST(TokenizerFile, a_wrong_merge_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_invalid_merge_is_refused) {
   EXPECT_EQ(after([](Json& json) { json["model"].erase("merges"); }), "model.merges: is missing");
   EXPECT_EQ(after_model("merges", "th"), "model.merges: is not an array");
   const auto after_merge = [](const Json& merge) {
@@ -95,7 +95,7 @@ TEST(TokenizerFile, a_wrong_merge_is_refused) {
   EXPECT_EQ(after_merge({"e", "h"}), "model.merges.1: has \"eh\", which model.vocab does not have");
 }
 
-TEST(TokenizerFile, another_pre_tokenizer_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_unsupported_pre_tokenizer_is_refused) {
   const auto after_pre = [](const Json& pre) {
     return after([&](Json& json) { json["pre_tokenizer"] = pre; });
   };
@@ -123,7 +123,7 @@ TEST(TokenizerFile, another_pre_tokenizer_is_refused) {
                 kOtherWay);
 }
 
-TEST(TokenizerFile, another_split_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_unsupported_split_pre_tokenizer_is_refused) {
   const auto after_split = [](const std::string& key, const Json& value) {
     Json split = {{"type", "Split"},
                   {"pattern", {{"Regex", R"(\s+)"}}},
@@ -147,7 +147,7 @@ TEST(TokenizerFile, another_split_is_refused) {
                 kOtherWay);
 }
 
-TEST(TokenizerFile, another_normalizer_or_decoder_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_unsupported_normalizer_or_decoder_is_refused) {
   EXPECT_EQ(after([](Json& json) {
               json["normalizer"] = {{"type", "Lowercase"}};
             }),
@@ -163,7 +163,7 @@ TEST(TokenizerFile, another_normalizer_or_decoder_is_refused) {
             "decoder.type: is Metaspace, and not ByteLevel; " + kAdvice);
 }
 
-TEST(TokenizerFile, a_wrong_added_token_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_invalid_added_token_is_refused) {
   const auto after_added = [](const Json& entry) {
     return after([&](Json& json) { json["added_tokens"] = {added_token(300, "<s>"), entry}; });
   };
@@ -181,7 +181,7 @@ TEST(TokenizerFile, a_wrong_added_token_is_refused) {
             "added_tokens.1: gives \"the\" the id 301, and model.vocab gives it 257");
 }
 
-TEST(TokenizerFile, another_post_processor_is_refused) {
+TEST(TokenizerFile, a_tokenizer_json_with_an_unsupported_post_processor_is_refused) {
   const auto after_post = [](const Json& post) {
     return after([&](Json& json) { json["post_processor"] = post; });
   };
@@ -206,12 +206,12 @@ TEST(TokenizerFile, another_post_processor_is_refused) {
             "post_processor: adds the id 300, which no token has");
 }
 
-TEST(TokenizerFile, a_key_with_control_characters_is_shown_in_one_line) {
+TEST(TokenizerFile, an_error_shows_a_json_key_with_control_characters_in_one_line) {
   EXPECT_EQ(after([](Json& json) { json["model"]["vocab"]["a\n\x1B[2J"] = -1; }),
             "model.vocab.a??[2J: is not a token id, a whole number from 0 to 2147483647");
 }
 
-TEST(TokenizerFile, a_file_that_is_cut_off_is_refused_wherever_it_ends) {
+TEST(TokenizerFile, a_tokenizer_json_that_is_cut_off_anywhere_is_refused) {
   const std::string whole = tokenizer_json({{"t", "h"}}).dump();
   for (size_t size = 0; size < whole.size(); size += 7)
     EXPECT_EQ(why(whole.substr(0, size)), "is no JSON object") << size;
@@ -219,7 +219,7 @@ TEST(TokenizerFile, a_file_that_is_cut_off_is_refused_wherever_it_ends) {
 
 // Replaces each value of the file by each of some others. The file must be read or refused, in one
 // line.
-TEST(TokenizerFile, a_value_of_another_kind_never_crashes) {
+TEST(TokenizerFile, no_replaced_value_in_a_tokenizer_json_crashes_the_reader) {
   Json whole = tokenizer_json({{"t", "h"}});
   whole["model"]["vocab"] = {{"t", 1}, {"h", 2}, {"th", 3}};
   whole["added_tokens"] = {added_token(4, "<s>")};

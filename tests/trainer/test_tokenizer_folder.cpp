@@ -12,7 +12,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-TEST(TokenizerFolder, the_end_tokens_are_those_of_the_generation_config_or_else_of_the_config) {
+TEST(TokenizerFolder, the_end_tokens_are_those_of_generation_config_json_or_else_of_config_json) {
   const TemporaryFolder folder;
   EXPECT_EQ(end_tokens_in(folder.path()), Ids());
   folder.write("config.json", R"({"eos_token_id": 7})");
@@ -23,7 +23,7 @@ TEST(TokenizerFolder, the_end_tokens_are_those_of_the_generation_config_or_else_
   EXPECT_EQ(end_tokens_in(folder.path()), Ids({3, 5}));
 }
 
-TEST(TokenizerFolder, an_end_token_that_is_no_id_is_refused) {
+TEST(TokenizerFolder, an_eos_token_id_that_is_no_token_id_is_refused) {
   const TemporaryFolder folder;
   for (const std::string value : {"\"<|end|>\"", "-1", "1.5", "[1, \"a\"]", "{}"}) {
     const auto path = folder.write("config.json", "{\"eos_token_id\": " + value + "}");
@@ -36,7 +36,7 @@ TEST(TokenizerFolder, an_end_token_that_is_no_id_is_refused) {
             path + ": is no JSON object");
 }
 
-TEST(TokenizerFolder, the_end_text_is_the_eos_token_of_the_tokenizers_settings) {
+TEST(TokenizerFolder, the_end_text_is_the_eos_token_of_tokenizer_config_json) {
   const TemporaryFolder folder;
   EXPECT_EQ(end_text_in(folder.path()), "");
   folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
@@ -48,7 +48,7 @@ TEST(TokenizerFolder, the_end_text_is_the_eos_token_of_the_tokenizers_settings) 
             path + ": eos_token is not a text");
 }
 
-TEST(TokenizerFolder, a_tokenizer_is_copied_with_the_files_about_it) {
+TEST(TokenizerFolder, copy_tokenizer_also_copies_tokenizer_config_and_the_end_tokens) {
   const TemporaryFolder folder, into;
   const std::string json = tokenizer_json().dump();
   const auto file = folder.write("mine.json", json);
@@ -78,7 +78,7 @@ TEST(TokenizerFolder, a_file_that_is_not_a_tokenizer_json_is_refused) {
   }
 }
 
-TEST(TokenizerFolder, the_tokenizer_beside_a_checkpoint_may_lie_in_the_folder_of_all_checkpoints) {
+TEST(TokenizerFolder, tokenizer_beside_looks_in_the_checkpoint_and_in_the_folder_around_it) {
   const TemporaryFolder folder;
   folder.write("step-000001/checkpoint.json", "{}");
   const std::string step = folder.path() + "/step-000001";

@@ -14,7 +14,7 @@ std::string notes(const Arguments& arguments) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(TrainOption, a_number_that_a_train_option_does_not_take_is_refused_in_one_line) {
+TEST(TrainOption, an_invalid_number_of_a_train_option_is_refused_in_one_line) {
   const std::string positive = "a positive number", whole = "a whole number",
                     beyond = "18446744073709551616";  // 2^64
   for (const auto& [option, value, rule] : std::vector<std::array<std::string, 3>>{
@@ -142,7 +142,7 @@ TEST(TrainOption, the_option_reduce_gradients_last_sets_reduce_last_of_the_batch
             "(--microbatches)\n");
 }
 
-TEST(TrainOption, prefetching_in_forward_and_in_backward_can_have_different_limits) {
+TEST(TrainOption, forward_and_backward_can_have_different_prefetch_limits) {
   const auto limits = [](const Arguments& arguments) {
     const TrainConfig config = parse(arguments);
     return std::pair(config.sharding.limit_in_forward(), config.sharding.limit_in_backward());
@@ -242,7 +242,7 @@ TEST(TrainOption, the_option_step_in_backward_is_refused_if_another_option_needs
             "--step-in-backward on: needs one microbatch for each rank; give --microbatches 2");
 }
 
-TEST(TrainOption, train_names_an_option_that_has_no_effect) {
+TEST(TrainOption, train_prints_a_note_about_an_option_that_has_no_effect) {
   EXPECT_EQ(notes({"--mode", "ddp", "--world", "4", "--batch", "4", "--strategy", "hybrid",
                    "--shard-size", "2"}),
             "fsdp train: --strategy has no effect with --mode ddp\n"

@@ -73,7 +73,7 @@ TEST(TrainingLog, the_log_of_a_failed_run_ends_with_the_failure) {
   EXPECT_CONTAINS(failure, "the loss is inf");
 }
 
-TEST(TrainingLog, a_full_disk_ends_the_log_but_not_the_run) {
+TEST(TrainingLog, if_the_disk_is_full_the_log_ends_but_training_continues) {
   const Outcome run = train_with_log(with<UntrainedStrategy>(), "/dev/full");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.errors,

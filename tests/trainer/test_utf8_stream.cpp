@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Utf8Stream, a_character_is_held_until_its_last_byte) {
+TEST(Utf8Stream, the_utf8_stream_holds_a_character_until_its_last_byte_arrives) {
   const std::string text = "a\u00E9\u4E2D\U0001F600!";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
     Utf8Stream stream;
@@ -18,7 +18,7 @@ TEST(Utf8Stream, a_character_is_held_until_its_last_byte) {
   EXPECT_EQ(stream.add("\x80y"), "\U0001F600y");
 }
 
-TEST(Utf8Stream, bytes_that_are_no_utf_8_are_replaced_at_once) {
+TEST(Utf8Stream, the_utf8_stream_replaces_bytes_that_are_not_utf_8_at_once) {
   Utf8Stream stream;
   EXPECT_EQ(stream.add("\xFF"), "\uFFFD");
   EXPECT_EQ(stream.add("\xE4\xB8"), "");
@@ -27,7 +27,7 @@ TEST(Utf8Stream, bytes_that_are_no_utf_8_are_replaced_at_once) {
   EXPECT_EQ(stream.add("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");
 }
 
-TEST(Utf8Stream, a_character_that_stays_incomplete_is_replaced_at_the_end) {
+TEST(Utf8Stream, the_utf8_stream_replaces_an_incomplete_character_at_its_end) {
   Utf8Stream stream;
   EXPECT_EQ(stream.add("a\xF0\x9F"), "a");
   EXPECT_EQ(stream.end(), "\uFFFD");

@@ -27,7 +27,7 @@ Words words(const std::string& pattern, const std::string& text) {
   return all;
 }
 
-TEST(WordScanner, each_pattern_splits_one_text_in_its_own_way) {
+TEST(WordScanner, the_patterns_of_gpt2_llama_3_and_qwen_split_one_text_differently) {
   const std::string text = "I'll pay 12345.67 (now)!\n";
   EXPECT_EQ(words(kGPT2Pattern, text),
             Words({"I", "'ll", " pay", " 12345", ".", "67", " (", "now", ")!", "\n"}));
@@ -37,7 +37,7 @@ TEST(WordScanner, each_pattern_splits_one_text_in_its_own_way) {
                                               "6", "7", " (", "now", ")!\n"}));
 }
 
-TEST(WordScanner, spaces_leave_their_last_one_to_the_word_that_follows) {
+TEST(WordScanner, the_last_of_several_spaces_belongs_to_the_word_that_follows) {
   EXPECT_EQ(words(kGPT2Pattern, "a   b"), Words({"a", "  ", " b"}));
   EXPECT_EQ(words(kGPT2Pattern, "a b"), Words({"a", " b"}));
   EXPECT_EQ(words(kGPT2Pattern, "a\n\tb"), Words({"a", "\n", "\t", "b"}));
@@ -48,13 +48,13 @@ TEST(WordScanner, spaces_leave_their_last_one_to_the_word_that_follows) {
   EXPECT_EQ(words(kLlama3Pattern, "a\t\tb"), Words({"a", "\t", "\tb"}));
 }
 
-TEST(WordScanner, spaces_at_the_end_of_the_text_are_one_word) {
+TEST(WordScanner, the_word_scanner_makes_one_word_of_spaces_at_the_end_of_the_text) {
   EXPECT_EQ(words(kGPT2Pattern, "a   "), Words({"a", "   "}));
   EXPECT_EQ(words(kGPT2Pattern, " "), Words({" "}));
   EXPECT_EQ(words(kLlama3Pattern, "a  \n  "), Words({"a", "  \n", "  "}));
 }
 
-TEST(WordScanner, a_word_of_spaces_ends_after_its_last_line_break) {
+TEST(WordScanner, in_llama_3s_pattern_a_word_of_spaces_ends_after_its_last_line_break) {
   EXPECT_EQ(words(kLlama3Pattern, "a \n\n  \r\n   b"), Words({"a", " \n\n  \r\n", "  ", " b"}));
   EXPECT_EQ(words(kLlama3Pattern, "!\n\n\nb"), Words({"!\n\n\n", "b"}));
   EXPECT_EQ(words(kLlama3Pattern, "a\nb\rc"), Words({"a", "\n", "b", "\r", "c"}));
@@ -67,7 +67,7 @@ TEST(WordScanner, only_the_patterns_of_llama_3_and_qwen_ignore_the_case_of_contr
   EXPECT_EQ(words(kQwenPattern, "it'sn't"), Words({"it", "'s", "n", "'t"}));
 }
 
-TEST(WordScanner, letters_and_numbers_of_all_scripts_are_known) {
+TEST(WordScanner, the_word_scanner_knows_the_letters_and_numbers_of_all_scripts) {
   EXPECT_EQ(words(kGPT2Pattern, "\u00E9\u4E2D\uD55C\U00010400"),
             Words({"\u00E9\u4E2D\uD55C\U00010400"}));
   EXPECT_EQ(words(kGPT2Pattern, "\u0663\u00BD\u2167"), Words({"\u0663\u00BD\u2167"}));
@@ -79,17 +79,17 @@ TEST(WordScanner, letters_and_numbers_of_all_scripts_are_known) {
   EXPECT_EQ(words(kGPT2Pattern, "\u200B"), Words({"\u200B"}));
 }
 
-TEST(WordScanner, bytes_that_are_no_utf_8_are_neither_letters_numbers_nor_spaces) {
+TEST(WordScanner, bytes_that_are_not_utf_8_are_neither_letters_nor_numbers_nor_spaces) {
   EXPECT_EQ(words(kGPT2Pattern, "a\xFF\xC3 b\xE4\xB8"), Words({"a", "\xFF\xC3", " b", "\xE4\xB8"}));
   EXPECT_EQ(words(kGPT2Pattern, "\xED\xA0\x80"), Words({"\xED\xA0\x80"}));  // a surrogate
 }
 
-TEST(WordScanner, text_between_two_matches_is_a_word) {
+TEST(WordScanner, the_word_scanner_makes_a_word_of_text_between_two_matches) {
   EXPECT_EQ(words(R"(\p{N})", "ab12 c"), Words({"ab", "1", "2", " c"}));
   EXPECT_EQ(words(R"(\p{N}+)", "ab12 c"), Words({"ab", "12", " c"}));
 }
 
-TEST(WordScanner, an_alternative_that_is_not_known_is_quoted) {
+TEST(WordScanner, the_error_about_a_pattern_quotes_the_alternative_that_is_not_supported) {
   const auto why = [](const std::string& pattern) {
     return error_of<std::runtime_error>([&] { WordScanner scanner(pattern); });
   };
