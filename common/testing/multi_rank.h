@@ -46,7 +46,7 @@ RankRun try_ranks(int world_size, const RankBody& body, const RunOptions& option
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // The base class of suites whose tests run once for each world size of the suite, as
-// T2_3_unshard.autograd_sees_no_change/W3.
+// T2_3_unshard.unshard_changes_no_version_counter/W3.
 //
 // MultiRankTest does not use GoogleTest's TEST_P, whose templates take longer to compile than many
 // tests.

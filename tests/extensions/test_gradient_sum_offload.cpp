@@ -29,7 +29,7 @@ int64_t most_gradients(const std::string& folder) {
   return run.at(0, "bytes");
 }
 
-TEST(GradientSumOffload, with_offloaded_sums_only_one_sum_of_gradients_stays_in_memory) {
+TEST(GradientSumOffload, with_offload_only_one_sum_of_gradients_stays_in_memory) {
   const TemporaryFolder folder;
   // Without offloading, the peak is first reached in the backward pass of the seventh microbatch.
   // Then memory has the sum of the first four microbatches, the sum of the next two, and the
@@ -38,7 +38,7 @@ TEST(GradientSumOffload, with_offloaded_sums_only_one_sum_of_gradients_stays_in_
   EXPECT_EQ(most_gradients(folder.path()), all / 3);
 }
 
-TEST(GradientSumOffload, offloading_sums_that_do_not_fit_into_the_file_throws_before_training) {
+TEST(GradientSumOffload, making_a_strategy_throws_if_gradient_sums_do_not_fit_into_the_file) {
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

@@ -64,7 +64,7 @@ std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& 
   return means;
 }
 
-MULTI_RANK_TEST(GradientSync, gradients_of_several_backward_passes_are_added_in_the_wider_dtype) {
+MULTI_RANK_TEST(GradientSync, without_sync_backward_passes_add_gradients_in_the_wider_dtype) {
   std::vector<MixedPrecisionPolicy> policies;
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})

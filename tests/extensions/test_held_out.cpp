@@ -108,7 +108,7 @@ MULTI_RANK_TEST(HeldOutEvaluation,
   }
 }
 
-TEST(Validation, held_out_loss_and_accuracy_are_means_over_the_answer_tokens) {
+TEST(Validation, held_out_loss_and_accuracy_are_means_over_the_tokens_that_have_targets) {
   const TrainConfig config = addition_config("single", 1);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     const auto strategy = strategy_of(rank, config, workload_of(config));

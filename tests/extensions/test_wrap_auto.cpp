@@ -47,7 +47,7 @@ std::shared_ptr<Module> linear(int64_t out) {
   return std::make_shared<Linear>(at::ones({out, 4}));
 }
 
-TEST(WrapAuto, wrap_auto_makes_a_module_as_large_as_the_largest_block_a_unit) {
+TEST(WrapAuto, wrap_auto_makes_a_unit_of_a_module_as_large_as_the_largest_block) {
   const std::string blocks = "layers.0 layers.1 layers.2 ";
   EXPECT_EQ(units_of([] { return untied_model(kRowsOfABlock); }),
             "root token_embeddings " + blocks + "lm_head ");

@@ -123,17 +123,17 @@ class LostHost : public MultiHostRun {
   SharedWords moment_;
 };
 
-TEST_F(LostHost, survivors_continue_after_a_second_loss_during_the_decision) {
+TEST_F(LostHost, survivors_continue_if_a_second_host_goes_down_while_rank_0_decides) {
   lose({.in_the_roll = [](Network& network, const auto&) { network.end(1); }}, true, 2);
   EXPECT_CONTAINS(said_.text(), "host-b is lost: rank 2 does not answer (its host is down");
 }
 
-TEST_F(LostHost, survivors_continue_after_a_second_host_is_cut_off_during_the_decision) {
+TEST_F(LostHost, survivors_continue_if_a_second_host_is_cut_off_while_rank_0_decides) {
   lose({.in_the_roll = [](Network& network, const auto&) { network.cut(1); }}, true, 3);
   EXPECT_CONTAINS(said_.text(), "host-b can't reach the store at 10.77.0.1:29400 on host-a");
 }
 
-TEST_F(LostHost, survivors_continue_without_a_host_that_does_not_rejoin) {
+TEST_F(LostHost, survivors_continue_without_a_host_whose_rank_does_not_rejoin) {
   lose({.in_the_roll = [](Network&, const auto& processes) { end_process(processes[3]); }}, true,
        2);
 }
@@ -145,12 +145,12 @@ TEST_F(LostHost, the_run_ends_if_a_rank_on_the_host_of_rank_0_does_not_rejoin) {
                   "rank 0 on host-a: can't join the others: rank 1 has not come (store at");
 }
 
-TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_is_lost) {
+TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_ends_together_with_a_host) {
   lose({.caller = Loss::Caller::ends_with_rank_5}, false, 1);
 }
 
 // The other ranks have seen that the process of rank 0 is alive, before it ends.
-TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_is_lost_before_it_decides) {
+TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_ends_before_it_decides) {
   lose({.caller = Loss::Caller::ends_after_rank_5}, false, 1);
 }
 
@@ -158,12 +158,12 @@ void end_rank_3(int rank) {
   if (rank == 3) raise(SIGKILL);
 }
 
-TEST_F(LostHost, survivors_continue_after_a_second_loss_before_connecting) {
+TEST_F(LostHost, survivors_continue_if_another_rank_is_killed_before_they_connect) {
   lose({.before_connecting = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }
 
-TEST_F(LostHost, survivors_continue_after_a_second_loss_in_the_first_step) {
+TEST_F(LostHost, survivors_continue_if_another_rank_is_killed_in_their_first_step) {
   lose({.in_the_first_step = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }

@@ -58,7 +58,7 @@ TEST_F(MultiHostRun, ranks_compute_the_same_bits_over_a_slow_and_lossy_network) 
     EXPECT_EQ(there[rank].frames(), here[rank].frames());
 }
 
-TEST_F(MultiHostRun, ranks_share_memory_only_inside_a_host) {
+TEST_F(MultiHostRun, ranks_use_shared_memory_only_with_ranks_of_their_own_host) {
   Network network(2);
   start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 2);
@@ -89,14 +89,14 @@ Body gathers(int shard_size, std::optional<Fault> fault,
   };
 }
 
-TEST_F(MultiHostRun, a_skipped_call_is_reported_once) {
+TEST_F(MultiHostRun, a_collective_that_a_rank_skips_is_reported_once_for_all_hosts) {
   Network network(2);
   start(network, 4, gathers(4, Fault{Fault::Kind::skip, 2, 3}));
   expect_story({"collective #3 differs", "ranks 0, 1 and 3", "all_gather layers.4",
                 "host-a: ranks 0, 1; host-b: ranks 2, 3"});
 }
 
-TEST_F(MultiHostRun, a_killed_rank_is_reported_once) {
+TEST_F(MultiHostRun, a_killed_rank_is_reported_once_for_all_hosts) {
   for (const int rank : {0, 3}) {
     for (const int shard_size : {4, 2}) {
       said_.clear();
@@ -109,7 +109,7 @@ TEST_F(MultiHostRun, a_killed_rank_is_reported_once) {
   }
 }
 
-TEST_F(MultiHostRun, a_rank_that_throws_is_reported_once) {
+TEST_F(MultiHostRun, a_rank_that_throws_is_reported_once_for_all_hosts) {
   Network network(2);
   start(network, 4, gathers(4, {}, [](const RankContext& context) {
           if (context.rank == 3) throw std::runtime_error("the disk is full");
@@ -117,7 +117,7 @@ TEST_F(MultiHostRun, a_rank_that_throws_is_reported_once) {
   expect_story({"rank 3 on host-b failed: the disk is full"});
 }
 
-TEST_F(MultiHostRun, a_stuck_rank_is_reported_once) {
+TEST_F(MultiHostRun, a_stuck_rank_is_reported_once_for_all_hosts) {
   Network network(2);
   start(network, 4, gathers(4, {}, [](const RankContext& context) {
           while (context.rank == 3)
@@ -127,7 +127,7 @@ TEST_F(MultiHostRun, a_stuck_rank_is_reported_once) {
                 "its last call was #2 all_gather layers.2", "host-b: ranks 2, 3"});
 }
 
-TEST_F(MultiHostRun, a_rank_that_ends_early_is_reported_once) {
+TEST_F(MultiHostRun, a_rank_that_ends_early_is_reported_once_for_all_hosts) {
   Network network(2);
   start(network, 4, [](const RankContext& context) {
     const auto comm = communicator(context, 4);
@@ -167,7 +167,7 @@ TEST_F(MultiHostRun, a_network_partition_is_reported_once_on_each_side) {
   EXPECT_EQ(count("program: ", said_.text()), 2) << said_.text();
 }
 
-TEST_F(MultiHostRun, a_host_that_is_down_is_reported_once) {
+TEST_F(MultiHostRun, a_host_that_goes_down_is_reported_once_by_the_other_hosts) {
   for (const int host : {1, 0}) {
     said_.clear();
     Network network(2);
@@ -220,7 +220,7 @@ TEST_F(MultiHostRun, ranks_listen_only_on_the_address_through_which_they_reach_t
   }
 }
 
-TEST_F(MultiHostRun, spare_ranks_wait_until_the_run_ends) {
+TEST_F(MultiHostRun, a_rank_that_the_run_does_not_need_waits_until_the_run_ends) {
   Network network(2);
   for (const int code : {0, 5}) {
     said_.clear();

@@ -84,7 +84,7 @@ TEST_F(MultiHostTraining,
   }
 }
 
-TEST_F(MultiHostTraining, survivors_reach_the_bits_of_a_run_without_the_lost_host) {
+TEST_F(MultiHostTraining, after_a_lost_host_training_ends_with_the_bits_of_an_undisturbed_run) {
   Network network(2);
   const std::string options = "--steps 6 --batch 8 --timeout 20 --clip 0.5 ";
   const std::string undisturbed = parameters_of(network, options + "--world 4");

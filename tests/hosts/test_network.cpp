@@ -95,7 +95,7 @@ Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   return {accepts, hosts.start(1, [&] { return second(connect_to("host-a", port[0])) ? 0 : 1; })};
 }
 
-TEST_F(NetworkEmulator, a_stream_is_delayed_each_way_and_arrives_whole_though_packets_are_lost) {
+TEST_F(NetworkEmulator, a_tcp_stream_over_the_emulated_network_is_delayed_but_arrives_whole) {
   std::string text;
   for (int i = 0; text.size() < 8 << 20; ++i)
     text += std::to_string(i);
@@ -118,7 +118,7 @@ TEST_F(NetworkEmulator, a_stream_is_delayed_each_way_and_arrives_whole_though_pa
   connect_hosts(hosts, receives, sends).expect_success();
 }
 
-TEST_F(EmulatedHost, a_host_has_its_own_ports_processes_and_name) {
+TEST_F(EmulatedHost, an_emulated_host_has_its_own_ports_processes_and_name) {
   const auto [socket, port] = listen_anywhere();
   const int machines = port;
   EXPECT_GE(connect_to("127.0.0.1", machines), 0);
@@ -149,7 +149,7 @@ bool fork_and_stay(SharedWords& running) {
     pause();
 }
 
-TEST_F(EmulatedHost, all_processes_of_an_ended_host_end_and_no_peer_notices) {
+TEST_F(EmulatedHost, ending_an_emulated_host_kills_its_processes_without_closing_connections) {
   SharedWords running, ended;
   int held[2];
   Network hosts(2);
@@ -170,7 +170,7 @@ TEST_F(EmulatedHost, all_processes_of_an_ended_host_end_and_no_peer_notices) {
   EXPECT_THROW(hosts.start(1, [] { return 0; }), std::system_error);
 }
 
-TEST_F(EmulatedHost, a_host_ends_with_the_process_that_created_it) {
+TEST_F(EmulatedHost, an_emulated_host_ends_with_the_process_that_created_it) {
   SharedWords running;
   int held[2];
   ASSERT_EQ(pipe(held), 0);

@@ -29,14 +29,14 @@ void for_each_seed(const char* what, uint64_t otherwise,
   }
 }
 
-TEST(RandomTraining, a_random_training_matches_one_process_and_the_prediction) {
+TEST(RandomTraining, a_random_training_has_the_bits_of_one_process_and_the_predicted_bytes) {
   for_each_seed("models", 80, [](uint64_t seed) {
     const RandomTraining c = draw(seed);
     EXPECT_EQ(first_difference(c), "") << "seed " << seed << ": " << text(c);
   });
 }
 
-TEST(RandomProgram, a_random_program_matches_one_process_or_throws) {
+TEST(RandomProgram, a_random_user_program_on_ranks_has_the_bits_of_one_process_or_must_throw) {
   for_each_seed("programs", 200, [](uint64_t seed) {
     const RandomProgram program = draw_program(seed);
     if (first_difference(program).empty()) return;

@@ -33,7 +33,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, every_rank_contributes_exactly_once) {
   expect_mean_over_ranks(run, "gradient", [](int) { return Places{{{"weight", {5}, 0}}, 5, 0}; });
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, each_gradient_takes_one_all_reduce_in_the_order_of_parameters) {
+MULTI_RANK_TEST(T0_1_all_reduce, all_reduce_gradients_issues_one_all_reduce_per_gradient_in_order) {
   const RankRun run = run_backward(world_size(), kPlainLoss);
   std::string expected = "all_reduce embedding; all_reduce head; ";
   for (const std::string block : {"blocks0", "blocks1", "blocks2"})
@@ -42,7 +42,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, each_gradient_takes_one_all_reduce_in_the_order
   expect_on_all_ranks(run, "calls", expected);
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, all_collectives_together_have_each_gradient_element_once) {
+MULTI_RANK_TEST(T0_1_all_reduce, the_all_reduces_have_as_many_elements_as_the_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     kPlainLoss(*model, rank.rank()).backward();
@@ -60,7 +60,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, a_parameter_without_a_gradient_on_some_ranks_co
   expect_means(run_backward(world_size(), kBlockUnusedOnRank0), kBlockUnusedOnRank0);
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, a_frozen_parameter_takes_part_in_no_collective) {
+MULTI_RANK_TEST(T0_1_all_reduce, a_frozen_parameter_is_in_no_all_reduce) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor trained = at::zeros({3}).requires_grad_(true);
     const at::Tensor frozen = at::ones({3});

@@ -81,7 +81,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, each_bucket_takes_one_all_reduce_in_the_ord
                       "all_reduce bucket.0, 9 elements; all_reduce bucket.1, 8 elements; ");
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_place_has_the_shape_of_its_gradient_and_is_no_view) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, place_returns_a_tensor_of_the_gradients_shape_in_a_bucket) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -100,7 +100,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_place_has_the_shape_of_its_gradient_and_i
                             {"the place is a view to autograd", false}});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_not_ready_counts_as_zero) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_a_rank_did_not_mark_ready_counts_as_zero) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -113,7 +113,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_not_ready_counts_as_zero
   expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, {0, 0, 1, 1, 1, 1, 1, 1}});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_in_which_nothing_is_ready_joins_all_collectives) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_rank_without_ready_gradients_still_joins_all_all_reduces) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -127,7 +127,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_in_which_nothing_is_ready_joins_all_
 
 // A trainer sums the gradients of several passes in the buckets, and reduces them once. A bucket
 // may be a part of a larger tensor.
-MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_of_the_caller_are_reduced_in_place) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_that_the_caller_provides_are_reduced_in_place) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     const at::Tensor both = rank.communicator()->empty(3 + 9 + 8).fill_(2);
@@ -151,7 +151,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_of_the_caller_are_reduced_in_place)
   expect_as(run, oracle);
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the_last_one) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, begin_clears_the_buckets_of_the_pass_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     for (const double value : {7, 1}) {
@@ -167,7 +167,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, every_pass_begins_without_the_values_of_the
   expect_buckets(run, {{w, w, w, w, w, 0, 0, 0, 0}, std::vector<double>(8, 0)});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_with_their_owner) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_live_bytes_of_gradients_and_are_freed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     const int64_t before = live_bytes::now()[MemoryClass::gradients];
@@ -188,7 +188,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_gradients_and_are_freed_wi
 }
 
 // Other ranks read a tensor of Communicator::empty() in place.
-MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_lie_in_memory_that_other_ranks_can_read) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, the_reducer_makes_its_buckets_with_communicator_empty) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto deleter = [](const at::Tensor& tensor) {
       return tensor.storage().data_ptr().get_deleter();
@@ -202,7 +202,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_lie_in_memory_that_other_ranks_can_
   expect_on_all_ranks(run, "the bucket is from Communicator::empty()", true);
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_ready_twice_is_refused) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, marking_a_gradient_ready_twice_in_a_pass_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -212,7 +212,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_is_ready_twice_is_refused) 
   expect_error(run, "what a second ready(1) throws", {"std::logic_error", "1"});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_an_unfinished_one_keeps_nothing_of_it) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, begin_after_an_unfinished_pass_drops_its_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
@@ -227,7 +227,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_after_an_unfinished_one_keeps_nothin
   expect_buckets(run, {std::vector<double>(9, w), std::vector<double>(8, w)});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, a_pass_of_a_reducer_without_gradients_calls_no_collective) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, a_bucket_reducer_without_gradients_issues_no_collective) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer({}, kNineElements, rank.communicator());
     reducer->begin();

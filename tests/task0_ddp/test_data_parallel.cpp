@@ -26,13 +26,13 @@ MULTI_RANK_TEST(T0_3_data_parallel, gradients_are_the_mean_over_ranks_bit_by_bit
   expect_means(run_step(world_size(), kPlainLoss));
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, all_buckets_are_issued_during_backward) {
+MULTI_RANK_TEST(T0_3_data_parallel, the_all_reduces_of_all_buckets_are_issued_during_backward) {
   const RankRun run = run_step(world_size(), kPlainLoss);
   expect_on_all_ranks(run, "calls during backward", kFiveBuckets);
   expect_on_all_ranks(run, "calls in finish()", "");
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, a_bucket_is_issued_when_its_last_gradient_has_arrived) {
+MULTI_RANK_TEST(T0_3_data_parallel, a_buckets_all_reduce_is_issued_when_its_last_gradient_arrives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
@@ -60,7 +60,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, ranks_average_gradients_even_if_one_rank_doe
   expect_means(run, kBlockUnusedOnRank0);
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, a_rank_whose_loss_reaches_no_parameter_joins_all_buckets) {
+MULTI_RANK_TEST(T0_3_data_parallel, a_rank_whose_loss_reaches_no_parameter_joins_every_all_reduce) {
   const RankRun run = run_step(world_size(), kNothingOnRank0);
   expect_on_rank(run, 0, "calls in finish()", kFiveBuckets);
   expect_means(run, kNothingOnRank0);
@@ -90,7 +90,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_tied_weight_is_averaged_once_with_the_sum_
 
 // If .grad kept the gradient beside its bucket, every gradient would take its memory twice during
 // backward.
-MULTI_RANK_TEST(T0_3_data_parallel, a_gradient_leaves_grad_when_it_is_in_its_bucket) {
+MULTI_RANK_TEST(T0_3_data_parallel, after_its_copy_into_a_bucket_a_gradient_is_removed_from_grad) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     const auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
@@ -125,7 +125,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, after_finish_only_the_buckets_hold_gradients
                             {"bytes of gradients after zero_grad()", 0}});
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, four_steps_end_in_the_parameters_of_one_process) {
+MULTI_RANK_TEST(T0_3_data_parallel, four_steps_of_data_parallel_equal_four_steps_of_one_process) {
   const auto step = [](const ToyModel& model) {
     const at::NoGradGuard no_grad;
     for (at::Tensor& parameter : model.parameters()) {
@@ -164,7 +164,7 @@ struct OneWeight : Module {
   at::Tensor weight = register_parameter("weight", at::ones({3}));
 };
 
-MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_is_refused) {
+MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     OneWeight model;
     const auto parallel = make_data_parallel(model, rank.communicator());
@@ -178,7 +178,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_second_backward_before_finish_is_refused) 
   expect_on_all_ranks(run, "mean of the first backward", 2.);
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, two_models_in_one_process_share_nothing) {
+MULTI_RANK_TEST(T0_3_data_parallel, two_data_parallel_models_in_one_process_share_no_state) {
   const MakeToy smaller = [] { return std::make_shared<ToyModel>(2); };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto model = kReplicatedToy(), other = smaller();
@@ -193,7 +193,7 @@ MULTI_RANK_TEST(T0_3_data_parallel, two_models_in_one_process_share_nothing) {
   expect_means(run);
 }
 
-MULTI_RANK_TEST(T0_3_data_parallel, without_its_object_a_model_has_its_own_gradients_again) {
+MULTI_RANK_TEST(T0_3_data_parallel, after_data_parallel_is_destroyed_gradients_are_not_averaged) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     auto parallel = make_data_parallel(*model, rank.communicator(), kBucketOfABlock);
@@ -246,7 +246,7 @@ MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the
   expect_on_all_ranks(run, "ns that finish() waits", 3 * 2 * (world_size() - 1) * kHop);
 }
 
-MULTI_RANK_TEST(T0_3_overlap, a_pass_begins_when_the_all_reduces_of_an_unfinished_one_have_ended) {
+MULTI_RANK_TEST(T0_3_overlap, begin_waits_for_the_all_reduces_of_an_unfinished_pass) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),

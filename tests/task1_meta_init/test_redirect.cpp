@@ -34,7 +34,7 @@ struct OwnError : std::runtime_error {
 
 }  // namespace
 
-TEST(T1_1_redirect, the_constructor_runs_once) {
+TEST(T1_1_redirect, deferred_init_runs_the_constructor_exactly_once) {
   for (const Runner& runner : runners()) {
     const std::string what = "how often " + runner.name + " ran the constructor";
     const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -46,7 +46,7 @@ TEST(T1_1_redirect, the_constructor_runs_once) {
   }
 }
 
-TEST(T1_1_redirect, parameters_and_buffers_are_on_the_meta_device) {
+TEST(T1_1_redirect, parameters_and_buffers_made_in_deferred_init_are_on_meta) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor first, second;
     const DeferredInit factories([&] {
@@ -104,7 +104,7 @@ TEST(T1_1_redirect, every_kind_of_factory_is_redirected) {
   expect_on_all_ranks(run, "the tensors are on", nlohmann::json(23, "meta"));
 }
 
-TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
+TEST(T1_1_redirect, a_factory_call_with_an_explicit_cpu_device_is_redirected_too) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     std::map<std::string, at::Tensor> made;
     const DeferredInit init([&] {
@@ -127,7 +127,7 @@ TEST(T1_1_redirect, an_explicit_cpu_device_is_redirected_too) {
     EXPECT_EQ(device, "meta") << call << " made a tensor on " << device.get<std::string>();
 }
 
-TEST(T1_1_redirect, a_tensor_of_given_values_is_made_on_the_cpu) {
+TEST(T1_1_redirect, in_deferred_init_torch_tensor_of_given_values_is_made_on_the_cpu) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor values;
     const DeferredInit init([&] { values = torch::tensor(std::vector<float>{1, 2.5, -3}); });
@@ -136,7 +136,7 @@ TEST(T1_1_redirect, a_tensor_of_given_values_is_made_on_the_cpu) {
   expect_on_all_ranks(run, "torch::tensor(vector)", {1, 2.5, -3});
 }
 
-TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
+TEST(T1_1_redirect, operations_on_tensors_made_before_the_recording_run_eagerly) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const at::Tensor outside = torch::arange(6);
     at::Tensor sum;
@@ -159,7 +159,7 @@ TEST(T1_1_redirect, operations_on_tensors_made_before_recording_run_at_once) {
 }
 
 // A new storage may get the address of one that was freed.
-TEST(T1_1_redirect, a_new_tensor_is_not_taken_for_a_recorded_one_that_is_gone) {
+TEST(T1_1_redirect, a_tensor_at_the_address_of_a_freed_recorded_one_is_not_taken_for_it) {
   const std::string what =
       "sums of tensors with values; one on meta was taken for a recorded tensor that is gone";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -195,7 +195,7 @@ TEST(T1_1_redirect, operations_are_recorded_in_order_without_views) {
                        "aten::cat", "aten::randperm"});
 }
 
-TEST(T1_1_redirect, another_thread_is_not_recorded) {
+TEST(T1_1_redirect, operations_of_another_thread_are_not_recorded) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor made;
     std::string thrown;
@@ -221,7 +221,7 @@ TEST(T1_1_redirect, another_thread_is_not_recorded) {
                             {"operations of the thread that waited", nlohmann::json::array()}});
 }
 
-TEST(T1_1_redirect, construction_keeps_only_generator_states_in_memory) {
+TEST(T1_1_redirect, a_deferred_construction_keeps_only_generator_states_in_memory) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const Construct construct = transformer_layer(256);
     int64_t before = live_bytes::now().total;
@@ -302,7 +302,7 @@ TEST(T1_1_redirect, sizes_strides_dtype_and_requires_grad_are_as_in_eager_constr
             eager);
 }
 
-TEST(T1_1_redirect, a_constructor_may_call_its_submodules_to_learn_sizes) {
+TEST(T1_1_redirect, in_deferred_init_a_constructor_may_run_modules_to_learn_sizes) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     int64_t features = 0;
     const DeferredInit init([&] {
@@ -353,7 +353,7 @@ TEST(T1_1_redirect, an_exception_of_the_constructor_ends_recording_and_is_rethro
   }
 }
 
-TEST(T1_1_redirect, recording_inside_a_recording_is_an_error) {
+TEST(T1_1_redirect, a_deferred_init_inside_another_one_throws) {
   for (const Runner& outer : runners()) {
     for (const Runner& inner : runners()) {
       const std::string thrown = "what " + inner.name + " inside " + outer.name + " throws",
@@ -385,12 +385,12 @@ void expect_errors(const std::vector<std::string>& words, const Body& construct)
   }
 }
 
-TEST(T1_1_redirect, another_device_is_an_error_that_names_the_operation) {
+TEST(T1_1_redirect, making_a_tensor_on_another_device_throws_and_names_the_operator) {
   expect_errors({"aten::zeros", "cuda"}, [] { torch::zeros({2}, torch::kCUDA); });
   expect_errors({"aten::to", "cuda"}, [] { torch::zeros({2}).to(torch::kCUDA); });
 }
 
-TEST(T1_1_redirect, access_through_a_pointer_is_an_error_that_says_so) {
+TEST(T1_1_redirect, access_to_a_recorded_tensor_through_a_pointer_throws) {
   expect_errors({"pointer"}, [] { *torch::zeros({2}).data_ptr<float>() = 1; });
   expect_errors({"pointer"}, [] {
     const at::Tensor tensor = torch::zeros({2});

@@ -29,7 +29,7 @@ void expect_replayed(const std::string& calls, const std::vector<float>& expecte
 
 }  // namespace
 
-TEST(T1_2_replay, assign_data_refuses_data_of_another_shape_or_dtype) {
+TEST(T1_2_replay, assign_data_throws_for_data_of_another_shape_or_dtype) {
   const std::string shape = "data of [3, 2] took the place of [2, 3], unless this is thrown",
                     dtype = "data of Double took the place of Float, unless this is thrown";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -43,7 +43,7 @@ TEST(T1_2_replay, assign_data_refuses_data_of_another_shape_or_dtype) {
   expect_error(run, dtype, {"std::invalid_argument"});
 }
 
-TEST(T1_2_replay, assign_data_puts_a_variable_on_the_memory_of_the_data) {
+TEST(T1_2_replay, assign_data_makes_a_variable_use_the_memory_of_the_given_tensor) {
   for (const auto device : {at::kMeta, at::kCPU}) {
     for (const bool requires_grad : {false, true}) {
       const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -72,7 +72,7 @@ TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_c
                   [] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
 }
 
-TEST(T1_2_replay, operations_are_replayed_in_order_with_what_they_need) {
+TEST(T1_2_replay, replay_runs_the_recorded_operations_in_order_with_their_inputs) {
   expect_replayed("zeros(), add_(1), mul_(2) and + 3", std::vector<float>(4, 5),
                   [] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
 }
@@ -103,7 +103,7 @@ TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
             run_oracle([&](TestRank& rank) { seeded(rank, eager); }));
 }
 
-TEST(T1_2_replay, buffers_may_be_computed_from_other_tensors) {
+TEST(T1_2_replay, replay_computes_buffers_that_depend_on_other_recorded_tensors) {
   expect_as_eager(
       {holder("rotary",
               [](Holder& self) {
@@ -167,7 +167,7 @@ TEST(T1_2_replay, replay_uses_the_values_that_outside_tensors_had_when_recorded)
                             {buffer("of a vector"), {1, 2, 3}}});
 }
 
-TEST(T1_2_replay, every_holder_of_a_parameter_sees_it_materialized) {
+TEST(T1_2_replay, a_copy_of_the_parameter_list_sees_materialized_parameters) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(4, 3); });
@@ -193,7 +193,7 @@ TEST(T1_2_replay, every_holder_of_a_parameter_sees_it_materialized) {
   EXPECT_EQ(run.at(0, "change").size(), 3);
 }
 
-TEST(T1_2_replay, what_is_not_recorded_or_not_registered_stays_as_it_is) {
+TEST(T1_2_replay, materialize_module_changes_no_unrecorded_or_unregistered_tensor) {
   const std::string moved = "a buffer that was made before the recording has other memory now",
                     unregistered = "a tensor that the module has not registered is on",
                     weight = "the weight, filled with 5, after the module was materialized again";
@@ -220,7 +220,7 @@ TEST(T1_2_replay, what_is_not_recorded_or_not_registered_stays_as_it_is) {
                       {{moved, false}, {unregistered, "meta"}, {weight, std::vector<float>(4, 5)}});
 }
 
-TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
+TEST(T1_2_replay, replay_handles_set_data_and_size_changes_in_a_constructor) {
   expect_as_eager({holder("memory changed by set_data()",
                           [](Holder& self) {
                             at::Tensor weight = self.parameter("weight", torch::randn({3, 2}));
@@ -247,7 +247,7 @@ TEST(T1_2_replay, a_tensor_may_change_its_storage_or_its_sizes) {
                   whole_module);
 }
 
-TEST(T1_2_replay, writing_through_a_view_changes_its_base) {
+TEST(T1_2_replay, replay_of_a_write_through_a_view_changes_the_base) {
   expect_as_eager({holder("views",
                           [](Holder& self) {
                             at::Tensor weight = self.parameter("weight", torch::randn({6, 4}));
@@ -264,7 +264,7 @@ TEST(T1_2_replay, writing_through_a_view_changes_its_base) {
                   whole_module);
 }
 
-TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_is_replayed) {
+TEST(T1_2_replay, replay_includes_an_initialization_at_the_end_of_the_constructor) {
   expect_as_eager({holder("reinitialized",
                           [](Holder& self) {
                             self.register_module("a", nn::Linear(6, 5));
@@ -277,7 +277,7 @@ TEST(T1_2_replay, an_initialization_at_the_end_of_the_constructor_is_replayed) {
                   whole_module);
 }
 
-TEST(T1_2_replay, shared_tensors_and_storages_stay_shared) {
+TEST(T1_2_replay, replay_keeps_tensors_and_storages_shared) {
   expect_as_eager({holder("tied",
                           [](Holder& self) {
                             const auto first = self.register_module("first", nn::Linear(7, 4));
@@ -301,7 +301,7 @@ TEST(T1_2_replay, shared_tensors_and_storages_stay_shared) {
                   whole_module);
 }
 
-TEST(T1_2_replay, random_initializations_equal_eager_ones_bit_by_bit) {
+TEST(T1_2_replay, replayed_random_initializations_equal_eager_ones_bit_by_bit) {
   expect_as_eager(init_functions(), whole_module);
 }
 

@@ -29,7 +29,7 @@ constexpr int64_t kSmall = 16 * 1'024;  // [bytes] drawn numbers, the state in u
 
 }  // namespace
 
-TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_device) {
+TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_modules_own_tensor_on_meta) {
   const std::string changed = "a tensor that was not recorded was not returned unchanged",
                     foreign = "a tensor of another recording was not returned unchanged";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -50,7 +50,7 @@ TEST(T1_3_bounded_replay, materialize_tensor_leaves_the_module_on_the_meta_devic
                             {foreign, false}});
 }
 
-TEST(T1_3_bounded_replay, what_is_materialized_shares_memory_with_nothing) {
+TEST(T1_3_bounded_replay, a_materialized_tensor_shares_memory_with_no_other_tensor) {
   const std::string second = "the second; the first result, which is alive, was filled with -1",
                     third = "the weight materialized alone; the module's was filled with -2";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -113,7 +113,7 @@ TEST(T1_3_bounded_replay, random_numbers_drawn_later_equal_those_after_eager_con
   expect_as(run, eager);
 }
 
-TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_construction) {
+TEST(T1_3_bounded_replay, replay_leaves_the_callers_generator_as_eager_construction_does) {
   const RankRun eager = run_oracle([](TestRank& rank) {
     auto own = at::make_generator<at::CPUGeneratorImpl>(test_seed(13));
     rank.observe("weight", torch::empty({30}).normal_(0, 1, own));
@@ -131,7 +131,7 @@ TEST(T1_3_bounded_replay, a_generator_of_the_caller_is_left_as_after_eager_const
   expect_as(run, eager);
 }
 
-TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
+TEST(T1_3_bounded_replay, materializing_tensors_one_by_one_keeps_one_alive_at_a_time) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
@@ -154,7 +154,7 @@ TEST(T1_3_bounded_replay, at_most_one_tensor_is_alive_at_a_time) {
   EXPECT_GE(run.at(0, "peak"), kWeight) << "the measurement saw nothing";
 }
 
-TEST(T1_3_bounded_replay, recording_needs_memory_only_for_what_it_draws) {
+TEST(T1_3_bounded_replay, recording_allocates_memory_only_for_random_numbers) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::init);
@@ -180,7 +180,7 @@ int64_t bytes_for(const at::Tensor& tensor, const DeferredInit& init) {
   return made.is_cpu() ? live_bytes::peak().total - before : -1;
 }
 
-TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
+TEST(T1_3_bounded_replay, materialize_tensor_replays_only_what_the_tensor_depends_on) {
   constexpr int64_t kCopies = 100'000;
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     at::Tensor small, copy;
@@ -200,7 +200,7 @@ TEST(T1_3_bounded_replay, only_what_a_tensor_depends_on_is_replayed) {
   EXPECT_GE(run.at(0, "small"), kCopies * 16) << "the measurement saw nothing";
 }
 
-TEST(T1_3_bounded_replay, only_tensors_that_are_not_materialized_yet_are_replayed) {
+TEST(T1_3_bounded_replay, materialize_module_replays_only_tensors_not_materialized_yet) {
   constexpr int64_t kLayer = (Reinitialized::kWidth + 1) * Reinitialized::kWidth * 4;
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     std::shared_ptr<Reinitialized> model;
@@ -224,7 +224,7 @@ TEST(T1_3_bounded_replay, only_tensors_that_are_not_materialized_yet_are_replaye
   }
 }
 
-TEST(T1_3_bounded_replay, a_destroyed_recording_leaves_no_bytes) {
+TEST(T1_3_bounded_replay, destroying_a_deferred_init_frees_all_its_memory) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
@@ -265,7 +265,7 @@ TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_stride
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, seeding_and_other_generators_work_inside_a_constructor) {
+TEST(T1_3_bounded_replay, replay_handles_seeding_and_own_generators_in_a_constructor) {
   expect_as_eager({holder("generators",
                           [](Holder& self) {
                             self.buffer("before", torch::randn({20}));
@@ -281,7 +281,7 @@ TEST(T1_3_bounded_replay, seeding_and_other_generators_work_inside_a_constructor
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
+TEST(T1_3_bounded_replay, in_deferred_init_a_constructor_may_read_tensor_values) {
   expect_as_eager({holder("reading",
                           [](Holder& self) {
                             const at::Tensor rates = torch::linspace(0, 0.3, 4);
@@ -302,7 +302,7 @@ TEST(T1_3_bounded_replay, a_constructor_may_read_values) {
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, a_view_whose_place_depends_on_values_is_a_view) {
+TEST(T1_3_bounded_replay, replay_handles_a_view_whose_offset_depends_on_tensor_values) {
   expect_as_eager({holder("views",
                           [](Holder& self) {
                             const at::Tensor whole = self.buffer("whole", torch::rand({6, 3}));
@@ -314,7 +314,7 @@ TEST(T1_3_bounded_replay, a_view_whose_place_depends_on_values_is_a_view) {
                   backward_one_by_one);
 }
 
-TEST(T1_3_bounded_replay, a_sparse_tensor_is_made_at_once) {
+TEST(T1_3_bounded_replay, in_deferred_init_a_sparse_tensor_is_made_eagerly) {
   expect_as_eager({holder("sparse",
                           [](Holder& self) {
                             const at::Tensor at = torch::tensor({{0, 4}});
@@ -368,7 +368,7 @@ TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
   expect_as(run, eager);
 }
 
-TEST(T1_3_bounded_replay, an_error_in_a_constructor_reads_as_in_eager_construction) {
+TEST(T1_3_bounded_replay, an_error_in_a_deferred_constructor_reads_as_in_an_eager_one) {
   const auto mistake = [] { torch::zeros({3}).copy_(torch::zeros({4})); };
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     rank.observe("error", thrown_by([&] { const DeferredInit init(mistake); }));

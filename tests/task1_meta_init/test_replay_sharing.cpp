@@ -9,7 +9,7 @@ namespace nn = torch::nn;
 
 // Tests of the memory that several calls of materialize_module() share.
 
-TEST(T1_2_sharing, modules_that_are_materialized_alone_still_share_their_tensors) {
+TEST(T1_2_sharing, modules_materialized_one_by_one_still_share_their_tensors) {
   const auto one_by_one = [](const Construct& construct) {
     std::shared_ptr<nn::Module> module;
     const DeferredInit init([&] { module = construct(); });
@@ -55,7 +55,7 @@ TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
   expect_on_all_ranks(run, {{half, {5, 5, 5}}, {doubled, std::vector<float>(6, 2)}});
 }
 
-TEST(T1_2_sharing, a_materialized_module_is_freed_while_the_recording_lives) {
+TEST(T1_2_sharing, a_materialized_module_can_be_freed_before_its_deferred_init) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(300, 300); });
@@ -67,7 +67,7 @@ TEST(T1_2_sharing, a_materialized_module_is_freed_while_the_recording_lives) {
   expect_on_all_ranks(run, "bytes alive after the module is gone", 0);
 }
 
-TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
+TEST(T1_2_sharing, a_shared_tensor_whose_modules_are_gone_is_replayed_again) {
   const std::string second =
                         "the weight of the second module; the first one, which is gone, had "
                         "filled it with 5",
@@ -95,7 +95,7 @@ TEST(T1_2_sharing, shared_memory_that_no_module_holds_any_more_is_made_again) {
   expect_on_all_ranks(run, {{second, std::vector<float>(6, 1)}, {third, std::vector<float>(6, 7)}});
 }
 
-TEST(T1_2_sharing, two_recordings_do_not_know_of_each_other) {
+TEST(T1_2_sharing, two_deferred_inits_replay_independently_of_each_other) {
   const auto observe = [](TestRank& rank, const nn::Linear& first, const nn::Linear& second) {
     rank.observe("weight of the first module", first->weight);
     rank.observe("bias of the first module", first->bias);

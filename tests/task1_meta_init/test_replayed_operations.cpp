@@ -52,7 +52,7 @@ std::map<std::string, int> once_each(const Names& names) {
 
 }  // namespace
 
-TEST(T1_3_replayed_operations, an_operation_is_replayed_only_for_what_depends_on_it) {
+TEST(T1_3_replayed_operations, an_operation_is_replayed_only_for_tensors_that_depend_on_it) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     Four four;
     const DeferredInit init([&] { four = construct_four(); });
@@ -75,7 +75,7 @@ TEST(T1_3_replayed_operations, an_operation_is_replayed_only_for_what_depends_on
     expect_on_all_ranks(run, "operations that are replayed for " + name, once_each(operations));
 }
 
-TEST(T1_3_replayed_operations, a_module_replays_each_operation_once_and_none_a_second_time) {
+TEST(T1_3_replayed_operations, materialize_module_replays_each_operation_once) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     std::map<std::string, int> first_call, second_call;
     for (const std::string& name : kOperators) {

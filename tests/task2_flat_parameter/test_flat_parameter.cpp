@@ -71,14 +71,14 @@ MULTI_RANK_TEST(T2_1_layout, padding_makes_every_shard_a_multiple_of_64_bytes) {
   });
 }
 
-MULTI_RANK_TEST(T2_1_layout, the_last_parameter_ends_inside_the_flat_tensor) {
+MULTI_RANK_TEST(T2_1_layout, the_layout_ends_the_last_parameter_inside_the_flat_tensor) {
   expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
     const int64_t lost = unit.offsets.back() + unit.numels.back() - layout.padded_numel;
     EXPECT_LE(lost, 0) << "the last " << lost << " elements of the unit are in no rank's shard";
   });
 }
 
-MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
+MULTI_RANK_TEST(T2_1_layout, the_layout_pads_the_end_of_the_flat_tensor_as_little_as_possible) {
   expect_layouts(world_size(), [](const Numels& unit, const FlatLayout& layout) {
     const int64_t end = unit.offsets.back() + unit.numels.back();
     EXPECT_LE(layout.padded_numel, round_up(end, int64_t{16} * world_size()))
@@ -88,7 +88,7 @@ MULTI_RANK_TEST(T2_1_layout, the_end_is_padded_as_little_as_possible) {
 
 MULTI_RANK_SUITE_ON(T2_2_shard, 1, 2, 3, 4, 8);
 
-MULTI_RANK_TEST(T2_2_shard, a_parameter_of_another_dtype_is_refused_by_name) {
+MULTI_RANK_TEST(T2_2_shard, make_flat_parameter_throws_and_names_a_parameter_that_is_not_fp32) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters.push_back({"ids", at::zeros({3}, at::kDouble)});
@@ -150,7 +150,7 @@ void expect_shards(const RankRun& run, const std::string& name, int line = __bui
   expect_shards(run, oracle, name, __FILE__, line);
 }
 
-MULTI_RANK_TEST(T2_2_shard, the_shards_in_rank_order_make_up_the_flat_tensor) {
+MULTI_RANK_TEST(T2_2_shard, the_shards_of_all_ranks_in_order_are_the_flat_tensor) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_shard(rank, "shard", make_unit(rank));
     observe_shard(rank, "shard of materialized values", MetaUnit(rank).unit);
@@ -187,7 +187,7 @@ MULTI_RANK_TEST(T2_2_shard, the_shard_requires_no_gradient) {
   expect_shards(run, "shard of materialized values");
 }
 
-MULTI_RANK_TEST(T2_2_shard, one_parameter_is_materialized_at_a_time) {
+MULTI_RANK_TEST(T2_2_shard, make_flat_parameter_materializes_one_parameter_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const MetaUnit meta(rank);
     rank.observe("materialized parameters alive when the next one was asked for",
@@ -198,7 +198,7 @@ MULTI_RANK_TEST(T2_2_shard, one_parameter_is_materialized_at_a_time) {
   expect_shards(run, "shard of materialized values");
 }
 
-MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
+MULTI_RANK_TEST(T2_2_shard, make_flat_parameter_keeps_only_the_shard_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -220,7 +220,7 @@ MULTI_RANK_TEST(T2_2_shard, only_the_shard_stays_in_memory) {
 
 // This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
 // a unit that is sharded in a wrong way passes it.
-MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
+MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_its_shard_of_the_unit_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -236,7 +236,7 @@ MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_a_part_of_the_unit) {
   expect_no_copies(later, "what the rank keeps after reduce_gradient()", large_bytes());
 }
 
-MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
+MULTI_RANK_TEST(T2_2_shard, make_flat_parameter_keeps_the_modules_parameter_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
@@ -261,7 +261,7 @@ MULTI_RANK_TEST(T2_2_shard, the_parameters_stay_the_same_variables) {
   }
 }
 
-MULTI_RANK_TEST(T2_2_shard, the_parameters_are_views_of_one_storage_at_their_offsets) {
+MULTI_RANK_TEST(T2_2_shard, sharded_parameters_are_views_of_one_storage_at_their_offsets) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     for (const auto& [name, tensor] : unit->parameters()) {

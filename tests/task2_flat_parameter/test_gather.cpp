@@ -32,7 +32,7 @@ MULTI_RANK_TEST(T2_3_unshard, unshard_issues_one_all_gather_however_often_it_is_
       "all_gather unit " + std::to_string(bytes / world_size() * (world_size() - 1)) + "; ");
 }
 
-MULTI_RANK_TEST(T2_3_unshard, the_state_says_whether_the_parameters_can_be_used) {
+MULTI_RANK_TEST(T2_3_unshard, state_returns_unsharded_only_when_parameters_can_be_used) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const auto text = [&] {
@@ -74,7 +74,7 @@ MULTI_RANK_TEST(T2_3_unshard, unshard_gathers_the_values_bit_by_bit) {
   }
 }
 
-MULTI_RANK_TEST(T2_3_unshard, only_unshard_waits_for_the_all_gather) {
+MULTI_RANK_TEST(T2_3_unshard, unshard_async_does_not_wait_for_the_all_gather_but_unshard_does) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -96,7 +96,7 @@ const std::string kCopies =
     "bytes of copies for the other ranks, which read the input of the all-gather in place if it is "
     "the shard itself and problem 2.2 allocated it by Communicator::empty()";
 
-MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
+MULTI_RANK_TEST(T2_3_unshard, other_ranks_all_gather_the_shard_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const int64_t before = live_bytes::now().total;
@@ -114,7 +114,7 @@ MULTI_RANK_TEST(T2_3_unshard, the_other_ranks_read_the_shard_without_a_copy) {
                       [&](int r) { return run.at(r, flat); });
 }
 
-MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
+MULTI_RANK_TEST(T2_3_unshard, unshard_changes_no_version_counter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     const auto versions = [&] {
@@ -137,7 +137,7 @@ MULTI_RANK_TEST(T2_3_unshard, autograd_sees_no_change) {
   expect_on_all_ranks(run, "changes that autograd saw", 0);
 }
 
-MULTI_RANK_TEST(T2_3_unshard, two_units_may_be_gathering_at_a_time) {
+MULTI_RANK_TEST(T2_3_unshard, all_gathers_of_two_units_can_be_pending_at_the_same_time) {
   const RankRun oracle = values_by_name(kShapes);
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto first =

@@ -38,7 +38,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
   expect_on_all_ranks(run, "has_gradient() after wait_for_reduction()", false);
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_unit_does_not_know_what_another_unit_collected) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_collected_gradients_of_two_units_are_independent) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank), other = make_unit(rank);
     collect(*unit, 1, rank);
@@ -65,7 +65,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sharded_gradient_is_the_mean_over_ranks)
 
 // FSDP must compute the bits of one process, which adds the gradients in the order in which the
 // collectives add them, and divides the sum once.
-MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_divided_by_the_number_of_ranks_to_the_last_bit) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_of_gradients_is_divided_by_w_once_and_exactly_rounded) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     std::vector<at::Tensor> means;
     for (size_t i = 0; i < 3; ++i) {
@@ -97,7 +97,7 @@ std::string name_of_choice(unsigned choice) {
   return choice == 0 ? "gradient of no parameter" : name;
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_parameter_without_a_gradient_counts_as_zero_in_a_reduction) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto mean = static_cast<double>(provenance::mean(world_size()));
     for (unsigned choice = 0; choice < 8; ++choice) {
@@ -121,7 +121,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_missing_gradient_counts_as_zero) {
     expect_shards(run, oracle, name_of_choice(choice));
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, only_wait_for_reduction_waits_for_the_reduce_scatter) {
+MULTI_RANK_TEST(T2_5_flat_gradient, reduce_gradient_returns_at_once_and_wait_for_reduction_waits) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -197,7 +197,7 @@ const std::string kCopiesOfSum =
     "bytes of copies for the other replicas, which read the sum in place if Communicator::empty() "
     "allocated it";
 
-MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_without_a_copy) {
+MULTI_RANK_TEST(T2_5_flat_gradient, other_ranks_reduce_the_flat_gradient_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -212,7 +212,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_ranks_read_the_flat_gradient_witho
 
 // The mean is taken over the ranks of all replicas. In this test each replica has one rank, which
 // has the whole unit.
-MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_copy) {
+MULTI_RANK_TEST(T2_5_flat_gradient, other_replicas_all_reduce_the_sum_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit =
         make_flat_parameter("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));
@@ -226,7 +226,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_other_replicas_read_the_sum_without_a_co
   expect_mean_over_ranks(run, "gradient of a replica", [](int) { return places_of_rank(0, 1); });
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_that_collected_nothing_takes_part_in_the_reduction) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_rank_without_gradients_takes_part_in_the_reduction) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const int last = world_size() - 1;
     const auto mean = static_cast<double>(provenance::gradient(last, world_size())) / world_size();
@@ -270,7 +270,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
   expect_shards(run, oracle, "gradients 0, 1, 2, ... that lie transposed in memory");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
+MULTI_RANK_TEST(T2_5_flat_gradient, with_a_gradient_divide_factor_the_sum_is_divided_by_it) {
   const std::set<int> factors{1, 2 * world_size() - 1};  // both 1 on one rank
   const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
   const RankRun oracle = run_oracle([&](TestRank& rank) {
@@ -296,7 +296,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_divide_factor_takes_the_place_of_w) {
     expect_shards(run, oracle, name(factor));
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, waiting_without_a_reduction_under_way_changes_nothing) {
+MULTI_RANK_TEST(T2_5_flat_gradient, wait_for_reduction_without_a_pending_one_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     unit->wait_for_reduction();
@@ -312,7 +312,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, waiting_without_a_reduction_under_way_change
   expect_mean_gradient(run, "gradient after a second wait");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
+MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_sharded_gradient_of_the_first) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     const auto sum = 3 * static_cast<double>(provenance::mean(world_size()));
     std::vector<at::Tensor> gradients;
@@ -342,7 +342,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_second_reduction_adds_to_the_first) {
   expect_mean_gradient(run, "gradient of the pass after clear_sharded_gradient()");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_waits_for_the_reduction_under_way) {
+MULTI_RANK_TEST(T2_5_flat_gradient, discard_unreduced_gradients_waits_for_a_pending_reduction) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -363,7 +363,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_waits_for_the_reduction
 
 // The unit is in a state in which a backward pass that throws may leave it: one gradient is
 // collected, another one is in .grad and not collected, and a reduction is under way.
-MULTI_RANK_TEST(T2_5_flat_gradient, a_discarded_gradient_is_in_no_later_gradient) {
+MULTI_RANK_TEST(T2_5_flat_gradient, after_discard_unreduced_gradients_no_later_gradient_has_them) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -399,7 +399,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_discarded_gradient_is_in_no_later_gradient
   expect_mean_gradient(run, "gradient");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_keeps_what_was_reduced_before) {
+MULTI_RANK_TEST(T2_5_flat_gradient, discard_unreduced_gradients_keeps_what_was_reduced_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_unit(rank);
     collect_all(*unit, rank);
@@ -410,7 +410,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, discarding_gradients_keeps_what_was_reduced_
   expect_mean_gradient(run, "gradient");
 }
 
-MULTI_RANK_TEST(T2_5_flat_gradient, a_destroyed_unit_leaves_no_bytes) {
+MULTI_RANK_TEST(T2_5_flat_gradient, destroying_a_flat_parameter_frees_all_its_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;

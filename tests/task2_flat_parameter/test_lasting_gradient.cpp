@@ -23,7 +23,7 @@ RankRun means_times(int factor, const std::string& name, int world_size) {
   });
 }
 
-MULTI_RANK_TEST(T2_5_lasting_gradient, what_is_added_to_a_collected_gradient_is_reduced_once) {
+MULTI_RANK_TEST(T2_5_lasting_gradient, additions_to_a_collected_gradient_are_reduced_once) {
   const std::string name = "gradient of two passes, of which the second added to .grad";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank);
@@ -69,7 +69,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
 }
 
 // Until a collective has ended, it uses memory of the unit, and every handle must be waited for.
-MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_waits_for_its_all_gather) {
+MULTI_RANK_TEST(T2_3_end, destroying_a_unit_waits_for_its_pending_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -82,7 +82,7 @@ MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_waits_for_its_all_gather) {
                       kHop * (world_size() - 1));
 }
 
-MULTI_RANK_TEST(T2_5_lasting_gradient, a_unit_that_is_destroyed_waits_for_its_reduction) {
+MULTI_RANK_TEST(T2_5_lasting_gradient, destroying_a_unit_waits_for_its_pending_reduction) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),
@@ -122,15 +122,15 @@ void expect_dropped_error(int world_size, const std::function<void(FlatParameter
   expect_error(run, kNext, {"CollectiveError", "another unit"});
 }
 
-MULTI_RANK_TEST(T2_3_end, a_unit_that_is_destroyed_drops_the_error_of_its_all_gather) {
+MULTI_RANK_TEST(T2_3_end, destroying_a_unit_drops_the_error_of_its_all_gather) {
   expect_dropped_error(world_size(), [](FlatParameter& unit) { unit.unshard_async(); });
 }
 
-MULTI_RANK_TEST(T2_5_lasting_gradient, a_unit_that_is_destroyed_drops_the_error_of_its_reduction) {
+MULTI_RANK_TEST(T2_5_lasting_gradient, destroying_a_unit_drops_the_error_of_its_reduction) {
   expect_dropped_error(world_size(), [](FlatParameter& unit) { unit.reduce_gradient(); });
 }
 
-MULTI_RANK_TEST(T2_3_end, a_unit_that_an_exception_destroys_does_not_wait) {
+MULTI_RANK_TEST(T2_3_end, a_unit_destroyed_by_an_exception_waits_for_no_collective) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
       world_size(),

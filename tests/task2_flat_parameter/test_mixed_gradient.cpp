@@ -11,7 +11,7 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_gradient);
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, the_collectives_have_the_dtypes_of_the_policy) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, collectives_have_the_dtypes_of_the_mixed_precision_policy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, policy);
@@ -146,7 +146,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_of_gradients_that_bf16_would_round_st
 }
 
 // The largest number in fp16 is 65504.
-MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_that_fp16_does_not_hold_needs_no_division_before_it) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_whose_sum_overflows_fp16_have_a_finite_mean) {
   expect_sum(world_size(), kFp16, 60'000, 60'000, 60'000);
   expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
 }
@@ -192,7 +192,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
 }
 
 // Adds to .grad in place, as autograd does in a second backward pass. In bf16, 256 + 1 + 1 is 256.
-MULTI_RANK_TEST(T2_6_mixed_gradient, widened_gradients_add_up_in_the_wider_dtype) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_added_after_widening_add_up_in_the_wider_dtype) {
   const auto sum = [](const MixedPrecisionPolicy& policy) {
     at::Tensor total = at::full({}, 256, policy.accumulate_dtype());
     for (int pass = 0; pass < 2; ++pass)
@@ -256,7 +256,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_red
   expect_shards(run, oracle, "next gradient");
 }
 
-MULTI_RANK_TEST(T2_6_mixed_gradient, padding_and_a_missing_gradient_count_as_zero) {
+MULTI_RANK_TEST(T2_6_mixed_gradient, in_16_bits_padding_and_missing_gradients_count_as_zero) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     auto gradients = equal_gradients(0);
     gradients[1].fill_(3);

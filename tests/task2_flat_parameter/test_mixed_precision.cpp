@@ -28,7 +28,7 @@ void expect_parameters(const RankRun& run, const RankRun& oracle, size_t count) 
   }
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_once) {
+MULTI_RANK_TEST(T2_6_mixed_precision, in_16_bits_unshard_rounds_each_parameter_value_once) {
   for (const auto& shapes : {kTinyShapes, kShapes}) {
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       for (const auto& policy : kPolicies) {
@@ -41,7 +41,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, a_gathered_parameter_is_its_value_rounded_
   }
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, the_shard_stays_as_it_was) {
+MULTI_RANK_TEST(T2_6_mixed_precision, unshard_in_16_bits_leaves_the_fp32_shard_unchanged) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     observe_expected_shards(rank, "shard", values_of(make_parameters(kShapes)), world_size());
   });
@@ -96,7 +96,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up
                       {1, 1, 1, 1, 1, 1.0078125, 1.0078125, 1.0078125, 1.0078125});
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, mixed_precision_keeps_the_same_variables) {
+MULTI_RANK_TEST(T2_6_mixed_precision, mixed_precision_keeps_the_modules_parameter_variables) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto parameters = make_parameters(kShapes);
     parameters[1].tensor.set_requires_grad(false);
@@ -177,7 +177,7 @@ MULTI_RANK_TEST(T2_6_mixed_precision,
   expect_a_late_rank_reads(world_size(), /*again=*/true);
 }
 
-MULTI_RANK_TEST(T2_6_mixed_precision, the_policy_that_was_set_last_applies) {
+MULTI_RANK_TEST(T2_6_mixed_precision, the_mixed_precision_policy_that_was_set_last_applies) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto& policy : kPolicies) {
       const auto unit = make_mixed_unit(rank, kFp16);

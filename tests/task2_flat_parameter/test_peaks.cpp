@@ -27,7 +27,7 @@ void observe_beyond(TestRank& rank, const std::string& name, int64_t bytes, int6
   rank.observe(name, std::max<int64_t>(bytes - allowed, 0));
 }
 
-MULTI_RANK_TEST(T2_2_peak, the_constructor_needs_the_shard_and_a_copy_of_one_parameter) {
+MULTI_RANK_TEST(T2_2_peak, make_flat_parameter_peaks_at_the_shard_and_one_parameter) {
   const std::string name = "bytes at the peak of the constructor beyond the shard and a copy of ";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     rank.communicator();

@@ -21,7 +21,7 @@ MULTI_RANK_TEST(T3_4_edge_cases, without_grad_mode_no_unit_stays_unsharded) {
 
 // A forward whose loss is dropped leaves the root unsharded. The evaluation after it must reshard
 // the root, because the shards can change before the next forward.
-MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_what_a_forward_left_unsharded) {
+MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_the_root_that_a_forward_left_unsharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     const auto calls_of_forward = [&](bool recording) {

@@ -95,7 +95,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
 }
 
 // For example, the prefetch of task 6 can issue a unit's all-gather before its module is called.
-MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_unit_that_was_issued_ahead) {
+MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_units_all_gather_that_was_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     for (const auto& unit : sharded.units)
@@ -109,7 +109,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_unit_that_was_issued_ahead
 
 // Backward, the optimizer and an export unshard and reshard units too, so the hook must look at the
 // state.
-MULTI_RANK_TEST(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_moment) {
+MULTI_RANK_TEST(T3_1_pre_forward, each_forward_gathers_exactly_the_units_that_are_sharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
     const auto forward_over = [&](const std::vector<UnitState>& states) {
@@ -138,7 +138,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_call_gathers_what_is_sharded_at_that_mome
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-MULTI_RANK_TEST(T3_1_pre_forward, a_unit_lives_as_long_as_its_module_and_no_longer) {
+MULTI_RANK_TEST(T3_1_pre_forward, a_unit_with_forward_hooks_lives_as_long_as_its_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -174,7 +174,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, without_grad_mode_a_unit_is_unsharded_too) {
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-MULTI_RANK_TEST(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
+MULTI_RANK_TEST(T3_1_pre_forward, forward_hooks_pass_the_callers_input_tensor_to_the_module) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
@@ -191,7 +191,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, the_module_gets_the_tensor_of_its_caller) {
 
 MULTI_RANK_SUITE(T3_2_post_forward);
 
-MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
+MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_units_forward_begins) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(3);
     for (auto& parameter : model->blocks[0]->parameters())
@@ -214,7 +214,7 @@ MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_begins) {
 // Only the unit's own flag decides whether the unit stays unsharded. Its name, its position in the
 // model, the flags of other units, and frozen parameters make no difference. Backward needs frozen
 // parameters too.
-MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays_unsharded) {
+MULTI_RANK_TEST(T3_2_post_forward, reshard_after_forward_of_a_unit_decides_if_it_is_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     for (auto& parameter : model.blocks[1]->parameters())
@@ -237,7 +237,7 @@ MULTI_RANK_TEST(T3_2_post_forward, the_flag_of_a_unit_decides_whether_it_stays_u
 
 // Autograd saves views of the parameters, and their bytes are gathered again in backward. So
 // nothing needs to be copied.
-MULTI_RANK_TEST(T3_2_post_forward, the_caller_gets_the_tensor_of_its_module) {
+MULTI_RANK_TEST(T3_2_post_forward, forward_hooks_return_the_modules_output_tensor_to_the_caller) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);

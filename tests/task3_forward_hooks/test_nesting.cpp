@@ -80,7 +80,7 @@ MULTI_RANK_TEST(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_ru
 }
 
 // Both models have units of the same names. One model reshards after forward, the other does not.
-MULTI_RANK_TEST(T3_3_nesting, two_models_with_units_of_the_same_names_share_nothing) {
+MULTI_RANK_TEST(T3_3_nesting, two_models_with_equal_unit_names_share_no_state_in_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy one(rank, std::make_shared<ToyModel>(2), /*reshard_after_forward=*/true);
     ShardedToy two(rank, other_toy(2), /*reshard_after_forward=*/false);

@@ -5,7 +5,7 @@ namespace {
 
 MULTI_RANK_SUITE(T4_5_accumulate);
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_gradients) {
+MULTI_RANK_TEST(T4_5_accumulate, without_sync_backward_reduces_nothing_until_sync_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 3, /*frozen_block=*/1);
     int ends = 0;
@@ -41,7 +41,7 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_pass_reduces_nothing_until_sync_
   expect_on_all_ranks(run, "units reduced in the next pass", "");
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, the_switch_of_one_model_leaves_another_model_as_it_is) {
+MULTI_RANK_TEST(T4_5_accumulate, switching_off_the_sync_of_one_model_does_not_affect_another) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded off(rank), on(rank);
     off.hooks->set_requires_gradient_sync(false);
@@ -72,7 +72,7 @@ struct NotingUnit : FlatParameter {
   std::string& notes;
 };
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_the_collected_gradients_of_a_unit_are_widened) {
+MULTI_RANK_TEST(T4_5_accumulate, without_gradient_sync_the_collected_gradients_are_widened) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     std::string notes;
     const auto block = std::make_shared<ToyBlock>(7, 1);
@@ -102,7 +102,7 @@ MULTI_RANK_TEST(T4_5_accumulate, without_sync_the_collected_gradients_of_a_unit_
   expect_on_all_ranks(run, "the last pass reduces", true);
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_backward_keeps_one_block_unsharded_at_a_time) {
+MULTI_RANK_TEST(T4_5_accumulate, without_gradient_sync_backward_unshards_one_block_at_a_time) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);
@@ -153,7 +153,7 @@ MULTI_RANK_TEST(T4_5_accumulate, gradient_sync_can_be_switched_on_for_the_last_p
   });
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, without_sync_a_failed_pass_drops_what_earlier_passes_added_up) {
+MULTI_RANK_TEST(T4_5_accumulate, without_gradient_sync_a_failed_backward_drops_earlier_sums) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);

@@ -15,7 +15,7 @@ std::string of_blocks(std::string calls) {
 
 // The first backward pass reaches no block. So the call of blocks1 whose output has no part in the
 // loss is all that the pass could leave behind.
-MULTI_RANK_TEST(T4_2_across_passes, the_end_of_a_pass_forgets_calls_that_backward_did_not_reach) {
+MULTI_RANK_TEST(T4_2_across_passes, calls_that_backward_did_not_reach_are_forgotten_at_its_end) {
   const std::string kCalls =
       "calls for the blocks in the pass after a pass to which a call did not come back";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -33,7 +33,7 @@ MULTI_RANK_TEST(T4_2_across_passes, the_end_of_a_pass_forgets_calls_that_backwar
   expect_on_all_ranks(run, kCalls, of_blocks(kBackward));
 }
 
-MULTI_RANK_TEST(T4_2_across_passes, a_call_that_backward_has_finished_counts_in_no_later_pass) {
+MULTI_RANK_TEST(T4_2_across_passes, a_call_whose_backward_has_run_does_not_count_in_later_passes) {
   const std::string kFirst = "what a first pass throws in which blocks1 was called twice";
   const std::string kSecond = "what such a pass throws after a pass in which it was called once";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

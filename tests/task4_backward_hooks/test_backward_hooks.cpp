@@ -72,7 +72,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_
                       "root blocks2 | root blocks1 | root blocks0 | ");
 }
 
-MULTI_RANK_TEST(T4_1_pre_backward, without_resharding_backward_gathers_nothing) {
+MULTI_RANK_TEST(T4_1_pre_backward, without_reshard_after_forward_backward_issues_no_all_gather) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, toy_model(3), /*reshard_after_forward=*/false);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -98,7 +98,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_whose_backward_reads_no_parameter_is_n
 
 // Prefetch issues units ahead of their use. Backward must not read such a unit before its values
 // have arrived.
-MULTI_RANK_TEST(T4_1_pre_backward, backward_waits_for_a_unit_that_was_issued_ahead) {
+MULTI_RANK_TEST(T4_1_pre_backward, backward_waits_for_a_units_all_gather_that_was_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[2]->register_full_backward_pre_hook(
@@ -166,7 +166,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_cha
 }
 
 // The modules' hooks alone must keep the object alive.
-MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
+MULTI_RANK_TEST(T4_1_pre_backward, modules_keep_the_backward_hooks_object_alive) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto loss = plain_loss(*sharded.model, rank.rank());
@@ -184,7 +184,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, the_hooks_work_without_their_first_owner) {
 
 // Looks for what is left after a whole pass and a forward whose loss is dropped. (If a pass breaks
 // off, LibTorch's engine keeps what it had not run yet.)
-MULTI_RANK_TEST(T4_1_pre_backward, everything_is_freed_with_the_model) {
+MULTI_RANK_TEST(T4_1_pre_backward, units_and_backward_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const int64_t before = live_bytes::now().total;
@@ -255,7 +255,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter,
 
 // The hooks wait for a reduction only when they issue the next one, so that the computation of one
 // more block hides the reduction.
-MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduction_is_waited_for_when_the_next_is_issued) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduce_scatter_is_waited_for_when_the_next_one_is_issued) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.reduced(); });

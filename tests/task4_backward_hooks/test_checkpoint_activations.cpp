@@ -26,7 +26,7 @@ at::Tensor state_of_generator() {
   return at::globalContext().defaultGenerator(c10::kCPU).get_state();
 }
 
-TEST(T4_6_checkpoint_activations, forward_runs_again_in_backward_last_call_first) {
+TEST(T4_6_checkpoint_activations, checkpointed_calls_run_again_in_backward_last_call_first) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     std::string runs;
     Chain::Parts parts;
@@ -50,7 +50,7 @@ TEST(T4_6_checkpoint_activations, forward_runs_again_in_backward_last_call_first
   }
 }
 
-TEST(T4_6_checkpoint_activations, a_call_keeps_its_input_and_nothing_that_is_made_inside) {
+TEST(T4_6_checkpoint_activations, a_checkpointed_call_keeps_its_input_but_no_activation) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -84,7 +84,7 @@ void observe_peak_of_backward(TestRank& rank, int layers) {
 
 // At the peak, each layer holds its input if backward has not reached it, and otherwise two
 // gradients.
-TEST(T4_6_checkpoint_activations, what_a_second_run_makes_is_freed_before_the_next_one) {
+TEST(T4_6_checkpoint_activations, recomputed_activations_are_freed_before_the_next_recomputation) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     observe_peak_of_backward(rank, 4);
     observe_peak_of_backward(rank, 8);
@@ -98,7 +98,7 @@ TEST(T4_6_checkpoint_activations, what_a_second_run_makes_is_freed_before_the_ne
       << kActivation;
 }
 
-TEST(T4_6_checkpoint_activations, the_second_run_draws_what_the_first_drew) {
+TEST(T4_6_checkpoint_activations, the_recomputation_draws_the_random_numbers_of_the_first_run) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     std::vector<at::Tensor> drawn;
@@ -115,7 +115,7 @@ TEST(T4_6_checkpoint_activations, the_second_run_draws_what_the_first_drew) {
   expect_on_rank(run, 0, "drawn in backward", run.at(0, "drawn in the call"));
 }
 
-TEST(T4_6_checkpoint_activations, the_generator_is_after_backward_what_it_was_before) {
+TEST(T4_6_checkpoint_activations, recomputation_in_backward_leaves_the_generator_unchanged) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -142,7 +142,7 @@ void set_autocast(bool on, at::ScalarType dtype, bool keeps_casts) {
   at::autocast::set_autocast_cache_enabled(keeps_casts);
 }
 
-TEST(T4_6_checkpoint_activations, the_second_run_is_under_the_autocast_of_the_first) {
+TEST(T4_6_checkpoint_activations, the_recomputation_uses_the_autocast_settings_of_the_first_run) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     for (const bool on : {true, false}) {
       const auto block = layer();
@@ -186,7 +186,7 @@ at::Tensor product_after_a_change(bool checkpointed) {
   return product;
 }
 
-TEST(T4_6_checkpoint_activations, the_second_run_leaves_no_cast_to_the_next_forward) {
+TEST(T4_6_checkpoint_activations, the_recomputation_leaves_no_cached_cast_to_the_next_forward) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     rank.observe("without", product_after_a_change(false));
     rank.observe("checkpointed", product_after_a_change(true));
@@ -206,7 +206,7 @@ struct RowsBlock : Module {
   int runs{};
 };
 
-TEST(T4_6_checkpoint_activations, a_module_whose_backward_reads_no_parameters_runs_once) {
+TEST(T4_6_checkpoint_activations, a_checkpointed_module_that_needs_no_parameters_runs_once) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = std::make_shared<RowsBlock>();
     checkpoint_activations(*block);
@@ -217,7 +217,7 @@ TEST(T4_6_checkpoint_activations, a_module_whose_backward_reads_no_parameters_ru
   expect_on_rank(run, 0, "runs of forward()", 1);
 }
 
-TEST(T4_6_checkpoint_activations, gradients_come_in_the_pass_that_asked_for_them) {
+TEST(T4_6_checkpoint_activations, recomputed_gradients_arrive_in_the_outer_backward_pass) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     std::set<int> passes;
     int seen = 0;
@@ -267,14 +267,14 @@ void observe_hooks(TestRank& rank, const std::function<void(Module&)>& checkpoin
   rank.observe("runs of forward()", first->runs);
 }
 
-TEST(T4_6_checkpoint_activations, hooks_run_as_they_do_without_checkpoints) {
+TEST(T4_6_checkpoint_activations, module_hooks_run_as_they_do_without_checkpointing) {
   const RankRun expected = run_oracle([](TestRank& rank) { observe_hooks(rank, [](Module&) {}); });
   const RankRun run =
       run_ranks(1, [](TestRank& rank) { observe_hooks(rank, checkpoint_activations); });
   expect_on_all_ranks(run, {{"hooks", expected.at(0, "hooks")}, {"runs of forward()", 2}});
 }
 
-TEST(T4_6_checkpoint_activations, hooks_on_the_input_run_once) {
+TEST(T4_6_checkpoint_activations, a_tensor_hook_on_the_input_of_a_checkpointed_call_runs_once) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -301,7 +301,7 @@ TEST(T4_6_checkpoint_activations, a_checkpointed_module_inside_another_one_runs_
   expect_on_rank(run, 0, "runs of the inner forward()", 2);
 }
 
-TEST(T4_6_checkpoint_activations, a_call_without_gradients_just_runs_forward) {
+TEST(T4_6_checkpoint_activations, a_checkpointed_call_in_no_grad_mode_just_runs_forward) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -332,7 +332,7 @@ std::string break_off_in(LayerBlock& block, const at::Tensor& loss) {
   return thrown;
 }
 
-TEST(T4_6_checkpoint_activations, a_forward_that_throws_in_backward_leaves_nothing_behind) {
+TEST(T4_6_checkpoint_activations, a_recomputation_that_throws_leaves_no_state_behind) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -373,7 +373,7 @@ TEST(T4_6_checkpoint_activations,
   expect_as(run, expected);
 }
 
-TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error) {
+TEST(T4_6_checkpoint_activations, backward_throws_if_a_checkpointed_input_was_changed_in_place) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
@@ -393,7 +393,7 @@ TEST(T4_6_checkpoint_activations, an_input_that_is_changed_in_place_is_an_error)
       << "backward computes with a changed input";
 }
 
-TEST(T4_6_checkpoint_activations, the_graph_keeps_the_module_alive) {
+TEST(T4_6_checkpoint_activations, the_autograd_graph_keeps_a_checkpointed_module_alive) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     auto block = layer();
     checkpoint_activations(*block);

@@ -81,7 +81,7 @@ void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix
   rank.observe(prefix + "runs of the block's forward()", module.block->calls);
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_may_lie_around_a_checkpointed_module) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_around_a_checkpointed_module_computes_the_same) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     observe_around(rank, false, "without: ");
     observe_around(rank, true, "");
@@ -92,7 +92,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_may_lie_around_a_checkpointed_mo
   }
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_inside_a_checkpointed_module_is_refused) {
+MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_inside_a_checkpointed_module_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     checkpoint_activations(*sharded.model);

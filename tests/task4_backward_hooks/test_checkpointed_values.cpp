@@ -26,7 +26,7 @@ void expect_same_results(const Build& build, bool input_requires_grad = true) {
   expect_as(run_ranks(1, of_model(true)), expected);
 }
 
-TEST(T4_6_checkpointed_values, values_equal_those_without_checkpoints) {
+TEST(T4_6_checkpointed_values, outputs_and_gradients_equal_those_without_checkpointing) {
   expect_same_results([] { return chain_of_layers(3); });
 }
 

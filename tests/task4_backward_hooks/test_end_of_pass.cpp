@@ -69,7 +69,7 @@ MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharde
 }
 
 // Prefetch may issue a unit that has been reduced, because it expects one more use of the unit.
-MULTI_RANK_TEST(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resharded) {
+MULTI_RANK_TEST(T4_4_finish, a_unit_gathered_again_after_its_reduction_is_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[0]->register_full_backward_pre_hook(
@@ -83,7 +83,7 @@ MULTI_RANK_TEST(T4_4_finish, a_unit_that_was_issued_after_its_reduction_is_resha
 }
 
 // No parameter gets a gradient, only the input of the first block does.
-MULTI_RANK_TEST(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
+MULTI_RANK_TEST(T4_4_finish, a_backward_pass_through_frozen_units_reshards_and_calls_on_end) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto x = trainable_input(rank.rank());
     Sharded sharded(rank, frozen_model(x));
@@ -114,7 +114,7 @@ MULTI_RANK_TEST(T4_4_finish, a_pass_through_frozen_units_ends_like_any_other) {
 }
 
 // The loss reaches a parameter, but the output of no module.
-MULTI_RANK_TEST(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) {
+MULTI_RANK_TEST(T4_4_finish, a_backward_pass_that_reaches_no_module_reduces_and_calls_on_end) {
   const Loss loss = [](ToyModel& model, int) { return model.head.square().sum(); };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded sharded(rank);
@@ -135,7 +135,7 @@ MULTI_RANK_TEST(T4_4_finish, a_pass_that_reaches_no_module_ends_like_any_other) 
 
 // A hook runs an evaluation when the last gradient has arrived and the reduction of blocks0 is
 // under way.
-MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_pass_does_not_end_the_pass) {
+MULTI_RANK_TEST(T4_4_finish, a_forward_inside_a_backward_pass_does_not_end_this_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0, evaluations = 0;
@@ -202,7 +202,7 @@ MULTI_RANK_TEST(T4_4_finish, a_second_backward_pass_adds_its_gradients) {
 // A backward pass must not use what the hooks noted in the pass before it. In one case, the output
 // of a call is not part of the loss of the earlier pass. In the other case, the earlier pass does
 // not use a unit.
-MULTI_RANK_TEST(T4_4_finish, a_pass_is_unaffected_by_what_the_previous_one_left_out) {
+MULTI_RANK_TEST(T4_4_finish, calls_that_one_pass_left_out_do_not_affect_the_next_pass) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     const auto pass = [&](const Loss& loss) {
@@ -279,7 +279,7 @@ RankRun train_in_one_process(int world_size) {
   });
 }
 
-MULTI_RANK_TEST(T4_4_finish, every_step_is_like_the_first) {
+MULTI_RANK_TEST(T4_4_finish, every_training_step_has_the_collectives_of_the_first_step) {
   const RankRun run = run_ranks(world_size(), train);
   for (int step = 0; step < kSteps; ++step) {
     const std::string of_step = " of step " + std::to_string(step);
@@ -295,7 +295,7 @@ MULTI_RANK_TEST(T4_4_finish, every_step_is_like_the_first) {
 
 // The passes break off before anything was collected, before anything was reduced, in the middle,
 // and at the end.
-MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pass) {
+MULTI_RANK_TEST(T4_4_finish, after_an_exception_in_backward_the_next_pass_is_right) {
   for (const std::string place :
        {"loss", "head", "blocks2.weight", "blocks1.bias", "blocks0.weight", "embedding"}) {
     SCOPED_TRACE("the gradient of " + place + " throws");
@@ -332,7 +332,7 @@ MULTI_RANK_TEST(T4_4_finish, an_exception_in_backward_does_not_spoil_the_next_pa
 }
 
 // Nothing was reduced when the pass broke off, so the test need not drop sharded gradients.
-MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
+MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_backward_that_threw_are_dropped) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     break_off_at("blocks2.weight", sharded, rank);
@@ -345,7 +345,7 @@ MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_broken_pass_are_dropped) {
 
 // After the broken pass, an evaluation is the first thing that the hooks notice. By then the
 // reduction of blocks2 has been waited for, and the reduction of blocks1 is under way.
-MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
+MULTI_RANK_TEST(T4_4_finish, gradients_that_a_throwing_backward_had_reduced_are_kept) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;
@@ -373,7 +373,7 @@ MULTI_RANK_TEST(T4_4_finish, what_a_broken_pass_had_reduced_stays) {
 
 // Both forwards are over when the first pass breaks off. So the second backward pass is the first
 // thing that the hooks notice afterwards.
-MULTI_RANK_TEST(T4_4_finish, a_broken_pass_is_noticed_by_a_backward_without_a_forward) {
+MULTI_RANK_TEST(T4_4_finish, the_next_backward_drops_a_broken_pass_even_without_a_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;

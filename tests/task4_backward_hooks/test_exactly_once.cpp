@@ -142,7 +142,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_frozen_unit_is_resharded_before_backward_of
 
 // The output of a call that threw never gets a gradient. Hooks that counted the call would reduce
 // the unit only at the end of the pass.
-MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
+MULTI_RANK_TEST(T4_3_exactly_once, the_reduction_of_a_unit_does_not_wait_for_a_call_that_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.model->blocks[1]->fails = true;
@@ -161,7 +161,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, a_call_that_threw_is_not_waited_for) {
   expect_gradients_of_blocks(run, plain_loss);
 }
 
-MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for) {
+MULTI_RANK_TEST(T4_3_exactly_once, reducing_a_unit_does_not_wait_for_calls_of_an_evaluation) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     {
@@ -179,7 +179,7 @@ MULTI_RANK_TEST(T4_3_exactly_once, the_calls_of_an_evaluation_are_not_waited_for
 // The weight is also used before its module is called. So one of its gradients arrives after the
 // backward of the module's call has ended: in one case while the reduction of its unit is under
 // way, in the other case after the hooks have waited for this reduction.
-MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_the_reduction_is_an_error_that_names_it) {
+MULTI_RANK_TEST(T4_3_exactly_once, a_gradient_after_its_units_reduction_throws_and_is_named) {
   for (const size_t block : {size_t{0}, size_t{2}}) {
     const std::string name = "blocks" + std::to_string(block), late = name + "'s comes late: ";
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

@@ -124,35 +124,35 @@ void expect_right(int world_size, const Loss& loss) {
   expect_gradients_of_one_process(run, loss);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, blocks_that_are_checkpointed_by_hand_are_right) {
+MULTI_RANK_TEST(T4_4_passes_inside, blocks_checkpointed_by_hand_have_the_gradients_of_one_process) {
   expect_right(world_size(), kBlocksByHand);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_block_with_gradients_from_three_passes_is_right) {
+MULTI_RANK_TEST(T4_4_passes_inside, gradients_of_three_nested_passes_equal_those_of_one_process) {
   expect_right(world_size(), kOneBlockByHandAndPlain);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_checkpoint_inside_a_checkpoint_is_right) {
+MULTI_RANK_TEST(T4_4_passes_inside, nested_checkpoints_by_hand_give_the_gradients_of_one_process) {
   expect_right(world_size(), kCheckpointInCheckpoint);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_model_that_is_checkpointed_as_a_whole_is_right) {
+MULTI_RANK_TEST(T4_4_passes_inside, a_whole_model_checkpoint_gives_the_gradients_of_one_process) {
   expect_right(world_size(), kWholeModelByHand);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, an_implicit_layer_is_right) {
+MULTI_RANK_TEST(T4_4_passes_inside, an_implicit_layer_has_the_gradients_of_one_process) {
   expect_right(world_size(), kImplicitLayer);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_hook_may_take_the_gradient_of_the_call_that_comes_next) {
+MULTI_RANK_TEST(T4_4_passes_inside, a_hook_may_call_autograd_grad_over_the_next_call) {
   expect_right(world_size(), kGradientOfTheSameCall);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_hook_may_run_backward_of_a_second_loss) {
+MULTI_RANK_TEST(T4_4_passes_inside, a_hook_in_a_backward_pass_may_run_backward_of_a_second_loss) {
   expect_right(world_size(), kSecondLossInAHook);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_forward_in_a_hook_leaves_the_pass_what_it_needs) {
+MULTI_RANK_TEST(T4_4_passes_inside, a_forward_in_a_backward_hook_does_not_change_the_gradients) {
   expect_right(world_size(), kForwardInAHook);
 }
 
@@ -178,7 +178,7 @@ MULTI_RANK_TEST(T4_4_passes_inside,
   expect_right(world_size(), loss);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_pass_of_another_model_in_a_hook_ends_in_the_hook) {
+MULTI_RANK_TEST(T4_4_passes_inside, a_backward_of_another_model_in_a_hook_ends_in_this_hook) {
   const auto gradient_of = [](Module& other, const at::Tensor& tokens) {
     const at::Tensor out = other(tokens).square().sum();
     out.backward();

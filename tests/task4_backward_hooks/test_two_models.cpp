@@ -39,7 +39,7 @@ MULTI_RANK_TEST(T4_4_two_models,
 // The second model is evaluated inside the pass of the first model. This is the first thing that
 // the hooks of the second model notice after their failed pass. They must drop only gradients of
 // the second model.
-MULTI_RANK_TEST(T4_4_two_models, a_model_drops_only_its_own_gradients_after_a_failed_pass) {
+MULTI_RANK_TEST(T4_4_two_models, after_a_failed_backward_a_model_drops_only_its_own_gradients) {
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded first(rank), second(rank, other_toy(3));
     break_off_at("blocks1.weight", second, rank);

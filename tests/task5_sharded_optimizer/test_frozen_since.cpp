@@ -65,7 +65,7 @@ void expect_three_steps(int world_size, const std::string& prefix, bool left_out
   }
 }
 
-MULTI_RANK_TEST(T5_1_frozen_since, a_unit_that_is_frozen_for_one_step_is_left_out_of_this_step) {
+MULTI_RANK_TEST(T5_1_frozen_since, the_step_does_not_update_a_unit_frozen_for_this_step) {
   expect_three_steps(world_size(), "b.", /*left_out=*/true);
 }
 
@@ -74,7 +74,7 @@ MULTI_RANK_TEST(T5_1_frozen_since,
   expect_three_steps(world_size(), "c.weight", /*left_out=*/false);
 }
 
-MULTI_RANK_TEST(T5_1_frozen_since, a_unit_that_was_frozen_before_the_first_step_is_left_out) {
+MULTI_RANK_TEST(T5_1_frozen_since, no_step_updates_a_unit_frozen_before_the_first_step) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const TrainedUnits trained(rank);
     set_trainable(trained.units, "b.", false);

@@ -153,7 +153,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_unit_frozen_in_an_earlier_step_adds_nothing_
                         std::sqrt(elements / 4));
 }
 
-MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_no_gradient) {
+MULTI_RANK_TEST(T5_3_global_norm, clipping_changes_no_gradient_if_the_norm_is_below_max_norm) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());
@@ -175,7 +175,7 @@ MULTI_RANK_TEST(T5_3_global_norm, a_norm_below_max_norm_changes_no_gradient) {
 // enough.
 constexpr int64_t kSamples = 16;
 
-MULTI_RANK_TEST(T5_3_global_norm, the_norm_depends_on_neither_the_ranks_nor_the_units) {
+MULTI_RANK_TEST(T5_3_global_norm, the_global_norm_has_equal_bits_for_any_ranks_and_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::vector<std::shared_ptr<FlatParameter>> reversed(units.rbegin(), units.rend());

@@ -47,7 +47,7 @@ double norm_of_torch(const std::vector<at::Tensor>& gradients, double norm_type)
   return torch::nn::utils::clip_grad_norm_(parameters, 1, norm_type);
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
+MULTI_RANK_TEST(T5_4_p_norm, the_global_p_norm_is_that_of_torch) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     reduce_gradients(model.units, [](size_t i) { return gradient_of_many_sizes(i, 0); });
@@ -64,7 +64,7 @@ MULTI_RANK_TEST(T5_4_p_norm, the_norm_is_that_of_torch) {
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, a_p_norm_depends_on_neither_the_ranks_nor_the_units) {
+MULTI_RANK_TEST(T5_4_p_norm, the_global_p_norm_has_equal_bits_for_any_ranks_and_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
@@ -106,7 +106,7 @@ MULTI_RANK_TEST(T5_4_p_norm, clipping_by_a_p_norm_equals_that_of_one_process_bit
 
 // The collectives depend neither on the gradients nor on the limit. If a rank did not issue a call,
 // the other ranks would wait for it.
-MULTI_RANK_TEST(T5_4_p_norm, the_collectives_depend_on_the_norm_type_and_not_on_the_gradients) {
+MULTI_RANK_TEST(T5_4_p_norm, the_collectives_of_clipping_depend_only_on_the_norm_type) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     for (const auto& [gradients, of_b_bias] : kGradients) {
@@ -141,7 +141,7 @@ MULTI_RANK_TEST(T5_4_p_norm, the_collectives_depend_on_the_norm_type_and_not_on_
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_every_rank) {
+MULTI_RANK_TEST(T5_4_p_norm, a_nonfinite_gradient_makes_the_norm_nonfinite_on_every_rank) {
   const std::vector<std::pair<std::string, float>> values{
       {"infinity", -std::numeric_limits<float>::infinity()},
       {"NaN", std::numeric_limits<float>::quiet_NaN()}};
@@ -166,7 +166,7 @@ MULTI_RANK_TEST(T5_4_p_norm, a_gradient_that_is_not_finite_is_in_the_norm_of_eve
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, a_type_that_is_not_above_zero_is_refused_before_any_collective) {
+MULTI_RANK_TEST(T5_4_p_norm, a_norm_type_that_is_not_above_zero_throws_before_any_collective) {
   const std::vector<double> wrong{0, -1, -kInfinity, kNaN};
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     TrainedUnits model(rank);

@@ -85,29 +85,29 @@ void expect_located(const std::vector<Case>& cases) {
   }
 }
 
-TEST(T5_6_locate, a_range_that_is_also_a_saved_range_is_read_whole) {
+TEST(T5_6_locate, locate_reads_a_saved_range_whole_if_it_equals_the_range) {
   expect_located({{{"w", 16, 24}, {{"w", 0, 16}, {"w", 16, 24}}, "saved[1] from 0: 8 to 0; "}});
 }
 
-TEST(T5_6_locate, a_range_may_begin_and_end_in_the_middle_of_saved_ranges) {
+TEST(T5_6_locate, locate_reads_a_range_that_begins_and_ends_inside_saved_ranges) {
   const Ranges handout{{"w", 0, 12}, {"w", 12, 24}, {"w", 24, 36}, {"w", 36, 40}};
   expect_located({{{"w", 12, 36}, handout, "saved[1] from 0: 12 to 0; saved[2] from 0: 12 to 12; "},
                   {{"w", 27, 30}, handout, "saved[2] from 3: 3 to 0; "},
                   {{"w", 16, 34}, handout, "saved[1] from 4: 8 to 0; saved[2] from 0: 10 to 8; "}});
 }
 
-TEST(T5_6_locate, a_range_may_overlap_three_saved_ranges) {
+TEST(T5_6_locate, locate_reads_a_range_from_three_saved_ranges) {
   expect_located({{{"w", 2, 9},
                    {{"w", 0, 3}, {"w", 3, 7}, {"w", 7, 10}},
                    "saved[0] from 2: 1 to 0; saved[1] from 0: 4 to 1; saved[2] from 0: 2 to 5; "}});
 }
 
-TEST(T5_6_locate, a_saved_range_that_does_not_overlap_the_range_is_not_read) {
+TEST(T5_6_locate, locate_reads_no_saved_range_that_does_not_overlap_the_range) {
   expect_located(
       {{{"w", 4, 8}, {{"w", 0, 4}, {"w", 4, 8}, {"w", 8, 12}}, "saved[1] from 0: 4 to 0; "}});
 }
 
-TEST(T5_6_locate, items_come_in_the_order_of_the_elements) {
+TEST(T5_6_locate, locate_returns_its_items_in_the_order_of_the_elements) {
   Ranges saved{{"w", 0, 5}, {"w", 5, 6}, {"w", 6, 13}, {"w", 13, 20}};
   std::vector<Case> cases;
   do {
@@ -117,7 +117,7 @@ TEST(T5_6_locate, items_come_in_the_order_of_the_elements) {
   expect_located(cases);
 }
 
-TEST(T5_6_locate, nothing_is_read_for_an_empty_range) {
+TEST(T5_6_locate, locate_reads_nothing_for_an_empty_range) {
   std::vector<Case> cases{{{"w", 0, 0}, {}, ""}};
   for (const int64_t element : {0, 5, 8, 16, 20})
     cases.push_back({{"w", element, element}, {{"w", 0, 8}, {"w", 8, 16}}, ""});
@@ -125,26 +125,26 @@ TEST(T5_6_locate, nothing_is_read_for_an_empty_range) {
   expect_located(cases);
 }
 
-TEST(T5_6_locate, an_empty_saved_range_changes_nothing) {
+TEST(T5_6_locate, locate_passes_over_empty_saved_ranges) {
   const Ranges saved{{"w", 0, 0}, {"w", 0, 8}, {"w", 4, 4}, {"w", 8, 8}, {"w", 8, 16}};
   expect_located({{{"w", 0, 16}, saved, "saved[1] from 0: 8 to 0; saved[4] from 0: 8 to 8; "},
                   {{"w", 4, 6}, saved, "saved[1] from 4: 2 to 0; "}});
 }
 
-TEST(T5_6_locate, a_parameter_of_a_similar_name_is_another_one) {
+TEST(T5_6_locate, locate_compares_the_whole_name_of_a_parameter) {
   const Ranges saved{{"h.10", 0, 8}, {"h.1.bias", 0, 8}, {"h", 0, 8},
                      {"h.1", 0, 8},  {"H.1", 0, 8},      {"a.h.1", 0, 8}};
   expect_located({{{"h.1", 2, 6}, saved, "saved[3] from 2: 4 to 0; "},
                   {{"h", 2, 6}, saved, "saved[2] from 2: 4 to 0; "}});
 }
 
-TEST(T5_6_locate, what_is_wrong_outside_the_range_does_not_matter) {
+TEST(T5_6_locate, locate_ignores_gaps_and_overlaps_outside_the_range) {
   expect_located({{{"w", 9, 15},
                    {{"w", 4, 8}, {"w", 4, 8}, {"w", 8, 12}, {"w", 12, 16}, {"w", 15, 24}},
                    "saved[2] from 1: 3 to 0; saved[3] from 0: 3 to 3; "}});
 }
 
-TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_no_saved_range) {
+TEST(T5_6_locate, locate_throws_and_names_the_first_element_in_no_saved_range) {
   const Ranges saved{{"h.w", 40, 50}, {"h.w", 61, 70}, {"h.w", 70, 80}, {"h.b", 0, 99}};
   expect_located({refused({"h.w", 45, 65}, saved, 50), refused({"h.w", 65, 85}, saved, 80),
                   refused({"h.w", 32, 45}, saved, 32), refused({"h.w", 55, 60}, saved, 55),
@@ -152,7 +152,7 @@ TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_no_saved_range) {
                   refused({"h.w", 45, 46}, {}, 45)});
 }
 
-TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_two_saved_ranges) {
+TEST(T5_6_locate, locate_throws_and_names_the_first_element_in_two_saved_ranges) {
   expect_located(
       {refused({"h.w", 40, 60}, {{"h.w", 40, 60}, {"h.w", 40, 60}}, 40),
        refused({"h.w", 40, 60}, {{"h.w", 40, 51}, {"h.w", 50, 60}}, 50),
@@ -161,7 +161,7 @@ TEST(T5_6_locate, an_error_names_the_first_element_that_is_in_two_saved_ranges) 
        refused({"h.w", 40, 60}, {{"h.w", 59, 70}, {"h.w", 40, 60}, {"h.w", 75, 90}}, 59)});
 }
 
-TEST(T5_6_locate, elements_are_counted_in_64_bits) {
+TEST(T5_6_locate, locate_counts_elements_in_64_bits) {
   constexpr int64_t kMany = 5'000'000'000;
   expect_located(
       {{{"w", 3, 2 * kMany},
@@ -190,7 +190,7 @@ Ranges saved_by(int world_size) {
   return ranges;
 }
 
-TEST(T5_6_locate, any_number_of_ranks_finds_what_any_other_has_saved) {
+TEST(T5_6_locate, locate_finds_the_ranges_that_any_other_number_of_ranks_saved) {
   std::vector<Case> cases;
   for (int saving = 1; saving <= 8; ++saving)
     for (int loading = 1; loading <= 8; ++loading)
@@ -201,7 +201,7 @@ TEST(T5_6_locate, any_number_of_ranks_finds_what_any_other_has_saved) {
 
 // A case has a few saved ranges of a few elements. Often elements are missing, and often elements
 // are there twice.
-TEST(T5_6_locate, random_ranges_are_found_as_each_element_by_itself) {
+TEST(T5_6_locate, locate_finds_in_random_ranges_what_a_search_by_element_finds) {
   std::mt19937 random(1);  // NOLINT: the same ranges in every run
   const auto range = [&] {
     const auto begin = static_cast<int64_t>(random() % 7);

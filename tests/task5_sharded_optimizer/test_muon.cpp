@@ -189,12 +189,12 @@ void expect_as_one_process(int ranks, const std::function<Model(TestRank&)>& mod
                           expected.at(0, parameter.name + after_step(step)));
 }
 
-MULTI_RANK_TEST(T5_7_muon, matrices_and_other_parameters_are_updated_as_in_one_process) {
+MULTI_RANK_TEST(T5_7_muon, muon_updates_matrices_and_other_parameters_as_in_one_process) {
   expect_as_one_process(world_size(), [](TestRank& rank) { return Model(rank.communicator()); });
 }
 
 // Two replicas, or three of one rank each. A matrix has one owner among the ranks of all replicas.
-MULTI_RANK_TEST(T5_7_muon, with_replicas_matrices_are_updated_as_in_one_process) {
+MULTI_RANK_TEST(T5_7_muon, with_replicas_muon_updates_matrices_as_in_one_process) {
   const int shard_size = world_size() % 2 == 0 ? world_size() / 2 : 1;
   expect_as_one_process(world_size(),
                         [=](TestRank& rank) { return Model(rank.hybrid(shard_size)); });
@@ -233,7 +233,7 @@ std::string names_of(const std::vector<Call>& calls) {
   return names;
 }
 
-MULTI_RANK_TEST(T5_7_muon, a_step_gathers_and_returns_the_units_of_each_round) {
+MULTI_RANK_TEST(T5_7_muon, a_muon_step_gathers_and_returns_the_units_of_each_round) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Model model(rank.communicator());
     model.reduce_gradients(0);
@@ -253,7 +253,7 @@ MULTI_RANK_TEST(T5_7_muon, a_step_gathers_and_returns_the_units_of_each_round) {
 }
 
 // An iteration of orthogonalize() calls addmm() twice.
-MULTI_RANK_TEST(T5_7_muon, each_matrix_is_orthogonalized_by_its_owner_alone) {
+MULTI_RANK_TEST(T5_7_muon, only_the_rank_that_owns_a_matrix_orthogonalizes_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Model model(rank.communicator());
     model.reduce_gradients(0);
@@ -273,7 +273,7 @@ MULTI_RANK_TEST(T5_7_muon, each_matrix_is_orthogonalized_by_its_owner_alone) {
   });
 }
 
-MULTI_RANK_TEST(T5_7_muon, a_unit_that_was_frozen_later_stays_as_it_is_and_is_in_no_collective) {
+MULTI_RANK_TEST(T5_7_muon, a_unit_frozen_after_a_muon_step_is_unchanged_and_in_no_collective) {
   constexpr int kSteps = 2;
   const RankRun expected = run_oracle(
       [&](TestRank& oracle) { train_whole(oracle, world_size(), kSteps, /*frozen_since=*/1); });
@@ -339,7 +339,7 @@ MULTI_RANK_TEST(T5_7_muon, a_step_needs_the_memory_of_one_round_and_keeps_only_o
   expect_on_all_ranks(run, "bytes that a step keeps beside the state", 0);
 }
 
-MULTI_RANK_TEST(T5_7_muon, a_parameter_that_is_not_a_matrix_is_refused) {
+MULTI_RANK_TEST(T5_7_muon, a_muon_group_with_a_parameter_that_is_not_a_matrix_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.observe("what the constructor throws", thrown_by([&] {
                    Model model(rank.communicator(),

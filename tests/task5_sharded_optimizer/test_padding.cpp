@@ -17,7 +17,7 @@ void fill_padding(const FlatParameter& unit, float value) {
   unit.shard().masked_fill_(is_padding.narrow(0, unit.shard_offset(), unit.shard_numel()), value);
 }
 
-MULTI_RANK_TEST(T5_2_padding, padding_reaches_neither_the_norm_nor_a_parameter) {
+MULTI_RANK_TEST(T5_2_padding, the_padding_of_a_shard_affects_neither_the_norm_nor_a_parameter) {
   const auto train = [&](float padding) {
     return run_ranks(world_size(), [padding](TestRank& rank) {
       const auto units = make_units(rank, make_parameters());

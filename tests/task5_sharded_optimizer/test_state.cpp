@@ -66,7 +66,7 @@ MULTI_RANK_TEST(T5_1_state,
 
 // This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
 // a step that is wrong in another way passes it.
-MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
+MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_its_part_of_the_optimizer_state) {
   constexpr int kLargeUnits = 16;
   const auto numel = test_choice<int64_t>("numel of a large unit", {262'144, 258'000, 270'001});
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -91,7 +91,7 @@ MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_a_part_of_the_state) {
   expect_no_copies(run, "what the rank holds of the state", parameters);
 }
 
-MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients) {
+MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_parameters_nor_gradients) {
   constexpr int64_t kScalars = 64;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
@@ -112,7 +112,7 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_values_nor_gradients)
         << "bytes that the second step allocates, rank " << r;
 }
 
-MULTI_RANK_TEST(T5_1_state, sgd_has_no_state) {
+MULTI_RANK_TEST(T5_1_state, sgd_allocates_no_optimizer_state) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -125,7 +125,7 @@ MULTI_RANK_TEST(T5_1_state, sgd_has_no_state) {
   expect_on_all_ranks(run, "state's bytes", 0);
 }
 
-MULTI_RANK_TEST(T5_1_state, nothing_outlives_the_optimizer_and_its_units) {
+MULTI_RANK_TEST(T5_1_state, destroying_the_optimizer_and_its_units_frees_all_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     rank.observe("a copy of a ShardedOptimizer, which would update the same shards, can be made",

@@ -85,7 +85,7 @@ MULTI_RANK_TEST(T5_5_state,
   expect_ranges(run);
 }
 
-MULTI_RANK_TEST(T5_5_state, the_values_are_the_elements_of_the_parameters) {
+MULTI_RANK_TEST(T5_5_state, the_values_in_state_are_the_elements_of_the_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     const auto parameters = make_parameters();
@@ -166,7 +166,7 @@ void expect_moments_of_one_process(int world_size, const Groups& groups) {
 }
 
 // If there is only one group, neighbours may share a piece.
-MULTI_RANK_TEST(T5_5_state, moments_and_counts_are_those_of_one_process) {
+MULTI_RANK_TEST(T5_5_state, moments_and_step_counts_in_state_are_those_of_one_process) {
   expect_moments_of_one_process(world_size(), {{"", adamw()}});
   expect_moments_of_one_process(world_size(), groups_that_differ());
 }
@@ -187,7 +187,7 @@ void expect_moments_where_there_are_any(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "ranges with moments that are not, or without moments that are", "");
 }
 
-MULTI_RANK_TEST(T5_5_state, moments_are_undefined_for_parameters_that_have_none) {
+MULTI_RANK_TEST(T5_5_state, state_has_undefined_moments_for_parameters_without_moments) {
   expect_moments_where_there_are_any(world_size(), {{"", adamw()}});
   expect_moments_where_there_are_any(world_size(), groups_that_differ());
 }
@@ -218,7 +218,7 @@ void expect_state_before_the_first_step(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "bytes of state that the first step adds", 0);
 }
 
-MULTI_RANK_TEST(T5_5_state, state_allocates_moments_and_counts_before_the_first_step) {
+MULTI_RANK_TEST(T5_5_state, state_allocates_moments_and_step_counts_before_the_first_step) {
   expect_state_before_the_first_step(world_size(), {{"", adamw()}});
   expect_state_before_the_first_step(world_size(), groups_that_differ());
 }
@@ -249,7 +249,7 @@ MULTI_RANK_TEST(T5_5_state, training_from_a_state_that_was_written_back_gives_th
                         run.at(0, parameter.name + " the first time"));
 }
 
-MULTI_RANK_TEST(T5_5_state, after_a_write_to_the_state_an_all_gather_has_no_older_values) {
+MULTI_RANK_TEST(T5_5_state, an_all_gather_after_a_write_to_the_state_has_the_new_values) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::NoGradGuard no_grad;
     TrainedUnits model(rank);

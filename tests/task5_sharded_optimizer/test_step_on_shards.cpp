@@ -11,7 +11,7 @@ MULTI_RANK_SUITE(T5_1_step_on_shards);
 
 // Every element is 0 at first. Parameter i has the gradient i + 1, and a step subtracts it.
 // With a group for biases, more pieces begin in the middle of a shard.
-MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_moves_by_its_own_gradient) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_updates_each_parameter_by_its_own_gradient) {
   const auto moved = [](size_t i) {
     return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1) +
            " (twice as far if two pieces contain it)";
@@ -101,7 +101,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, the_next_all_gather_delivers_the_updated_va
   expect_no_old_values(run);
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, a_step_leaves_the_gradients_to_zero_grad) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_keeps_the_sharded_gradients_until_zero_grad) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
@@ -114,7 +114,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_leaves_the_gradients_to_zero_grad) {
   expect_on_all_ranks(run, "bytes of sharded gradients that step() dropped", 0);
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_gradients) {
+MULTI_RANK_TEST(T5_1_step_on_shards, zero_grad_frees_the_sharded_gradients_of_all_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, groups_that_differ(), rank.communicator());
@@ -174,7 +174,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_has_neither_state_nor_de
          "padded, and its step count";
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) {
+MULTI_RANK_TEST(T5_1_step_on_shards, weight_decay_applies_to_a_parameter_without_a_gradient) {
   const RankRun expected = run_oracle([](TestRank& rank) {
     OneProcess model({{"", adamw(0.5)}});
     update(adamw(0.5), model.pieces[0]);
@@ -194,7 +194,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_parameter_without_a_gradient_is_decayed) 
 }
 
 // Two groups differ in only one option, so that a failure names this option.
-MULTI_RANK_TEST(T5_1_step_on_shards, groups_have_their_own_options) {
+MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_group_is_updated_with_its_own_options) {
   using Options = OptimizerOptions;
   const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
       {"kind", [](Options& o) { o.kind = Options::Kind::sgd; }},
@@ -229,7 +229,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, two_models_with_many_groups_equal_one_proce
                          {{{"weight|gate", sgd(0.3)}, {"", adamw(0.2)}}, 0, "second model: "}});
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_group) {
+MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_parameter_group) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     rank.observe("what the constructor throws", thrown_by([&] {
@@ -239,7 +239,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, an_error_names_a_parameter_that_is_in_no_gr
   expect_error(run, "what the constructor throws", {"std::invalid_argument", "a.bias"});
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_group) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_frozen_parameter_needs_no_parameter_group) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::string trainable = "weight|bias|scale|gate|none|one";
@@ -270,7 +270,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_reshards_units_that_are_unsharded) {
 // No rank has waited for its all-gather when the step begins. step() must end its own all-gather
 // first: if every rank first waited until the others have read its shard, all ranks would wait for
 // ever.
-MULTI_RANK_TEST(T5_1_step_on_shards, a_step_ends_all_gathers_that_are_under_way) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_first_completes_pending_all_gathers) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", sgd()}}, rank.communicator());
@@ -354,7 +354,7 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
                {"std::logic_error", "decoder"});  // the first unit without a gradient
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, a_refused_step_changes_nothing) {
+MULTI_RANK_TEST(T5_1_step_on_shards, a_step_that_throws_changes_no_parameter_state_or_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());

@@ -29,7 +29,7 @@ void step(TestRank& rank, const PrefetchingToy& toy, IssueLog& log) {
   backward(rank, toy, log, plain_loss(*toy.model, rank.rank()));
 }
 
-MULTI_RANK_TEST(T6_3_backward, the_end_of_backward_does_not_change_forward_order) {
+MULTI_RANK_TEST(T6_3_backward, the_end_of_backward_does_not_change_the_recorded_forward_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const PrefetchingToy toy(rank, 2);
     plain_loss(*toy.model, rank.rank()).backward();
@@ -144,7 +144,7 @@ MULTI_RANK_TEST(T6_3_backward, backward_unshards_an_outer_unit_before_the_unit_i
                       {"backward of blocks1", ""}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_passed_over) {
+MULTI_RANK_TEST(T6_3_backward, backward_prefetch_skips_a_unit_whose_output_is_not_in_the_loss) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
@@ -162,7 +162,7 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_output_is_not_part_of_the_loss_is_pa
                       {"backward of blocks0", "reduce_scatter blocks1; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_unit_whose_backward_reads_no_parameter_is_passed_over) {
+MULTI_RANK_TEST(T6_3_backward, backward_prefetch_skips_a_unit_that_reads_no_parameter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, shifting_toy(4));
     IssueLog log(rank, toy);
@@ -175,7 +175,7 @@ MULTI_RANK_TEST(T6_3_backward, a_unit_whose_backward_reads_no_parameter_is_passe
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_backward_does_not_reach_is_not_gathered) {
+MULTI_RANK_TEST(T6_3_backward, backward_prefetch_skips_a_frozen_unit_that_it_does_not_reach) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);
     model->embedding.set_requires_grad(false);  // so blocks0 needs no gradients
@@ -188,7 +188,7 @@ MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_that_backward_does_not_reach_is_not
                       {"the end of backward", "reduce_scatter blocks1; reduce_scatter root; "}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
+MULTI_RANK_TEST(T6_3_backward, backward_prefetches_a_frozen_unit_that_gradients_pass_through) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, toy_model(4, /*frozen=*/1));
     IssueLog log(rank, toy);
@@ -200,7 +200,7 @@ MULTI_RANK_TEST(T6_3_backward, a_frozen_unit_between_others_is_gathered_ahead) {
                       {"backward of blocks0", ""}});
 }
 
-MULTI_RANK_TEST(T6_3_backward, one_backward_over_two_forwards_issues_the_units_of_both_ahead) {
+MULTI_RANK_TEST(T6_3_backward, one_backward_over_two_forwards_prefetches_the_units_of_both) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1, 2};
@@ -361,7 +361,7 @@ MULTI_RANK_TEST(T6_3_backward, prefetching_does_not_change_the_bytes_received) {
   }
 }
 
-MULTI_RANK_TEST(T6_3_backward, nothing_outlives_the_model) {
+MULTI_RANK_TEST(T6_3_backward, the_prefetcher_and_the_units_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto comm = rank.communicator();
     std::weak_ptr<Prefetcher> prefetcher;

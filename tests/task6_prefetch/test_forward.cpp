@@ -118,7 +118,7 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
 }
 
 // When blocks1 begins, blocks0 and blocks2 are sharded: blocks0 comes next, blocks2 after it.
-MULTI_RANK_TEST(T6_2_forward, units_are_issued_ahead_in_the_order_in_which_forward_needs_them) {
+MULTI_RANK_TEST(T6_2_forward, forward_prefetches_units_in_the_order_in_which_it_needs_them) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
                 {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});
 }
@@ -135,7 +135,7 @@ MULTI_RANK_TEST(T6_2_forward,
                  {"forward of blocks3", ""}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_ahead) {
+MULTI_RANK_TEST(T6_2_forward, a_limit_above_the_number_of_uses_prefetches_each_use) {
   expect_issued(second_forward(world_size(), 100, {0, 1, 0, 1}),
                 {{"forward of root", "all_gather root; all_gather blocks0; all_gather blocks1; "},
                  {"forward of blocks0", ""},
@@ -144,7 +144,7 @@ MULTI_RANK_TEST(T6_2_forward, a_limit_above_the_number_of_uses_issues_each_use_a
                  {"forward of blocks1 (2)", ""}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
+MULTI_RANK_TEST(T6_2_forward, the_second_forward_in_a_new_order_prefetches_this_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();
@@ -160,7 +160,7 @@ MULTI_RANK_TEST(T6_2_forward, a_new_order_is_prefetched_the_second_time) {
                       {"forward of blocks0", ""}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, two_models_have_orders_of_their_own) {
+MULTI_RANK_TEST(T6_2_forward, the_prefetchers_of_two_models_record_separate_orders) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy first(rank, 2, 2), second(rank, 2, 2);
     second.model->order = {1, 0};
@@ -182,7 +182,7 @@ MULTI_RANK_TEST(T6_2_forward, two_models_have_orders_of_their_own) {
                 "second model: ");
 }
 
-MULTI_RANK_TEST(T6_2_forward, prefetching_stops_where_the_order_changes) {
+MULTI_RANK_TEST(T6_2_forward, forward_prefetch_stops_where_the_order_differs_from_the_last) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.evaluate();
@@ -198,7 +198,7 @@ MULTI_RANK_TEST(T6_2_forward, prefetching_stops_where_the_order_changes) {
   expect_on_all_ranks(run, "gathers blocks1, which neither ran nor comes after what runs", false);
 }
 
-MULTI_RANK_TEST(T6_2_forward, a_forward_may_be_longer_than_the_last) {
+MULTI_RANK_TEST(T6_2_forward, forward_prefetch_works_if_a_forward_is_longer_than_the_last) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.model->order = {0, 1};
@@ -283,7 +283,7 @@ MULTI_RANK_TEST(T6_2_forward,
                       {"forward of blocks0", "all_gather blocks0; "}});
 }
 
-MULTI_RANK_TEST(T6_2_forward, forward_does_not_wait_for_units_that_are_issued_ahead) {
+MULTI_RANK_TEST(T6_2_forward, forward_does_not_wait_for_prefetched_all_gathers_of_later_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.evaluate();

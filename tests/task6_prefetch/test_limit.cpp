@@ -30,7 +30,7 @@ MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) 
 
 // This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
 // a prefetch that is wrong in another way passes it.
-MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) {
+MULTI_RANK_TEST(T6_4_limit, after_a_step_with_prefetch_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -45,7 +45,7 @@ MULTI_RANK_TEST(T6_4_limit, after_a_step_a_rank_holds_only_a_part_of_the_model) 
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
 }
 
-MULTI_RANK_TEST(T6_4_limit, a_limit_below_one_is_refused_and_changes_nothing) {
+MULTI_RANK_TEST(T6_4_limit, setting_a_limit_below_one_throws_and_changes_nothing) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const int limit : {0, -1})
       rank.observe("a limit of " + std::to_string(limit),
@@ -105,7 +105,7 @@ Issues issues_of_a_step(int limit) {
   return issues;
 }
 
-MULTI_RANK_TEST(T6_4_limit, a_new_limit_holds_in_the_next_forward_and_backward) {
+MULTI_RANK_TEST(T6_4_limit, a_new_prefetch_limit_applies_in_the_next_forward_and_backward) {
   const std::vector<int> limits{1, 3, 2, 100, 1, 2};
   const auto prefix = [&](size_t i) {
     return "limit " + std::to_string(limits[i]) + (i == 0 ? "" : " after ") +
@@ -144,7 +144,7 @@ RankRun changes_within_a_step(int world_size, int from, int in_forward, int in_b
   });
 }
 
-MULTI_RANK_TEST(T6_4_limit, a_new_limit_holds_from_the_next_unit_on) {
+MULTI_RANK_TEST(T6_4_limit, a_new_prefetch_limit_applies_from_the_next_unit_on) {
   expect_issued(
       changes_within_a_step(world_size(), 1, 3, 1),
       {{"forward of blocks0", "all_gather blocks0; "},

@@ -88,7 +88,7 @@ MULTI_RANK_TEST(T7_4_export, rank_0_sees_every_parameter_in_order_one_unit_at_a_
 
 // Before the export, either nothing has run, or a forward has left all units unsharded, or the
 // all-gather of a unit is under way.
-MULTI_RANK_TEST(T7_4_export, every_unit_ends_up_sharded_also_one_that_was_unsharded_before) {
+MULTI_RANK_TEST(T7_4_export, after_full_parameters_every_unit_is_sharded_whatever_it_was_before) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator(), {.reshard_after_forward = false});
@@ -133,7 +133,7 @@ MULTI_RANK_TEST(T7_4_export,
 }
 
 // The model's last layer norm belongs to the root, so the root comes twice in the order.
-MULTI_RANK_TEST(T7_4_export, a_unit_may_appear_twice_in_the_order_of_parameters) {
+MULTI_RANK_TEST(T7_4_export, full_parameters_gathers_a_unit_twice_if_the_order_requires_it) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");

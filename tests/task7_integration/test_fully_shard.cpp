@@ -17,7 +17,7 @@ namespace {
 
 MULTI_RANK_SUITE(T7_1_fully_shard_ranks);
 
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_once) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_all_ranks_together_hold_every_parameter) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -34,7 +34,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_ranks_together_hold_every_parameter_
 
 // This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
 // a model that is sharded in a wrong way passes it.
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_rank_holds_only_a_part_of_the_model) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -66,7 +66,7 @@ constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
 
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_unit_is_issued_before_those_that_are_prefetched_for_it) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, backward_gathers_a_unit_before_the_ones_it_prefetches) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     const auto sharded = fully_shard(model, rank.communicator());
@@ -206,7 +206,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, buffers_stay_whole_and_training_reduces_
   expect_on_all_ranks(run, "buffer", run.at(0, "table"));
 }
 
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, the_policy_of_the_options_chooses_the_units) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, fully_shard_makes_units_of_the_modules_that_wrap_selects) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units_with = [&](const std::function<WrapPolicy(ToyModel&)>& policy) {
       ToyModel model(3);
@@ -244,10 +244,16 @@ const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> 
      }},
 };
 
+<<<<<<< HEAD
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
   for (const auto& refused : kRefused) {
     const auto& change = refused.second;
     SCOPED_TRACE(refused.first);
+=======
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, fully_shard_leaves_a_model_unchanged_if_it_throws) {
+  for (const auto& [what, change] : kRefused) {
+    SCOPED_TRACE(what);
+>>>>>>> 3ed34f37 (tests: names in the other folders say the subject and the result)
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       ToyModel model(3);
       FullyShardOptions options;

@@ -43,7 +43,7 @@ void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   if (rank.rank() == 0) rank.observe("hash", summary.sha256());
 }
 
-MULTI_RANK_TEST(T7_7_hybrid, replicas_of_every_size_end_with_the_parameters_of_one_process) {
+MULTI_RANK_TEST(T7_7_hybrid, hybrid_sharding_ends_with_the_parameters_of_one_process) {
   for (TrainConfig config : hybrid_configs(world_size())) {
     SCOPED_TRACE(name_of(config));
     const Workload tiny = tiny_workload(config);
@@ -59,7 +59,7 @@ MULTI_RANK_TEST(T7_7_hybrid, replicas_of_every_size_end_with_the_parameters_of_o
   }
 }
 
-MULTI_RANK_TEST(T7_7_hybrid, a_rank_holds_the_shards_of_its_replica) {
+MULTI_RANK_TEST(T7_7_hybrid, with_hybrid_sharding_a_rank_holds_a_shard_of_its_replica) {
   for (const TrainConfig& config : hybrid_configs(world_size())) {
     SCOPED_TRACE(name_of(config));
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

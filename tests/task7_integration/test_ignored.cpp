@@ -14,7 +14,7 @@ namespace {
 
 using Modules = std::vector<torch::nn::Module*>;
 
-TEST(T7_8_ignored, what_lies_only_in_ignored_modules_belongs_to_no_unit) {
+TEST(T7_8_ignored, parameters_that_only_ignored_modules_have_are_in_no_unit) {
   EXPECT_EQ(plan_text([] {
               Row model({std::make_shared<ToyBlock>(4, 1),
                          std::make_shared<HolderBlock>(std::make_shared<Scale>()),
@@ -25,7 +25,7 @@ TEST(T7_8_ignored, what_lies_only_in_ignored_modules_belongs_to_no_unit) {
             "root: d.factors; a: a.weight a.bias a.spare; b: b.own; ");
 }
 
-TEST(T7_8_ignored, a_unit_inside_an_ignored_module_is_left_out) {
+TEST(T7_8_ignored, a_block_inside_an_ignored_module_does_not_become_a_unit) {
   EXPECT_EQ(plan_text([] {
               Nested model;
               return plan_units(model, wrap_blocks(), {model.a.get()});
@@ -33,7 +33,7 @@ TEST(T7_8_ignored, a_unit_inside_an_ignored_module_is_left_out) {
             "b: b.scale; b.inner: b.inner.weight b.inner.bias b.inner.spare; ");
 }
 
-TEST(T7_8_ignored, a_tied_parameter_stays_if_one_of_its_places_is_not_ignored) {
+TEST(T7_8_ignored, a_tied_parameter_is_in_a_unit_if_one_of_its_modules_is_not_ignored) {
   const auto plan = [](bool ignore_one, bool ignore_two) {
     return plan_text([=] {
       PairBlock model(kTied);
@@ -64,7 +64,7 @@ TEST(T7_8_ignored, a_module_that_also_has_a_name_outside_the_ignored_modules_sta
   expect_on_rank(run, 0, "of the shared block", "a.inner.weight a.inner.bias a.inner.spare ");
 }
 
-TEST(T7_8_ignored, the_layout_leaves_out_what_no_unit_holds) {
+TEST(T7_8_ignored, plan_layout_leaves_out_ignored_parameters) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     ToyModel model(2);
     const auto plan = plan_units(model, wrap_blocks(), {model.blocks[0].get()});
@@ -128,7 +128,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks,
   expect_on_all_ranks(run, "exported of it", "");
 }
 
-MULTI_RANK_TEST(T7_8_ignored_ranks, materialize_module_materializes_what_the_units_left_out) {
+MULTI_RANK_TEST(T7_8_ignored_ranks, materialize_module_materializes_ignored_parameters) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const ToyModel eager(2);
     std::shared_ptr<ToyModel> model;
@@ -165,7 +165,7 @@ struct Refused {
   std::string named;  // words in the error message
 };
 
-MULTI_RANK_TEST(T7_8_ignored_ranks, what_is_not_below_the_root_is_refused_and_changes_nothing) {
+MULTI_RANK_TEST(T7_8_ignored_ranks, an_ignored_module_that_is_not_below_the_root_throws) {
   const std::vector<Refused> all{
       {"another model's block", [](ToyModel&, Module& other) { return &other; }, "ToyBlock"},
       {"the root", [](ToyModel& model, Module&) -> Module* { return &model; }, "ToyModel"},

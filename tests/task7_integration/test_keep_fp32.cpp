@@ -29,13 +29,13 @@ std::string plan_of_toy(const std::string& end) {
   return plan_that_keeps<ToyModel>(end, [] { return ToyModel(2); });
 }
 
-TEST(T7_9_keep_fp32, what_stays_fp32_leaves_its_units_for_one_unit_after_that_of_the_root) {
+TEST(T7_9_keep_fp32, parameters_kept_in_fp32_move_to_a_unit_after_that_of_the_root) {
   EXPECT_EQ(plan_of_toy("bias"),
             "root: embedding head; root.fp32: blocks0.bias blocks1.bias; "
             "blocks0: blocks0.weight blocks0.spare; blocks1: blocks1.weight blocks1.spare; ");
 }
 
-TEST(T7_9_keep_fp32, a_parameter_of_the_root_can_stay_fp32_too) {
+TEST(T7_9_keep_fp32, a_parameter_of_the_root_can_move_to_the_fp32_unit_too) {
   EXPECT_EQ(plan_of_toy("head"),
             "root: embedding; root.fp32: head; blocks0: blocks0.weight blocks0.bias blocks0.spare; "
             "blocks1: blocks1.weight blocks1.bias blocks1.spare; ");
@@ -46,7 +46,7 @@ TEST(T7_9_keep_fp32, the_fp32_unit_is_the_first_unit_if_the_plan_has_no_root_uni
             "root.fp32: one.spare two.spare; one: one.weight one.bias; two: two.weight two.bias; ");
 }
 
-TEST(T7_9_keep_fp32, a_unit_whose_parameters_all_stay_fp32_is_left_out) {
+TEST(T7_9_keep_fp32, a_unit_whose_parameters_all_stay_fp32_is_removed_from_the_plan) {
   EXPECT_EQ(plan_that_keeps<Nested>("scale", [] { return Nested(); }),
             "root.fp32: a.scale b.scale; "
             "a.inner: a.inner.weight a.inner.bias a.inner.spare; "
@@ -64,14 +64,14 @@ TEST(T7_9_keep_fp32, the_plan_stays_as_it_is_if_no_parameter_is_kept_in_fp32) {
   EXPECT_NE(plan_of_toy("gain"), plan_of_toy("head"));
 }
 
-TEST(T7_9_keep_fp32, a_tied_parameter_goes_by_its_first_name) {
+TEST(T7_9_keep_fp32, the_first_name_of_a_tied_parameter_decides_if_it_stays_fp32) {
   EXPECT_EQ(plan_that_keeps<PairBlock>("one.weight", [] { return PairBlock(kTied); }),
             "root.fp32: one.weight; one: one.bias one.spare; two: two.bias two.spare; ");
   EXPECT_EQ(plan_that_keeps<PairBlock>("two.weight", [] { return PairBlock(kTied); }),
             "root: one.weight; one: one.bias one.spare; two: two.bias two.spare; ");
 }
 
-TEST(T7_9_keep_fp32, both_units_of_the_root_count_as_the_root_in_the_layout) {
+TEST(T7_9_keep_fp32, the_layout_marks_the_roots_unit_and_its_fp32_unit_as_root) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     ToyModel model(2);
     auto plan = plan_units(model, wrap_blocks());

@@ -43,7 +43,7 @@ namespace {
 
 MULTI_RANK_SUITE(T7_1_lifetime);
 
-MULTI_RANK_TEST(T7_1_lifetime, a_step_works_after_the_fully_sharded_object_is_gone) {
+MULTI_RANK_TEST(T7_1_lifetime, a_training_step_works_after_the_fully_sharded_object_is_destroyed) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(3);
     auto sharded = fully_shard(model, rank.communicator());

@@ -109,7 +109,7 @@ void expect_windows(const RankRun& run, int limit, bool root) {
   }
 }
 
-MULTI_RANK_TEST(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
+MULTI_RANK_TEST(T7_1_options, in_fully_shard_up_to_limit_units_are_gathered_at_a_time) {
   for (const int limit : {1, 2, 3, 100}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     expect_windows(
@@ -119,7 +119,7 @@ MULTI_RANK_TEST(T7_1_options, up_to_limit_units_are_gathered_at_a_time) {
   }
 }
 
-MULTI_RANK_TEST(T7_1_options, a_root_without_parameters_begins_the_order_too) {
+MULTI_RANK_TEST(T7_1_options, prefetch_also_works_if_the_root_has_no_parameters) {
   for (const int limit : {1, 2, 3}) {
     SCOPED_TRACE("limit " + std::to_string(limit));
     expect_windows(run_ranks(world_size(),
@@ -238,7 +238,7 @@ MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) 
   }
 }
 
-MULTI_RANK_TEST(T7_1_options, what_materialize_throws_is_thrown) {
+MULTI_RANK_TEST(T7_1_options, fully_shard_rethrows_what_the_option_materialize_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ToyModel model(1, 40);  // so large that every rank owns a part
     FullyShardOptions options;

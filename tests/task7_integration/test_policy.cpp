@@ -33,7 +33,7 @@ RankRun refused(const std::string& type) {
 }
 
 // The root is a Nested, and no module below it is one.
-TEST(T7_3_policy, a_type_is_compared_as_a_whole) {
+TEST(T7_3_policy, wrap_by_type_compares_the_whole_type_name) {
   for (const std::string type : {"Block", "Toy", "ToyBloc", "oyBlock", "toyblock", "Nested"})
     expect_error(refused(type), "type " + type, {"std::invalid_argument"});
 }

@@ -34,7 +34,7 @@ TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
             "a: a.scale a.again; a.inner: a.inner.bias a.inner.spare; ");
 }
 
-TEST(T7_2_tied_weights, every_use_counts_also_the_third) {
+TEST(T7_2_tied_weights, a_weight_tied_three_times_belongs_to_the_unit_around_all_three) {
   EXPECT_EQ(plan_text([] {
               const auto pair = std::make_shared<PairBlock>(kTied);
               const auto third = std::make_shared<ToyBlock>(4, 3);
@@ -57,7 +57,7 @@ TEST(T7_2_tied_weights, a_shared_module_that_is_no_unit_belongs_to_the_unit_arou
 }
 
 // The pair is around both uses of its weight, whichever of its two places it runs at.
-TEST(T7_2_tied_weights, a_unit_with_two_names_keeps_what_is_tied_inside_it) {
+TEST(T7_2_tied_weights, a_unit_that_the_model_has_twice_keeps_a_weight_tied_inside_it) {
   EXPECT_EQ(plan_text([] {
               const auto pair = std::make_shared<PairBlock>(kTied);
               Row model({std::make_shared<HolderBlock>(pair), std::make_shared<HolderBlock>(pair)});
@@ -68,7 +68,7 @@ TEST(T7_2_tied_weights, a_unit_with_two_names_keeps_what_is_tied_inside_it) {
             "a.inside.two: a.inside.two.bias a.inside.two.spare; b: b.own; ");
 }
 
-TEST(T7_2_tied_weights, a_unit_whose_only_parameter_is_used_elsewhere_is_left_out) {
+TEST(T7_2_tied_weights, a_unit_whose_only_parameter_belongs_to_another_unit_is_left_out) {
   EXPECT_EQ(plan_text([] {
               const auto scale = std::make_shared<Scale>();
               Row model({scale});

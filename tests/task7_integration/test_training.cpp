@@ -115,7 +115,7 @@ AllowedPeak allowed_by_the_contracts(const ShardLayout& layout) {
   };
 }
 
-MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
+MULTI_RANK_TEST(T7_5_the_proof, the_live_bytes_of_a_training_step_are_as_predicted) {
   TrainConfig config = tiny_config(world_size());
   config.training.steps = 2;
   const RankRun run = run_ranks(config.ranks.world, [&](TestRank& rank) {
@@ -133,7 +133,7 @@ MULTI_RANK_TEST(T7_5_the_proof, live_bytes_are_as_predicted) {
   expect_predicted_peaks(run);
 }
 
-MULTI_RANK_TEST(T7_5_the_proof, traffic_is_as_predicted_to_the_byte) {
+MULTI_RANK_TEST(T7_5_the_proof, the_bytes_that_a_training_step_receives_are_exactly_as_predicted) {
   TrainConfig config = tiny_config(world_size());
   config.training.steps = 1;
   const RankRun run = run_ranks(config.ranks.world, [&](TestRank& rank) {

@@ -16,7 +16,7 @@ TEST(T7_1_fully_shard, a_parameter_belongs_to_its_nearest_unit_only) {
             "b: b.scale; b.inner: b.inner.bias b.inner.spare b.inner.weight; ");
 }
 
-TEST(T7_1_fully_shard, units_come_in_the_order_of_their_modules_a_parent_before_its_children) {
+TEST(T7_1_fully_shard, plan_units_lists_a_parent_module_before_its_children) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model;
     std::string names;
@@ -27,7 +27,7 @@ TEST(T7_1_fully_shard, units_come_in_the_order_of_their_modules_a_parent_before_
   expect_on_rank(run, 0, "units", "a a.inner b b.inner ");
 }
 
-TEST(T7_1_fully_shard, the_parameters_of_a_unit_come_in_the_order_of_the_model) {
+TEST(T7_1_fully_shard, the_parameters_of_a_unit_are_in_the_order_of_the_model) {
   EXPECT_EQ(plan_text([] {
               PairBlock model;
               return plan_units(model, wrap_none());
@@ -52,7 +52,7 @@ TEST(T7_1_fully_shard, a_module_with_two_names_is_one_unit) {
             "a: a.scale; a.inner: a.inner.weight a.inner.bias a.inner.spare; b: b.scale; ");
 }
 
-TEST(T7_1_fully_shard, the_units_hold_every_element_once) {
+TEST(T7_1_fully_shard, the_units_of_a_plan_hold_every_parameter_element_once) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks());
@@ -103,7 +103,7 @@ TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_train
                                         "blocks2.spare: 3 elements at 80 of blocks2, trainable"}));
 }
 
-TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
+TEST(T7_1_fully_shard, if_the_root_has_no_parameters_no_unit_of_the_plan_is_the_root) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Row model({std::make_shared<ToyBlock>(4, 1), std::make_shared<Scale>()});
     Module *const block = model.row[0].get(), *const scale = model.row[1].get();
@@ -128,7 +128,7 @@ TEST(T7_1_fully_shard, without_parameters_of_the_root_no_unit_is_the_root) {
   expect_on_rank(run, 0, "layout without a root", expected);
 }
 
-TEST(T7_1_fully_shard, a_module_outside_the_model_is_refused) {
+TEST(T7_1_fully_shard, plan_units_throws_for_a_wrap_policy_that_selects_a_foreign_module) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     ToyModel model(1);
     ToyBlock stranger(3, 1);

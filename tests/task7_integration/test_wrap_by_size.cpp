@@ -25,7 +25,7 @@ TEST(T7_6_wrap_by_size, wrap_by_size_chooses_inner_modules_before_outer_ones) {
       << "an outer block has 24 elements, which are 96 bytes; 92 of them are of the inner one";
 }
 
-TEST(T7_6_wrap_by_size, a_size_counts_a_tied_tensor_once) {
+TEST(T7_6_wrap_by_size, wrap_by_size_counts_a_tied_tensor_once) {
   // A pair has 16 elements under two names, and 4 + 3 other elements in each block: 120 bytes.
   const auto plan_of = [](int64_t bytes) {
     return plan_text([bytes] {
@@ -38,7 +38,7 @@ TEST(T7_6_wrap_by_size, a_size_counts_a_tied_tensor_once) {
   EXPECT_EQ(plan_of(121), "root:" + parameters);
 }
 
-TEST(T7_6_wrap_by_size, what_lies_in_a_module_that_cannot_be_hooked_counts_for_the_one_around_it) {
+TEST(T7_6_wrap_by_size, wrap_by_size_adds_an_unhookable_module_to_the_module_around_it) {
   const auto plan_of = [](int64_t bytes) {
     return plan_text([bytes] {
       Row model({std::make_shared<Projection>(), std::make_shared<Scale>()});

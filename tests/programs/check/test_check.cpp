@@ -36,7 +36,7 @@ TEST(Check, check_shows_a_blank_task_as_not_started_without_running_a_program) {
             "Next: problem 2.1 layout, in tasks/task2_*/; then ./fsdp check 2.1\n");
 }
 
-TEST(Check, the_report_shows_why_the_tests_of_a_task_do_not_run) {
+TEST(Check, check_shows_why_the_tests_of_a_task_do_not_run) {
   const std::string text =
       check_without_tests({.broken = {2}, .rejected = {3}, .blank = {0, 1, 4, 5, 6, 7}});
   EXPECT_CONTAINS(text, "0.0 of  20   does not compile\n");
@@ -57,7 +57,7 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
   return result;
 }
 
-TEST(Check, the_report_names_the_test_that_withholds_points) {
+TEST(Check, check_names_the_failed_test_without_which_a_task_has_no_points) {
   TaskResult result;
   result.task = &course()[2];
   result.points_withheld = true;
@@ -66,7 +66,7 @@ TEST(Check, the_report_names_the_test_that_withholds_points) {
   EXPECT_CONTAINS(text, "    " + course()[2].sentinel + "\n");
 }
 
-TEST(Check, the_report_says_over_which_solutions_each_task_was_tested) {
+TEST(Check, check_states_over_which_reference_or_own_solutions_each_task_was_tested) {
   Settings settings;
   settings.stacks = {"mine", "mine",      "mine_on_1", "mine_on_2",
                      "mine", "mine_on_3", "mine_on_3", "mine_on_6"};
@@ -108,7 +108,7 @@ TEST(Check, check_names_no_next_step_if_no_test_runs_on_the_selected_numbers_of_
   EXPECT_LACKS(text, "Nothing of this is written");
 }
 
-TEST(Check, the_report_names_a_missing_function_of_another_task) {
+TEST(Check, check_names_the_unwritten_function_of_another_task_that_a_test_needs) {
   const TaskResult task =
       result_of(5, {{"T5_1_step_on_shards", "a", Outcome::not_started, "flat_layout (problem 2.1)"},
                     {"T5_2_padding", "b", Outcome::not_started, "flat_layout (problem 2.1)"}});
@@ -197,7 +197,7 @@ TEST(Check, an_optional_task_is_shown_with_its_extension_points_and_comes_next_o
   EXPECT_CONTAINS(next_step(settings, {tasks[0]}).second, "Next: problem 0.1 ");
 }
 
-TEST(Check, the_map_of_the_course_shows_what_is_done_and_which_tasks_can_begin) {
+TEST(Check, the_html_map_of_the_course_shows_done_problems_and_tasks_that_can_begin) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine_on_1");
   CourseResult course{{result_of(1, {{"T1_1_redirect", "a", Outcome::not_started}}),

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(Score, each_test_has_an_equal_part_of_the_points_of_its_problem) {
+TEST(Score, each_test_of_a_problem_has_an_equal_part_of_the_problems_points) {
   const Problem problem{"2.3", "unshard", 6, {"T2_3_unshard"}};
   const std::vector<TestResult> results{{"T2_3_unshard", "a", Outcome::passed},
                                         {"T2_3_unshard", "b", Outcome::failed},

@@ -92,7 +92,7 @@ TEST(TestRun, check_ends_a_test_that_exceeds_its_time_limit) {
   EXPECT_CONTAINS(all.results[1].text, "did not end within 2 s");
 }
 
-TEST(TestRun, no_other_test_of_a_problem_runs_after_a_test_that_hangs) {
+TEST(TestRun, after_a_test_that_hangs_no_other_test_of_its_problem_runs) {
   TestRunOptions options;
   options.problem_of = [](const std::string& suite) { return "problem of " + suite; };
   const std::string in_a_rank =
@@ -139,7 +139,7 @@ TEST(TestRun, a_long_line_that_a_test_prints_is_cut_at_its_end) {
   EXPECT_EQ(all.results[1].text.substr(500), "... (200 more bytes)\nis 3");
 }
 
-TEST(TestRun, the_output_file_gets_what_all_tests_printed) {
+TEST(TestRun, the_output_file_of_check_gets_what_all_tests_printed) {
   TestRunOptions options;
   options.output = testing::TempDir() + "printed_" + std::to_string(getpid());
   run("case $1 in S.a) seq 1 100 ;; S.b) printf b; kill -SEGV $$ ;; esac", 60s, options);
@@ -154,7 +154,7 @@ TEST(TestRun, the_output_file_gets_what_all_tests_printed) {
 
 // A failing test prints all that a passing test could print: the lines of GoogleTest, as output and
 // as the text of its failure, and a record of its result.
-TEST(TestRun, printed_text_is_never_taken_for_a_result) {
+TEST(TestRun, text_that_a_test_prints_is_never_taken_for_its_result) {
   const std::string passes =
       R"(printf '\n[ RUN      ] %s\n[       OK ] %s\n[       OK ] %s (0 ms)\n[  PASSED  ] 1 test.\n')"
       R"( $1 $1 $1; printf '{"event":"end","suite":"S","name":"%s","outcome":"passed",)"
@@ -186,7 +186,7 @@ TEST(TestRun, running_a_missing_test_program_or_one_that_writes_no_results_throw
   EXPECT_THROW(run_tests("/bin/true", {}), std::runtime_error);
 }
 
-TEST(TestRun, the_name_of_a_test_leaves_out_its_number_of_ranks) {
+TEST(TestRun, the_name_of_a_test_result_omits_the_suffix_for_its_number_of_ranks) {
   const TestResult on_ranks{"T2_3_unshard", "gathers_once/W3", Outcome::passed};
   EXPECT_EQ(on_ranks.test(), "T2_3_unshard.gathers_once");
   EXPECT_EQ(on_ranks.ranks(), "W3");

@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-TEST(KnownMachine, a_machine_sets_the_ranks_their_memory_their_links_and_their_speed) {
+TEST(KnownMachine, the_option_machine_sets_ranks_memory_links_and_flops) {
   const auto settings = parse_plan_options({"--machine", "4xA100-80GB", "--model", "small"});
   EXPECT_EQ(settings.configs.front().ranks.world, 4);
   EXPECT_EQ(settings.memory, 80'000'000'000);
@@ -21,7 +21,7 @@ TEST(KnownMachine, a_machine_sets_the_ranks_their_memory_their_links_and_their_s
   EXPECT_EQ(settings.machine.flops_of(config), 156e12);
 }
 
-TEST(KnownMachine, options_replace_the_values_of_the_machine) {
+TEST(KnownMachine, other_options_replace_values_of_the_option_machine) {
   const auto settings =
       parse_plan_options({"--machine", "8xH100-80GB", "--model", "small", "--world", "16",
                           "--memory", "70GB", "--flops", "300T", "--inter", "1us,1GB/s"});
@@ -32,7 +32,7 @@ TEST(KnownMachine, options_replace_the_values_of_the_machine) {
   EXPECT_EQ(settings.machine.within->bytes_per_second, 337.5e9);
 }
 
-TEST(KnownMachine, an_unknown_machine_is_refused_with_the_known_names) {
+TEST(KnownMachine, an_unknown_machine_is_refused_and_the_error_lists_the_known_machines) {
   const auto error = [](const std::string& text) {
     return error_of<UsageError>([&] { parse_machine(text); });
   };

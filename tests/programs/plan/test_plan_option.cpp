@@ -71,7 +71,7 @@ TEST(PlanOption, the_error_of_an_unknown_plan_option_names_the_nearest_option_of
 }
 
 // A search is asked about real rows: 127 tokens, train's default, are a thirtieth of the memory.
-TEST(PlanOption, rows_have_the_models_context_unless_an_option_or_a_file_decides) {
+TEST(PlanOption, plan_uses_the_models_context_as_seq_unless_an_option_or_a_file_sets_it) {
   const auto seq = [](const std::vector<std::string>& options) {
     return parse_plan_options(options).configs.front().training.seq;
   };

@@ -45,7 +45,7 @@ const std::string kTwoReceipts =
     "{\"options\":\"--mode ddp --receipt %/ddp-1.receipt --receipt-sample 32 --seed 3\"}\n"
     "{\"options\":\"--seed 4 --receipt %/ddp-2.receipt\"}\n";
 
-TEST_F(AuditRow, each_receipt_of_a_row_is_audited_with_one_microbatch) {
+TEST_F(AuditRow, reproduce_audit_checks_each_receipt_of_a_row_with_one_microbatch) {
   write("writeup/ddp.json", kTwoReceipts);
   write("writeup/receipts/ddp-1.receipt", "0");
   write("writeup/receipts/ddp-2.receipt", "0");
@@ -58,7 +58,7 @@ TEST_F(AuditRow, each_receipt_of_a_row_is_audited_with_one_microbatch) {
                           "equal\n");
 }
 
-TEST_F(AuditRow, a_wrong_event_counts_more_than_a_receipt_that_cannot_be_audited) {
+TEST_F(AuditRow, reproduce_audit_returns_1_for_a_wrong_event_else_2_if_it_cannot_audit) {
   write("writeup/ddp.json", kTwoReceipts);
   const auto status_of = [&](const std::string& first, const std::string& second) {
     write("writeup/receipts/ddp-1.receipt", first);
@@ -72,14 +72,14 @@ TEST_F(AuditRow, a_wrong_event_counts_more_than_a_receipt_that_cannot_be_audited
   EXPECT_CONTAINS(output(), "2 receipts of ddp: not all could be audited\n");
 }
 
-TEST_F(AuditRow, a_run_that_failed_is_not_audited_with_an_older_receipt) {
+TEST_F(AuditRow, reproduce_audit_does_not_use_an_older_receipt_for_a_run_that_failed) {
   write("writeup/ddp.json", "{}\n{\"options\":\"--receipt %/ddp-1.receipt\",\"error\":\"lost\"}\n");
   write("writeup/receipts/ddp-1.receipt", "0");
   EXPECT_EQ(audit(), 2);
   EXPECT_CONTAINS(output(), "this run failed, and has left no receipt\n");
 }
 
-TEST_F(AuditRow, damaged_results_are_refused_by_name) {
+TEST_F(AuditRow, reproduce_audit_refuses_damaged_results_and_names_the_file) {
   for (const char* damaged : {"{\"options\":", "null", "[]", "{\"options\":5}"}) {
     write("writeup/ddp.json", damaged);
     EXPECT_EQ(audit(), 1) << damaged;
@@ -88,7 +88,7 @@ TEST_F(AuditRow, damaged_results_are_refused_by_name) {
   }
 }
 
-TEST_F(AuditRow, receipts_of_a_new_run_come_before_the_published_ones) {
+TEST_F(AuditRow, reproduce_audit_prefers_receipts_of_a_new_run_to_the_published_ones) {
   write("writeup/ddp.json", kTwoReceipts);
   write("build/reproduce/ddp.json", "{}\n{\"options\":\"--receipt %/ddp-1.receipt\"}\n");
   write("build/reproduce/receipts/ddp-1.receipt", "0");

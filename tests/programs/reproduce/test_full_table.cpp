@@ -23,11 +23,11 @@ Table table_of(const Full& full) {
   return full_table({"train", "folder"}, full);
 }
 
-TEST(FullTable, the_table_of_gpt2xl_is_ok_if_losses_sums_memory_and_time_are_ok) {
+TEST(FullTable, the_table_of_the_row_gpt2xl_is_ok_if_all_its_numbers_are_right) {
   EXPECT_TRUE(table_of(expected()).ok()) << table_of(expected()).markdown();
 }
 
-TEST(FullTable, the_table_of_gpt2xl_is_not_ok_if_any_loss_sum_peak_or_time_is_wrong) {
+TEST(FullTable, the_table_of_the_row_gpt2xl_is_not_ok_if_any_of_its_numbers_is_wrong) {
   const auto is_ok = [](const std::function<void(Full&)>& spoil) {
     Full full = expected();
     spoil(full);

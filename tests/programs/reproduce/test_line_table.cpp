@@ -16,7 +16,7 @@ Table made(const std::string& text, FakeTrain& fake) {
       [](const std::string& command) { return "head 1\nshm 2 " + command; });
 }
 
-TEST(LineTable, a_table_has_a_line_for_each_run_with_its_verdict_and_a_note_for_each_failure) {
+TEST(LineTable, a_line_table_shows_the_verdict_of_each_run_and_a_note_for_each_failure) {
   FakeTrain fake([](const TrainOptions& options, TrainResult& result) {
     if (value_of(options, "--seed") == "4") throw std::runtime_error("rank 1 was lost");
     if (value_of(options, "--seed") == "5") result.last["param_sha256"] = "other";
@@ -55,7 +55,7 @@ line = [
             "\nseven g: the printed line shm has no word 9\n\nA note of two lines\n");
 }
 
-TEST(LineTable, a_run_with_a_receipt_gets_the_options_that_write_it) {
+TEST(LineTable, a_run_of_a_table_that_keeps_a_receipt_gets_the_option_receipt) {
   FakeTrain fake;
   made(R"(
 labels = ["run"]
@@ -107,7 +107,7 @@ TEST(LineTable, a_table_leaves_out_a_run_that_needs_more_cores_than_the_machine_
   EXPECT_TRUE(fake.results().empty());
 }
 
-TEST(LineTable, a_line_is_ok_only_if_the_check_of_its_table_passes) {
+TEST(LineTable, a_line_of_a_table_is_ok_only_if_the_check_of_this_table_passes) {
   FakeTrain fake([](const TrainOptions&, TrainResult& result) {
     result.steps[3]["held_out"] = {{"accuracy", 1}};
   });

@@ -69,7 +69,7 @@ TEST_F(LongTraining, a_long_run_that_ended_early_continues_from_its_checkpoint) 
       << "a finished run must remove its checkpoints";
 }
 
-TEST_F(LongTraining, a_long_run_names_the_receipt_that_it_has_left) {
+TEST_F(LongTraining, the_results_of_a_long_run_name_the_receipt_that_it_wrote) {
   write_program();
   EXPECT_EQ(run().receipt, "");
   EXPECT_EQ(output().find("--receipt"), std::string::npos);
@@ -94,7 +94,7 @@ TEST_F(LongTraining, a_long_run_skips_a_truncated_log_line_and_keeps_earlier_mea
   EXPECT_EQ(result.swapped, 1);
 }
 
-TEST_F(LongTraining, a_finished_long_run_is_only_read_and_another_run_or_a_full_disk_is_refused) {
+TEST_F(LongTraining, a_finished_long_run_is_read_and_not_run_again) {
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] {
                     run_or_go_on(program(), folder_.path(), {"long", {}, 4, int64_t{1} << 60});
                   }),

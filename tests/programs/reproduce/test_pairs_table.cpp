@@ -35,7 +35,7 @@ size_t failures(FakeTrain& fake) {
   return failures;
 }
 
-TEST(PairsTable, each_pair_of_values_has_a_line_and_factors_of_the_first_run_change_no_other_run) {
+TEST(PairsTable, a_pairs_table_has_a_line_for_each_pair_of_factor_values) {
   FakeTrain fake;
   const Table table = run_pairs(
       table_of_text(kPairs), [&](const auto& options) -> const auto& { return fake(options); });
@@ -60,7 +60,7 @@ TEST(PairsTable, each_pair_of_values_has_a_line_and_factors_of_the_first_run_cha
                       "--model small --world 4 --prefetch off --mode fsdp"}));
 }
 
-TEST(PairsTable, every_line_of_the_pairs_table_that_uses_a_wrong_result_is_marked) {
+TEST(PairsTable, every_line_of_the_pairs_table_with_a_wrong_result_is_not_ok) {
   const std::vector<std::pair<size_t, std::function<void(TrainResult&)>>> cases{
       {0, [](TrainResult&) {}},
       {4 + 4, [](TrainResult& r) { r.last["param_sha256"] = "0"; }},
@@ -77,7 +77,7 @@ TEST(PairsTable, every_line_of_the_pairs_table_that_uses_a_wrong_result_is_marke
   }
 }
 
-TEST(PairsTable, the_tables_read_only_the_values_that_a_run_keeps) {
+TEST(PairsTable, the_pairs_and_line_tables_read_only_values_that_kept_results_have) {
   FakeTrain fake;
   EXPECT_EQ(failures(fake), 0U);
   FakeTrain kept([&](const TrainOptions& options, TrainResult& result) {

@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-TEST(PairwiseCover, a_pairwise_cover_has_every_pair_of_values_of_two_factors) {
+TEST(PairwiseCover, a_pairwise_cover_contains_every_pair_of_values_of_any_two_factors) {
   const std::vector<size_t> counts{4, 2, 3, 1, 5};
   const auto rows = pairwise_cover(counts);
   for (size_t i = 0; i < counts.size(); ++i) {

@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(TableCheck, the_check_within_bound_fails_if_prefetching_gains_more_than_its_bound) {
+TEST(TableCheck, the_check_within_bound_fails_if_prefetch_saves_more_time_than_possible) {
   EXPECT_EQ(passes("within bound", {{"off / on", "1.57"}, {"bound", "1.50"}}), true);
   EXPECT_EQ(passes("within bound", {{"off / on", "1.58"}, {"bound", "1.50"}}), false);
   EXPECT_EQ(passes("within bound", {{"off / on", "busy"}, {"bound", "1.50"}}), std::nullopt);

@@ -54,7 +54,7 @@ TEST(TablesToml, the_commands_that_tables_toml_prints_can_be_parsed) {
     EXPECT_NO_THROW(parse(words(row.command))) << row.command;
 }
 
-TEST(TablesToml, quotients_that_tables_toml_states_are_right) {
+TEST(TablesToml, every_quotient_that_the_text_of_tables_toml_states_is_right) {
   std::string text = kTablesText;
   std::ranges::replace(text, '\n', ' ');  // a quotient can continue in the next line
   const std::regex quotient(R"((\d+) / (\d+) = ([+-]?[\d.]+)( %)?)");

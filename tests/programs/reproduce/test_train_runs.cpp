@@ -18,7 +18,7 @@ std::filesystem::path script(const std::string& body) {
   return path;
 }
 
-TEST(TrainRuns, train_runs_once_with_each_set_of_options_and_its_results_are_read) {
+TEST(TrainRuns, reproduce_runs_train_only_once_for_each_set_of_options) {
   const auto count = std::filesystem::path(testing::TempDir()) / "fake_train_count";
   std::filesystem::remove(count);
   TrainRuns runs(script("echo run >> '" + count.string() +
@@ -31,7 +31,7 @@ TEST(TrainRuns, train_runs_once_with_each_set_of_options_and_its_results_are_rea
   EXPECT_EQ(runs.take_json().size(), 2U);
 }
 
-TEST(TrainRuns, receipts_are_moved_out_of_the_folder_of_the_runs) {
+TEST(TrainRuns, reproduce_moves_receipts_out_of_the_folder_of_its_runs) {
   TrainRuns runs(
       script("echo hashes > $2; for file; do :; done; echo '{\"final\":true}' > \"$file\""));
   const TemporaryFolder folder;
