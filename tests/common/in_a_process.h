@@ -10,9 +10,9 @@
 
 namespace fsdp {
 
-// Runs `body` in a forked process, on one thread of torch, and expects that it ends there without a
-// failure. A process that has run torch operators has threads and must not fork. Other tests of
-// this program fork, so a test that runs operators runs them in a process of its own.
+// Runs `body` in a forked process, on one thread of torch, and expects that `body` returns there
+// without a failure. A process that has run torch operators has threads and must not fork. Other
+// tests of this program fork, so a test that runs operators runs them in a process of its own.
 template <class Body>
 void in_a_process(Body body) {
   std::fflush(nullptr);

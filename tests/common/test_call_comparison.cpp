@@ -16,7 +16,8 @@ CommunicatorOptions over_gloo(std::optional<Compare> compare, std::optional<Faul
       .backend = "gloo", .timeout = std::chrono::seconds(5), .fault = fault, .compare = compare};
 }
 
-// Issues an all-gather that has the same number of bytes on each rank, but a different unit name.
+// Issues an all-gather of 2 elements on each rank. Rank 0 names another unit ("layers.0") than the
+// other ranks ("layers.1").
 void call_for_different_units(Communicator& comm) {
   const std::string unit = comm.rank() == 0 ? "layers.0" : "layers.1";
   comm.all_gather_into(at::empty({4}), at::ones({2}), unit).wait();

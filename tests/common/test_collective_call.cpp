@@ -37,8 +37,8 @@ class CollectiveCall : public testing::TestWithParam<std::tuple<std::string, int
  protected:
   using Create = std::function<std::shared_ptr<Communicator>()>;
 
-  // Runs `body` on each rank. If `body` throws on a rank, the test fails. `Create` creates a
-  // communicator of the rank.
+  // Runs `body` on each rank. If `body` throws on a rank, the test fails. `body` gets a function
+  // (`Create`) that creates a communicator of its rank.
   static void on_ranks(const std::function<void(const RankContext&, const Create&)>& body) {
     const auto& [backend, world_size] = GetParam();
     const CommunicatorOptions options{.backend = backend, .keep_log = true};
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, CollectiveCall,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // the last one exceeds kChunk
+constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // numbers of elements; 40,003 exceeds kChunk
 
 TEST_P(CollectiveCall, all_gather_into_concatenates_inputs_in_rank_order_even_in_place) {
   on_ranks([](Communicator& comm) {

@@ -125,8 +125,8 @@ TEST_P(CollectiveFailure, an_error_names_alternating_calls_of_two_threads_as_its
                   "differs between ranks");
 }
 
-// Rank 1 issues its two barriers only after rank 0's first wait has failed. So a second wait of
-// rank 0 would succeed if the communicator did not remember the failure.
+// Rank 1 issues its two barriers only after rank 0's first wait has failed. So if the communicator
+// of rank 0 did not remember the failure, rank 0's second wait would succeed.
 TEST_P(CollectiveFailure, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
   SharedWords words;  // [0]: rank 0 has failed; [1]: rank 1 has issued its barriers
   const auto body = [&](Communicator& comm) {
@@ -155,8 +155,8 @@ TEST_P(CollectiveFailure,
   const auto refusal = [](int64_t outputs, at::ScalarType output_dtype, at::ScalarType input_dtype,
                           bool gathers, int64_t bytes = 0) {
     return failed(2, [=](Communicator& comm) {
-      // A rank that ends closes its connections. That would be an error in a rank that is still
-      // connecting.
+      // When a rank ends, it closes its connections. A rank that is still connecting would then
+      // fail, so all ranks first wait for each other.
       comm.barrier("all ranks are connected").wait();
       const at::Tensor output = at::zeros({outputs}, output_dtype);
       const at::Tensor input = at::zeros({8}, input_dtype);

@@ -124,9 +124,10 @@ int64_t resident() {
 void expect_taken_at_most(int64_t big, int64_t most) {
   counted([&] {
     constexpr int64_t kSmall = 100 << 10;
-    constexpr int64_t kBesides = 8 << 20;  // memory that the process needs for other things
+    constexpr int64_t kBesides = 8 << 20;  // [bytes] that the process may take besides the tensors
     counting_allocator::keep_at_most(64 << 20);
-    at::zeros({1 << 20}, at::kByte);  // loads the code that fills a tensor
+    // Loads the code that fills a tensor, before memory is measured.
+    at::zeros({1 << 20}, at::kByte);
     const int64_t before = resident();
     at::zeros({big}, at::kByte);
     std::vector<at::Tensor> small;

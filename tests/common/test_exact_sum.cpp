@@ -21,7 +21,8 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 class Oracle {
  public:
   explicit Oracle(const at::Tensor& elements) {
-    const at::Tensor squares = elements.flatten().to(at::kDouble).square();  // exact in fp64
+    // The square of a float is exact in fp64.
+    const at::Tensor squares = elements.flatten().to(at::kDouble).square();
     for (int64_t i = 0; i < squares.numel(); ++i)
       add(squares.data_ptr<double>()[i]);
   }
@@ -73,7 +74,8 @@ std::vector<at::Tensor> samples() {
   return {torch::zeros({0}), torch::tensor({0.0F, -0.0F}), torch::tensor({kTiny}),
           torch::tensor({-kTiny, kTiny, std::numeric_limits<float>::min()}),
           torch::full({70'000}, kHuge), torch::tensor({kHuge, kTiny}),
-          // All bits of the mantissa are set: 64 bits hold the sum of at most 65,536 such squares.
+          // The mantissa of each of the 300,000 elements has only ones. 64 bits can hold the sum of
+          // at most 65,536 such squares.
           torch::full({300'000}, std::nextafter(2.0F, 0.0F)), torch::randn({200'003}) * 1e-3,
           torch::randn({77, 33}).t(), below_one, below_one * 1e-30, all};
 }
@@ -87,7 +89,7 @@ TEST_IN_A_PROCESS(ExactSum, a_sum_halfway_between_two_doubles_is_rounded_to_the_
   const auto value = [](std::vector<float> elements) {
     return value_of_sum(sum_of_squares(torch::tensor(elements)));
   };
-  const float small = std::ldexp(1.0F, -27);  // two of its squares are half of the last bit of 1
+  const float small = std::ldexp(1.0F, -27);  // small^2 + small^2 is half of the last bit of 1
   const double above = std::nextafter(1.0, 2.0);
   EXPECT_EQ(value({1, small, small}), 1.0);
   EXPECT_EQ(value({1, small, small, kTiny}), above);
@@ -119,7 +121,8 @@ TEST_IN_A_PROCESS(ExactSum, every_bit_of_an_exact_sum_counts_when_it_is_rounded_
       ASSERT_EQ(value_of_sum(even + half + little), next) << "2^" << top << ", and 2^" << lower;
       ASSERT_EQ(value_of_sum(odd + little), next) << "after 2^" << top << ", and 2^" << lower;
     }
-    // All bits below the half are set. This is the largest number that is rounded down.
+    // In `below`, all bits below the half of the last kept bit are set. This is the largest number
+    // that is rounded down.
     at::Tensor below = even.clone();
     for (int bit = std::max(kLowest, half_bit - 200); bit < half_bit; ++bit)
       below += power_of_two(bit);
@@ -134,7 +137,8 @@ TEST_IN_A_PROCESS(ExactSum, the_sum_of_a_million_sums_is_exact) {
   for (int i = 0; i < 20; ++i)
     sum = sum + sum;
   EXPECT_EQ(value_of_sum(sum), std::ldexp(value, 20));
-  sum += sum_of_squares(torch::tensor({kHuge}));  // so small beside `sum` that rounding decides
+  // kHuge^2 is so small beside `sum` that the result depends on the rounding.
+  sum += sum_of_squares(torch::tensor({kHuge}));
   const double squares = std::ldexp(value, 20) + double{kHuge} * kHuge;
   EXPECT_EQ(value_of_sum(sum), squares);
 }

@@ -94,7 +94,7 @@ TEST(Generate, the_temperature_sets_the_probabilities_of_generated_tokens) {
       count += tokens[i] != tokens[i - 1];
     return static_cast<double>(count) / 2000;
   };
-  EXPECT_NEAR(followers(1.0), 3.0 / 4, 0.03);  // four standard deviations
+  EXPECT_NEAR(followers(1.0), 3.0 / 4, 0.03);  // a tolerance of four standard deviations
   EXPECT_NEAR(followers(0.5), 9.0 / 10, 0.03);
   EXPECT_EQ(followers(1e-300), 1.0);
 }

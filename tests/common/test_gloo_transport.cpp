@@ -57,7 +57,8 @@ TEST(GlooTransport, if_too_few_files_may_be_open_the_error_states_how_many_gloo_
 TEST_IN_A_PROCESS(GlooTransport, the_rendezvous_fails_at_once_without_proc) {
   const auto shared = SharedRegion::create_for_started(2);
   const std::string path = shared->rendezvous_path();
-  close(std::stoi(path.substr(path.rfind('/') + 1)));  // so that the path leads nowhere
+  // Now the path names a closed file descriptor.
+  close(std::stoi(path.substr(path.rfind('/') + 1)));
   EXPECT_EQ(error_of([&] {
               rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));
             }),

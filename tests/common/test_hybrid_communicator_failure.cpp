@@ -12,9 +12,10 @@ using namespace std::chrono_literals;
 // Runs 2 replicas of 2 ranks, in which one rank has a fault.
 class HybridCommunicatorFailure : public testing::TestWithParam<std::string> {
  protected:
-  // Returns the failure of a run in which each of three units is all-gathered and reduce-scattered,
+  // Returns the failure of a run of three units. Each unit is all-gathered and reduce-scattered,
   // and its sum is all-reduced between the replicas. `before` runs before the calls of each unit.
-  // If it issues no call, call 3 u + 2 of a rank (counted from 0) is the all-reduce of unit u.
+  // If `before` issues no call, call 3 u + 2 of a rank (counted from 0) is the all-reduce of unit
+  // u.
   static std::string failure(const Fault& fault,
                              const std::function<void(TestRank&)>& before = nullptr) {
     const auto body = [&](TestRank& rank) {

@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-// Blocks a rank until a signal ends it; after 30 s this is the alarm of torchrun().
+// Blocks a rank until a signal ends it; after 30 s, the alarm that torchrun() sets ends it.
 void wait_for_the_end() {
   for (;;)
     pause();
@@ -149,7 +149,7 @@ TEST(LaunchedRunFailure, a_rank_that_waits_long_in_join_prints_once_which_ranks_
   HostedStore store;
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
-  // Tries again if join() did not reach the store, for the reason in refusal_of_the_store().
+  // Repeats the loop if join() did not reach the store, for the reason in refusal_of_the_store().
   for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
        ++i) {
     told.clear();

@@ -21,7 +21,8 @@
 namespace fsdp {
 namespace {
 
-// Blocks a rank until a signal ends it. After 10 s this is the alarm, and the test fails.
+// Blocks a rank until a signal ends it. If none does, an alarm ends the rank after 10 s, and the
+// test fails.
 [[noreturn]] void wait_for_the_alarm() {
   alarm(10);
   for (;;)

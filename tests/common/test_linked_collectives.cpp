@@ -15,10 +15,11 @@ constexpr int64_t kMicrosecond = 1000;
 
 MULTI_RANK_SUITE(LinkedCollective);
 
-// Rank r starts r x 100 us late and issues three all-gathers of 4,000 bytes from each rank.
+// On the counted clock, rank r starts r x 100 us late and issues three all-gathers, in which each
+// rank sends 4,000 bytes.
 MULTI_RANK_TEST(LinkedCollective,
                 calls_complete_in_the_order_of_issue_after_the_last_rank_issued_them) {
-  const auto clock = std::make_shared<CountedClock>();  // each rank has a copy
+  const auto clock = std::make_shared<CountedClock>();  // each forked rank has a copy of the clock
   const auto body = [&](TestRank& rank) {
     clock->pass(100 * kMicrosecond * rank.rank());
     std::vector<Handle> gathers;

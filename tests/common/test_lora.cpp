@@ -63,7 +63,7 @@ TEST_IN_A_PROCESS(Lora, a_merged_layer_computes_the_same_without_its_adapter) {
   const at::Tensor x = torch::randn({2, 6});
   const at::Tensor before = layer(x), weight = parameter_of(layer, "weight").clone();
   layer.merge_lora();
-  layer.merge_lora();  // is merged already
+  layer.merge_lora();  // changes nothing, because the weights are merged already
   EXPECT_TRUE(at::allclose(layer(x), before, 1e-5, 1e-6));
   EXPECT_FALSE(parameter_of(layer, "weight").equal(weight));
   layer.unmerge_lora();
@@ -72,7 +72,7 @@ TEST_IN_A_PROCESS(Lora, a_merged_layer_computes_the_same_without_its_adapter) {
   EXPECT_TRUE(at::allclose(layer(x), before, 1e-5, 1e-6));
 }
 
-// The layers of both language models can have adapters.
+// Adapts layers of gpt2-tiny and then of a Llama: add_lora() works on both language models.
 TEST_IN_A_PROCESS(Lora, add_lora_adapts_the_layers_that_match_and_freezes_all_else) {
   torch::manual_seed(4);
   const auto model = make_model("gpt2-tiny");

@@ -12,8 +12,8 @@
 namespace fsdp {
 namespace {
 
-// Returns units with the matrices of a block of GPT-2 of this width, and before them a unit without
-// matrices.
+// Returns `count` units, each with the matrices of a block of GPT-2 of width `d`, and before them
+// one unit without matrices.
 std::vector<UnitMatrices> blocks(size_t count, int64_t d) {
   std::vector<UnitMatrices> units{{0, {}}};
   for (size_t unit = 1; unit <= count; ++unit)

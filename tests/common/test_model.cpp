@@ -83,7 +83,7 @@ TEST_IN_A_PROCESS(Model, the_numbers_of_a_random_scope_depend_only_on_its_argume
     for (int64_t step = 0; step < 10; ++step)
       for (int64_t microbatch = 0; microbatch < 10; ++microbatch)
         all.insert(drawn(seed, step, microbatch));
-  EXPECT_GE(all.size(), 299);  // two of 300 numbers below 2^30 may be equal
+  EXPECT_GE(all.size(), 299);  // 300 random numbers below 2^30: at most one pair may be equal
   EXPECT_EQ(drawn(42, 3, 5), drawn(42, 3, 5));
   EXPECT_TRUE(torch::rand({3}).equal(before)) << "the generator has its state from before";
 }
@@ -116,7 +116,8 @@ TEST_IN_A_PROCESS(Model, attention_does_not_see_later_tokens) {
   }
 }
 
-// Checks each gradient g numerically: the slope of the loss in the direction of g is |g|.
+// Checks each gradient g of `model` numerically: moving the parameter along g must change the loss
+// with slope |g|.
 void expect_gradients_to_be_slopes(Module& model) {
   const auto tokens = torch::randint(0, 61, {3, 13}, torch::kLong);
   const auto loss = [&] {

@@ -21,7 +21,8 @@ double factor(const at::Tensor& matrix) {
   return 0.2 * std::sqrt(static_cast<double>(std::max(matrix.size(0), matrix.size(1))));
 }
 
-// The definition, in fp64, by products of the whole matrices.
+// Returns the orthogonalized matrix by Muon's definition: five Newton-Schulz iterations in fp64,
+// with products of whole matrices.
 at::Tensor by_definition(const at::Tensor& matrix) {
   at::Tensor x = matrix.to(at::kDouble);
   const bool high = x.size(0) > x.size(1);
@@ -80,7 +81,7 @@ TEST_IN_A_PROCESS(MuonArithmetic, an_update_of_zeros_is_zero_and_no_zero_of_an_u
   EXPECT_FALSE(at::logical_and(matrix.eq(0), at::signbit(matrix)).any().item<bool>());
 }
 
-// The parts of an update that treat each element by itself, for a piece that ends inside a matrix.
+// Tests the elementwise parts of Muon's update, on a piece that ends inside a matrix.
 TEST_IN_A_PROCESS(MuonArithmetic, averages_and_updates_follow_their_definition) {
   OptimizerOptions options;
   options.kind = OptimizerOptions::Kind::muon;
@@ -100,7 +101,7 @@ TEST_IN_A_PROCESS(MuonArithmetic, averages_and_updates_follow_their_definition) 
     EXPECT_TRUE(at::allclose(update, 0.25 * gradient + 0.75 * average));
     EXPECT_EQ(pieces[0].step.item<double>(), step);
   }
-  options.lr_factor = std::make_shared<double>(0.5);  // of a schedule
+  options.lr_factor = std::make_shared<double>(0.5);  // as a learning-rate schedule sets it
   apply_orthogonal_update(options, pieces[0], update);
   EXPECT_TRUE(at::allclose(pieces[0].parameter, (1 - 0.05 * 0.5) * before - 0.05 * update));
 }

@@ -50,7 +50,7 @@ TEST_IN_A_PROCESS(PNorm, p_norm_equals_torchs_vector_norm) {
 
 TEST_IN_A_PROCESS(PNorm, sum_of_powers_rounds_each_power_down_to_a_multiple_of_2_to_the_minus_62) {
   EXPECT_EQ(sum_of(torch::tensor({-2.0F, 1.0F, 4.0F}), 3, 4), 1 + 0.125 + 1.0 / 64);
-  const float one_unit = std::ldexp(1.0F, -31);  // its square is 2^-62
+  const float one_unit = std::ldexp(1.0F, -31);  // one_unit^2 is 2^-62
   const at::Tensor units = torch::full({4096}, one_unit);
   const at::Tensor less = torch::full({4096}, std::nextafter(one_unit, 0.0F));
   const at::Tensor one = torch::ones({1});

@@ -31,7 +31,8 @@ std::string said_on_a_terminal(const std::function<void()>& run) {
   const pid_t process = fork_process([&] {
     alarm(20);
     setsid();
-    const int slave = open(name.c_str(), O_RDWR);  // becomes the session's controlling terminal
+    // The first terminal that a session opens becomes its controlling terminal.
+    const int slave = open(name.c_str(), O_RDWR);
     termios settings{};
     tcgetattr(slave, &settings);
     settings.c_lflag |= TOSTOP;

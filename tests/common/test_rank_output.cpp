@@ -21,7 +21,7 @@ TEST(RankOutput, a_rank_fails_if_its_output_cannot_be_written) {
   EXPECT_EQ(print_to("/dev/full"), "rank 0 failed: standard output: No space left on device");
   EXPECT_EQ(print_to("/dev/null"), "");
   const auto close_and_print = [](const RankContext&) {
-    close(STDOUT_FILENO);  // then output has nowhere to go, which is not an error
+    close(STDOUT_FILENO);  // a closed standard output discards what is printed, without an error
     std::puts("a line");
     return 0;
   };

@@ -71,7 +71,8 @@ TEST(Recorder, the_recorder_records_once_that_the_gathered_storage_of_a_unit_was
     gathered.reset();
     at::empty({300}, at::kByte);
   });
-  ASSERT_EQ(events.size(), 5);  // an issue and a flight of each call
+  // An issue event and a flight event of each of the two calls, and the free.
+  ASSERT_EQ(events.size(), 5);
   EXPECT_EQ(events[4].text(), "free");
   EXPECT_EQ(events[4].name(), "layers.1");
   EXPECT_EQ(events[4].call.bytes, 300);

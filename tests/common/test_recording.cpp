@@ -16,13 +16,13 @@
 namespace fsdp {
 namespace {
 
-const char* first = "a";  // unit of the first call
+const char* first = "a";  // unit of the first all-gather of run()
 int added = 0;            // number added to the inputs of all ranks
 
 class Recording : public testing::Test {
  protected:
-  // Records a run in which two ranks gather twice. If `both` is false, only rank 0 gathers, and
-  // fails.
+  // Records a run in which each of two ranks issues two all-gathers. If `both` is false, only rank
+  // 0 issues them, so the run fails.
   void record(bool both) {
     both_ = both;
     setenv("FSDP_RECORD", (folder_.path() + "/new").c_str(), 1);

@@ -152,7 +152,8 @@ nlohmann::json judged(const std::string& test) {
   std::vector<nlohmann::json> records;
   for (std::string line; std::getline(lines, line);)
     records.push_back(nlohmann::json::parse(line));
-  EXPECT_EQ(records.size(), 3U) << text;  // the plan, the start, the end
+  // The records of the plan, of the start and of the end of the test.
+  EXPECT_EQ(records.size(), 3U) << text;
   return records.back();
 }
 
@@ -235,7 +236,8 @@ TEST(Judge, a_malformed_report_of_the_ranks_throws_in_the_judge) {
   const auto with_length = [](uint64_t length, const std::string& bytes) {
     return std::string(reinterpret_cast<const char*>(&length), sizeof length) + bytes;
   };
-  const std::string deep(8'000'000, '\x81');  // nested arrays of one element
+  // CBOR of arrays of one element, nested 8,000,000 deep.
+  const std::string deep(8'000'000, '\x81');
   const std::string huge_array = "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff\x01";
   const std::string huge_text = "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff\x61";
   for (const std::string& stream :

@@ -17,13 +17,15 @@ namespace {
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 constexpr int64_t kModel = 14 * kMegabyte;
-constexpr int64_t kNoise = kModel / 8;  // a third of the tolerance in the tests of the tasks
+// [bytes] Tolerance: a third of the one in the tests of the tasks.
+constexpr int64_t kNoise = kModel / 8;
 
 at::Tensor tensor_of(int64_t bytes) {
   return at::ones({bytes / 4});
 }
 
-// Returns what a rank holds after `take`. `take` stores in the vector what it wants to keep.
+// Returns the bytes that a rank still holds after it has called `take`. `take` puts what shall stay
+// alive into the vector.
 nlohmann::json taken(
     const std::function<void(TestRank&, std::vector<std::shared_ptr<void>>&)>& take) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

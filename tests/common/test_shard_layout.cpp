@@ -64,7 +64,7 @@ TEST(ShardLayout, a_layouts_numel_sums_its_parameters_and_padded_numel_sums_its_
 }
 
 TEST_IN_A_PROCESS(ShardLayout, check_finds_and_names_each_fault_of_a_shard_layout) {
-  layout().check(distinct_parameters(Outer()));  // does not throw: the layout is right
+  layout().check(distinct_parameters(Outer()));  // must not throw, because this layout is right
   using Change = std::function<void(ShardLayout&)>;
   const std::vector<std::pair<Change, std::string>> faults{
       {[](auto& l) { l.parameters.pop_back(); }, "'inner.own'"},

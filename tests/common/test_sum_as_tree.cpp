@@ -23,8 +23,8 @@ TEST_IN_A_PROCESS(SumAsTree, the_tree_sum_can_be_written_over_any_of_its_parts) 
   }
 }
 
-// The sum is rounded once, to the dtype of the output. The last size exceeds kChunk, the most
-// elements that are summed at a time.
+// The sum of the parts is rounded once, to the dtype of the output. 40,003 exceeds kChunk, the
+// largest number of elements that are summed at a time.
 TEST_IN_A_PROCESS(SumAsTree, parts_are_summed_as_a_tree_in_fp32) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const int64_t numel : {0, 1, 1000, 40'003}) {

@@ -88,7 +88,8 @@ struct NotingStore : MomentStore {
   std::vector<std::pair<int64_t, int64_t>> uses{};  // begin and end, in `memory`
 };
 
-// The second piece is longer than 2^22 elements, the most that are updated at a time.
+// The second piece is longer than 2^22 elements, which is the largest number that update()
+// processes at a time.
 TEST_IN_A_PROCESS(
     UpdateRule,
     an_update_uses_each_part_of_a_moment_store_once_and_gives_the_same_bits_as_without_a_store) {
@@ -124,7 +125,8 @@ TEST_IN_A_PROCESS(
     end = next;
   }
   EXPECT_EQ(end, 2 * numel);
-  EXPECT_EQ(store->uses.size(), 2 * 5U);  // each moment in parts of 32, 2^22, 2^22, 48, 16
+  // Each of two moments is used in parts of 32, 2^22, 2^22, 48 and 16 elements.
+  EXPECT_EQ(store->uses.size(), 2 * 5U);
 }
 
 TEST_IN_A_PROCESS(UpdateRule,

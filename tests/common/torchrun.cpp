@@ -53,7 +53,7 @@ HostedStore::HostedStore() {
     const c10d::TCPStore server("127.0.0.1", options);
     const uint16_t port = server.getPort();
     if (write(ends[1], &port, sizeof port) != sizeof port) return 1;
-    alarm(0);  // the store lasts as long as the test
+    alarm(0);  // cancels the alarm of fork_process(), so that the store lasts as long as the test
     return pause();
   });
   close(ends[1]);
@@ -69,7 +69,7 @@ HostedStore::~HostedStore() {
 
 ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   require(socket_ >= 0, "socket");
-  const int yes = 1;  // a second socket may use the port as long as this one does not listen
+  const int yes = 1;  // while this socket does not listen, another socket may bind the port too
   setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -92,7 +92,8 @@ using Body = std::function<int(const RankContext&)>;
 [[noreturn]] void run_rank(const Variables& environment, int world_size, const Body& body,
                            int said) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGINT, SIG_DFL);  // a process that a shell runs in the background ignores it
+  // A shell makes its background processes ignore SIGINT, and child processes inherit this.
+  signal(SIGINT, SIG_DFL);
   alarm(30);
   dup2(said, STDERR_FILENO);
   const SetVariables set(environment);
