@@ -72,7 +72,7 @@ TEST_IN_A_PROCESS(Lora, a_merged_layer_computes_the_same_without_its_adapter) {
   EXPECT_TRUE(at::allclose(layer(x), before, 1e-5, 1e-6));
 }
 
-// Adapts layers of gpt2-tiny and then of a Llama: add_lora() works on both language models.
+// Adds adapters to the c_attn layers of gpt2-tiny, and later to its c_fc layers too.
 TEST_IN_A_PROCESS(Lora, add_lora_adapts_the_layers_that_match_and_freezes_all_else) {
   torch::manual_seed(4);
   const auto model = make_model("gpt2-tiny");

@@ -23,7 +23,8 @@ struct ContextOutput {
   auto tensors() { return std::tie(y, aside, largest); }
 };
 
-// Attends to several contexts, with dropout. Notes a tensor that it makes on the way.
+// A block that attends to several contexts, with dropout. It keeps a weak pointer to an
+// intermediate tensor, so that a test sees when this tensor is freed.
 struct ContextBlock : ModuleOf<ContextOutput(at::Tensor x, const std::vector<at::Tensor>& contexts,
                                              std::string activation)> {
   ContextBlock()
@@ -46,7 +47,8 @@ struct ContextBlock : ModuleOf<ContextOutput(at::Tensor x, const std::vector<at:
   std::optional<WeakTensor> on_the_way;
 };
 
-// Calls a checkpointed block.
+// A module that calls the ContextBlock inside it. A test can checkpoint the outer module, the inner
+// one, or both.
 struct CallsContextBlock : ModuleOf<ContextOutput(const at::Tensor& x)> {
   ContextOutput forward(const at::Tensor& x) override { return (*inside)(x, {}, "tanh"); }
   std::shared_ptr<ContextBlock> inside = register_module("0", std::make_shared<ContextBlock>());

@@ -17,14 +17,14 @@ struct LayerBlock : Module {
     if (throws) throw std::domain_error("no such row");
     return x + linear(x).tanh();
   }
-  // Runs no hook of the block.
+  // Calls the linear layer twice without calling the block, so no hook of the block runs.
   at::Tensor forward_twice(const at::Tensor& x) { return linear(linear(x)); }
   torch::nn::Linear linear;
   bool throws{};
 };
 
-// A block with buffers that a step does not change, and with a module `rest` that a test can make
-// an ignored module.
+// A block with buffers that no forward changes, and with a module `rest` that a test can make an
+// ignored module.
 struct BufferedBlock : LayerBlock {
   at::Tensor mean = register_buffer("mean", at::zeros({2}));
   at::Tensor count = register_buffer("count", at::zeros({}, at::kLong));

@@ -88,7 +88,7 @@ std::shared_ptr<Module> built() {
 struct Training {
   std::string name;
   std::function<std::shared_ptr<Module>()> build{built<BlockNet>};
-  Loss loss{mean_square};  // of one microbatch of the step's batch
+  Loss loss{mean_square};  // returns the loss of one microbatch of the step's batch
   OptimizerOf optimizer{adamw};
   FullyShardedDataParallelOptions options{};
 };
@@ -122,9 +122,9 @@ struct ShardedNet {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
-// Computes in one process the gradients that ranks compute together. In .grad of each trainable
-// parameter that has elements, leaves the gradients of all microbatches, added as a tree and
-// divided once by `microbatches`.
+// Computes in one process the gradients that ranks compute together: adds the gradients of all
+// microbatches as a tree, divides the sum once by `microbatches`, and leaves the result in .grad of
+// each trainable parameter that has elements.
 inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int microbatches,
                               const std::function<at::Tensor(int microbatch)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
@@ -184,9 +184,10 @@ inline void train_replicated(TestRank& rank, const Training& training) {
                                           DistributedDataParallelOptions{.bucket_cap_mb = 0.0005});
 }
 
-// Runs each training in one process, and then on `world_size` ranks with each function of
-// `classes`. Fails unless each parameter ends with the bits that it has in one process. Each
-// training begins with the same random seed.
+// Runs each training in one process, and then on `world_size` ranks with each function of `classes`
+// (by default with FullyShardedDataParallel and with DistributedDataParallel). Fails unless each
+// parameter ends with the bits that it has in one process. Each training begins with the same
+// random seed.
 inline void expect_equal_to_one_process(
     int world_size, const std::vector<Training>& trainings,
     const std::vector<void (*)(TestRank&, const Training&)>& classes = {train_sharded,

@@ -11,7 +11,8 @@ MULTI_RANK_SUITE_ON(Advice, 2, 3, 4);
 
 using Comm = std::shared_ptr<Communicator>;
 
-// Returns "`first` on rank 0, `others` on ranks 1, 2" with the ranks of this run.
+// Returns a text such as "FIRST on rank 0, OTHERS on ranks 1, 2", which lists the ranks of this
+// run.
 std::string on_two(const TestRank& rank, const std::string& first, const std::string& others) {
   std::string text = first + " on rank 0, " + others + " on rank";
   text += rank.world_size() > 2 ? "s 1" : " 1";
@@ -84,7 +85,9 @@ MULTI_RANK_TEST(Advice, following_the_advice_for_a_trained_ignored_module_resolv
     WarningsOf warnings;
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
     const std::string warning = "rest.linear.weight of an ignored module is trainable, and each";
-    EXPECT_EQ(warnings.texts, "");  // because the module can be replicated until the first forward
+    // No warning yet, because until the first forward another wrapper may still replicate the
+    // module.
+    EXPECT_EQ(warnings.texts, "");
     loss_of(*net, rank);
     EXPECT_EQ(warnings.texts.find(warning) != std::string::npos, rank.rank() == 0);
     const auto step = [&] { torch::optim::SGD({weight}, torch::optim::SGDOptions(0.1)).step(); };
@@ -178,7 +181,8 @@ MULTI_RANK_TEST(Advice, following_the_advice_for_differing_states_and_replicas_r
     loss_of(*net, rank).backward();
     optimizer->step();
     const StateDict state = model.state_dict(), moments = model.optim_state_dict(*optimizer);
-    const bool last = rank.rank() == rank.world_size() - 1;  // in one replica only
+    // Only the last rank changes values, so only its replica has another state.
+    const bool last = rank.rank() == rank.world_size() - 1;
     const auto load = [&](const StateDict& from, const char* name, bool lacks) {
       StateDict own = from.copy();
       own.insert_or_assign(name, from.at(name) + (last ? 1 : 0));

@@ -27,7 +27,8 @@ WrapPolicy first_and_last_block() {
   };
 }
 
-// Has methods other than forward(), which the root and a unit run through forward_method().
+// A model with a method encode() besides forward(). encode() is a forward of the root and of the
+// unit b1, because both run it through forward_method().
 struct CodingNet : BlockNet {
   std::pair<at::Tensor, at::Tensor> encode(const at::Tensor& x) {
     const auto twice = [&] { return blocks[1]->forward_twice(x); };
@@ -59,7 +60,7 @@ at::Tensor loss_of_some_blocks(Module& model, int microbatch, int microbatches, 
   return mean_square(model, microbatch, microbatches, step);
 }
 
-// Stores a second output in a member.
+// A block that stores a second output in a member.
 struct SideBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     const at::Tensor y = LayerBlock::forward(x);
@@ -75,7 +76,8 @@ at::Tensor loss_with_side_outputs(Module& model, int microbatch, int microbatche
   return loss;
 }
 
-// Catches the exception of a block's hook, and continues without this block.
+// A model whose block b1 has a hook that throws. Its forward() catches the exception and continues
+// without this block.
 struct CatchingNet : BlockNet {
   CatchingNet() {
     blocks[1]->register_forward_pre_hook(
@@ -92,7 +94,7 @@ struct CatchingNet : BlockNet {
   }
 };
 
-// Changes the outputs of its blocks in place.
+// A model that changes the outputs of its blocks in place.
 template <class Block>
 struct InPlaceNet : RowOf<Block> {
   at::Tensor forward(at::Tensor x) override {
@@ -211,7 +213,7 @@ MULTI_RANK_TEST(AnyModel, a_model_with_recomputed_dropout_ends_with_the_bits_of_
                                               .loss = loss_of_drop_out}});
 }
 
-// The model has units inside units.
+// In this test, each module below the root is marked, so the model has units inside units.
 MULTI_RANK_TEST(AnyModel, modules_marked_by_fully_shard_become_the_units) {
   const auto wrap = [](Module& model) {
     for (const auto& module : model.modules(/*include_self=*/false))
@@ -257,7 +259,7 @@ MULTI_RANK_TEST(AnyModel, a_parameter_of_a_block_that_forward_skips_gets_a_zero_
   });
 }
 
-// Computes a side output on which the main output does not depend.
+// A block that also computes a side output. The block's own output does not depend on it.
 struct AsideBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     side = linear(linear(x)).sum();
@@ -300,8 +302,9 @@ MULTI_RANK_TEST(AnyModel, a_model_without_parameters_can_be_wrapped_called_saved
   });
 }
 
-// Forward and backward compute in bf16; the shards and the optimizer use fp32. The test compares
-// with fully_shard(), and tests/properties compares fully_shard() with one process.
+// Forward and backward compute in bf16; the shards and the optimizer use fp32. This test compares
+// FullyShardedDataParallel with fully_shard(); tests/properties compares fully_shard() with one
+// process.
 MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_shard) {
   run_ranks(world_size(), [](TestRank& rank) {
     const MixedPrecisionPolicy policy{at::kBFloat16, at::kFloat};
@@ -328,7 +331,7 @@ MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_sha
       sharded.optimizer->zero_grad();
       optimizer->step();
       optimizer->zero_grad();
-      sharded.model.summon_full_params([] {});  // writes nothing
+      sharded.model.summon_full_params([] {});  // must leave the parameters as they are
     }
     EXPECT_EQ(sharded.model.state_dict().at("scale").scalar_type(), at::kFloat);
   });

@@ -118,7 +118,7 @@ struct HeldBlockImpl : Module {
 };
 FSDP_MODULE(HeldBlock);
 
-// A block made only of torch's classes, as another library can have it.
+// A block that uses only classes of LibTorch, such as a block of another library.
 struct TheirBlockImpl : torch::nn::Module {
   TheirBlockImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, kWidth)); }
   at::Tensor forward(const at::Tensor& x) { return x + linear(x).relu(); }

@@ -7,8 +7,8 @@
 
 #include <thread>
 
-// Tests orders of calls that differ from a plain loop of steps, and that tests/properties does not
-// generate.
+// Tests training loops that are not a plain loop of forward, backward and step, and that
+// tests/properties does not generate.
 namespace fsdp {
 namespace {
 
@@ -99,7 +99,7 @@ MULTI_RANK_TEST(AnyTraining, model_parameters_can_be_called_for_the_first_time_a
   });
 }
 
-// On a GPU, a thread of the autograd engine can be the last one that holds the object of the
+// On a GPU, a thread of the autograd engine can be the last owner of the object that stands for the
 // backward pass. To get this case on the CPU, the test calls backward() in another thread.
 MULTI_RANK_TEST(AnyTraining,
                 a_step_after_a_backward_that_threw_in_another_thread_throws_until_zero_grad) {
@@ -111,7 +111,7 @@ MULTI_RANK_TEST(AnyTraining,
     std::thread([&] { EXPECT_THROW(loss.backward(), std::exception); }).join();
     EXPECT_CONTAINS(error_of([&] { sharded.optimizer->step(); }), "call zero_grad()");
     sharded.model.zero_grad();
-    // The optimizer is SGD, because AdamW would have counted the step that threw.
+    // This test uses SGD, because AdamW would have counted the step that threw.
     expect_as_plain(sharded, &ShardedNet::step, &ShardedNet::step, momentum);
   });
 }
@@ -129,7 +129,7 @@ MULTI_RANK_TEST(AnyTraining, after_a_forward_that_throws_no_unit_has_a_pending_a
   });
 }
 
-// The units had reduced their gradients before the backward threw.
+// In this test, the units have reduced their gradients before the backward throws.
 MULTI_RANK_TEST(AnyTraining, zero_grad_of_the_optimizer_drops_gradients_of_a_backward_that_threw) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
@@ -141,8 +141,8 @@ MULTI_RANK_TEST(AnyTraining, zero_grad_of_the_optimizer_drops_gradients_of_a_bac
   });
 }
 
-// The forward of the second backward ran before the first backward threw, so it is a hook of the
-// second backward that notices the failure.
+// Both forwards run before the first backward throws. So no forward notices the failure; a hook of
+// the second backward does.
 MULTI_RANK_TEST(AnyTraining,
                 a_step_throws_until_zero_grad_if_the_backward_before_the_last_one_threw) {
   run_ranks(world_size(), [](TestRank& rank) {

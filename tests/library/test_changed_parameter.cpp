@@ -2,9 +2,9 @@
 
 #include <library/misuse.h>
 
-// Tests changes of parameters that would be lost, because at that time the model computes with
-// another copy of the values, or because it does not know the tensor. Each of these changes must
-// cause an error.
+// Tests changes of parameters that would be lost: either the model computes with another copy of
+// the values at that moment, or the model does not know the changed tensor. Each of these changes
+// must cause an error.
 namespace fsdp {
 namespace {
 
@@ -49,7 +49,7 @@ LASTING_MISUSE_TEST(ChangedParameter, state_dict_throws_if_a_parameter_was_repla
                       one.model.state_dict();
                     })
 
-// AdamW's step changes elements on every rank.
+// The optimizer is AdamW, whose step changes elements on every rank.
 MISUSE_TEST(ChangedParameter, an_optimizer_step_between_forward_and_backward_is_refused,
             "was changed since its forward", [](ShardedNet& one) {
               backward(one);
@@ -58,7 +58,8 @@ MISUSE_TEST(ChangedParameter, an_optimizer_step_between_forward_and_backward_is_
               loss.backward();
             })
 
-// The root stays unsharded after forward.
+// After a forward with gradients the root stays unsharded, so a write to its parameter would be
+// lost.
 MISUSE_TEST(ChangedParameter, a_write_to_a_parameter_of_the_root_between_two_forwards_is_refused,
             "parameter scale of unit root was written to while it was gathered",
             [](ShardedNet& one) {
@@ -75,7 +76,8 @@ MISUSE_TEST(ChangedParameter, a_call_of_the_model_inside_summon_full_params_is_r
               one.model.summon_full_params([&] { loss_of(*one.net, one.rank); });
             })
 
-// Ways in which users change parameters, all of which are allowed between steps.
+// The following functions change parameters in ways that users know. All of them are allowed
+// between steps.
 using Parameters = std::vector<at::Tensor>;
 void change_through_data(const Parameters& parameters) {
   for (const at::Tensor& parameter : parameters)

@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// Has a block in each kind of container. Calls of all these blocks run their hooks.
+// A model with a block in each kind of container. Whichever container calls its block, the block's
+// hooks run.
 struct ContainersNet : Module {
   struct Around : torch::nn::Module {
     Around() { block = register_module("block", KeptBlock(3)); }

@@ -14,14 +14,15 @@ struct ContextNet : Module {
     for (int i = 0; i < 3; ++i)
       blocks.push_back(register_module(std::to_string(i), std::make_shared<ContextBlock>()));
   }
-  // The blocks share the contexts, so their gradients are sums over calls.
+  // All blocks get the same contexts, so the gradient of a context is a sum over the blocks' calls.
   at::Tensor forward(at::Tensor x) override {
     const std::vector<at::Tensor> contexts{x * scale, x.flip(0) - scale};
     at::Tensor more = at::zeros({});
     for (const auto& block : blocks) {
       const ContextOutput made = (*block)(x, contexts, block == blocks.front() ? "tanh" : "relu");
       x = made.y;
-      if (block != blocks.back()) more = more + *made.aside;  // the last one has no gradient
+      // The `aside` of the last block gets no gradient.
+      if (block != blocks.back()) more = more + *made.aside;
     }
     return x * (1 + more);
   }

@@ -13,8 +13,8 @@ namespace {
 
 MULTI_RANK_SUITE(CheckpointedUnit);
 
-// Trains several steps, because the forward of the next step must not use a cast that the
-// recomputation in backward has left in autocast's cache.
+// Trains several steps under autocast: the recomputation in backward leaves casts of parameters in
+// autocast's cache, and the forward of the next step must not use them.
 MULTI_RANK_TEST(CheckpointedUnit, activation_checkpointing_under_autocast_changes_no_bit) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto train = [&](bool checkpointed) {
@@ -27,7 +27,8 @@ MULTI_RANK_TEST(CheckpointedUnit, activation_checkpointing_under_autocast_change
       for (int step = 0; step < kSteps; ++step) {
         at::autocast::set_autocast_enabled(at::kCPU, true);
         const at::Tensor loss = loss_of(*net, rank, step);
-        if (step != 1) at::autocast::clear_cache();  // in step 1 FSDP must drop old casts
+        // In step 1 the cache stays, so FullyShardedDataParallel must drop the old casts.
+        if (step != 1) at::autocast::clear_cache();
         at::autocast::set_autocast_enabled(at::kCPU, false);
         loss.backward();
         optimizer->step();
@@ -96,8 +97,8 @@ MULTI_RANK_TEST(CheckpointedUnit, checkpointed_embeddings_train_as_without_check
   });
 }
 
-// Promises that backward reads no parameter of the block or of its child. The promise is false: the
-// child's linear layer reads its weight in backward, or the child is recomputed there.
+// A block whose reads_parameters_in_backward() wrongly returns false: in backward, the linear layer
+// of its child reads its weight, or the checkpointed child is recomputed.
 struct HidingBlock : Module {
   at::Tensor forward(at::Tensor x) override { return (*inside)(x); }
   bool reads_parameters_in_backward() const override { return false; }
@@ -136,7 +137,7 @@ MULTI_RANK_TEST(CheckpointedUnit,
   });
 }
 
-// Calls itself recursively.
+// A block that calls itself recursively.
 struct TreeBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     if (x.size(0) > 1) x = at::cat({(*this)(x.slice(0, 0, 1)), x.slice(0, 1)});

@@ -67,7 +67,8 @@ MULTI_RANK_TEST(DdpReplica, ddp_works_with_many_buckets_user_hooks_and_overwritt
     EXPECT_EQ(calls, 3 * 101);
     many.backward();
     EXPECT_LE(many.weight.grad().abs().max().item<float>(), 1e-3F);
-    if (rank.rank() == 0) one.model(at::ones({1, 7}));  // an evaluation issues no collective
+    // An evaluation on rank 0 only, which issues no collective.
+    if (rank.rank() == 0) one.model(at::ones({1, 7}));
     torch::nn::utils::vector_to_parameters(at::ones({7 * 7 * 3 + 7 * 4}), one.net->parameters());
     one.step();
     EXPECT_FALSE(one.weight.eq(1).any().item<bool>())
@@ -115,7 +116,7 @@ MULTI_RANK_TEST(DdpReplica, lbfgs_lowers_the_mean_loss_of_ddp_replicas) {
     };
     const at::Tensor before = optimizer.step(mean_loss);
     EXPECT_LT(mean_loss().item<float>(), before.item<float>());
-    replicas.model.state_dict();  // throws if replicas have diverged
+    replicas.model.state_dict();  // would throw if replicas had diverged
   });
 }
 
@@ -142,7 +143,8 @@ MULTI_RANK_TEST(DdpReplica, a_misuse_of_ddp_that_would_leave_gradients_unreduced
     expect([&] { DistributedDataParallel model(*net, comm, {.bucket_cap_mb = -1}); }, "0 or more");
     expect([&] { loss_of(*replicas.net, rank).backward({}, std::nullopt, /*create_graph=*/true); },
            "create_graph has to be off; torch::autograd::grad() reduces nothing");
-    // An inner backward runs in a hook of the input, when all gradients have been reduced.
+    // A hook of the input runs an inner backward. At that time, all gradients of the outer backward
+    // have been reduced.
     const at::Tensor x = at::ones({2, 7}).requires_grad_();
     bool inside = false;
     x.register_hook([&](const at::Tensor&) {

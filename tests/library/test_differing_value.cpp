@@ -13,8 +13,8 @@ using Comm = std::shared_ptr<Communicator>;
 
 MULTI_RANK_SUITE_ON(DifferingValue, 2, 3, 4);
 
-// Returns "0.5 on rank 0, 0.25 on ranks 1, 2", where rank `odd` has `other` and the other ranks
-// have `usual`.
+// Returns a text such as "USUAL on ranks 0, 2, OTHER on rank 1": rank `odd` has the value `other`,
+// and all other ranks have `usual`.
 std::string on_ranks(const TestRank& rank, int odd, const std::string& usual,
                      const std::string& other) {
   std::string of_usual;

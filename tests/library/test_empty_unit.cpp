@@ -2,12 +2,12 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Tests parameters without elements: in units that have no other parameters, in units that have
-// other ones, and in the root.
+// Tests parameters without elements. They are in units that have only such parameters, in units
+// that also have other parameters, and in the root.
 namespace fsdp {
 namespace {
 
-// Adds the rows of its memories, some of which have no rows.
+// A block that adds the rows of its memories to its input. Some memories have no rows.
 struct MemoryBlock : Module {
   explicit MemoryBlock(const std::vector<int64_t>& rows) {
     for (size_t i = 0; i < rows.size(); ++i)
@@ -21,7 +21,7 @@ struct MemoryBlock : Module {
   std::vector<at::Tensor> memories;
 };
 
-// Calls memory blocks with these numbers of rows, then a block with weights.
+// A model that calls memory blocks with the given numbers of rows, and then a block with weights.
 struct MemoryNet : Module {
   explicit MemoryNet(const std::vector<std::vector<int64_t>>& rows, bool empty_root = false) {
     for (size_t i = 0; i < rows.size(); ++i)

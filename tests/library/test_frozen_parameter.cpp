@@ -39,7 +39,7 @@ MULTI_RANK_TEST(FrozenParameter, freezing_a_parameter_on_one_rank_and_undoing_it
     const at::Tensor bias = net->blocks[1]->linear->bias;
     if (rank.rank() == 0) {
       bias.set_requires_grad(false);
-      model.parameters();  // notices the change
+      model.parameters();  // at this call, the model notices that the parameter is frozen
       bias.set_requires_grad(true);
     }
     step();

@@ -46,7 +46,8 @@ MULTI_RANK_TEST(FrozenUnit, a_unit_with_frozen_parameters_trains_as_in_one_proce
   expect_equal_to_one_process(world_size(), trainings());
 }
 
-// Blocks 0 and 1 reduce 7 elements each, and the root 7: each padded to a multiple of 16 W.
+// A backward pass reduces 7 elements for block 0, 7 for block 1 and 7 for the root. Each of the
+// three is padded to a multiple of 16 W elements.
 MULTI_RANK_TEST(FrozenUnit, no_frozen_parameter_is_in_a_reduce_scatter_or_in_a_flat_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(2);

@@ -18,7 +18,8 @@ namespace {
 
 using enum GradientState;
 
-// The gradient of a parameter of sizes [2, 3], of which this rank owns 4 elements.
+// A parameter of sizes [2, 3], of which this rank owns 4 elements, with the object that tracks its
+// gradient.
 struct Parameter {
   at::Tensor leaf{at::zeros({4}).set_requires_grad(true)};
   at::Tensor whole{at::zeros({2, 3}).set_requires_grad(true)};
@@ -272,7 +273,7 @@ TEST(GradientState, a_dropped_no_sync_sum_becomes_zeros_if_its_unit_still_has_to
         drop(one);
         one.gradient.see_users_changes();
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::dropped);
-        one.of_whole() = at::ones({2, 3});  // stands for a trap
+        one.of_whole() = at::ones({2, 3});  // these ones stand for a trap in .grad
         one.gradient.begin_pass(true, unit_waits);
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
         ASSERT_EQ(one.of_whole().defined(), unit_waits);

@@ -9,7 +9,7 @@
 
 #include "kept_block.h"
 
-// hookable() makes an fsdp::Module of a module of torch's.
+// Tests hookable(), which wraps a module of LibTorch in an fsdp::Module.
 namespace fsdp {
 namespace {
 

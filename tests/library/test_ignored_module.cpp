@@ -34,8 +34,8 @@ StateDict trained_in_one_process(int ranks) {
   return state;
 }
 
-// Trains `net`, whose parameters are divided between two wrappers, with one optimizer for each
-// wrapper.
+// Trains `net`, whose parameters belong to two wrappers: those of the encoder to one, the rest to
+// the other. Each wrapper has an optimizer of its own.
 void train_together(TestRank& rank, Module& net, const std::vector<at::Tensor>& of_encoder,
                     const std::vector<at::Tensor>& of_rest) {
   const auto encoder = adamw(of_encoder), rest = adamw(of_rest);

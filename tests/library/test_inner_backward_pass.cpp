@@ -113,8 +113,8 @@ MULTI_RANK_TEST(InnerBackwardPass, a_backward_inside_autograd_grad_throws_and_na
   });
 }
 
-// The outer backward pass throws at its end. It must also drop the gradients that the inner
-// backward passes have added.
+// The outer backward pass throws at its end. FullyShardedDataParallel must then also drop the
+// gradients that the inner backward passes have added.
 MULTI_RANK_TEST(InnerBackwardPass,
                 a_backward_pass_that_throws_drops_the_gradients_that_an_inner_pass_added) {
   run_ranks(world_size(), [](TestRank& rank) {

@@ -67,8 +67,8 @@ MULTI_RANK_TEST(LeafGradient,
   });
 }
 
-// The other tensors are the plain tensor of a part, the input of the model, a tensor without a
-// model, and a copy of a leaf of a model that was destroyed.
+// autograd::grad() is called for the plain tensor of this_ranks_part(), for the input of the model,
+// for a tensor that belongs to no model, and for a copy of a leaf whose model was destroyed.
 MULTI_RANK_TEST(LeafGradient, autograd_grad_of_tensors_that_are_not_model_parameters_is_right) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor left;

@@ -49,18 +49,21 @@ MULTI_RANK_TEST(LibraryCheckpoint,
       const std::string run = folder.path() + "/" + std::to_string(comm->world_size()) +
                               (format == CheckpointFormat::full ? "full" : "");
       train(rank, comm, 1, run, format);
-      const StateDict second = train(rank, comm, 9, run, format);  // built with other values
+      // Builds the model with other values, and resumes from step 1.
+      const StateDict second = train(rank, comm, 9, run, format);
       EXPECT_TRUE(at::equal(second.at("mean"), at::full({2}, 7)));
       EXPECT_EQ(second.at("count").item<int64_t>(), 2);
       const auto begun = buffered_block();
       EXPECT_TRUE(at::equal(second.at("rest.linear.weight"), begun->rest->linear->weight));
       const auto moved = (second.at("linear.weight") - begun->linear->weight).abs().max();
-      EXPECT_TRUE(moved.item<float>() > 0 && moved.item<float>() < 2.1e-3);  // two steps of AdamW
+      // AdamW has made two steps with lr 1e-3.
+      EXPECT_TRUE(moved.item<float>() > 0 && moved.item<float>() < 2.1e-3);
     }
   });
 }
 
-// Saves one state twice, and makes a step before the second save is complete.
+// Saves one state twice, first with save_checkpoint() and then in the background. Makes a training
+// step before the background save is complete. Both checkpoints must be equal.
 MULTI_RANK_TEST(LibraryCheckpoint, a_step_during_an_async_save_does_not_change_the_checkpoint) {
   const TemporaryFolder folder;
   in_each_strategy(world_size(), [&](TestRank& rank, const std::shared_ptr<Communicator>& comm) {

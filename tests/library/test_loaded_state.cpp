@@ -33,7 +33,7 @@ OptimizerOf optimizer_of_kind(const std::string& kind) {
 }
 const std::vector<std::string> kKinds{"AdamW", "SGD", "amsgrad", "RMSprop", "Adagrad"};
 
-// A model of one of the two classes, with its optimizer.
+// A model wrapped in FullyShardedDataParallel or DistributedDataParallel, with its optimizer.
 template <template <class> class Parallel>
 struct TrainedNet {
   TrainedNet(TestRank& rank, const OptimizerOf& make, uint64_t seed)

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-// fully_shard(module) marks a module for all threads of the process.
+// Tests fully_shard(module), which marks a module for all threads of the process.
 namespace fsdp {
 namespace {
 

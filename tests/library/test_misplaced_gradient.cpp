@@ -49,8 +49,8 @@ MISUSE_TEST(MisplacedGradient, clipping_the_gradients_of_the_modules_parameters_
               torch::nn::utils::clip_grad_norm_(one.net->parameters(), 1.0);
             })
 
-// Because model.parameters() was called before, backward puts the gradients into .grad of its
-// tensors, where a ShardedOptimizer does not look.
+// Because the test has called model.parameters(), backward puts the gradients into .grad of these
+// leaves, where a ShardedOptimizer over the units does not look.
 MISUSE_TEST(MisplacedGradient,
             an_optimizer_over_the_units_finds_no_gradient_once_model_parameters_was_called,
             "has no gradient", [](ShardedNet& one) {

@@ -12,7 +12,8 @@
 namespace fsdp {
 namespace {
 
-// The numbers that a program gets from a model, on ranks or in one process.
+// The functions by which a training loop gets norms from a model. The model is on ranks or in one
+// process.
 struct ModelNumbers {
   std::function<Norms(double)> param_norms, grad_norms;
   std::function<bool()> gradients_are_finite;
@@ -238,8 +239,8 @@ MULTI_RANK_TEST(ModelNorm,
     };
     expect(sharded, *net);
     expect(replicated, *other);
-    // Norms are the same before and after parameters() moves the gradients from the units to
-    // leaves.
+    // parameters() moves the gradients from the units to leaves. The norms must be the same before
+    // and after.
     const Norms before = sharded.grad_norms();
     sharded.parameters();
     const Norms after = sharded.grad_norms();
@@ -257,7 +258,8 @@ void spoil(const at::Tensor& gradient, double value) {
 MULTI_RANK_TEST(ModelNorm, gradients_are_finite_is_false_if_any_rank_has_nan_or_infinity) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const bool spoils =
-        rank.rank() == std::min(1, rank.world_size() - 1);  // a rank that has elements
+        // Rank 1 if it exists: a rank that owns elements of the weight.
+        rank.rank() == std::min(1, rank.world_size() - 1);
     const auto expect = [&](auto& model, Module& net) {
       EXPECT_TRUE(model.gradients_are_finite());
       for (const double value : {std::nan(""), kInfinity, -kInfinity}) {

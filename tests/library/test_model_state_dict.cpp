@@ -127,7 +127,8 @@ MULTI_RANK_TEST(ModelStateDict,
   });
 }
 
-// Rank r writes r + 3. If there is only one rank, the written value is kept.
+// In summon_full_params(), rank r writes the value r + 3. If there is only one rank, this does not
+// throw, and the value is kept.
 MULTI_RANK_TEST(ModelStateDict, summon_full_params_throws_if_ranks_wrote_different_values) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
@@ -171,7 +172,7 @@ void train_with_buffers(TestRank& rank, const std::string& name) {
   net(at::ones({2, 7}));
   rank.observe(name + " mean", net.norm->running_mean);
   net.train();
-  loss_of(net, rank, 2);  // changes each rank's own buffers again
+  loss_of(net, rank, 2);  // changes the buffers of each rank in a different way
   const StateDict state = model.state_dict();
   rank.observe(name + " saved", state.at("norm.running_mean"));
   model.load_state_dict(state);

@@ -33,14 +33,14 @@ struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
   std::function<at::Tensor(at::Tensor)> finish{[](at::Tensor x) { return x; }};
 };
 
-// A TwoWay whose backward hooks are noted too.
+// A TwoWay module that also records its backward hooks in `events`.
 struct Noted {
   Noted() { note_backward(module, events); }
   Events events;
   TwoWay module{events};
 };
 
-// Returns the events of the backward pass of `loss`.
+// Runs the backward pass of `loss`, and returns the events that it appended.
 Events events_of(Noted& noted, const at::Tensor& loss) {
   noted.events.clear();
   loss.backward();
@@ -71,7 +71,7 @@ TEST(ModuleOf, forward_hooks_of_a_module_run_once_before_and_after_forward) {
   });
 }
 
-// Returns its arguments.
+// A module whose forward() returns the tensors that it gets.
 struct Same : ModuleOf<std::vector<at::Tensor>(std::vector<at::Tensor> tensors, int)> {
   std::vector<at::Tensor> forward(std::vector<at::Tensor> tensors, int) override { return tensors; }
 };

@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// A class that a ModuleOf can take and return.
+// A class with tensors that a ModuleOf can have as argument and as result.
 struct Cells {
   at::Tensor hidden;
   std::optional<at::Tensor> cell;
@@ -77,7 +77,8 @@ TEST(ModuleValue, arguments_without_tensors_and_references_reach_forward_unchang
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Makes its outputs from the input x and from y, which is computed with its parameter.
+// A module that computes y from its input x and its weight, and returns what `finish` makes from x
+// and y.
 struct Outputs : ModuleOf<Named(const at::Tensor& x)> {
   using Function = std::function<Named(const at::Tensor& x, const at::Tensor& y)>;
   Outputs(Events& events, Function function) : finish(std::move(function)) {
@@ -93,7 +94,7 @@ TEST(ModuleValue, backward_hooks_run_once_whatever_memory_the_outputs_share) {
   struct Case {
     const char* name;
     Outputs::Function finish;
-    bool changed_in_place{};  // by the caller
+    bool changed_in_place{};  // whether the caller changes the outputs in place
   };
   const auto two = [](const at::Tensor& a, const at::Tensor& b) {
     return Named{{"a", a}, {"b", b}};

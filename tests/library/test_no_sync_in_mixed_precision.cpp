@@ -57,11 +57,12 @@ at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pas
 }
 
 // The gradients that one process computes from the backward passes of all ranks, by the name of the
-// parameter. The gradients of a rank are added in `sum_dtype`. For a sharded parameter, these sums
-// are added over ranks as a tree, and divided once.
+// parameter. First the gradients of each rank are added in `sum_dtype`. For a sharded parameter,
+// these sums are then added over ranks as a tree, and divided once by the number of ranks.
 struct Expected {
-  std::map<std::string, at::Tensor> means;                // over ranks, of sharded parameters
-  std::vector<std::map<std::string, at::Tensor>> of_own;  // sums by rank, of the ignored module
+  std::map<std::string, at::Tensor> means;  // mean gradients of the sharded parameters, over ranks
+  // [rank] Gradient sums of the ignored module.
+  std::vector<std::map<std::string, at::Tensor>> of_own;
 };
 
 Expected expected_gradients(const MixedPrecisionPolicy& policy, at::ScalarType sum_dtype, int ranks,
@@ -110,7 +111,8 @@ void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
   if (arrangement.checkpointed)
     for (const auto& part : {net->twice, net->spare})
       checkpoint_activations(*part);
-  const WarningsOf warnings;  // hides the warning about the ignored module's gradients
+  // Hides the warning about the trainable ignored module.
+  const WarningsOf warnings;
   FullyShardedDataParallel model(*net, comm,
                                  {.reshard_after_forward = arrangement.reshards,
                                   .ignored = {net->fp32.get()},
@@ -191,7 +193,7 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision,
       const Expected expected = expected_gradients(kWide, at::kFloat, rank.world_size(), 3);
       const StateDict found = model.state_dict();
       for (const auto& [name, mean] : expected.means) {
-        if (name.starts_with("fp32")) continue;  // belongs to the ignored module
+        if (name.starts_with("fp32")) continue;  // a parameter of the ignored module
         EXPECT_TRUE(at::equal(found.at(name), mean)) << name;
       }
     }

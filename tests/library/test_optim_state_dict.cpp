@@ -118,7 +118,8 @@ MULTI_RANK_TEST(OptimStateDict, load_optim_state_dict_throws_for_missing_and_une
       };
       for (const auto& entry : state) {
         const std::string& key = entry.key();
-        if (key.starts_with("b")) continue;  // blocks are like the root's scale
+        // Entries of the blocks are tested by those of the root's scale.
+        if (key.starts_with("b")) continue;
         StateDict lacking = state.copy();
         EXPECT_EQ(lacking.erase(key), 1U);
         refused(lacking, "lacks " + key);

@@ -14,14 +14,14 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// `y` is a second operand of the same kind as `x`.
+// An operator under test. `call` runs it on `x`; an operator with two operands also uses `y`, which
+// is of the same kind as `x`.
 struct Operator {
   std::string name;
   std::function<at::Tensor(const at::Tensor& x, const at::Tensor& y)> call;
 };
 
-// Returns a copy of `x`. In-place operators write to the copy, so that they do not change the
-// operand.
+// Returns a copy of `x`. In-place operators write to this copy, so that they do not change `x`.
 at::Tensor copy_of(const at::Tensor& x) {
   return x.detach().clone();
 }
@@ -177,8 +177,8 @@ const std::vector<Operator> kOfPositions{
     {"aten::randn_like", [](const auto& x, const auto&) { return at::randn_like(x); }},
     {"aten::dropout", [](const auto& x, const auto&) { return at::dropout(x, 0.5, true); }}};
 
-// Two parameters, their gradients, and tensors that were computed from them. With three or four
-// ranks, some ranks own no element of them.
+// Operands for the tests: two parameters, their gradients, and tensors that were computed from
+// them. With three or four ranks, some ranks own no element of these parameters.
 struct Parts {
   explicit Parts(TestRank& rank) : sharded(rank) {
     loss_of(*sharded.net, rank).backward();
@@ -225,8 +225,7 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
   const at::NoGradGuard no_grad;
   for (const auto& [kind, x, y] : parts.pairs())
     for (const Operator& op : ops) {
-      if (x.numel() < 2)
-        continue;  // a part of one element can be returned whole by select and slice
+      if (x.numel() < 2) continue;  // select and slice may return a part of one element as it is
       SCOPED_TRACE(op.name + " of " + kind);
       const std::string error = error_of([&, x = x, y = y] { op.call(x, y); });
       EXPECT_TRUE(error.starts_with(op.name + " of ")) << error;
@@ -303,8 +302,8 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks,
   });
 }
 
-// These reductions first gather the whole tensor. They must throw if they are given a view of a
-// part and can't tell which elements of the parameter the view has.
+// A reduction over a part gathers the whole tensor first. If it gets a view of a part, and can't
+// tell which elements of the parameter the view has, it must throw.
 MULTI_RANK_TEST(RankPartOnSeveralRanks,
                 reductions_of_transposed_or_reshaped_parts_are_right_or_throw) {
   run_ranks(world_size(), [](TestRank& rank) {
@@ -462,7 +461,8 @@ MULTI_RANK_TEST(RankPart, this_ranks_part_returns_a_plain_tensor_that_shares_the
   });
 }
 
-// With one rank, the part is the whole parameter, so it has the same sizes and the same norm.
+// With one rank, this rank's part is the whole parameter, so it must have the parameter's sizes,
+// and its norm.
 MULTI_RANK_TEST(RankPart, on_several_ranks_a_part_has_its_parameters_dim_but_at_least_1) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
@@ -490,7 +490,8 @@ MULTI_RANK_TEST(RankPartOnSeveralRanks, writing_to_a_ranks_part_leaves_it_marked
          [](Parts& parts) {
            for (at::Tensor& p : parts.parameters)
              p.set_data(at::zeros(p.sizes()));
-           loss_of(*parts.sharded.net, parts.sharded.rank);  // reads the new values
+           // At this forward, the model reads the new values.
+           loss_of(*parts.sharded.net, parts.sharded.rank);
          }},
         {"vector_to_parameters",
          [](Parts& parts) {

@@ -49,10 +49,11 @@ std::shared_ptr<Net> small() {
   return std::make_shared<Net>();
 }
 std::shared_ptr<Net> large() {
-  return std::make_shared<Net>(100'000);  // 3 x 40 GB
+  return std::make_shared<Net>(100'000);  // three parameters of 100,000 x 100,000 floats: 3 x 40 GB
 }
 
-// test_own_plan.cpp shows that the plan equals what a step measures.
+// This test only shows that planning needs little memory. test_own_plan.cpp shows that the planned
+// bytes equal the measured ones.
 TEST(PlanStep, plan_step_predicts_a_step_of_1024_ranks_without_the_models_memory) {
   run_ranks(1, [](TestRank&) {
     PlanOptions options;
@@ -61,14 +62,15 @@ TEST(PlanStep, plan_step_predicts_a_step_of_1024_ranks_without_the_models_memory
     const auto plan = plan_step<Net>(large, loss, inputs, options);
     const auto padded = [](int64_t numel) { return 4 * round_up(numel, 1024 * kAlignment); };
     EXPECT_EQ(plan.peaks[1][MemoryClass::gathered],
-              2 * padded(10'000'000'000) + padded(100'000));  // two blocks and the root's scale
+              // Two unsharded blocks and the root's scale.
+              2 * padded(10'000'000'000) + padded(100'000));
     EXPECT_CONTAINS(plan.unit, "block");
   });
 }
 
 // The values that a rank measures in the second step of a training.
 struct MeasuredStep {
-  std::array<LiveBytes, 2> peaks;  // that of forward, and that of backward
+  std::array<LiveBytes, 2> peaks;  // peak in forward, peak in backward
   int64_t received_bytes{};
 };
 
@@ -98,7 +100,7 @@ MeasuredStep measured_step(const std::shared_ptr<Communicator>& comm,
 
 MULTI_RANK_SUITE_ON(PlanStepOfReplicas, 2, 4);
 
-// A shard size of 0 means all ranks.
+// In PlanOptions, a shard size of 0 means that the model is sharded over all ranks.
 MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_training_measures) {
   std::set<int64_t> shards;  // [bytes] that a rank holds with each shard size
   for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
@@ -118,13 +120,15 @@ MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_tr
           EXPECT_EQ(plan.peaks[i + 1][cls], measured.peaks[i][cls])
               << to_string(cls) << (i == 0 ? " in forward" : " in backward");
       const int64_t loss_of_all =
-          16 * (rank.world_size() - 1);  // a training averages its loss over ranks
+          // [bytes] The plan includes that a training averages its loss over ranks.
+          16 * (rank.world_size() - 1);
       EXPECT_EQ(plan.received_bytes, measured.received_bytes + loss_of_all)
           << "bytes that rank 0 receives";
     });
     shards.insert(run.at(0, "shards").get<int64_t>());
   }
-  EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);  // shard sizes 1, 2 and 4
+  // One result for each of the shard sizes 1, 2 and 4.
+  EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);
 }
 
 TEST(PlanStep, plan_step_names_an_operator_that_has_no_meta_kernel) {

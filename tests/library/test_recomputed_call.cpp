@@ -49,7 +49,7 @@ TEST(RecomputedCall, activation_checkpointing_does_not_change_gradients) {
       EXPECT_FALSE(made.largest.requires_grad());
       const at::Tensor loss = made.y.square().sum() + 3 * *made.aside;
       loss.backward({}, /*retain_graph=*/true);
-      loss.backward();  // each pass runs forward() again
+      loss.backward();  // each of the two backward passes runs forward() again
       EXPECT_EQ(block->runs, checkpointed ? 3 : 1);
       gradients.push_back({x.grad(), context.grad(), block->linear->weight.grad()});
     }
@@ -58,7 +58,8 @@ TEST(RecomputedCall, activation_checkpointing_does_not_change_gradients) {
   });
 }
 
-// Returns one of its inputs, and the same tensor twice.
+// A module that returns the list {x w, x w, x, y + 1}: one tensor twice, its own input, and an
+// undefined tensor if y is absent.
 struct RepeatsOutput
     : ModuleOf<std::vector<at::Tensor>(const at::Tensor& x, const std::optional<at::Tensor>& y)> {
   std::vector<at::Tensor> forward(const at::Tensor& x,

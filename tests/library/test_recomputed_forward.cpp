@@ -16,7 +16,7 @@ void set_autocast(std::optional<at::ScalarType> dtype) {
   at::autocast::set_autocast_dtype(at::kCPU, dtype.value_or(at::kBFloat16));
 }
 
-// Returns the thread's settings that a forward can read.
+// Returns as a text the thread-local settings of LibTorch that a forward can read.
 std::string settings() {
   const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
   std::ostringstream text;
@@ -33,14 +33,16 @@ std::string settings() {
 struct NotingBlock : LayerBlock {
   at::Tensor forward(at::Tensor x) override {
     runs.push_back(settings());
-    return LayerBlock::forward(x) + at::ones({}, at::TensorOptions()) / 3;  // has the default dtype
+    // The sum has the default dtype, which is one of the settings.
+    return LayerBlock::forward(x) + at::ones({}, at::TensorOptions()) / 3;
   }
   std::vector<std::string> runs;
 };
 
 struct Settings {
   std::string name;
-  std::function<void()> forward, backward;  // change the settings before each of the two
+  // Called before forward and before backward, to change the settings.
+  std::function<void()> forward, backward;
 };
 
 void default_settings() {

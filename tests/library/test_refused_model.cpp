@@ -10,12 +10,13 @@ namespace {
 
 MULTI_RANK_SUITE(RefusedModel);
 
-// Registers a weight, and a row of this weight as another parameter.
+// A model that registers a weight, and a row of the same weight as another parameter.
 struct Overlapping : BlockNet {
   at::Tensor row = register_parameter("row", blocks[0]->linear->weight.detach()[1]);
 };
 
-// Has a block in a container of LibTorch, which calls the block's forward() and so runs no hooks.
+// A model with a block in a torch::nn::Sequential, which calls the block's forward() directly, so
+// the block's hooks do not run.
 struct InSequential : Module {
   InSequential() {
     layers->push_back(std::make_shared<LayerBlock>());
@@ -40,7 +41,8 @@ MULTI_RANK_TEST(RefusedModel, wrapping_overlapping_parameters_throws_and_changes
   });
 }
 
-// If the block in the Sequential is not a unit, it needs no hooks, and the model can be sharded.
+// With wrap_none(), the block in the torch::nn::Sequential is not a unit, so it needs no hooks, and
+// the model can be sharded.
 MULTI_RANK_TEST(RefusedModel, wrapping_a_unit_in_torchs_sequential_throws_and_changes_nothing) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
@@ -78,7 +80,8 @@ MULTI_RANK_TEST(RefusedModel, wrapping_a_sharded_model_again_throws_and_the_mode
   });
 }
 
-// A holder of LibTorch's class, which calls forward() of its module and so runs no hooks.
+// A block in a module holder of TORCH_MODULE(). Such a holder calls forward() of its module
+// directly, so the module's hooks do not run.
 struct TorchBlockImpl : LayerBlock {};
 TORCH_MODULE(TorchBlock);
 struct HoldingNet : Module {
@@ -86,7 +89,7 @@ struct HoldingNet : Module {
   TorchBlock block = register_module("block", TorchBlock());
 };
 
-// An embedding. With max_norm, its forward writes to the gathered weight.
+// A model with an embedding that has max_norm, so its forward writes to the gathered weight.
 struct TableNet : Module {
   explicit TableNet(const torch::nn::EmbeddingOptions& options)
       : table(register_module("table", torch::nn::Embedding(options))) {}

@@ -13,8 +13,8 @@ namespace {
 MULTI_RANK_SUITE(HybridReplica);
 
 // Runs `body` for each way to divide the ranks into replicas, and compares what it observes with
-// what one process observes. With up to 4 ranks, adding the sums of the replicas gives the tree
-// over all ranks: 3 ranks are one replica or three of one rank each.
+// what one process observes. With up to 4 ranks, the sum within each replica, followed by the sum
+// over replicas, is the same tree as the sum over all ranks.
 void expect_in_each_strategy(
     int world_size,
     const std::function<void(TestRank&, const std::shared_ptr<Communicator>&)>& body,
@@ -42,7 +42,8 @@ MULTI_RANK_TEST(HybridReplica, ddp_gradients_are_the_mean_over_the_ranks_of_all_
       }));
 }
 
-// Compares the norm of the mean gradients, after a backward in no_sync() and one outside of it.
+// Runs one backward in no_sync() and one outside of it. Compares the norm of the mean gradients
+// with that of one process.
 MULTI_RANK_TEST(HybridReplica,
                 clipping_and_accumulation_use_the_gradients_of_the_ranks_of_all_replicas) {
   expect_in_each_strategy(
@@ -79,7 +80,8 @@ struct NetWithBuffers : BlockNet {
   at::Tensor count = register_buffer("count", at::zeros({2}, at::kLong));
 };
 
-// Ranks begin with different values. All end with those of global rank 0, or with the mean.
+// Each rank begins with other values. All ranks must get the parameters and buffers of global rank
+// 0, and average_buffers() must give all ranks the mean of `mean`.
 MULTI_RANK_TEST(HybridReplica,
                 all_replicas_get_the_values_of_global_rank_0_and_the_mean_of_buffers) {
   const auto net_of = [](int rank) {
@@ -105,7 +107,7 @@ MULTI_RANK_TEST(HybridReplica,
         model.average_buffers();
         rank.observe("mean of the ranks", net->mean);
         rank.observe("count of rank 0", net->count);
-        model.load_state_dict(model.state_dict());  // state_dict() compares all ranks
+        model.load_state_dict(model.state_dict());  // state_dict() would throw if ranks differed
       },
       run_oracle([&](TestRank& rank) {
         rank.observe("parameter", net_of(0)->scale.detach());
@@ -118,7 +120,8 @@ MULTI_RANK_TEST(HybridReplica,
 
 MULTI_RANK_SUITE_ON(DivergedHybridReplica, 4);
 
-// Ranks 0 and 1 are one replica and have equal values; ranks 2 and 3 are the other replica.
+// Ranks 0 and 1 are one replica and have equal values. Ranks 2 and 3 are the other replica and have
+// other values.
 MULTI_RANK_TEST(DivergedHybridReplica, an_error_names_the_parameter_that_differs_between_replicas) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto& comm = rank.hybrid(2);

@@ -44,9 +44,10 @@ MULTI_RANK_TEST(SameOnAllRanks, if_units_or_options_differ_between_ranks_wrappin
   });
 }
 
-// A rank that freezes a parameter compares its parameters with the other ranks in its next forward.
-// If all ranks freeze one, the comparison names the difference. If only some ranks do, the other
-// ranks issue another collective, and the error names the calls.
+// In the forward after it has frozen a parameter, a rank compares its parameters with the other
+// ranks. If all ranks freeze a parameter, but not the same one, this comparison names the
+// difference. If only some ranks freeze one, the other ranks issue another collective at that
+// point, and the error names the two collectives.
 MULTI_RANK_TEST(SameOnAllRanks,
                 an_error_names_the_parameters_that_only_some_ranks_freeze_after_a_step) {
   const auto train = [](TestRank& rank, const auto& freeze) {

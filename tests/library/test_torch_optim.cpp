@@ -28,11 +28,12 @@ struct Scheduled : torch::optim::SGD {
     return loss;
   }
   torch::optim::StepLR scheduler{*this, /*step_size=*/1, /*gamma=*/0.5};
-  double rate{0.2};  // halved before each comparison; StepLR's first step changes nothing
+  // Expected learning rate, halved before each comparison; StepLR's first step changes nothing.
+  double rate{0.2};
 };
 
-// Adam with a learning rate for each group, which changes at every step, and with gradients that
-// are clipped by value.
+// Adam with one learning rate per group, which changes at every step. Before each step, it clips
+// the gradients by value.
 struct Cutting : torch::optim::Adam {
   using Adam::Adam;
   at::Tensor step(LossClosure closure) override {
@@ -104,14 +105,15 @@ MULTI_RANK_TEST(TorchOptim, torchs_optimizers_end_with_the_bits_of_one_process) 
        {.name = "groups with rates of their own, and cut gradients", .optimizer = cutting},
        {.name = "groups by dim()", .optimizer = decaying_by_dim},
        {.name = "kernels of lists", .optimizer = optimizer_of<OfLists>(SGDOptions(0.1))},
-       // About 45,000 elements, so that vectorized kernels have many vectors and a tail.
+       // A weight of about 45,000 elements, so that torch's vectorized kernels process many vectors
+       // and a remainder.
        {.name = "large parameters",
         .build = [] { return std::make_shared<BlockNet>(1, 211); },
         .loss = mean_square_of({3, 211})}});
 }
 
-// The penalty is a function of this rank's elements. Its gradient is added to the parameter's
-// gradient once, and is not averaged over ranks.
+// The penalty is a function of this rank's elements of the parameters. Its gradient must be added
+// to the parameter's gradient once, and must not be averaged over ranks.
 MULTI_RANK_TEST(TorchOptim,
                 the_gradient_of_a_penalty_on_this_ranks_part_is_added_to_the_parameters_gradient) {
   run_ranks(world_size(), [](TestRank& rank) {
@@ -127,8 +129,8 @@ MULTI_RANK_TEST(TorchOptim,
   });
 }
 
-// Yields the processor `times` times, so that other ranks run ahead, but for at most 10 ms on a
-// busy machine.
+// Calls sched_yield() `times` times, but for at most 10 ms, so that the other ranks run ahead of
+// this one.
 void give_way(int times) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
   for (int i = 0; i < times && std::chrono::steady_clock::now() < end; ++i)
@@ -157,8 +159,8 @@ struct CheckingBlock : LayerBlock {
   int yields{}, expected{}, checks{};
 };
 
-// In the rounds with backward all parameters are frozen, so that no reduce-scatter makes ranks wait
-// for each other.
+// In the rounds with backward, all parameters are frozen. So there is no reduce-scatter, which
+// would make the ranks wait for each other.
 MULTI_RANK_TEST(TorchOptim, shards_can_be_written_right_after_forward_or_backward) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const bool with_backward : {false, true}) {

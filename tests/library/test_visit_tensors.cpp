@@ -38,7 +38,8 @@ struct Silent {
   at::Tensor tensor;
 };
 
-// Returns the numbers in the tensors of `value`, in the order of the visits.
+// Returns the numbers that the tensors in `value` hold, in the order in which visit_tensors()
+// visits them.
 template <class Value>
 std::vector<int> numbers_in(Value value) {
   std::vector<int> numbers;

@@ -20,12 +20,14 @@ namespace {
 
 MULTI_RANK_SUITE(WholeReduction);
 
-// Changes a parameter, given its gradient and a buffer that belongs to the parameter.
+// An update rule: changes the parameter `p`, given its gradient `g` and a buffer `state` that
+// belongs to `p`.
 using Update = void (*)(at::Tensor p, at::Tensor g, at::Tensor& state);
-// Changes all parameters.
+// An update rule that changes all parameters at once.
 using UpdateAll = void (*)(const std::vector<at::Tensor>& parameters);
 
-// An optimizer whose step calls `rule`, which is written as for one process.
+// An optimizer whose step() calls `rule`. The rule is written as for one process, with whole
+// parameters.
 template <class Rule>
 struct Own : torch::optim::SGD {
   Own(std::vector<at::Tensor> parameters, Rule rule)
@@ -105,7 +107,8 @@ MULTI_RANK_TEST(WholeReduction, updates_that_depend_on_max_min_or_isfinite_equal
   expect_habits_equal_to_one_process(
       world_size(), {{"a step if all is finite",
                       [](at::Tensor p, at::Tensor g, at::Tensor&) {
-                        g = g / (g.abs() > 1e-3);  // infinite where the gradient is small
+                        // Dividing by false gives infinity where the gradient is small.
+                        g = g / (g.abs() > 1e-3);
                         if (g.isfinite().all().item<bool>()) p.sub_(0.1 * g);
                         if (g.isinf().any().item<bool>()) p.mul_(0.9);
                       }},
@@ -140,8 +143,9 @@ MULTI_RANK_TEST(WholeReduction, updates_that_depend_on_max_min_or_isfinite_equal
                       }}});
 }
 
-// A reduction over one dimension gives a plain tensor, and an operand with the sizes of the whole
-// tensor, or of a row of it, is cut as the part is.
+// These updates reduce a parameter over one dimension, which gives a plain tensor of the whole
+// size. If an operand has the sizes of the whole tensor or of a row of it, the library cuts it as
+// it cuts the parameter.
 MULTI_RANK_TEST(WholeReduction, updates_that_reduce_rows_or_columns_equal_one_process) {
   expect_habits_equal_to_one_process(
       world_size(), {{"rows of a largest norm",
@@ -273,7 +277,7 @@ MULTI_RANK_TEST(WholeReduction, updates_that_use_several_reductions_equal_one_pr
 
 struct OneStepOfLbfgs : torch::optim::LBFGS {
   using LBFGS::LBFGS;
-  // The training loop has computed the gradients, so the closure computes nothing.
+  // The training loop has computed the gradients already, so the closure of LBFGS computes nothing.
   at::Tensor step(LossClosure /*closure*/) override {
     return LBFGS::step([] { return at::ones({}); });
   }
@@ -341,8 +345,8 @@ MULTI_RANK_TEST(WholeReduction, after_no_sync_the_norm_of_an_unreduced_gradient_
   });
 }
 
-// The closure returns the mean of the ranks' losses: LBFGS decides by the loss, and every rank must
-// decide the same.
+// The closure returns the mean of the ranks' losses: LBFGS makes decisions from the loss, and every
+// rank must decide the same.
 MULTI_RANK_TEST(WholeReduction, lbfgs_with_a_line_search_ends_with_the_bits_of_one_process) {
   const int world = world_size();
   const auto search = [](std::vector<at::Tensor> parameters) {
