@@ -6,7 +6,8 @@
 
 #include "trained.h"
 
-// Compares runs in other arrangements with a run in a single process.
+// Compares runs in other modes, with other numbers of ranks or shard sizes, with a run in a single
+// process.
 namespace fsdp {
 
 class SameBits {
@@ -38,7 +39,7 @@ class SameBits {
 
  private:
   TemporaryFolder folder_;
-  nlohmann::json expected_;  // the last line of the single process
+  nlohmann::json expected_;  // the last line of the JSON file of the single process
 };
 
 }  // namespace fsdp

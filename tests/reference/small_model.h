@@ -9,9 +9,10 @@
 
 namespace fsdp {
 
-// Returns the bytes that two steps of the model `small` of the handouts cost rank 0, the number of
-// its elements, and the number of calls of an export. The model is sharded over `world_size` ranks,
-// and each step has one row of four tokens. `limit`: see Prefetcher.
+// Shards the handouts' model `small` over `world_size` ranks. Runs forward and backward twice, each
+// time with one row of four tokens, then a step of the optimizer and an export. Returns what rank 0
+// observes: the bytes that it holds and receives, the number of elements, and the number of
+// collectives of the export. `limit`: see Prefetcher.
 inline Values costs_of_small(int world_size, bool reshard_after_forward, int limit) {
   return observed_on(world_size, [=](TestRank& rank) {
     const auto comm = rank.communicator();

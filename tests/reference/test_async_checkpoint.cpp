@@ -80,7 +80,7 @@ TEST(AsyncCheckpoint, a_run_killed_at_random_moments_resumes_to_the_bits_of_an_u
     if (latest_step(config.checkpoint.dir) == kSteps) break;
   }
   prctl(PR_SET_CHILD_SUBREAPER, 0);
-  // The killed runs may have made all steps, so the last run makes one more.
+  // The killed runs may already have made all kSteps steps. So the last run makes one step more.
   config.training.steps = kSteps + 1;
   const auto last = continue_run();
   TrainConfig undisturbed = config_of({"fsdp", 2}, 2, kSteps + 1);

@@ -27,7 +27,7 @@ struct Counted {
         besides(line["counted"]["besides"]),
         peaks(line["peak_bytes"]) {}
 
-  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // by rank
+  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // [rank]
 };
 
 Counted counted(const TrainConfig& config) {

@@ -39,7 +39,7 @@ TEST(Diff, diff_finds_no_difference_between_runs_that_divide_their_microbatches_
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
 
-// Returns an FSDP strategy. `Change` has changed its model on each rank before it was sharded.
+// Returns an FSDP strategy. On each rank, `Change` changes the model before it is sharded.
 template <void (*Change)(Module& model, int rank)>
 std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
                                std::shared_ptr<Communicator> comm) {
@@ -66,7 +66,7 @@ void wrong_gradient(Module& model, int rank) {
   if (rank == 1) model.named_parameters()["h.0.attn.c_attn.weight"].register_hook(twice);
 }
 
-// Adds 1 to the result of each reduce-scatter of unit h.1.
+// An observer that adds 1 to the result of each reduce-scatter of unit h.1.
 class WrongReduction final : public CallObserver {
  public:
   void issued(const Call& call, const at::Tensor& output) override {
@@ -121,7 +121,8 @@ TEST(Diff, diff_refuses_foreign_files_and_runs_with_other_settings) {
   const std::string head = R"({"processes": 2, "settings": {}})";
   folder.write("rank.0", head + '\n');
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error) << "the file of rank 1 is missing";
-  folder.write("rank.1", head + "\n{\"step\": 0, \"what");  // as a killed rank leaves it
+  // A line that breaks off, as a killed rank leaves it.
+  folder.write("rank.1", head + "\n{\"step\": 0, \"what");
   EXPECT_EQ(read_hashes(folder.path()).events.size(), 0U);
   EXPECT_THROW(compare({{{"seed", 1}}, {}}, {{{"seed", 2}}, {}}, false), std::invalid_argument);
 }

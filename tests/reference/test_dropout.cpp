@@ -21,7 +21,7 @@ TEST(Dropout, a_run_with_dropout_ends_with_the_same_bits_for_every_mode_and_numb
            {"ddp", 2}, {"ddp", 4}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
     TrainConfig config = with_dropout(how);
     same_bits.expect_of(config, named(how));
-    if (how.mode != "fsdp") continue;  // only fsdp recomputes
+    if (how.mode != "fsdp") continue;  // only mode fsdp can recompute activations
     config.memory.activation_checkpoint_every = 1;
     same_bits.expect_of(config, named(how) + ", recomputed");
   }

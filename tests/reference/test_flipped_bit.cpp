@@ -18,15 +18,17 @@ constexpr int kMicrobatches = 8;
 // computed.
 enum class Place { shard, reduced, moment, message, part, logits };
 
-// One bit of a run that flips once.
+// A bit that flips once in a run, as in a hardware fault.
 struct Flip {
   Place place;
   int rank;
   int64_t step;
-  int turn;                    // of the rank's microbatches: its first, second ...
-  int64_t parameter, element;  // modulo the number of parameters and elements that are there
+  int turn;  // which of the rank's microbatches in the step, counted from 0
+  // Used modulo the number of parameters and modulo the number of elements.
+  int64_t parameter, element;
   int bit;
-  std::string note;  // a file; the rank writes the name of the parameter and of its unit into it
+  // Path of a file into which the rank writes the names of the parameter and its unit.
+  std::string note;
 
   void operator()(const at::Tensor& tensor, int64_t numel) const {
     const at::NoGradGuard no_grad;
@@ -63,7 +65,7 @@ class WrongMessage final : public CallObserver {
   at::Tensor gathered_;
 };
 
-// Trains as `strategy` does. On the rank of the flip, flips the bit.
+// A strategy that trains as `strategy` does, but flips the bit on the rank of the flip.
 class Flipping final : public Strategy {
  public:
   Flipping(std::unique_ptr<Strategy> strategy, const Flip* flip)
@@ -99,7 +101,8 @@ class Flipping final : public Strategy {
   const ShardLayout& layout() const override { return strategy_->layout(); }
 
  private:
-  // Chooses a parameter of which this rank holds a part, and notes its name and its unit.
+  // Chooses a parameter of which this rank holds a part. Writes the parameter's name and its unit
+  // into the file flip_->note.
   Owned choose_parameter() {
     const auto all = strategy_->owned();
     const Owned chosen = all[static_cast<size_t>(flip_->parameter) % all.size()];
@@ -117,11 +120,11 @@ class Flipping final : public Strategy {
   }
 
   std::unique_ptr<Strategy> strategy_;
-  const Flip* flip_;  // null on the other ranks
+  const Flip* flip_;  // null on all ranks but that of the flip
   std::string unit_;
 };
 
-std::optional<Flip> flip_of_run;  // of the current run, set before its ranks are forked
+std::optional<Flip> flip_of_run;  // the flip of the current run, set before its ranks are forked
 
 std::string unit_of(const std::string& parameter) {
   return parameter.starts_with("h.") ? parameter.substr(0, parameter.find('.', 2)) : "root";
@@ -210,8 +213,9 @@ RandomRun draw_run(std::mt19937_64& random, const std::string& note) {
            .note = note}};
 }
 
-// Returns how the first wrong event must begin. A flipped parameter that no output of its unit
-// shows, such as a row of a tied embedding, shows in the loss or in its own next value.
+// Returns the texts with which the first wrong event that the audit names may begin. The flipped
+// bit may not change any output of its unit, for example if it is in a row of a tied embedding.
+// Then the loss or the next value of the parameter is the first wrong event.
 std::vector<std::string> places_of(const RandomRun& run, const std::string& parameter,
                                    const std::string& unit) {
   const std::string step = "step " + std::to_string(run.flip.step + 1) + ", ";
@@ -221,7 +225,8 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
            std::to_string(run.config.batch_partition().microbatch(run.flip.rank, turn)) + ", ";
   };
   switch (run.flip.place) {
-    case Place::shard: {  // a low bit can be rounded away in one microbatch, and show in the next
+    // A low bit can be rounded away in one microbatch, and change the result of the next one.
+    case Place::shard: {
       std::vector<std::string> places{step + in_unit};
       for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch)
         for (const std::string& what : {in_unit, std::string("loss")})
@@ -232,7 +237,8 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
       return {in_microbatch(0) + in_unit, in_microbatch(0) + "loss"};
     case Place::part:
       return {in_microbatch(run.flip.turn) + in_unit + "gradient of the microbatch: " + parameter};
-    case Place::logits: {  // the loss can round to the right value; then a gradient is wrong
+    // The loss can be right after rounding; the first wrong event is then a gradient.
+    case Place::logits: {
       const std::string microbatch = in_microbatch(run.flip.turn);
       std::vector<std::string> places{microbatch + "loss"};
       for (const char* of : {"root", "h.0", "h.1", "h.2"})
@@ -241,7 +247,8 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
     }
     case Place::reduced:
       return {step + in_unit + "reduced gradient: " + parameter};
-    case Place::moment: {  // an update can round to the right value; then the next one shows it
+    // An update can be right after rounding; the next update is then the first wrong event.
+    case Place::moment: {
       std::vector<std::string> places{"step " + std::to_string(kSteps) + ", " + in_unit +
                                       "first moment: " + parameter};
       for (int64_t later = run.flip.step + 1; later <= kSteps; ++later)
@@ -259,7 +266,8 @@ TEST(FlippedBit, an_audit_in_one_process_names_step_microbatch_and_unit_of_a_fli
   single.reports.hashes = folder.path() + "/hashes";
   trained(single, folder);
   const RunHashes made = read_hashes(single.reports.hashes);
-  const char* asked = std::getenv("FSDP_FLIPPED_BITS");  // for more than the usual number
+  // Number of runs, if more than 10 are wanted.
+  const char* asked = std::getenv("FSDP_FLIPPED_BITS");
   const int64_t runs = asked == nullptr ? 10 : std::strtoll(asked, nullptr, 10);
   std::mt19937_64 random(7);
   int vanished = 0;
@@ -271,7 +279,8 @@ TEST(FlippedBit, an_audit_in_one_process_names_step_microbatch_and_unit_of_a_fli
     std::string parameter, unit;
     std::ifstream(run.flip.note) >> parameter >> unit;
     const std::string wrong = compare_with(receipt, {0, kSteps, std::nullopt}, made).wrong;
-    if (wrong.empty()) {  // also the last parameters and moments are equal, so the bit is gone
+    // All events are equal, also the final parameters and moments: the flip was rounded away.
+    if (wrong.empty()) {
       ++vanished;
       continue;
     }

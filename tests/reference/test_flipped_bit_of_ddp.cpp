@@ -12,12 +12,13 @@ namespace {
 constexpr int64_t kDdpSteps = 3;
 constexpr int kDdpMicrobatches = 8;
 
-// One bit of a gradient in its bucket that flips once.
+// A bit that flips once in a gradient that lies in its bucket.
 struct BucketFlip {
-  bool is_received;  // flips after the all-reduce, in what this rank has received; else before it
+  // True: the bit flips after the all-reduce, in this rank's copy; false: before the all-reduce.
+  bool is_received;
   int rank;
   int64_t step;
-  int turn;  // of the rank's microbatches: its first, second ...
+  int turn;  // which of the rank's microbatches in the step, counted from 0
   size_t gradient;
   int64_t element;
   int bit;
@@ -29,12 +30,15 @@ struct ModelParameter {
   int64_t numel{};
 };
 
-std::optional<BucketFlip> bucket_flip_of_run;  // set before the ranks of a run are forked
+// The flip of the current run, set before its ranks are forked.
+std::optional<BucketFlip> bucket_flip_of_run;
 
-// Reduces as `reduction` does, and flips the bit on the rank and in the backward pass of the flip.
+// A BucketReduction that reduces as `reduction` does. On the rank of the flip, in the backward pass
+// of the flip, it flips the bit.
 class FlippingReduction final : public BucketReduction {
  public:
-  // `place`: where the gradient of the flip lies in the buckets. `call`: the number of the pass.
+  // `place`: where the flipped gradient lies in the buckets. `call`: the number of the backward
+  // pass in which the bit flips.
   FlippingReduction(std::unique_ptr<BucketReduction> reduction, GradientBuckets::Place place,
                     int64_t call)
       : reduction_(std::move(reduction)), place_(place), call_(call) {}
@@ -107,9 +111,10 @@ std::vector<ModelParameter> parameters_in(const RunHashes& made) {
   return parameters;
 }
 
-// A bit that flips in a rank's own gradient, or on rank 0, shows in the reduced gradient. If only
-// another rank has it, its replica is wrong from the next step on, and so are its microbatches. If
-// a difference is so small that it is rounded away, the step after shows it.
+// Returns whether `wrong` is the event that the audit should name. If the bit flips before the
+// all-reduce, or on rank 0, the reduced gradient is wrong. If it flips in the copy of another rank,
+// only that replica is wrong, from the next step on, and its microbatches show it. If the
+// difference is rounded away in that step, a later step shows it.
 bool is_named(const std::string& wrong, const TrainConfig& config, const BucketFlip& flip,
               const ModelParameter& parameter) {
   if (!flip.is_received || flip.rank == 0)
@@ -133,7 +138,8 @@ TEST(FlippedBitOfDdp, an_audit_in_one_process_names_the_gradient_or_replica_with
   trained(single, folder);
   const RunHashes made = read_hashes(single.reports.hashes);
   const std::vector<ModelParameter> parameters = parameters_in(made);
-  const char* asked = std::getenv("FSDP_FLIPPED_BITS");  // for more than the usual number
+  // Number of runs, if more than the usual number are wanted.
+  const char* asked = std::getenv("FSDP_FLIPPED_BITS");
   const int64_t runs = asked == nullptr ? 6 : std::strtoll(asked, nullptr, 10);
   std::mt19937_64 random(11);
   const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % end); };
@@ -156,7 +162,8 @@ TEST(FlippedBitOfDdp, an_audit_in_one_process_names_the_gradient_or_replica_with
     bucket_flip_of_run = flip;
     const std::string found = wrong();
     bucket_flip_of_run.reset();
-    if (found.empty()) {  // rounded away, or in a replica that nothing reads after the last step
+    // The flip was rounded away, or changed a replica after its last step, when nothing reads it.
+    if (found.empty()) {
       ++vanished;
     } else {
       EXPECT_TRUE(is_named(found, config, flip, parameter))

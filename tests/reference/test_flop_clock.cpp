@@ -11,7 +11,7 @@ TEST(FlopClock, a_matrix_product_advances_the_flop_clock_by_its_flops) {
   FlopClock clock(1e9);
   at::mm(at::ones({2, 3}), at::ones({3, 4}));
   EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
-  at::ones({2, 3}).add(1);  // is no product
+  at::ones({2, 3}).add(1);  // not a matrix product, so the clock must stand still
   EXPECT_EQ(clock.now(), 2 * 2 * 3 * 4);
 }
 

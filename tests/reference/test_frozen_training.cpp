@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kFrozenParts = 4;
 
-// Trains the biases and the norms alone.
+// Returns a configuration that trains only the biases and the norms.
 TrainConfig with_frozen_matrices(const Arranged& how, int64_t steps = 3) {
   TrainConfig config = config_of(how, kFrozenParts, steps);
   config.model.freeze = R"((wte|wpe|c_attn|c_proj|c_fc)\.weight)";
@@ -76,8 +76,9 @@ TEST(FrozenTraining, gradients_and_reduce_scatters_have_no_bytes_of_frozen_param
   };
   EXPECT_LT(trained(run), trained(all) / 10);
   EXPECT_LT(gradients(run), gradients(all) / 5);
-  // A divided unit has more padding: less than 16 elements for each of 2 ranks, in 3 blocks and the
-  // root, in forward and backward, of which a rank receives half.
+  // A unit with frozen parameters is divided into two units, which together have more padding than
+  // one. The additional padding is less than 16 elements for each of 2 ranks, in 3 blocks and the
+  // root, in forward and in backward. A rank receives half of it.
   EXPECT_LT(run["comm_bytes"]["all_gather"],
             all["comm_bytes"]["all_gather"].get<int64_t>() + 4 * 32 * 4 * 2 / 2);
 }

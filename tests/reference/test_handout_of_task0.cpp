@@ -15,7 +15,8 @@ std::vector<std::vector<int64_t>> shapes_of_toy() {
   return shapes;
 }
 
-// Reduces the gradients of a ToyModel in buckets, after backward.
+// Reduces in buckets the gradients that a backward pass has left in .grad of the parameters of a
+// ToyModel.
 void reduce_in_buckets(const ToyModel& model, const std::shared_ptr<Communicator>& comm) {
   const auto reducer = make_bucket_reducer(shapes_of_toy(), kBucketOfABlock, comm);
   const auto parameters = distinct_parameters(model);
@@ -31,13 +32,14 @@ TEST(HandoutOfTask0, prediction_1_of_the_handout_of_task_0_lists_the_buckets_of_
     for (const auto& parameter : distinct_parameters(*kReplicatedToy()))
       numels.push_back(parameter.tensor.numel());
     const GradientBuckets buckets = gradient_buckets(numels, kBucketOfABlock);
-    std::string places;  // the bucket of each parameter
+    std::string places;  // digit i is the bucket of parameter i
     for (const auto& place : buckets.places)
       places += std::to_string(place.bucket);
     rank.observe("places", places);
     rank.observe("buckets", buckets.numels);
   });
-  EXPECT_EQ(run.at("places"), "43222111000");  // the embedding, the head, three blocks
+  // The embedding is in bucket 4, the head in 3, the three blocks in 2, 1 and 0.
+  EXPECT_EQ(run.at("places"), "43222111000");
   EXPECT_EQ(run.at("buckets"), nlohmann::json({59, 59, 59, 7, 77}));
   expect_said(0, {},
               "Bucket 0 has blocks2, bucket 1 has blocks1 and bucket 2 has blocks0, with 59 "

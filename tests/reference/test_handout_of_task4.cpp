@@ -19,7 +19,7 @@ struct Signals {
     }
   }
 
-  // Returns of which parameters the hook has run: "each once", "none" or "all except that of
+  // Returns for which parameters the hook has run: "each once", "none" or "all except that of
   // `spare`".
   std::string of_parameters() const {
     std::string missing;
@@ -33,7 +33,7 @@ struct Signals {
   }
 
   int outputs{}, markers{};
-  std::map<std::string, int> counts;  // by parameter
+  std::map<std::string, int> counts;  // [parameter name] number of calls
 };
 
 // Returns the signals of the middle block, or of the root, in a backward pass of this loss.

@@ -18,8 +18,8 @@ std::shared_ptr<FlatParameter> make_unit(TestRank& rank, const std::string& name
   return make_flat_parameter(name, parameters, rank.communicator());
 }
 
-// Makes `value` the gradient of every parameter of the unit and reduces it. Without a value, no
-// parameter has a gradient.
+// Fills the gradients of all parameters of the unit with `value`, and reduces them. If `value` is
+// absent, no parameter has a gradient.
 void reduce(FlatParameter& unit, std::optional<double> value) {
   for (size_t i = 0; value && i < unit.parameters().size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;

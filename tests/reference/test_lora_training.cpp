@@ -30,7 +30,7 @@ TEST(LoraTraining, a_run_with_lora_ends_with_the_same_bits_for_every_mode_and_nu
   same_bits.expect_of_resumed(with_adapters({"fsdp", 4}, 2), with_adapters({"fsdp", 2}));
 }
 
-// Returns the tensor of the file, in fp32.
+// Returns the tensor `name` of the safetensors file, in fp32.
 at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
   const auto& entry = file.entries().at(name);
   const at::Tensor tensor = at::empty(entry.sizes, at::kFloat);
@@ -38,7 +38,8 @@ at::Tensor tensor_in(const SafetensorsReader& file, const std::string& name) {
   return tensor;
 }
 
-// Exports the checkpoint, and compares each tensor with the saved one and its adapter.
+// Exports the checkpoint, and checks that each exported tensor is the saved one, with its adapter
+// merged if it has one.
 void expect_merged(const std::string& checkpoint, const std::string& output) {
   export_parameters(checkpoint, ExportFormat::safetensors, output);
   const SafetensorsReader exported(output + "/model.safetensors");

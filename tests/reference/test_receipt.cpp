@@ -16,7 +16,7 @@ TrainConfig with_receipt(const Arranged& how, int64_t sample) {
   return config;
 }
 
-// Trains, and returns the receipt.
+// Trains with `config`, and returns the receipt of the run.
 Receipt receipt_of(TrainConfig config) {
   const TemporaryFolder folder;
   config.reports.receipt = folder.path() + "/receipt";
@@ -25,7 +25,8 @@ Receipt receipt_of(TrainConfig config) {
   return read_receipt(config.reports.receipt);
 }
 
-// Computes the piece of the run again, in one process.
+// Computes again, in one process, the steps or the microbatch of `piece`. Returns the hashes of
+// their events.
 RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "") {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"single", 1}, 4, 3);

@@ -12,8 +12,8 @@ TrainConfig resumed(TrainConfig config, const std::string& folder) {
   return config;
 }
 
-// Trains in stages of `each` steps, each of which resumes from the checkpoint of the stage before,
-// and trains all steps in one run. Fails unless both end with the same bits.
+// Trains all steps in one run, and again in stages of `each` steps, in which each stage resumes
+// from the checkpoint of the stage before. Fails unless both end with the same bits.
 void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int parts,
                         const std::string& format, bool in_fp16 = false) {
   const TemporaryFolder folder;

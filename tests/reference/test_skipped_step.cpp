@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// The optimizer's state is alive after a skipped step too, so the memory of a run does not depend
-// on which steps are skipped.
+// A skipped step allocates the optimizer's state too. So the memory of a run does not depend on
+// which steps are skipped.
 TEST(SkippedStep, a_run_whose_loss_scale_skips_all_steps_has_the_predicted_memory) {
   const TemporaryFolder folder;
   for (const Arranged& how : {Arranged{"fsdp", 2}, Arranged{"ddp", 2}, Arranged{"single", 2}}) {

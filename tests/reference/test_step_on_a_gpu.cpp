@@ -85,12 +85,14 @@ TEST_IN_A_PROCESS(StepOnAGpu,
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
-    Counts expected{{"_foreach_copy_", kUnits},  // copies gradients into the flat one
-                    {"_foreach_zero_", kUnits},  // zeros its gaps, which each unit has
-                    {"_foreach_add_", 1},        // counts the step
+    // Copies the parameters' gradients into the flat gradient.
+    Counts expected{{"_foreach_copy_", kUnits},
+                    // Zeros the padding of the flat gradient, which each unit has.
+                    {"_foreach_zero_", kUnits},
+                    {"_foreach_add_", 1},  // increments the step count
                     {"_fused_adamw_", 1},
                     {"cat", 1},        // joins the losses of the microbatches
-                    {"_to_copy", 1}};  // converts them to double
+                    {"_to_copy", 1}};  // converts the losses to double
     // Each all-gather first rounds the shard to the 16-bit dtype. Forward gathers all units,
     // backward all but the root.
     if (dtype != at::kFloat) expected["copy_"] = 2 * kUnits - 1;

@@ -13,7 +13,8 @@
 namespace fsdp {
 namespace {
 
-// Returns how many calls of the optimizer's kernel the profile of a run of `steps` steps has.
+// Trains `steps` steps with a profile. Returns the number of calls of the optimizer's kernel in the
+// profile.
 int64_t updates_in_profile_of(int64_t steps) {
   const TemporaryFolder folder;
   TrainConfig config = tiny_config(2);

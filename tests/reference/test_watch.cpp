@@ -10,8 +10,9 @@
 namespace fsdp {
 namespace {
 
-// Returns a run of `steps` steps on `world` ranks that saves each second step and is watched all
-// the time. Another program computes the drawn microbatches again, because this one is no trainer.
+// Returns the configuration of a run of `steps` steps on `world` ranks that saves each second step.
+// During the run, drawn microbatches are computed again. Another program computes them, because
+// this test program cannot train from the command line.
 TrainConfig watched_run(const std::string& mode, int world, int64_t steps,
                         const TemporaryFolder& folder) {
   TrainConfig config = parsed({"--mode",
@@ -59,7 +60,8 @@ Ended run(const TrainConfig& config, const FsdpImplementation& fsdp) {
 constexpr FsdpImplementation kRight{make_fsdp_strategy, shard_layout, checkpoint_blocks,
                                     construct_on_meta, make_ddp_reduction};
 
-// Trains with a processor on rank 1 that computes a wrong bit in each microbatch.
+// Returns a strategy in which rank 1 computes a wrong bit in each microbatch, as a broken processor
+// would.
 std::unique_ptr<Strategy> make_wrong_on_rank_1(const TrainConfig& config, Workload workload,
                                                std::shared_ptr<Communicator> comm) {
   if (comm->rank() == 1) {
@@ -88,7 +90,7 @@ TEST(Watch, a_correct_run_that_is_watched_ends_with_equal_events_in_every_mode) 
   }
 }
 
-// The run would take minutes.
+// The run has so many steps that it would take minutes if it were not ended early.
 TEST(Watch, if_one_rank_of_a_watched_run_computes_wrong_bits_the_run_ends_and_names_it) {
   const TemporaryFolder folder;
   const Ended ended = run(watched_run("fsdp", 2, 100'000, folder),

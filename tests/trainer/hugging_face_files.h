@@ -20,7 +20,8 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
-  size_t files{1};  // if above 1, there is an index, and file i % files has tensor i
+  // Number of weight files; above 1 there is an index, and tensor i is in file i % files.
+  size_t files{1};
 
   void add(const std::string& name, const at::Tensor& tensor) {
     names.push_back(name);
@@ -62,7 +63,8 @@ struct HuggingFaceFiles {
   }
 };
 
-inline const std::string kTinyLlama =  // a head has 6 rows of q_proj
+// A small Llama, in which a head has 6 rows of q_proj (d_model / heads).
+inline const std::string kTinyLlama =
     "llama:vocabulary=61,context=19,d_model=36,layers=2,heads=6,d_ff=33,kv_heads=2";
 inline const std::string kTinyQwen2 = kTinyLlama + ",qkv_bias=true,tied_head=true";
 inline const std::string kTinyQwen3 = kTinyLlama + ",head_dim=4,qk_norm=true";
@@ -73,7 +75,8 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
   const auto parameters = model.named_parameters();
   const bool qwen2 = parameters.contains("layers.0.attn.q_proj.bias");
   const bool qwen3 = parameters.contains("layers.0.attn.q_norm.weight");
-  const int64_t width = parameters["layers.0.attn.q_proj.weight"].size(0) / 6;  // of a head
+  // Rows of q_proj of one head.
+  const int64_t width = parameters["layers.0.attn.q_proj.weight"].size(0) / 6;
   HuggingFaceFiles files;
   files.config = {{"model_type", qwen2   ? "qwen2"
                                  : qwen3 ? "qwen3"
@@ -155,7 +158,7 @@ inline std::shared_ptr<Module> tiny(const std::string& name, uint64_t seed = 1) 
   const auto model = make_model(name);
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : model->parameters())
-    parameter.normal_();  // biases too
+    parameter.normal_();  // make_model() fills biases with zeros; here they get random values too
   return model;
 }
 

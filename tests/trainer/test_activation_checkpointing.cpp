@@ -5,8 +5,8 @@
 namespace fsdp {
 namespace {
 
-// The fake functions end a run by an exception when it builds its model or checkpoints the
-// activations of its blocks.
+// The test replaces the functions that build the model and checkpoint activations. Each replacement
+// throws an exception, which ends the run and shows that the trainer has called it.
 TEST(ActivationCheckpointing,
      training_in_every_mode_checkpoints_activations_if_the_config_asks_for_it) {
   FsdpImplementation fsdp;

@@ -4,7 +4,8 @@
 namespace fsdp {
 namespace {
 
-using Parts = std::vector<std::pair<std::string, int32_t>>;  // id: -1 for text
+// Pairs of a text and the id of its added token, or -1 if it is none.
+using Parts = std::vector<std::pair<std::string, int32_t>>;
 
 const AddedTokens kTokens({{.content = "<l>", .id = 1, .lstrip = true},
                            {.content = "<r>", .id = 2, .rstrip = true},

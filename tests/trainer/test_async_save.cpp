@@ -60,7 +60,8 @@ MULTI_RANK_TEST(AsyncSave,
   });
 }
 
-// The ranks of each replica hold the same state.
+// Four ranks form two replicas of two ranks. Both replicas hold the same state, so only the ranks
+// of one of them write it.
 TEST(AsyncSaveOfReplicas, in_an_async_save_only_the_ranks_of_one_replica_write) {
   const TemporaryFolder plain, async;
   run_ranks(4, [&](TestRank& rank) {
@@ -72,7 +73,8 @@ TEST(AsyncSaveOfReplicas, in_an_async_save_only_the_ranks_of_one_replica_write) 
   EXPECT_EQ(files_below(async.path()), files_below(plain.path()));
 }
 
-// The function that follows the save waits until the ranks have called done() some times.
+// async_save() calls `then` after the save. Here `then` waits until the ranks have called done()
+// several times, so they must continue meanwhile.
 MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_writes_the_checkpoint_in_the_background) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -100,7 +102,8 @@ MULTI_RANK_TEST(AsyncSave, if_a_rank_cannot_write_an_async_save_fails_everywhere
     Communicator& comm = *rank.communicator();
     for (const auto& [name, format] : kFormats) {
       ModelState state = state_of(rank);
-      // One range has only half of its bytes. In the full format only rank 0 writes.
+      // On the failing rank, one range of the state has only half of its bytes. In the full format
+      // only rank 0 writes, so rank 0 fails.
       const int failing = name == "full" ? 0 : rank.world_size() - 1;
       if (rank.rank() == failing) state.ranges[0].value = state.ranges[0].value.to(at::kHalf);
       const auto save = async_save(folder.path(), format, 3, {}, state, comm);
@@ -114,7 +117,7 @@ MULTI_RANK_TEST(AsyncSave, if_a_rank_cannot_write_an_async_save_fails_everywhere
   });
 }
 
-// A limit of the size of files stands for a full disk.
+// A limit of the file size takes the place of a full disk.
 MULTI_RANK_TEST(AsyncSave, if_the_disk_is_full_an_async_save_fails_everywhere_without_files) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -146,7 +149,8 @@ MULTI_RANK_TEST(AsyncSave, an_async_save_does_not_overwrite_an_existing_checkpoi
   });
 }
 
-// On one rank, because several ranks might write into the folder while rank 0 removes it.
+// This test uses one rank, because several ranks might still write into the folder while rank 0
+// removes it.
 TEST(AbandonedAsyncSave, an_async_save_that_is_destroyed_before_it_is_complete_leaves_no_files) {
   const TemporaryFolder folder;
   run_ranks(1, [&](TestRank& rank) {

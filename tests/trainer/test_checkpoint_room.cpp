@@ -26,15 +26,16 @@ TEST(CheckpointRoom, a_run_is_refused_without_disk_room_for_all_checkpoints_that
     EXPECT_CONTAINS(refusal(checkpoints * each - 1), "--checkpoint-dir run: ");
   };
   need(10, 0, 1, 10);
-  need(10, 0, 3, 4);  // after 3, 6, 9 and 10
+  need(10, 0, 3, 4);  // checkpoints after steps 3, 6, 9 and 10
   need(9, 0, 3, 3);
-  need(10, 6, 3, 2);  // after 9 and 10
+  need(10, 6, 3, 2);  // checkpoints after steps 9 and 10
   need(10, 0, 100, 1);
   EXPECT_EQ(
       refusal(each - 1),
       "--checkpoint-dir run: has 19,199 bytes free, too few for 1 checkpoint of 19,200 bytes; "
       "give another folder");
-  config.checkpoint.keep = 1;  // a second one takes room while it is written
+  // One checkpoint is kept, and a second one needs room while it is written.
+  config.checkpoint.keep = 1;
   need(10, 0, 1, 2);
   EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");
   config.optimizer.kind = OptimizerOptions::Kind::sgd;

@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-// From its second state on, the last rank cannot write a range: half of its bytes are missing.
+// A strategy whose second save fails: from the second call of state() on, one range of the last
+// rank has only half of its bytes, so the rank cannot write it.
 class UnwritableStrategy : public UntrainedStrategy {
  public:
   using UntrainedStrategy::UntrainedStrategy;

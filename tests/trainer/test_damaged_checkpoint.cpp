@@ -103,7 +103,8 @@ MULTI_RANK_TEST(DamagedCheckpoint, every_rank_refuses_damaged_files_before_any_v
     const auto texts = refusals(world_size(), damaged.copies);
     ASSERT_EQ(texts.size(), 60U);
     for (size_t i = 0; i < texts.size(); ++i) {
-      const std::string start = damaged.copies[i] + '/';  // the name of a file follows
+      // The error begins with the path of the damaged file.
+      const std::string start = damaged.copies[i] + '/';
       EXPECT_TRUE(texts[i].starts_with(start)) << texts[i] << "\n in " << start;
       EXPECT_EQ(texts[i].find('\n'), std::string::npos) << texts[i];
     }

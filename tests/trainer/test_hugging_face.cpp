@@ -140,7 +140,8 @@ TEST(HuggingFace, pytorch_model_bin_and_names_of_the_hub_are_refused_with_advice
       "meta-llama/Llama-3.2-1B: no such folder; a model of the hub is first downloaded");
 }
 
-// A change of the files, and the error that it causes, without the name of the file.
+// A change of the model's files, and the error that reading the changed files causes. `text` leaves
+// out the file name with which the error begins.
 struct Refused {
   Change change;
   std::string text;
@@ -300,9 +301,9 @@ TEST(HuggingFace, truncated_and_missing_hugging_face_files_are_refused) {
   EXPECT_LT(said().size(), 600 + folder.path().size());
 }
 
-// When HuggingFaceFolder has read and compared the header, the test cuts off all bytes of the file
-// behind those that the range needs. The range can still be read. With one byte less it cannot be
-// read.
+// The test truncates the file after HuggingFaceFolder has read and compared its header. It keeps
+// exactly the bytes that the range needs: then the range can be read. With one byte fewer, reading
+// the range throws.
 TEST(HuggingFace, only_the_bytes_that_a_range_needs_are_read_from_a_hugging_face_file) {
   struct Case {
     std::string model, name, theirs;

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// The inputs and roots of the tests of Certificate Transparency's reference implementation.
+// The leaves and roots are those that the reference implementation of Certificate Transparency
+// tests.
 TEST(MerkleTree, merkle_root_equals_the_published_examples_of_rfc_6962) {
   using namespace std::string_literals;
   const std::vector<std::string> leaves{

@@ -72,7 +72,8 @@ MULTI_RANK_TEST(ModelCheckpoint, if_locate_throws_on_one_rank_loading_changes_no
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
-  const int more = world_size() + 1;  // then the last rank needs only a part of a saved range
+  // With one rank more, the last rank needs only a part of a saved range.
+  const int more = world_size() + 1;
   run_ranks(more, [&](TestRank& rank) {
     const Locate locate = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
       if (rank.rank() == more - 1) throw std::invalid_argument(range.parameter + " is nowhere");
@@ -135,7 +136,8 @@ MULTI_RANK_TEST(ModelCheckpoint,
   const TemporaryFolder folder;
   run_ranks(world_size(),
             [&](TestRank& rank) { save(rank, folder.path(), CheckpointFormat::sharded); });
-  const int more = world_size() + 1;  // then the last rank needs only a part of a saved range
+  // With one rank more, the last rank needs only a part of a saved range.
+  const int more = world_size() + 1;
   const RankRun run = run_ranks(more, [&](TestRank& rank) {
     int calls = 0, checks = 0;
     const ModelState state = cut_state(rank.rank(), more, true);

@@ -39,7 +39,8 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> fil
 TEST(MomentFile, adamw_with_moments_in_a_file_gives_the_bits_of_moments_in_memory) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    const int64_t n = (int64_t{1} << 22) + 4800;  // more elements than are updated at a time
+    // More elements than an update processes at a time (2^22).
+    const int64_t n = (int64_t{1} << 22) + 4800;
     const int64_t bytes = 2 * 4 * n;
     const auto expected = after_updates(n, nullptr);
     for (const int64_t pinned : {int64_t{0}, int64_t{1} << 20, bytes}) {

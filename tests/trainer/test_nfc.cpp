@@ -26,7 +26,7 @@ TEST(Nfc, nfc_does_not_join_a_mark_that_another_mark_of_its_class_blocks) {
 
 TEST(Nfc, nfc_replaces_code_points_that_have_a_canonical_equivalent) {
   EXPECT_EQ(nfc("\u2126\u212B\u212A"), "\u03A9\u00C5K");
-  EXPECT_EQ(nfc("\u0958"), "\u0915\u093C");  // is not composed again
+  EXPECT_EQ(nfc("\u0958"), "\u0915\u093C");  // NFC decomposes U+0958 and does not compose it again
   EXPECT_EQ(nfc("\u0344"), "\u0308\u0301");
 }
 
@@ -35,7 +35,8 @@ TEST(Nfc, nfc_joins_the_parts_of_a_hangul_syllable_into_one_code_point) {
   EXPECT_EQ(nfc("\uD558\u11AB"), "\uD55C");
   EXPECT_EQ(nfc("\uD55C\u11AB"), "\uD55C\u11AB");
   EXPECT_EQ(nfc("\uD7A3"), "\uD7A3");
-  EXPECT_EQ(nfc("\u1112\u1161\u11A7"), "\uD558\u11A7");  // U+11A7 is no trailing consonant
+  // U+11A7 is not a trailing consonant, so it stays.
+  EXPECT_EQ(nfc("\u1112\u1161\u11A7"), "\uD558\u11A7");
 }
 
 TEST(Nfc, nfc_leaves_bytes_that_are_not_utf_8_as_they_are) {

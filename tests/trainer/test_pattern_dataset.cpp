@@ -16,8 +16,9 @@ TEST(PatternDataset,
     const Batch batch = data->batch(0, 64, 200);
     EXPECT_TRUE(torch::equal(batch.inputs.slice(1, 1), batch.targets.slice(1, 0, 199)));
     const auto repeated = batch.inputs.slice(1, 5).eq(batch.inputs.slice(1, 0, 195));
-    // Two tokens that are five places apart both follow the pattern with a probability of 0.95 ^ 2.
-    // There are 64 x 195 such pairs.
+    // A token follows the pattern with a probability of 0.95. Two tokens that are five places apart
+    // are equal if both follow it: with a probability of 0.95 ^ 2. The batch has 64 x 195 such
+    // pairs.
     EXPECT_NEAR(repeated.to(at::kDouble).mean().item<double>(), 0.9025, 0.02);
     std::map<int64_t, int> counts;
     for (const at::Tensor& token : batch.inputs.flatten().unbind())

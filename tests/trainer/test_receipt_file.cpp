@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// A receipt of two steps with two microbatches, all of whose events are sampled.
+// Returns a receipt of two steps with two microbatches each. It has all events of the run.
 Receipt small_receipt() {
   Receipt receipt{.settings = {{"model", "gpt2-tiny"}, {"parts", 2}},
                   .options = "steps = 2\n",
@@ -90,7 +90,8 @@ TEST(ReceiptFile, the_signature_of_a_receipt_covers_every_line_up_to_the_seal) {
   EXPECT_EQ(read_receipt(path).signature, "");
 }
 
-// Somebody changes lines of the file, but does not renew its seal.
+// Each case changes lines of a receipt file without renewing the seal, which is a hash over these
+// lines.
 TEST(ReceiptFile, a_receipt_whose_lines_were_changed_after_its_seal_is_refused) {
   using Lines = std::vector<std::string>;
   struct Forgery {

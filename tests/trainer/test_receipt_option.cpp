@@ -94,8 +94,9 @@ TEST(ReceiptOption, an_audit_that_uses_no_files_refuses_receipt_options_that_nam
   }
 }
 
-// In one process, --strategy and --shard-size decide in which order gradients are added. So they
-// must not be there if they had no effect.
+// Mode single imitates an FSDP run on several ranks: there, --strategy and --shard-size decide in
+// which order gradients are added, so a receipt names them. In mode ddp they have no effect, so a
+// receipt must not name them.
 TEST(ReceiptOption, a_receipt_of_ddp_does_not_name_options_of_sharding) {
   const std::vector<std::string> all{"--world", "4", "--strategy", "hybrid", "--shard-size", "2"};
   for (const auto& [mode, named] : {std::pair("fsdp", true), {"single", true}, {"ddp", false}}) {

@@ -20,7 +20,7 @@ TEST(Sampling, a_receipt_with_sample_8_selects_one_event_in_8_and_other_ones_in_
     both += sampling.selects({3, 0, TensorKind::part, text}) &&
             sampling.selects({4, 0, TensorKind::part, text});
   }
-  EXPECT_LT(both, 40);  // 1000 / 64, if the draws of two steps do not depend on each other
+  EXPECT_LT(both, 40);  // the expectation is 1000 / 64, if the draws of two steps are independent
 }
 
 TEST(Sampling, a_receipt_has_all_parameters_at_saved_steps_and_all_moments_of_the_last_step) {
@@ -44,7 +44,8 @@ TEST(Sampling, a_receipt_has_all_parameters_at_saved_steps_and_all_moments_of_th
   }
 }
 
-// The sample of a key is a promise to those who hold receipts of earlier versions.
+// Which events are sampled must not change between versions, because older receipts are audited
+// with newer versions.
 TEST(Sampling, the_events_that_a_receipt_samples_stay_the_same_in_later_versions) {
   const Sampling sampling{.every = 8, .end_step = 100};
   std::string selected;

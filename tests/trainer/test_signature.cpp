@@ -23,7 +23,7 @@ const std::string kRfcText = "\x72";
 const std::string kRfcSignature =
     "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
     "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00";
-// This key is from test 1 of that section.
+// The public key of test 1 of RFC 8032, section 7.1, which did not make the signature.
 const std::string kOtherPublicKey = R"(-----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
 -----END PUBLIC KEY-----

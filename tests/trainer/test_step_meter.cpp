@@ -42,7 +42,8 @@ TEST(StepMeter, the_step_meter_separates_the_times_of_computing_waiting_data_and
       clock->pass(seconds * kSecond);
       call_observers::waited(call, std::nullopt);
     };
-    for (int step = 0; step < 2; ++step) {  // the second step must not include the first
+    // The times of the second step must not include those of the first.
+    for (int step = 0; step < 2; ++step) {
       meter.begin_step();
       data->batch(0, 1, 1);
       wait(Operation::all_gather, 4);

@@ -22,7 +22,8 @@ TEST(TextDataset, the_text_of_a_folder_has_its_text_files_in_the_order_of_their_
   in_a_process([&] {
     const TextDataset data(read_text_files({folder.path()}), 1);
     ASSERT_EQ(data.size(), 4);
-    const auto row = data.batch(0, 1, 3);  // the whole text
+    // One row of three tokens, which takes the whole text of four.
+    const auto row = data.batch(0, 1, 3);
     EXPECT_TRUE(torch::equal(row.inputs[0], torch::tensor({'a', 'z', 'b'}, torch::kLong)));
     EXPECT_TRUE(torch::equal(row.targets[0], torch::tensor({'z', 'b', 'b'}, torch::kLong)));
   });
@@ -33,7 +34,7 @@ TEST(TextDataset, rows_of_a_batch_are_consecutive_pieces_of_the_text) {
   const auto file = folder.write("bytes", counting_bytes());
   in_a_process([&] {
     const auto batch = TextDataset(read_text_files({file}), 9).batch(5, 16, 10);
-    EXPECT_TRUE(torch::equal(batch.targets, batch.inputs + 1));  // the text counts up
+    EXPECT_TRUE(torch::equal(batch.targets, batch.inputs + 1));  // byte i of the text is i + 1
     EXPECT_GE(batch.inputs.min().item<int64_t>(), 1);
     EXPECT_LE(batch.targets.max().item<int64_t>(), 255);
   });
@@ -69,7 +70,8 @@ TEST(TextDataset, the_last_tenth_of_a_text_is_held_out) {
     const TextDataset data(read_text_files({file}), 1);
     for (int64_t step = 0; step < 20; ++step)
       EXPECT_TRUE(data.batch(step, 50, 9).targets.eq('a').all().item<bool>());
-    const Batch rows = data.held_out(5, 9);  // rows as far apart as the text allows
+    // Five rows that are as far apart as the held-out text allows.
+    const Batch rows = data.held_out(5, 9);
     EXPECT_TRUE(torch::equal(rows.inputs.select(1, 0),
                              torch::tensor({'b', 'd', 'f', 'h', 'j'}, torch::kLong)));
     EXPECT_TRUE(torch::equal(rows.targets, rows.inputs));

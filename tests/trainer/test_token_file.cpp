@@ -47,7 +47,8 @@ TEST(TokenFile, token_files_of_nanogpt_and_of_llm_c_give_the_same_rows) {
       EXPECT_TRUE(batch.inputs.equal(same.inputs));
       EXPECT_TRUE((batch.inputs + 1).equal(batch.targets));
       EXPECT_GE(batch.inputs.min().item<int64_t>(), 40'000);
-      EXPECT_LT(batch.targets.max().item<int64_t>(), 40'090);  // the last tenth is held out
+      // Ids from 40,090 on are the last tenth, which is held out.
+      EXPECT_LT(batch.targets.max().item<int64_t>(), 40'090);
     }
     EXPECT_EQ(one->held_out(9, 9).inputs[0][0].item<int64_t>(), 40'090);
   });
@@ -108,7 +109,7 @@ TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
   in_a_process([&] {
     const auto data = make_token_dataset({train, val}, 200, 1);
     EXPECT_EQ(data->batch(0, 1, 9).targets[0][8].item<int64_t>(),
-              9);  // trains on all of the first file
+              9);  // all of the first file is trained on, because the second one is held out
     const Batch held_out = data->held_out(5, 9);
     ASSERT_EQ(held_out.inputs.size(0), 2);
     EXPECT_EQ(held_out.inputs[1][0].item<int64_t>(), 110);

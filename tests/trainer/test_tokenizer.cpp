@@ -39,7 +39,8 @@ TEST(Tokenizer, the_tokenizer_merges_the_leftmost_of_equal_pairs_first) {
   EXPECT_EQ(tokenizer.encode("aaaaa"), Ids({256, 257}));
 }
 
-// After "bc" is merged, a candidate "ab" is out of date. After "cd" is merged first, "bc" is.
+// In the first tokenizer, the merge of "bc" makes the candidate "ab" out of date. In the second,
+// the merge of "cd" makes "bc" out of date.
 TEST(Tokenizer, the_tokenizer_does_not_merge_a_pair_that_an_earlier_merge_has_changed) {
   EXPECT_EQ(tokenizer_of(tokenizer_json({{"b", "c"}, {"a", "b"}})).encode("abc"), Ids({'a', 256}));
   EXPECT_EQ(tokenizer_of(tokenizer_json({{"c", "d"}, {"b", "c"}, {"a", "b"}})).encode("abcd"),
@@ -65,7 +66,7 @@ TEST(Tokenizer, merges_written_as_texts_of_two_tokens_give_the_same_ids) {
   nlohmann::json json = tokenizer_json(kMerges);
   for (nlohmann::json& merge : json["model"]["merges"])
     merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
-  json["model"].erase("type");  // older files lack it
+  json["model"].erase("type");  // older files have no type
   EXPECT_EQ(tokenizer_of(json).encode(" thing"), Ids({' ', kTh, kIng}));
 }
 
@@ -92,7 +93,8 @@ TEST(Tokenizer, an_added_token_is_found_before_the_text_is_split) {
   json["added_tokens"] = {added_token(300, "<|end|>"), added_token(301, "<|end|>the")};
   const Tokenizer tokenizer = tokenizer_of(json);
   EXPECT_EQ(tokenizer.encode("in<|end|>in"), Ids({kIn, 300, kIn}));
-  EXPECT_EQ(tokenizer.encode("<|end|>the<|end|>"), Ids({301, 300}));  // the longest one
+  // The longest added token wins.
+  EXPECT_EQ(tokenizer.encode("<|end|>the<|end|>"), Ids({301, 300}));
   EXPECT_EQ(tokenizer.encode("<|end|"), bytes("<|end|"));
   EXPECT_EQ(tokenizer.decode({300, kIn}), "<|end|>in");
   EXPECT_EQ(tokenizer.size(), 302);

@@ -12,7 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns the error for a file with this content, without the path with which it begins.
+// Returns the error that Tokenizer throws for a tokenizer.json with this content, without the path
+// with which the error begins.
 std::string why(const std::string& content) {
   const TemporaryFolder folder;
   const std::string path = folder.write("tokenizer.json", content);
@@ -22,13 +23,14 @@ std::string why(const std::string& content) {
   return error.substr(std::min(error.size(), path.size() + 2));
 }
 
-// Returns the error after a change of a tokenizer.json that is right.
+// Returns the error that Tokenizer throws after `change` has changed a valid tokenizer.json.
 std::string after(const std::function<void(Json&)>& change) {
   Json json = tokenizer_json({{"t", "h"}, {"th", "e"}});
   change(json);
   return why(json.dump());
 }
-// ... after a change of its model.
+// Returns the error that Tokenizer throws after one key of the model in a valid tokenizer.json was
+// set to `value`.
 std::string after_model(const std::string& key, const Json& value) {
   return after([&](Json& json) { json["model"][key] = value; });
 }
@@ -217,8 +219,8 @@ TEST(TokenizerFile, a_tokenizer_json_that_is_cut_off_anywhere_is_refused) {
     EXPECT_EQ(why(whole.substr(0, size)), "is no JSON object") << size;
 }
 
-// Replaces each value of the file by each of some others. The file must be read or refused, in one
-// line.
+// Replaces each value of a tokenizer.json by values of other kinds, one at a time. The changed file
+// must be read, or refused with an error of one line.
 TEST(TokenizerFile, no_replaced_value_in_a_tokenizer_json_crashes_the_reader) {
   Json whole = tokenizer_json({{"t", "h"}});
   whole["model"]["vocab"] = {{"t", 1}, {"h", 2}, {"th", 3}};

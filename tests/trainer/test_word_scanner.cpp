@@ -63,7 +63,8 @@ TEST(WordScanner, in_llama_3s_pattern_a_word_of_spaces_ends_after_its_last_line_
 TEST(WordScanner, only_the_patterns_of_llama_3_and_qwen_ignore_the_case_of_contractions) {
   EXPECT_EQ(words(kGPT2Pattern, "he'Ll"), Words({"he", "'", "Ll"}));
   EXPECT_EQ(words(kLlama3Pattern, "he'LlX"), Words({"he", "'Ll", "X"}));
-  EXPECT_EQ(words(kLlama3Pattern, "'\u017Fa"), Words({"'\u017F", "a"}));  // the long s is an s
+  // The long s (U+017F) counts as an s.
+  EXPECT_EQ(words(kLlama3Pattern, "'\u017Fa"), Words({"'\u017F", "a"}));
   EXPECT_EQ(words(kQwenPattern, "it'sn't"), Words({"it", "'s", "n", "'t"}));
 }
 

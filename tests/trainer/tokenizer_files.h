@@ -21,9 +21,9 @@ inline std::string letters_of(const std::string& bytes) {
   return letters;
 }
 
-// Returns a tokenizer.json with the pattern of GPT-2. The token of a byte has the byte as its id.
-// `merges`: pairs of bytes of tokens, the best one first; the token that a merge makes has the id
-// 256 plus the index of the merge, if it is new.
+// Returns the text of a tokenizer.json with GPT-2's pattern. The token of a single byte has the
+// value of the byte as its id. Each entry of `merges` is a pair of tokens, given as bytes, in the
+// order of priority. If the merged token is new, its id is 256 plus the index of the merge.
 inline nlohmann::json tokenizer_json(
     const std::vector<std::pair<std::string, std::string>>& merges = {}) {
   nlohmann::json vocabulary, list = nlohmann::json::array();

@@ -7,7 +7,7 @@
 
 #include "mode_of.h"
 
-// The options and the shard layout of a run that no test starts.
+// Options and shard layouts for tests that need no run.
 namespace fsdp {
 
 inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {
