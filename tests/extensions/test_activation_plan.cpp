@@ -111,18 +111,20 @@ MULTI_RANK_SUITE(ActivationPlan);
 MULTI_RANK_TEST(ActivationPlan, planned_bytes_of_activations_equal_those_of_a_step_to_the_byte) {
   for (const char* mode : {"fsdp", "ddp", "single"}) {
     const int ranks = std::string(mode) == "single" ? 1 : world_size();
-    const RankRun run = run_ranks(
-        ranks,
-        [&](TestRank& rank) {
-          at::globalContext().setUserEnabledMkldnn(false);  // its scratch in 16 bits is not planned
-          std::string wrong;
-          for (const Setting& setting : settings(world_size())) {
-            const std::string found = differences(rank, config_of(setting, mode, world_size()));
-            if (!found.empty()) wrong += setting.text() + ": " + found;
-          }
-          rank.observe("wrong", wrong);
-        },
-        {.backend = std::string(mode) == "ddp" ? "gloo" : "shm"});
+    const RankRun run = run_ranks(ranks,
+                                  [&](TestRank& rank) {
+                                    // The plan does not include the scratch memory of mkldnn in 16
+                                    // bits.
+                                    at::globalContext().setUserEnabledMkldnn(false);
+                                    std::string wrong;
+                                    for (const Setting& setting : settings(world_size())) {
+                                      const std::string found =
+                                          differences(rank, config_of(setting, mode, world_size()));
+                                      if (!found.empty()) wrong += setting.text() + ": " + found;
+                                    }
+                                    rank.observe("wrong", wrong);
+                                  },
+                                  {.backend = std::string(mode) == "ddp" ? "gloo" : "shm"});
     expect_on_all_ranks(run, "wrong", "");
   }
 }

@@ -22,7 +22,8 @@ TEST(CheckpointBlocks,
         runs.push_back(block->runs);
       rank.observe("runs of each block, every " + std::to_string(every), runs);
     });
-    std::vector<int> expected{2, 1, 1, 1, 1, 1};  // calls in forward, doubled if recomputed
+    // The first block is called twice in a forward; recomputation doubles the runs.
+    std::vector<int> expected{2, 1, 1, 1, 1, 1};
     for (int i = every - 1; i < 6; i += every)
       expected[static_cast<size_t>(i)] *= 2;
     expect_on_all_ranks(run, "runs of each block, every " + std::to_string(every), expected);

@@ -26,7 +26,7 @@ MULTI_RANK_SUITE(CheckpointedTraining);
 MULTI_RANK_TEST(
     CheckpointedTraining,
     training_with_checkpointed_blocks_matches_one_process_without_them_and_the_prediction) {
-  int every = 1;  // alternates between 1 and 2
+  int every = 1;  // every `every`-th block is checkpointed; alternates between 1 and 2
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name + ", every " + std::to_string(every));
     const TrainConfig config = extension_config("fsdp", world_size());

@@ -92,8 +92,8 @@ MULTI_RANK_TEST(GradientSync, without_sync_backward_passes_add_gradients_in_the_
   }
 }
 
-// Measures how many bytes an element takes in the unsharded gradients that a rank holds until
-// sync_gradients() reduces them.
+// Without gradient sync, a rank holds unsharded gradients until sync_gradients() reduces them.
+// Measures how many bytes an element of these gradients takes.
 MULTI_RANK_TEST(GradientSync, gradients_that_wait_for_reduction_have_the_bytes_of_the_wider_dtype) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto reduce_dtype : {at::kBFloat16, at::kFloat}) {

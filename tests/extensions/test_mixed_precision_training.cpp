@@ -17,7 +17,7 @@ std::vector<MixedPrecisionPolicy> mixed_policies() {
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
       policies.push_back({param_dtype, reduce_dtype});
-  policies.erase(policies.begin());  // the policy with fp32 only
+  policies.erase(policies.begin());  // removes the first policy, which is fp32 only
   return policies;
 }
 

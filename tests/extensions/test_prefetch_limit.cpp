@@ -6,7 +6,7 @@ namespace {
 
 MULTI_RANK_SUITE(PrefetchLimit);
 
-// Each pair is a limit of units in forward and one in backward: 1, the default 2, 3, or all units.
+// Each pair is a prefetch limit in forward and one in backward: 1, 2 (the default), 3 or all units.
 MULTI_RANK_TEST(PrefetchLimit,
                 training_with_different_prefetch_limits_matches_the_prediction_and_changes_no_bit) {
   const Workload workload = workload_of(language_models().at(1));

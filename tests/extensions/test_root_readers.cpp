@@ -101,7 +101,8 @@ class Backward {
 };
 
 constexpr const char* kWhole = "head norm second gain unread first";
-constexpr const char* kToTheEnd = "head norm second gain first";  // "unread" was not reported
+// For a model whose root is not reported as unread before the end of backward.
+constexpr const char* kToTheEnd = "head norm second gain first";
 
 TEST_IN_A_PROCESS(RootReader, the_root_is_reported_unread_after_the_backward_of_its_last_reader) {
   const auto model = std::make_shared<PromisingLadder>();
@@ -287,8 +288,8 @@ Workload workload_of_ladder(const std::function<std::shared_ptr<Module>()>& make
 
 MULTI_RANK_SUITE(RootInBackward);
 
-// The models include some whose root is freed during backward and some whose root stays until the
-// end. Each is trained with and without units that stay gathered after forward.
+// In some of the models the root is resharded during backward; in the others it stays unsharded
+// until the end. Each model is trained with resharding after forward and without it.
 MULTI_RANK_TEST(RootInBackward,
                 freeing_the_root_during_backward_matches_the_prediction_and_changes_no_bit) {
   const std::vector<std::function<std::shared_ptr<Module>()>> models{
@@ -322,8 +323,9 @@ MULTI_RANK_TEST(RootInBackward,
   }
 }
 
-// The root of gpt2-36m has 43.1 MB. If it stayed until the end of backward, the peak would be 404.0
-// MB on two ranks and 270.8 MB on four. The expected peaks are lower by the size of the root.
+// The root of gpt2-36m takes 43.1 MB unsharded. If the root stayed unsharded until the end of
+// backward, the peak would be 404.0 MB on two ranks and 270.8 MB on four. The expected peaks are
+// lower by the 43.1 MB of the root.
 TEST_IN_A_PROCESS(RootInPrediction,
                   the_root_of_a_language_model_is_not_unsharded_at_the_predicted_peak_of_a_step) {
   const auto peak = [](int world) {

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-// A block whose 20 elements of parameters all belong to a module inside it.
+// A block that wraps a Linear. All its 20 parameter elements belong to this inner module.
 struct WrapperBlock : Module {
   WrapperBlock() : inside(register_module("inside", std::make_shared<Linear>(at::ones({5, 4})))) {}
   at::Tensor forward(at::Tensor x) override { return (*inside)(x); }
@@ -57,7 +57,7 @@ TEST(WrapAuto, wrap_auto_makes_a_unit_of_a_module_as_large_as_the_largest_block)
 using Modules = std::vector<std::shared_ptr<Module>>;
 
 std::shared_ptr<Module> block(int64_t rows = 4) {
-  return std::make_shared<ToyBlock>(rows, 1);  // 92 bytes if it has 4 rows
+  return std::make_shared<ToyBlock>(rows, 1);  // a ToyBlock of 4 rows takes 92 bytes
 }
 std::shared_ptr<Module> row(const Modules& modules) {
   return std::make_shared<Row>(modules);

@@ -63,7 +63,8 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   const Schedule step = traced_step(config, workload, strategy->layout(), rank.rank());
   observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
-  predicted.erase("metrics");  // the traffic of averaging the loss, which the trainer does
+  // The bytes of averaging the loss, which the trainer does and these tests do not.
+  predicted.erase("metrics");
   std::map<std::string, int64_t> received;
   for (const Call& call : rank.communicator()->take_log())
     received[call.unit == kNorm ? "norm" : to_string(call.operation)] += call.bytes;

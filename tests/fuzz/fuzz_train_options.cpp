@@ -17,14 +17,16 @@ bool fsdp::read_train_options(const std::string& input, const TemporaryFolder& f
   folder.write("s/checkpoint.json", files[2]);
   folder.write("s/SHA256SUMS", sum_line(files[2], "checkpoint.json"));
   folder.write("h/config.json", files[3]);
-  folder.write("README.md", "a text of eight words that is short");  // the default training text
+  // The text that a run trains on by default.
+  folder.write("README.md", "a text of eight words that is short");
   folder.write("tokens", "abcdefgh");
   setenv("FSDP_ROOT", folder.path().c_str(), 1);
   std::filesystem::current_path(folder.path());
   Arguments arguments;
   std::istringstream lines(files[0]);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("-h") || line.starts_with("--help")) continue;  // would end the process
+    // --help would end the process.
+    if (line.starts_with("-h") || line.starts_with("--help")) continue;
     arguments.push_back(line);
   }
   return accepts<UsageError>("", [&] { parsed(arguments); });

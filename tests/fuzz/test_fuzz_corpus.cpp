@@ -19,8 +19,8 @@ static const std::map<std::string, fsdp::Read*> kTargets{
 #include <cstdio>
 
 static bool counting;
-// All three are in bytes. `live` is what the current input has allocated and not freed yet. Over
-// all inputs, `largest` is the largest allocation, and `peak` is the largest value of `live`.
+// All in bytes. `live`: what the current input has allocated and not freed yet. `largest`: the
+// largest single allocation of all inputs. `peak`: the largest value of `live` over all inputs.
 static size_t live, largest, peak;
 
 extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  // NOLINT
@@ -29,7 +29,8 @@ extern "C" void __sanitizer_malloc_hook(const volatile void*, size_t size) {  //
   peak = std::max(peak, live += size);
 }
 extern "C" void __sanitizer_free_hook(const volatile void* memory) {  // NOLINT
-  if (counting && memory != nullptr)  // min(): the block can be older than the input
+  // A freed block can have been allocated before this input, so `live` must not go below 0.
+  if (counting && memory != nullptr)
     live -= std::min(live, __sanitizer_get_allocated_size(const_cast<const void*>(memory)));
 }
 

@@ -117,7 +117,7 @@ std::vector<pollfd> Network::make(State* states, int hosts) {
       write_all(kPipe, ".");
       dup2(lifeline[0], kPipe);
       close_range(kPipe + 1, ~0U, 0);
-      signal(SIGCHLD, SIG_IGN);  // so that the kernel reaps the orphans of this host
+      signal(SIGCHLD, SIG_IGN);  // the kernel then reaps the orphaned processes of this host
       char none;
       (void)!read(kPipe, &none, 1);
       _exit(0);
@@ -133,7 +133,7 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     size_t from, to;
     std::vector<char> bytes;
   };
-  std::multimap<Clock::time_point, Packet> on_their_way;  // by the time of their delivery
+  std::multimap<Clock::time_point, Packet> on_their_way;  // sorted by the time of delivery
   std::mt19937_64 random(options.seed);
   std::bernoulli_distribution lost(options.loss);
   const auto cut = [&](size_t from, size_t to) { return states[from].cut || states[to].cut; };
@@ -182,7 +182,7 @@ std::string Network::unavailable() {
 }
 
 Network::Network(int hosts, const WireOptions& options)
-    : Network() {  // makes the object complete, so the destructor runs if this constructor throws
+    : Network() {  // delegates, so that the destructor runs if the rest of this constructor throws
   require_one_thread("Network");
   if (hosts < 1 || hosts > kMostHosts) throw std::runtime_error("a Network has 1 to 26 hosts");
   void* shared = mmap(nullptr, sizeof(State) * kMostHosts, PROT_READ | PROT_WRITE,
@@ -201,7 +201,7 @@ Network::Network(int hosts, const WireOptions& options)
       const std::vector<pollfd> ends = make(states_, hosts);
       close(kPipe);
       carry(states_, ends, options);
-    } catch (const std::exception& error) {  // in this process or in a host's first process
+    } catch (const std::exception& error) {  // from this process or a host's first process
       write_all(kPipe, error.what());
     }
     _exit(1);
@@ -230,7 +230,8 @@ pid_t Network::start(int host, const std::function<int()>& body) {
   const std::string folder = std::filesystem::current_path();
   const int own = handle_of(getpid());
   std::fflush(nullptr);
-  const bool enters = setns(init, CLONE_NEWPID) == 0;  // holds for children forked from now on
+  // After setns(), processes that this one forks belong to the host.
+  const bool enters = setns(init, CLONE_NEWPID) == 0;
   const pid_t process = enters ? fork() : -1;
   if (process == 0) run_on(init, folder, body);
   const int error = errno;

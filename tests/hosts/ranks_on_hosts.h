@@ -22,8 +22,9 @@ namespace fsdp {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-inline constexpr auto kLimit = 3s;   // time limit of every wait for another rank
-inline constexpr auto kToEnd = 20s;  // time to end after kLimit: 3 s, more on a busy machine
+inline constexpr auto kLimit = 3s;  // time limit of every wait for another rank
+// Time that ranks may take to end after kLimit: usually 3 s, more on a busy machine.
+inline constexpr auto kToEnd = 20s;
 
 // A file in memory to which processes of all hosts append their output.
 class CapturedStderr {

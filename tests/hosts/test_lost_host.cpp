@@ -100,7 +100,8 @@ class LostHost : public MultiHostRun {
             end_process(getppid());
           comm->barrier("step").wait();
         }
-        // Host-a hosts the store, so its ranks stay until the ranks of other hosts have ended.
+        // The process of rank 0 on host-a hosts the store. So the ranks of host-a stay until the
+        // ranks of other hosts have ended.
         if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
       } catch (const CollectiveError&) {
         if (!handover.steps()) handover.save(step, [](int) {});

@@ -65,8 +65,8 @@ TEST_F(MultiHostRun, ranks_use_shared_memory_only_with_ranks_of_their_own_host) 
     const bool right = comm->backend() == "shm" && comm->replicas()->backend() == "gloo" &&
                        context.local_rank() == context.rank % 2;
     const auto of_all = communicator(context, 4);
-    // A rank that ends before all are connected closes its connections, and the other ranks would
-    // fail.
+    // If a rank ended before all ranks are connected, it would close its connections, and the other
+    // ranks would fail. So all ranks wait for each other here.
     all_gather(*of_all, "all are connected");
     return right && of_all->backend() == "gloo" ? 0 : 3;
   });

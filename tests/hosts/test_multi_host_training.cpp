@@ -11,7 +11,8 @@ namespace {
 
 const std::string kShort = "--steps 3 --batch 8 --timeout 20 ";
 
-// Runs reference_train, a program of ./fsdp train, on several emulated hosts.
+// Runs reference_train, the program behind ./fsdp train with the reference solutions, on several
+// emulated hosts.
 class MultiHostTraining : public MultiHostRun {
  protected:
   static std::vector<std::string> arguments(const std::string& more) {
@@ -58,7 +59,7 @@ class MultiHostTraining : public MultiHostRun {
   }
   void wait_until_said(const std::string& words) const {
     while (said_.text().find(words) == std::string::npos)
-      usleep(1000);  // SetUp() has set an alarm
+      usleep(1000);  // the alarm that SetUp() has set ends a test that waits here for ever
   }
   // Returns the text from the last `begin` in the output to the end of its line; empty if `begin`
   // is not there.

@@ -23,7 +23,7 @@ class EmulatedHost : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = Network::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
-    alarm(60);  // ends bodies that wait for a body that has failed
+    alarm(60);  // if one body has failed, this alarm ends the body that waits for it
   }
   void TearDown() override { alarm(0); }
 };
@@ -163,7 +163,8 @@ TEST_F(EmulatedHost, ending_an_emulated_host_kills_its_processes_without_closing
   wait_until(running[0], 2);
   close(held[1]);
   hosts.end(1);
-  EXPECT_TRUE(comes(held[0], kLong));  // no process holds the other end of the pipe any more
+  // The pipe ends because no process holds its other end any more.
+  EXPECT_TRUE(comes(held[0], kLong));
   ended[0] = 1;
   EXPECT_EQ(WTERMSIG(status_of(pair.second)), SIGKILL);
   EXPECT_EQ(status_of(pair.first), 0);

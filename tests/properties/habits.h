@@ -7,11 +7,12 @@
 
 namespace fsdp {
 
-// An operation of users' programs on one tensor of model.parameters(), or on its gradient. It
-// depends on all elements of the tensor. It runs with gradients switched off (NoGradGuard).
+// An operation that users write into their training loops: it changes one tensor of
+// model.parameters(), or its gradient, by an amount that depends on all elements of the tensor. It
+// runs under NoGradGuard.
 struct Habit {
   std::string name;
-  bool of_gradient;  // true: it changes .grad, which is defined; false: the parameter
+  bool of_gradient;  // true: changes .grad, which is defined; false: changes the parameter
   void (*change)(at::Tensor p);
 };
 

@@ -45,15 +45,17 @@ class ModelUnderTest {
   ModelUnderTest(const ModelUnderTest&) = delete;
 
   virtual void for_each_part(const std::function<void(int part)>& body) = 0;
-  // Called around a backward pass: begin_backward() and end_backward() around the passes of all
-  // microbatches of this process, begin_part() and end_part() around the pass of one of them.
+  // Called around a backward pass. begin_backward() and end_backward() are called around the passes
+  // of all microbatches of this process, begin_part() and end_part() around the pass of each single
+  // microbatch.
   virtual void begin_backward(bool sync) = 0;
   virtual void begin_part(int /*part*/) {}
   virtual void end_part(int /*part*/) {}
   virtual void end_backward(bool sync) = 0;
-  virtual void lost_gradients() {}  // a backward pass has thrown
+  virtual void lost_gradients() {}  // called after a backward pass has thrown
   virtual void dropped_gradients() {}
-  virtual bool incomplete() const { return false; }  // whether a step would lack gradients
+  // Whether gradients are missing that a step would need.
+  virtual bool incomplete() const { return false; }
   virtual void zero_grad() = 0;
   virtual double clip(double norm_type) = 0;
   virtual void summon(const std::function<void()>& body) = 0;

@@ -94,7 +94,7 @@ class Run {
     });
   }
 
-  // Returns the loss of `net` when `rows` runs instead of its row of blocks.
+  // Returns the loss of `net`, in which `rows` replaces the calls of its blocks.
   static at::Tensor loss_of(Net& net, const at::Tensor& x, const Step& rows) {
     net.set_forward([&net, rows](Module&, const at::Tensor& in) { return rows(in) * net.scale; });
     const at::Tensor loss = net(x).square().mean();
@@ -102,8 +102,8 @@ class Run {
     return loss;
   }
 
-  // Returns a loss. In its backward pass, a hook computes a gradient of the program's last model,
-  // which can be this model itself.
+  // Returns a loss of `model`. In its backward pass, a hook computes a gradient of the program's
+  // last model, which can be `model` itself.
   at::Tensor guided_loss(ModelUnderTest& model, int part, const Op& op) const {
     Net& guide = *models_.back()->net;
     const at::Tensor y = (*model.net)(input(part, op.number));
@@ -253,8 +253,8 @@ class Run {
       for (const double type : {std::numeric_limits<double>::infinity(), 3., 2., 1.})
         rank_.observe(std::to_string(type) + "-norm " + std::to_string(at_), model.clip(type));
     } else {
-      // Only the first reset of .grad of the module after each call of the module counts as
-      // zero_grad(). So the module is called first.
+      // After a call of the module, the library treats the first reset of .grad of its parameters
+      // as zero_grad(). So the module is called first.
       if (op.what == "write .grad") play_forward({"evaluate", op.model, op.number}, model);
       for (const at::Tensor& leaf : model.leaves) {
         if (op.what == "write .grad")

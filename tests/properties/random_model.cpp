@@ -66,8 +66,9 @@ struct AnyLayer : Module {
       const auto [hidden, gated, rows] = (*pair)(x, x * 0.5);
       x = x + (hidden + gated) / rows;
     }
-    // Returns a copy, not the tensor that the inner layer returned: if both layers returned one
-    // tensor, they would share its gradient, and only this rank would gather the inner unit first.
+    // Returns a copy of the tensor that the inner layer has returned. If both layers returned one
+    // tensor, they would share its gradient, and in backward only this rank would gather the inner
+    // unit before the outer one.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
     const auto dtype = weight.scalar_type();  // the bias may have another dtype

@@ -11,8 +11,8 @@ namespace {
 const char* const kHabit = "one of habits()";
 const char* const kPlainlyToo = "backward of a block used by hand and plainly";
 
-// Operations on whose gradients many other operations depend are listed several times, so that they
-// are chosen more often.
+// These are the operations from which a program is drawn. An operation that prepares gradients for
+// others is listed several times, so that it is drawn more often.
 const std::vector<std::string> kOps{"backward",
                                     "backward",
                                     "backward",

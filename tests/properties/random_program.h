@@ -26,7 +26,7 @@ struct RandomProgram {
   bool adam{};                       // Adam, else SGD with momentum
   int models{1};
   bool apart{};  // whether the second model has a communicator of its own
-  bool gloo{};   // on the CPU: over gloo, else over shm
+  bool gloo{};   // on the CPU: true for backend gloo, false for shm
   std::vector<Op> ops{};
 };
 

@@ -43,7 +43,7 @@ RandomTraining draw(uint64_t seed) {
     c.layers.push_back(draw_layer(rng, c.layers));
   c.width = 1 + rng.below(12);
   TrainConfig& config = c.config;
-  config.data.kind = DataKind::pattern;  // needs no file
+  config.data.kind = DataKind::pattern;  // a kind of data that needs no file
   config.ranks.world = rng.one_of<int>({1, 2, 2, 3, 4, 4, 6, 8});
   const int shards = 1 + rng.below(config.ranks.world);
   if (config.ranks.world % shards == 0 && shards < config.ranks.world)
@@ -80,7 +80,8 @@ RandomTraining draw(uint64_t seed) {
   config.ranks.mode =
       rng.one_of<Mode>({Mode::fsdp, Mode::fsdp, Mode::fsdp, Mode::ddp, Mode::single});
 
-  if (config.optimizer.step_in_backward) {  // needs one microbatch for each rank, and cannot clip
+  // With step_in_backward, a run needs one microbatch for each rank, and cannot clip.
+  if (config.optimizer.step_in_backward) {
     accumulation_steps = 1;
   } else if (clip > 0) {
     config.optimizer.clip = clip;

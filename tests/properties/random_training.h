@@ -35,7 +35,7 @@ struct RandomTraining {
   uint64_t values{1};  // seed of parameters and inputs
   std::vector<Layer> layers{};
   int width{1};
-  TrainConfig config;  // mode single: one process computes the batches of all ranks
+  TrainConfig config;  // in mode single, one process computes the batches of all ranks
   int loss_scale{1};   // a power of two
   int saved{};         // after this many steps a new model loads the saved state; 0: never
   bool offloads{};     // AdamW's moments are in a file, except those that stay in memory

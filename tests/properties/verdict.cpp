@@ -70,8 +70,8 @@ void observe_bytes(TestRank& rank, const std::vector<Call>& log, const Schedule&
   rank.observe("bytes", differences);
 }
 
-// Returns whether the last step, which is compared with its prediction, is the first step of its
-// model. Such a step does not prefetch, because the order of the units is not known yet.
+// Returns whether the last step of `c`, which is compared with its prediction, is the first step of
+// its model. The first step does not prefetch, because the order of the units is not known yet.
 bool knows_no_order(const RandomTraining& c) {
   return c.config.training.steps == 1 || (c.config.training.steps == 2 && c.saved == 1);
 }
@@ -110,11 +110,13 @@ void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
     if (step + 1 == config.training.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
-        log.push_back(call);  // no calls if `of_strategy` is `comm`, whose log was just taken
+        // If `of_strategy` is `comm`, its log is empty here, because it was just taken.
+        log.push_back(call);
       observe_bytes(rank, log,
                     schedule(config, strategy->layout(), rank.rank(), knows_no_order(c), traces));
     }
-    live_bytes::enter(Phase::init);  // so that what follows does not count in a phase of the step
+    // The memory of the following checks must not count in a phase of the step.
+    live_bytes::enter(Phase::init);
     ParameterSummary parameters;
     strategy->full_parameters([&](const auto&, const at::Tensor& p) { parameters.add(p); });
     if (rank.rank() == 0) rank.observe("parameters" + after, parameters.sha256());

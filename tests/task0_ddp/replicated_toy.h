@@ -77,18 +77,19 @@ inline void expect_means(const RankRun& run, const Loss& loss = kPlainLoss,
   expect_as(run, oracle, file, line);
 }
 
-// On rank 0, block 1 is not called; on the other ranks all blocks are.
+// A loss for which rank 0 does not call block 1. The other ranks call all blocks.
 inline const Loss kBlockUnusedOnRank0 = [](ToyModel& model, int rank) {
   model.order = rank == 0 ? std::vector{0, 2} : std::vector{0, 1, 2};
   return kPlainLoss(model, rank);
 };
 
-// The loss of rank 0 reaches no parameter.
+// A loss that reaches no parameter on rank 0.
 inline const Loss kNothingOnRank0 = [](ToyModel& model, int rank) {
   return rank == 0 ? at::ones({3}).requires_grad_(true).sum() : kPlainLoss(model, rank);
 };
 
-// Odd ranks call the blocks in reverse order, so gradients become ready in another order there.
+// A loss for which odd ranks call the blocks in reverse order, so gradients become ready in another
+// order there.
 inline const Loss kReverseOrderOnOddRanks = [](ToyModel& model, int rank) {
   model.order = rank % 2 == 1 ? std::vector{2, 1, 0} : std::vector{0, 1, 2};
   return kPlainLoss(model, rank);

@@ -34,7 +34,7 @@ void expect_buckets(const RankRun& run, const std::vector<std::vector<double>>& 
   expect_as(run, oracle);
 }
 
-// Writes gradient `index`, with `value` in each element, and says that it is ready.
+// Fills the place of gradient `index` with `value`, and calls ready(index).
 void write(BucketReducer& reducer, size_t index, double value) {
   reducer.place(index).fill_(value);
   reducer.ready(index);
@@ -69,7 +69,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, each_bucket_takes_one_all_reduce_in_the_ord
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
-    for (const size_t i : {0U, 1U, 2U, 3U})  // the last bucket is complete first
+    for (const size_t i : {0U, 1U, 2U, 3U})  // the gradients of bucket 1 are ready first
       write(*reducer, i, 1);
     reducer->finish();
     std::string calls;
@@ -105,7 +105,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_a_rank_did_not_mark_ready_c
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
     write(*reducer, 3, 1);
-    reducer->place(2).fill_(7);  // written, but never ready
+    reducer->place(2).fill_(7);  // written, but ready(2) is never called
     if (rank.rank() == 0) write(*reducer, 0, 1);
     observe_buckets(rank, reducer->finish());
   });
@@ -125,8 +125,8 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_rank_without_ready_gradients_still_joins_
   expect_buckets(run, {std::vector<double>(9, others), std::vector<double>(8, others)});
 }
 
-// A trainer sums the gradients of several passes in the buckets, and reduces them once. A bucket
-// may be a part of a larger tensor.
+// This test uses the reducer as a trainer does that sums the gradients of several passes in its own
+// buckets and reduces them once. Its buckets are parts of a larger tensor.
 MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_that_the_caller_provides_are_reduced_in_place) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
@@ -187,7 +187,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_live_bytes_of_gradients_an
                             {"bytes of gradients when the caller has dropped the buckets", 0}});
 }
 
-// Other ranks read a tensor of Communicator::empty() in place.
+// A tensor of Communicator::empty() lies in memory that other ranks can read without a copy.
 MULTI_RANK_TEST(T0_2_bucket_reducer, the_reducer_makes_its_buckets_with_communicator_empty) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto deleter = [](const at::Tensor& tensor) {

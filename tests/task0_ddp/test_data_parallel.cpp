@@ -88,8 +88,8 @@ MULTI_RANK_TEST(T0_3_data_parallel, a_tied_weight_is_averaged_once_with_the_sum_
   expect_means(run_step(world_size(), kPlainLoss, kTiedBlocks), kPlainLoss, kTiedBlocks);
 }
 
-// If .grad kept the gradient beside its bucket, every gradient would take its memory twice during
-// backward.
+// If .grad kept a gradient after its copy into the bucket, every gradient would take its memory
+// twice during backward.
 MULTI_RANK_TEST(T0_3_data_parallel, after_its_copy_into_a_bucket_a_gradient_is_removed_from_grad) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
@@ -215,12 +215,13 @@ MULTI_RANK_TEST(T0_3_data_parallel, after_data_parallel_is_destroyed_gradients_a
   expect_as(run, oracle);
 }
 
-// These tests count time and do not measure it. The backward of a block takes kCompute. An
-// all-reduce takes two hops of kHop for each other rank. Nothing else takes time.
+// The tests of this suite use a clock that counts time and does not measure it. The backward of a
+// block takes kCompute ns. An all-reduce takes two hops of kHop ns for each other rank. Nothing
+// else takes time.
 constexpr int64_t kHop = 1'000;
 constexpr int64_t kCompute = 40'000;
 
-MULTI_RANK_SUITE_ON(T0_3_overlap, 2, 3, 4);  // a single rank never waits
+MULTI_RANK_SUITE_ON(T0_3_overlap, 2, 3, 4);  // not on one rank, because a single rank never waits
 
 MULTI_RANK_TEST(T0_3_overlap, backward_never_waits_and_finish_waits_only_for_the_last_buckets) {
   const auto clock = std::make_shared<CountedClock>();

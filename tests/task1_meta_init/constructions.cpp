@@ -24,8 +24,8 @@ std::vector<std::pair<std::string, at::Tensor>> named_tensors_of(const nn::Modul
   return tensors;
 }
 
-// Describes a tensor, but not its values. `first` is the name of the module's first tensor that has
-// the same storage.
+// Describes a tensor without its values. `first` is the name of the first tensor of the module that
+// has the same storage.
 nlohmann::json description(const at::Tensor& tensor, const std::string& first, bool same_variable) {
   return {{"sizes", tensor.sizes().vec()},
           {"strides", tensor.strides().vec()},

@@ -24,10 +24,12 @@ Construction called_submodules();              // batch norm and dropout, called
 Construct transformer_layer(int64_t width);
 at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& input);
 
-std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);  // parameters, then buffers
+// Returns the parameters, then the buffers.
+std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);
 
-// The following functions return what a rank observes of tensors: the device ("meta" or "cpu"), or
-// the numbers. If there is no device or there are no numbers, the returned text reports this.
+// The following functions return what a rank observes of tensors: device_name() and device_names()
+// the device ("meta" or "cpu"), numbers_of() the numbers. If a tensor is undefined or has no
+// numbers, they return a text that says so.
 std::string device_name(const at::Tensor& tensor);
 std::vector<std::string> device_names(const std::vector<at::Tensor>& tensors);
 nlohmann::json numbers_of(const at::Tensor& tensor);

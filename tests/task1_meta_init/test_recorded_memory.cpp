@@ -19,16 +19,16 @@ nlohmann::json sizes_of(const nn::Module& module) {
   return sizes;
 }
 
-// Returns the sum of the bytes of `taken`, which RetainedMemory::taken() returned: of tensors and
-// of everything else.
+// Returns the sum of the two numbers of bytes that RetainedMemory::taken() returned: those of
+// tensors, and those of all other memory.
 int64_t bytes_in(const nlohmann::json& taken) {
   return taken.at("tensors").get<int64_t>() + taken.at("besides").get<int64_t>();
 }
 
 }  // namespace
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a recording that is wrong in another way passes it.
+// This test is the sentinel of task 1: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so a recording with other mistakes can pass it.
 TEST(T1_1_memory, a_recorded_module_takes_no_memory) {
   const Construct construct = transformer_layer(test_choice<int64_t>("width", {640, 656, 700}));
   const RankRun eager = run_oracle([&](TestRank& rank) {

@@ -25,7 +25,7 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
-// The name of what a rank observes after a constructor has run.
+// Each test observes this after the constructor has run.
 constexpr const char* kRedirected = "the constructor ran, on the meta device";
 
 struct OwnError : std::runtime_error {
@@ -158,7 +158,7 @@ TEST(T1_1_redirect, operations_on_tensors_made_before_the_recording_run_eagerly)
                        {"recorded", nlohmann::json::array()}});
 }
 
-// A new storage may get the address of one that was freed.
+// The storage of a new tensor may get the address of a recorded tensor's storage that was freed.
 TEST(T1_1_redirect, a_tensor_at_the_address_of_a_freed_recorded_one_is_not_taken_for_it) {
   const std::string what =
       "sums of tensors with values; one on meta was taken for a recorded tensor that is gone";
@@ -167,7 +167,7 @@ TEST(T1_1_redirect, a_tensor_at_the_address_of_a_freed_recorded_one_is_not_taken
     std::vector<at::Tensor> sums;
     const DeferredInit init([&] {
       for (int i = 0; i < 50; ++i) {
-        torch::zeros({3});  // recorded
+        torch::zeros({3});  // a recorded tensor, which is freed at once
         sums.push_back(torch::tensor(values) + 1);
       }
     });
@@ -261,7 +261,7 @@ TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
 }
 
 TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
-  constexpr int64_t kSmall = 64 * 1'024;  // generator states, scalars
+  constexpr int64_t kSmall = 64 * 1'024;  // [bytes] room for generator states and scalars
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;
@@ -374,7 +374,8 @@ TEST(T1_1_redirect, a_deferred_init_inside_another_one_throws) {
   }
 }
 
-// Expects that each runner throws an error that contains `words` if the constructor is `construct`.
+// Runs `construct` as a constructor in each of the two ways of runners(). Expects that each of them
+// throws an error that contains `words`.
 void expect_errors(const std::vector<std::string>& words, const Body& construct) {
   for (const Runner& runner : runners()) {
     const std::string thrown = "what " + runner.name + " throws";

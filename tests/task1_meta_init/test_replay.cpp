@@ -66,7 +66,7 @@ TEST(T1_2_replay, assign_data_makes_a_variable_use_the_memory_of_the_given_tenso
   }
 }
 
-// Most of the later tests need what this test and the next two check.
+// Most of the tests below need what this test and the next two tests check.
 TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_cpu) {
   expect_replayed("full() on the device of a recorded tensor", std::vector<float>(3, 2.5),
                   [] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
@@ -77,7 +77,7 @@ TEST(T1_2_replay, replay_runs_the_recorded_operations_in_order_with_their_inputs
                   [] { return torch::zeros({4}).add_(1).mul_(2) + 3; });
 }
 
-// In this test, one process replays everything at once and in order.
+// In this test, one process replays the whole construction, in the recorded order.
 TEST(T1_2_replay, the_replay_draws_the_numbers_that_eager_construction_draws) {
   const std::string first =
                         "the first buffer; if it has other numbers, the generator was not where "
@@ -183,7 +183,7 @@ TEST(T1_2_replay, a_copy_of_the_parameter_list_sees_materialized_parameters) {
     const at::Tensor output = linear(torch::ones({1, 4})).detach();
     at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : held)
-      parameter.sub_(parameter.grad());  // 2 in each element
+      parameter.sub_(parameter.grad());  // the gradient is 2 in each element
     rank.observe("change", numbers_of(output - linear(torch::ones({1, 4}))));
   });
   expect_on_all_ranks(run, "each parameter as its holder sees it",

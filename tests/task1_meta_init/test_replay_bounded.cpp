@@ -10,7 +10,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Materializes each tensor alone, the last one first, and draws other random numbers in between.
+// Records `construct`, and materializes each tensor separately, the last one first. Draws other
+// random numbers between two tensors.
 std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   std::shared_ptr<nn::Module> module;
   const DeferredInit init([&] { module = construct(); });
@@ -25,7 +26,8 @@ std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   return module;
 }
 
-constexpr int64_t kSmall = 16 * 1'024;  // [bytes] drawn numbers, the state in use, scalars
+// [bytes] room for drawn numbers, a generator state and scalars.
+constexpr int64_t kSmall = 16 * 1'024;
 
 }  // namespace
 
@@ -206,9 +208,11 @@ TEST(T1_3_bounded_replay, materialize_module_replays_only_tensors_not_materializ
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
     std::vector<std::shared_ptr<nn::Module>> parts = model->children();
-    parts.front() = model;  // comes last: then only the first layer is not materialized
+    // The whole model is materialized last; then only its first layer is not materialized yet.
+    parts.front() = model;
     std::rotate(parts.begin(), parts.begin() + 1, parts.end());
-    std::vector<std::pair<int64_t, int64_t>> bytes;  // needed, alive afterwards
+    // For each call: [bytes] at the peak, [bytes] alive afterwards.
+    std::vector<std::pair<int64_t, int64_t>> bytes;
     for (const auto& part : parts) {
       const int64_t before = live_bytes::now().total;
       live_bytes::enter(Phase::init);
@@ -356,7 +360,8 @@ TEST(T1_3_bounded_replay, a_constructor_may_write_to_a_tensor_made_before_it) {
       made_before.copy_(inside);
       sum = inside + made_before;
       twice = made_before * 2;
-      made_before.data_ptr<float>()[3] = 7;  // without an operator
+      // This write uses no operator, so it cannot be recorded.
+      made_before.data_ptr<float>()[3] = 7;
       copy = torch::zeros({20}) + made_before;
     });
     rank.observe(doubled, numbers_of(twice));

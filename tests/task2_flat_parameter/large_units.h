@@ -28,7 +28,8 @@ inline LargeUnits make_large_units(TestRank& rank) {
   return units;
 }
 
-// Uses each unit as forward and backward do, and observes what the rank keeps afterwards.
+// Unshards, reshards and reduces each unit, as forward and backward do. Observes the memory that
+// the rank keeps afterwards.
 inline void use_large_units(TestRank& rank) {
   rank.communicator();
   const RetainedMemory memory;

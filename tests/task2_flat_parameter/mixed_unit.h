@@ -5,7 +5,7 @@
 
 #include "small_unit.h"
 
-// A unit with mixed precision, its policies and its gradients.
+// A unit with mixed precision, the policies that the tests use, and gradients for it.
 namespace fsdp {
 
 inline std::shared_ptr<FlatParameter> make_mixed_unit(
@@ -31,7 +31,8 @@ inline std::string with(const MixedPrecisionPolicy& policy) {
          c10::toString(policy.reduce_dtype);
 }
 
-// Collects gradients that have the parameter's dtype, as autograd's gradients do.
+// Sets the gradients of the unit's parameters, in the dtype of each parameter as autograd does, and
+// marks them ready.
 inline void collect_gradients(FlatParameter& unit, const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const at::Tensor& parameter = unit.parameters()[i].tensor;

@@ -117,8 +117,8 @@ inline void observe_gradient(TestRank& rank, const FlatParameter& unit, const st
   rank.observe(name, unit.sharded_gradient(), places_of_shard(unit));
 }
 
-// Returns an observation of live bytes: `bytes` in class `cls`, and `rest` in class other, which
-// has what is allocated in no MemoryScope.
+// Returns live bytes as a test observes them: `bytes` in class `cls`, and `rest` in class `other`,
+// which has all memory that is allocated outside of a MemoryScope.
 inline nlohmann::json bytes_in(MemoryClass cls, int64_t bytes, int64_t rest) {
   return {{std::string("class ") + to_string(cls), bytes}, {"class other", rest}};
 }
@@ -130,7 +130,7 @@ inline nlohmann::json bytes_only_in(MemoryClass cls, int64_t bytes) {
   return bytes_in(cls, bytes, 0);
 }
 
-// Returns the places of the parameters in a rank's shard, which the layout must have.
+// Returns where the parameters must lie in the shard of rank `rank`.
 inline Places places_of_rank(int rank, int world_size) {
   Places places;
   for (size_t i = 0; i < kShapes.size(); ++i)

@@ -29,7 +29,8 @@ std::vector<Numels> units() {
           {{3'000'000'000, 5}, {0, 3'000'000'000}}};
 }
 
-// Computes the layout of each unit in a rank. Calls `expect` with the expected and actual layout.
+// Computes the layout of each unit of units() on a rank. Calls `expect` with the unit, which has
+// the expected layout, and the layout that flat_layout() returned.
 void expect_layouts(int world_size,
                     const std::function<void(const Numels& unit, const FlatLayout&)>& expect) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
@@ -111,8 +112,8 @@ class MetaUnit {
   }
 
   std::shared_ptr<FlatParameter> unit;
-  std::multiset<std::string> asked;  // names of parameters
-  // The most results of materialize() that were still alive when it was called again.
+  std::multiset<std::string> asked;  // names of the parameters with which materialize() was called
+  // The largest number of results of materialize() that were still alive at a later call.
   int64_t others_alive{};
 
  private:
@@ -124,7 +125,8 @@ class MetaUnit {
     for (size_t i = 0; i < 3; ++i) {
       if (!parameter.is_alias_of(parameters_[i].tensor)) continue;
       asked.insert(parameters_[i].name);
-      at::Tensor result = values_[i].clone().set_requires_grad(true);  // as a parameter may
+      // A materialized parameter may require a gradient.
+      at::Tensor result = values_[i].clone().set_requires_grad(true);
       given_.push_back(result.storage().getWeakStorageImpl());
       return result;
     }
@@ -139,7 +141,7 @@ class MetaUnit {
 void observe_shard(TestRank& rank, const std::string& name,
                    const std::shared_ptr<FlatParameter>& unit) {
   rank.observe(name, unit->shard().detach().nan_to_num(0),
-               places_of_shard(*unit));  // padding is NaN
+               places_of_shard(*unit));  // replaces the padding, which is NaN, by 0
 }
 
 // Expects the parameters' values in the shards that the ranks observed as `name`.
@@ -218,8 +220,8 @@ MULTI_RANK_TEST(T2_2_shard, make_flat_parameter_keeps_only_the_shard_in_memory) 
   expect_on_all_ranks(run, "collectives that the constructor called", "");
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a unit that is sharded in a wrong way passes it.
+// This test is the sentinel of task 2: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so a unit with other mistakes can pass it.
 MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_its_shard_of_the_unit_in_memory) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -229,8 +231,8 @@ MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_its_shard_of_the_unit_in_memory) {
   });
   expect_part_of(run, "what the rank keeps", large_bytes());
   expect_no_copies(run, "what the rank keeps", large_bytes());
-  // A copy may also be made later, when the unit is used. If this use fails in another way, tests
-  // of other problems report it.
+  // A wrong solution may also copy the unit later, when the unit is used. If using the unit fails
+  // for another reason, tests of other problems report it.
   const RankRun later = try_ranks(world_size(), use_large_units);
   expect_no_copies(later, "what the rank keeps after reshard()", large_bytes());
   expect_no_copies(later, "what the rank keeps after reduce_gradient()", large_bytes());

@@ -8,8 +8,8 @@ namespace {
 
 MULTI_RANK_SUITE(T2_3_unshard);
 
-// Returns a run in the process of the test, which has observed each parameter times `factor` under
-// its name. These are the expected values.
+// Returns a run with the expected values: it has observed each parameter, multiplied by `factor`,
+// under the parameter's name.
 RankRun values_by_name(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& [name, tensor] : make_parameters(shapes))
@@ -60,7 +60,8 @@ MULTI_RANK_TEST(T2_3_unshard, state_returns_unsharded_only_when_parameters_can_b
 }
 
 MULTI_RANK_TEST(T2_3_unshard, unshard_gathers_the_values_bit_by_bit) {
-  for (const auto& shapes : {kTinyShapes, kShapes}) {  // the timeline shows the last one
+  // The shapes kShapes come last, because a kept timeline shows the last run.
+  for (const auto& shapes : {kTinyShapes, kShapes}) {
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       const auto unit = make_unit(rank, shapes);
@@ -247,9 +248,9 @@ MULTI_RANK_TEST(T2_4_reshard, reshard_waits_for_a_pending_all_gather) {
   expect_same_on_all_ranks(run, "value");
 }
 
-// Returns the gradients of a loss that uses the weight three times: twice directly (mm), and once
-// through a view that autograd saves (linear). Calls the given function between forward and
-// backward.
+// Returns the gradients of a loss that uses the weight three times: twice directly, in mm(), and
+// once in linear(), for which autograd saves a view. Calls `between_forward_and_backward` between
+// the two.
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {
@@ -273,7 +274,8 @@ MULTI_RANK_TEST(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_
     unit->unshard();
     const auto gradients = gradients_with_reshard_between(unit->parameters(), [&] {
       for (const auto& parameter : unit->parameters()) {
-        parameter.tensor.variable_data().fill_(std::nan(""));  // what a stale copy would show
+        // If backward read these stale values, gradients would be NaN.
+        parameter.tensor.variable_data().fill_(std::nan(""));
       }
       unit->reshard();
       unit->unshard();

@@ -89,7 +89,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_of_gradients_is_divided_by_w_once_an
   expect_shards(run, oracle, "the sum of the ranks' gradients, divided by W");
 }
 
-// Returns, for example, "gradient of p0 p2" for the choice whose bits are 101.
+// Returns the name of a choice of parameters. Bit i of `choice` selects parameter pi: 0b101 gives
+// "gradient of p0 p2".
 std::string name_of_choice(unsigned choice) {
   std::string name = "gradient of";
   for (unsigned i = 0; i < 3; ++i)
@@ -163,8 +164,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, a_reduction_issues_one_collective_and_leaves
   const int64_t bytes = padded_numel(world_size()) * 4;
   const int64_t collected_bytes = (numel(0) + numel(1) + numel(2)) * 4;
   expect_on_all_ranks(run, "the parameter still has its .grad", false);
-  // The flat gradient may exist since the first gradient was collected. In this case .grad may be a
-  // view of it.
+  // A solution may make the flat gradient when it collects the first gradient. Then .grad may be a
+  // view of the flat gradient.
   for (int r = 0; r < world_size(); ++r) {
     const auto collected = run.at(r, "bytes collected").get<int64_t>();
     const auto peak = run.at(r, "peak bytes while it is flattened").get<int64_t>();
@@ -260,7 +261,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
-      const at::Tensor transposed = random_gradient(0, i);  // in memory
+      const at::Tensor transposed = random_gradient(0, i);  // lies transposed in memory
       unit->parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
       unit->mark_gradient_ready(i);
     }
@@ -271,7 +272,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, with_a_gradient_divide_factor_the_sum_is_divided_by_it) {
-  const std::set<int> factors{1, 2 * world_size() - 1};  // both 1 on one rank
+  const std::set<int> factors{1, 2 * world_size() - 1};  // on one rank, both factors are 1
   const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
   const RankRun oracle = run_oracle([&](TestRank& rank) {
     const auto sum = static_cast<double>(provenance::mean(world_size()) * world_size());
@@ -422,7 +423,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, destroying_a_flat_parameter_frees_all_its_me
       reduce(*unit);
       observe_gradient(rank, *unit, "gradient");
     }
-    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
+    // This frees the memory that other ranks may have read.
+    rank.communicator()->wait_for_readers();
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_mean_gradient(run, "gradient");

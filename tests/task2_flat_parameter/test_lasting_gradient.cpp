@@ -12,7 +12,8 @@ namespace {
 MULTI_RANK_SUITE(T2_3_end);
 MULTI_RANK_SUITE(T2_5_lasting_gradient);
 
-// Returns the means of gradients that are `factor` times those of collect().
+// Returns a run that has observed the mean over ranks of gradients that are `factor` times those of
+// collect().
 RankRun means_times(int factor, const std::string& name, int world_size) {
   return run_oracle([&](TestRank& rank) {
     const auto mean = static_cast<double>(factor * provenance::mean(world_size));
@@ -30,10 +31,11 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, additions_to_a_collected_gradient_are_red
     collect_all(*unit, rank);
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     for (size_t i = 0; i < 3; ++i)
-      unit->parameters()[i].tensor.mutable_grad().add_(value);  // as autograd does
-    unit->mark_gradient_ready(1);                               // as the hook of task 4 does
+      // Autograd adds to .grad like this in a second backward pass.
+      unit->parameters()[i].tensor.mutable_grad().add_(value);
+    unit->mark_gradient_ready(1);  // as the gradient hook of task 4 does
     at::Tensor& gradient = unit->parameters()[2].tensor.mutable_grad();
-    gradient = gradient.clone();  // as autograd does while it records
+    gradient = gradient.clone();  // with create_graph, autograd replaces .grad by a new tensor
     unit->mark_gradient_ready(2);
     reduce(*unit);
     observe_gradient(rank, *unit, name);
@@ -51,7 +53,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
       set_gradient(unit->parameters()[i], rank);
       at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor saved = gradient.clone().requires_grad_(true);
-      gradient = saved * at::ones_like(saved);  // the graph saves both factors
+      gradient = saved * at::ones_like(saved);  // the graph of this product saves both factors
       unit->mark_gradient_ready(i);
     }
     unit->reduce_gradient();
@@ -68,7 +70,7 @@ MULTI_RANK_TEST(T2_5_lasting_gradient,
   expect_mean_gradient(run, "gradient");
 }
 
-// Until a collective has ended, it uses memory of the unit, and every handle must be waited for.
+// An all-gather uses memory of the unit until it has ended, and its handle must be waited for.
 MULTI_RANK_TEST(T2_3_end, destroying_a_unit_waits_for_its_pending_all_gather) {
   const auto clock = std::make_shared<CountedClock>();
   const RankRun run = run_ranks(
@@ -95,8 +97,8 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, destroying_a_unit_waits_for_its_pending_r
                       kHop * (world_size() - 1));
 }
 
-// Rank 0 destroys a unit while a collective is under way that fails, because the other ranks issue
-// another one. On one rank nothing fails.
+// Rank 0 destroys a unit while a collective of the unit is pending. This collective fails, because
+// the other ranks issue another one. With only one rank, nothing fails.
 void expect_dropped_error(int world_size, const std::function<void(FlatParameter&)>& issue) {
   const std::string kNext = "what a call throws after the error that the destructor dropped";
   const SharedFlag issued;

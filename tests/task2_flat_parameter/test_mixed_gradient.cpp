@@ -120,8 +120,8 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_is_rounded_once_and_then_added_u
     expect_shards(run, oracle, "gradient" + with(policy));
 }
 
-// Expects the mean `expected` if rank 0's gradient is `first` and the gradients of the other ranks
-// are `other`.
+// Expects that the sharded gradient, which is the mean over ranks, has the value `expected` if rank
+// 0's gradient is `first` and the gradients of all other ranks are `other`.
 void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first, double other,
                 double expected) {
   const std::string name = "sharded gradient" + with(policy);
@@ -137,15 +137,15 @@ void expect_sum(int world_size, const MixedPrecisionPolicy& policy, double first
   expect_shards(run, oracle, name);
 }
 
-// In bf16, 256 + 1 is 256. The gradients are multiplied by W, so that the mean is as exact as the
-// sum.
+// In bf16, 256 + 1 is rounded to 256. Each gradient is multiplied by W, so dividing the sum by W
+// rounds nothing.
 MULTI_RANK_TEST(T2_6_mixed_gradient, a_sum_of_gradients_that_bf16_would_round_stays_exact) {
   const int w = world_size();
   expect_sum(w, kBf16, 256 * w, w, 256 + w - 1);
   expect_sum(w, {at::kFloat, at::kBFloat16}, 256 * w, w, 256 + w - 1);
 }
 
-// The largest number in fp16 is 65504.
+// The largest number in fp16 is 65504, so a sum of two gradients of 60,000 overflows in fp16.
 MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_whose_sum_overflows_fp16_have_a_finite_mean) {
   expect_sum(world_size(), kFp16, 60'000, 60'000, 60'000);
   expect_sum(world_size(), {at::kFloat, at::kHalf}, 60'000, 60'000, 60'000);
@@ -210,7 +210,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_added_after_widening_add_up_in_th
       collect_gradients(*unit, equal_gradients(256));
       for (int pass = 0; pass < 2; ++pass) {
         unit->widen_gradients();
-        unit->widen_gradients();  // does nothing: they are widened already
+        unit->widen_gradients();  // does nothing, because the gradients are widened already
         for (size_t i = 0; i < kShapes.size(); ++i) {
           const at::Tensor& parameter = unit->parameters()[i].tensor;
           parameter.mutable_grad() += at::ones(kShapes[i], parameter.scalar_type());
@@ -239,7 +239,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_gradient_that_comes_after_widening_is_red
   });
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kWide);
-    unit->widen_gradients();  // there is no gradient yet
+    unit->widen_gradients();  // does nothing, because there is no gradient yet
     for (size_t i = 0; i < kShapes.size(); ++i) {
       unit->parameters()[i].tensor.mutable_grad() = at::full(kShapes[i], 3, at::kBFloat16);
       unit->mark_gradient_ready(i);

@@ -9,8 +9,9 @@ namespace {
 
 MULTI_RANK_SUITE(T2_6_mixed_precision);
 
-// Returns a run that has observed the parameters' values times `factor`, rounded once, under names
-// such as "p0; param_dtype Half, ...".
+// Returns a run with the expected values: for each policy it has observed each parameter,
+// multiplied by `factor` and rounded once to param_dtype, under a name such as "p0; param_dtype
+// Half, ...".
 RankRun rounded_values(const std::vector<std::vector<int64_t>>& shapes, double factor = 1) {
   return run_oracle([&](TestRank& rank) {
     for (const auto& policy : kPolicies)
@@ -69,7 +70,8 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_wri
       unit->unshard();
       unit->reshard();
       rank.communicator()->wait_for_readers();
-      unit->shard().variable_data().mul_(2);  // as a collective writes: no version counter moves
+      // Like a write by a collective, this write changes no version counter.
+      unit->shard().variable_data().mul_(2);
       unit->unshard();
       observe_parameters(rank, *unit, with(policy));
     }
@@ -152,8 +154,8 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
 }
 
-// Rank 0 continues before the other ranks read its input of the first all-gather. If `again` is
-// true, it continues up to its next all-gather.
+// In this run, the other ranks read rank 0's input of the first all-gather late. Rank 0 continues
+// before that; if `again` is true, up to its next all-gather.
 void expect_a_late_rank_reads(int world_size, bool again) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {

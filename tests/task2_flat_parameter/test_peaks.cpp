@@ -2,8 +2,8 @@
 
 #include "small_unit.h"
 
-// Tests of the peak of live bytes, of all classes together. Padding is small compared with eight
-// parameters, so each copy of the whole unit shows.
+// Tests of the peak of live bytes of all classes together. A unit has eight parameters, and its
+// padding is small compared with them, so each copy of the whole unit shows in the peak.
 namespace fsdp {
 namespace {
 
@@ -22,7 +22,7 @@ int64_t bytes_of_flat(const FlatParameter& unit) {
   return unit.layout().padded_numel * int64_t{sizeof(float)};
 }
 
-// Observes by how much `bytes` exceed `allowed`; 0 if they do not.
+// Observes how many bytes `bytes` has beyond `allowed`, or 0 if it has no more.
 void observe_beyond(TestRank& rank, const std::string& name, int64_t bytes, int64_t allowed) {
   rank.observe(name, std::max<int64_t>(bytes - allowed, 0));
 }
@@ -37,7 +37,7 @@ MULTI_RANK_TEST(T2_2_peak, make_flat_parameter_peaks_at_the_shard_and_one_parame
       for (auto& [parameter_name, tensor] : parameters) {
         if (materialized) tensor = at::empty(kShape, at::kMeta);
       }
-      size_t next = 0;  // the order does not matter, only the bytes do
+      size_t next = 0;  // parameters may be materialized in any order, because they have one size
       const auto materialize = [&](const at::Tensor&) { return values.at(next++).tensor; };
       live_bytes::enter(Phase::init);
       const int64_t before = live_bytes::now().total;

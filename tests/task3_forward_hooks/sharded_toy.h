@@ -13,8 +13,8 @@
 
 namespace fsdp {
 
-// Returns a ToyModel with other values than ToyModel(layers), so that a test notices if a model
-// computes with the shards of another one.
+// Returns a ToyModel whose parameters have half the values of ToyModel(layers). So a test notices
+// if one of the two models computes with the shards of the other.
 inline std::shared_ptr<ToyModel> other_toy(int layers) {
   at::NoGradGuard no_grad;
   auto model = std::make_shared<ToyModel>(layers);
@@ -48,11 +48,12 @@ struct ShardedToy {
   std::string gathered() const { return fsdp::gathered(units); }
 
   std::shared_ptr<ToyModel> model;
-  std::vector<Module*> modules;                       // of the units, in their order
+  std::vector<Module*> modules;  // modules of the units, in the order of `units`
   std::vector<std::shared_ptr<FlatParameter>> units;  // the root first
 };
 
-// Returns what one process computes with a ToyModel of two layers, or with other_toy(2).
+// Returns the output that one process computes with a ToyModel of two layers, or with other_toy(2)
+// if `other` is true.
 inline nlohmann::json eager_output(bool other = false) {
   const RankRun run = run_oracle([&](TestRank& rank) {
     const auto model = other ? other_toy(2) : std::make_shared<ToyModel>(2);

@@ -42,9 +42,9 @@ MULTI_RANK_TEST(T3_4_edge_cases, an_evaluation_reshards_the_root_that_a_forward_
   expect_on_all_ranks(run, "calls of the next forward", "all_gather root; " + blocks);
 }
 
-// forward() returns its input. If `detach` is true, it returns a tensor that requires no gradient,
-// even while autograd records operations. So a hook cannot tell from the output whether autograd
-// records operations.
+// A module whose output does not tell a hook whether autograd records operations. forward() returns
+// its input, which may require a gradient; if `detach` is true, it returns a tensor that requires
+// no gradient, even while autograd records.
 struct Odd : Module {
   Odd() : weight(register_parameter("weight", at::ones({7}))) {}
   torch::Tensor forward(torch::Tensor x) override { return detach ? (x * weight).detach() : x; }
@@ -52,7 +52,7 @@ struct Odd : Module {
   bool detach{};
 };
 
-// A model can return something without a gradient (metrics, for example) and keep its loss in a
+// A model can return something without a gradient, for example metrics, and keep its loss in a
 // member.
 MULTI_RANK_TEST(T3_4_edge_cases,
                 grad_mode_and_not_the_output_decides_whether_a_unit_stays_unsharded) {

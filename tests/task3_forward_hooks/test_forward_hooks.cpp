@@ -84,7 +84,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, each_unit_issues_one_all_gather_in_order) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(2);
     for (auto& parameter : model->blocks[0]->parameters())
-      parameter.set_requires_grad(false);  // forward needs a frozen unit too
+      parameter.set_requires_grad(false);  // a frozen unit must be gathered for forward too
     ShardedToy sharded(rank, model);
     rank.observe("calls before the first forward", take_calls(*rank.communicator()));
     (*sharded.model)(toy_tokens(0));
@@ -107,8 +107,8 @@ MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_units_all_gather_that_was_
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-// Backward, the optimizer and an export unshard and reshard units too, so the hook must look at the
-// state.
+// Backward, the optimizer and an export also unshard and reshard units. So the forward hook must
+// look at the state of its unit at each call.
 MULTI_RANK_TEST(T3_1_pre_forward, each_forward_gathers_exactly_the_units_that_are_sharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
@@ -155,7 +155,8 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_with_forward_hooks_lives_as_long_as_its
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
+    // This frees the memory that other ranks may have read.
+    rank.communicator()->wait_for_readers();
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
@@ -235,8 +236,8 @@ MULTI_RANK_TEST(T3_2_post_forward, reshard_after_forward_of_a_unit_decides_if_it
       run, "units gathered afterwards, of which blocks1 alone is not to be resharded", "blocks1 ");
 }
 
-// Autograd saves views of the parameters, and their bytes are gathered again in backward. So
-// nothing needs to be copied.
+// The hooks need not copy the output: autograd saves views of the parameters, whose values are
+// gathered again in backward.
 MULTI_RANK_TEST(T3_2_post_forward, forward_hooks_return_the_modules_output_tensor_to_the_caller) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const bool recording : {true, false}) {
@@ -294,13 +295,14 @@ MULTI_RANK_TEST(T3_2_post_forward, at_most_one_unit_is_unsharded_besides_the_roo
                       toy_shard_bytes(4, world_size()) + unit);
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// hooks that are wrong in another way pass it.
+// This test is the sentinel of task 3: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so hooks with other mistakes can pass it.
 MULTI_RANK_TEST(T3_2_post_forward, after_forward_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
-    ShardedToy sharded(rank, large_toy());  // besides the shards, the root stays unsharded
+    // Besides its shards, a rank holds the root, which stays unsharded.
+    ShardedToy sharded(rank, large_toy());
     (*sharded.model)(toy_tokens(0));
     rank.observe("what the rank holds", memory.taken());
   });

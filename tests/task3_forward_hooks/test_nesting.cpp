@@ -26,8 +26,8 @@ struct Staged : Module {
   std::shared_ptr<Stage> first, second;
 };
 
-// A sharded Staged. Registers hooks in the order of its modules; the tests' hooks on a module run
-// after those of its unit.
+// A Staged whose modules are units. Forward hooks are registered in the order of the modules; hooks
+// that a test adds to a module run after the hooks of the module's unit.
 struct ShardedStages {
   explicit ShardedStages(TestRank& rank) {
     add(rank, model, "root", {{"shift", model.shift}});
@@ -79,7 +79,8 @@ MULTI_RANK_TEST(T3_3_nesting, an_outer_unit_stays_unsharded_while_inner_units_ru
   expect_on_all_ranks(run, "output", oracle.at(0, "output"));
 }
 
-// Both models have units of the same names. One model reshards after forward, the other does not.
+// The two models have units of equal names. The first model reshards after forward, the second does
+// not.
 MULTI_RANK_TEST(T3_3_nesting, two_models_with_equal_unit_names_share_no_state_in_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy one(rank, std::make_shared<ToyModel>(2), /*reshard_after_forward=*/true);

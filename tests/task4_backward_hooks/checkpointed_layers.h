@@ -15,7 +15,7 @@
 namespace fsdp {
 
 constexpr int64_t kSide = 64;
-constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input or a tensor made from it
+constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input or of an activation
 
 inline at::Tensor random_input() {
   return at::randn({kSide, kSide}).set_requires_grad(true);
@@ -84,7 +84,8 @@ inline std::shared_ptr<Chain> chain_of_layers(int layers) {
   return chain(std::move(parts));
 }
 
-// Runs forward and backward. Observes output, gradients and the random number that comes next.
+// Runs forward and backward of `model`. Observes the output, the gradients, and the random number
+// that is drawn next.
 inline void observe_results(TestRank& rank, Module& model, const at::Tensor& input) {
   torch::manual_seed(test_seed(9));
   const at::Tensor output = model(input);

@@ -25,7 +25,7 @@ inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   return model;
 }
 
-// A block that adds its bias. No gradient depends on a parameter's values, as in an embedding.
+// A block that adds its bias. As in an embedding, its backward reads no parameter.
 struct ShiftBlock : ToyBlock {
   using ToyBlock::ToyBlock;
   at::Tensor forward(at::Tensor x) override { return x + bias; }
@@ -39,7 +39,8 @@ inline std::shared_ptr<ToyModel> shifting_toy(int layers) {
   return model;
 }
 
-// Returns a model with frozen parameters, whose first block gets `input` instead of its own input.
+// Returns a model in which all parameters are frozen. Its first block gets `input` in place of its
+// usual input.
 inline std::shared_ptr<ToyModel> frozen_model(const at::Tensor& input) {
   auto model = toy_model(3);
   for (auto& parameter : model->parameters())
@@ -79,8 +80,8 @@ struct Sharded : ShardedToy {
     }
   }
 
-  // Observes the units whose gradient, reduced or not, holds nan. It holds nan if the gradient was
-  // computed before the unit's parameters had their values.
+  // Observes the units of which a gradient, reduced or not, holds NaN. A gradient holds NaN if it
+  // was computed before the unit's parameters had their gathered values.
   void observe_units_whose_gradient_holds_nan(TestRank& rank) const {
     const auto holds_nan = [](const at::Tensor& gradient) {
       return gradient.defined() && gradient.isnan().any().item<bool>();
@@ -100,7 +101,8 @@ struct Sharded : ShardedToy {
       unit->clear_sharded_gradient();
   }
 
-  // Returns the units whose reduction has been waited for, the root first: "blocks1 blocks2 ".
+  // Returns the names of the units whose reduction has been waited for, in the order of `units`:
+  // "blocks1 blocks2 ".
   std::string reduced() const {
     std::string names;
     for (const auto& unit : units)
@@ -120,8 +122,8 @@ struct Sharded : ShardedToy {
   }
 };
 
-// Collects what `look` returns when the gradient of each block's output arrives, after the hooks of
-// its unit have run: "A| B| ".
+// Each time the gradient of a block's output arrives, appends the result of look() and "| " to the
+// returned text. look() runs after the backward hooks of the block's unit.
 inline std::shared_ptr<std::string> look_at_arrivals(const Sharded& sharded,
                                                      const std::function<std::string()>& look) {
   auto seen = std::make_shared<std::string>();
@@ -248,8 +250,8 @@ inline const Loss kOutputDropped = [](ToyModel& model, int rank) {
   return plain_loss(model, rank);
 };
 
-// Runs a pass in which the gradient of `place` (a parameter of the model, or "loss") throws when it
-// arrives. Observes what the pass throws, for expect_broken_off().
+// Runs a backward pass that breaks off: a hook throws when the gradient of `place` arrives, which
+// is a parameter of the model or "loss". Observes what the pass throws, for expect_broken_off().
 inline void break_off_at(const std::string& place, const Sharded& sharded, TestRank& rank,
                          at::Tensor loss = {}) {
   if (!loss.defined()) loss = plain_loss(*sharded.model, rank.rank());

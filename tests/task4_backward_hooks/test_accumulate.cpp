@@ -54,7 +54,7 @@ MULTI_RANK_TEST(T4_5_accumulate, switching_off_the_sync_of_one_model_does_not_af
                       "blocks2; blocks1; blocks0; root; ");
 }
 
-// A unit that notes which functions are called, and is never sharded.
+// A unit that is never sharded, and that records which of its functions are called.
 struct NotingUnit : FlatParameter {
   NotingUnit(std::vector<NamedParameter> parameters, std::string& notes) : notes(notes) {
     parameters_ = std::move(parameters);

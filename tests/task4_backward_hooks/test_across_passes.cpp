@@ -5,16 +5,17 @@ namespace {
 
 MULTI_RANK_SUITE(T4_2_across_passes);
 
-// Returns the calls without the reduction of the root, which belongs to the end of the pass
-// (problem 4.4).
+// Returns `calls` without the reduction of the root, which is issued at the end of the backward
+// pass (problem 4.4).
 std::string of_blocks(std::string calls) {
   const std::string root = "reduce_scatter root; ";
   const size_t at = calls.find(root);
   return at == std::string::npos ? calls : calls.erase(at, root.size());
 }
 
-// The first backward pass reaches no block. So the call of blocks1 whose output has no part in the
-// loss is all that the pass could leave behind.
+// The loss of the first backward pass reaches no block. Before it, blocks1 is called, but its
+// output has no part in the loss. This call is all that the first pass could leave behind for the
+// second one.
 MULTI_RANK_TEST(T4_2_across_passes, calls_that_backward_did_not_reach_are_forgotten_at_its_end) {
   const std::string kCalls =
       "calls for the blocks in the pass after a pass to which a call did not come back";

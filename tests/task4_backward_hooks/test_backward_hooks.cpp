@@ -7,8 +7,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_1_pre_backward);
 
-// A sum of its input and two parameters. The gradients arrive one after the other, and do not need
-// the values of the parameters.
+// A module that returns the sum of its input and of two parameters. In backward, the gradients of
+// the two parameters arrive one after the other, and no values of parameters are read.
 struct Sum : Module {
   torch::Tensor forward(torch::Tensor x) override { return x + first + second; }
   at::Tensor first = register_parameter("first", at::ones({7}));    // [7]
@@ -53,7 +53,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, units_are_unsharded_in_reverse_order) {
 
 MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3, /*frozen_block=*/1);  // the gradient passes through a frozen unit too
+    Sharded sharded(rank, 3, /*frozen_block=*/1);  // gradients also pass through the frozen block 1
     std::string seen;
     for (size_t i = sharded.units.size() - 1; i > 0; --i) {
       sharded.modules[i]->register_full_backward_pre_hook([&, i](Module&) {
@@ -96,8 +96,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_whose_backward_reads_no_parameter_is_n
   expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks0; ");
 }
 
-// Prefetch issues units ahead of their use. Backward must not read such a unit before its values
-// have arrived.
+// The prefetch of task 6 issues all-gathers ahead of their use. Backward must not read a unit's
+// parameters before its all-gather has ended.
 MULTI_RANK_TEST(T4_1_pre_backward, backward_waits_for_a_units_all_gather_that_was_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -157,7 +157,7 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_cha
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     Sharded sharded(rank, make());
-    // The root's forward is not called, so its unit is unsharded by hand.
+    // The loss does not call the root's forward, so the test unshards the root's unit itself.
     sharded.units[0]->unshard();
     loss(*sharded.model, rank.rank()).backward();
     sharded.observe_units_whose_gradient_holds_nan(rank);
@@ -165,7 +165,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_even_if_its_output_is_cha
   expect_on_all_ranks(run, kHoldNan, "");
 }
 
-// The modules' hooks alone must keep the object alive.
+// The test drops its pointer to the BackwardHooks object. The hooks of the modules must then keep
+// the object alive.
 MULTI_RANK_TEST(T4_1_pre_backward, modules_keep_the_backward_hooks_object_alive) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -182,8 +183,9 @@ MULTI_RANK_TEST(T4_1_pre_backward, modules_keep_the_backward_hooks_object_alive)
   expect_on_all_ranks(run, "all-gathers of backward", "blocks2; blocks1; blocks0; ");
 }
 
-// Looks for what is left after a whole pass and a forward whose loss is dropped. (If a pass breaks
-// off, LibTorch's engine keeps what it had not run yet.)
+// Destroys the model after one whole backward pass and a forward whose loss is dropped, and looks
+// for what is left. (After a pass that breaks off, LibTorch's engine itself would keep what it has
+// not run.)
 MULTI_RANK_TEST(T4_1_pre_backward, units_and_backward_hooks_are_freed_with_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -202,7 +204,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, units_and_backward_hooks_are_freed_with_the_m
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));
     rank.observe("the BackwardHooks object is left", !hooks.expired());
-    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
+    // This frees the memory that other ranks may have read.
+    rank.communicator()->wait_for_readers();
     held.mutable_grad().reset();
     rank.observe("bytes that are left", live_bytes::now().total - before);
 
@@ -295,7 +298,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
     const auto y = sender(at::zeros({48}).requires_grad_(true));
     const auto share = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     y.backward(at::full_like(y, share));
-    unit->wait_for_reduction();  // this may also be done at the end of the pass
+    // The hooks may leave this wait to the end of the backward pass.
+    unit->wait_for_reduction();
     rank.observe("gradient", unit->sharded_gradient(), places_of_shard(*unit));
   });
   const int64_t shard = round_up(48, int64_t{16} * world_size()) / world_size();
@@ -316,8 +320,9 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, gradients_are_the_mean_over_ranks_bit_by_bi
   }
 }
 
-// Each block has three parameters. In backward, first only the middle one is frozen, and in the
-// second run only the other two. When the hooks are added, it is the other way round.
+// Each block has three parameters. In the first run, only the middle one is frozen during backward;
+// in the second run, only the other two are. When the hooks are added, the opposite parameters are
+// frozen.
 MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_parameter_among_others_counts_as_zero) {
   const auto freeze = [](ToyModel& model, bool middle) {
     for (const auto& block : model.blocks)
@@ -363,9 +368,9 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the
     rank.observe("bytes of a block", sharded.units[1]->layout().padded_numel * 4);
   });
   for (int r = 0; r < world_size(); ++r) {
-    // A flat gradient may be made when the first gradient of its unit is collected. Then three flat
-    // gradients are alive: that of the root, that of the running block, and that of the block that
-    // is being reduced.
+    // A solution may make the flat gradient of a unit when it collects the first gradient. Then
+    // three flat gradients are alive at a time: that of the root, that of the block that runs, and
+    // that of the block that is being reduced.
     const auto root = run.at(r, "bytes of the root").get<int64_t>();
     const auto block = run.at(r, "bytes of a block").get<int64_t>();
     const auto blocks = run.at(r, "peak of the blocks' full gradients, in bytes").get<int64_t>();
@@ -374,7 +379,7 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the
                                  << block << " bytes each, are alive at a time. A reduction is "
                                  << "waited for before the next flat gradient is made";
     EXPECT_LE(all, root + 2 * block) << "peak of all full gradients' bytes on rank " << r;
-    EXPECT_GE(all, root) << "rank " << r;  // otherwise nothing was counted
+    EXPECT_GE(all, root) << "rank " << r;  // fails if no bytes were counted at all
   }
 }
 

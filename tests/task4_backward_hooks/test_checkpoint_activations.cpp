@@ -105,7 +105,7 @@ TEST(T4_6_checkpoint_activations, the_recomputation_draws_the_random_numbers_of_
     block->begin = [&] { drawn.push_back(at::rand({3})); };
     checkpoint_activations(*block);
     const at::Tensor loss = (*block)(random_input()).sum();
-    at::rand({1});  // as other modules of a model draw
+    at::rand({1});  // other modules of a model also draw numbers between forward and backward
     loss.backward();
     rank.observe("runs of forward()", drawn.size());
     rank.observe("drawn in the call", drawn.front());
@@ -167,7 +167,7 @@ TEST(T4_6_checkpoint_activations, the_recomputation_uses_the_autocast_settings_o
   expect_on_rank(run, 0, "autocast after backward, off", "on, BFloat16, keeps casts");
 }
 
-// Returns a product under autocast after the weight has changed.
+// Returns a product under autocast with a weight that has changed since the backward pass.
 at::Tensor product_after_a_change(bool checkpointed) {
   torch::manual_seed(1);
   const auto block = layer();

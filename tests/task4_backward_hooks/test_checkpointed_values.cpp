@@ -38,7 +38,8 @@ TEST(T4_6_checkpointed_values,
   });
 }
 
-// The parameter has both names inside one checkpointed module.
+// A chain has one layer twice, so the layer's parameters have two names inside one checkpointed
+// module.
 TEST(T4_6_checkpointed_values,
      values_equal_those_without_checkpoints_if_a_parameter_has_two_names) {
   expect_same_results([] {

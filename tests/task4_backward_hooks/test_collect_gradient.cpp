@@ -5,7 +5,8 @@ namespace {
 
 MULTI_RANK_SUITE(T4_2_collect);
 
-// In a block, the gradient of `spare` is complete before that of `weight` arrives.
+// In the backward of a block, the gradient of the parameter `spare` is complete before the gradient
+// of `weight` arrives.
 MULTI_RANK_TEST(T4_2_collect, a_parameters_gradient_is_collected_when_it_is_complete) {
   const std::string collected = "units that have collected spare as the gradient of weight arrives";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

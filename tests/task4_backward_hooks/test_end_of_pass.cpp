@@ -24,14 +24,14 @@ MULTI_RANK_TEST(T4_4_finish, no_unit_stays_unsharded_and_no_full_gradient_is_lef
   });
   expect_on_all_ranks(run, "gathered bytes that are left", 0);
   expect_on_all_ranks(run, "bytes of full gradients left", 0);
-  // The bytes that are left are those of the shards of parameters and of gradients.
+  // Only the shards of the parameters and the sharded gradients may be left.
   expect_on_all_ranks(run, "all bytes that are left", 2 * toy_shard_bytes(3, world_size()));
   expect_on_all_ranks(run, "calls of on_end()", 1);
   expect_on_all_ranks(run, "parameters that have .grad", 0);
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a backward that is wrong in another way passes it.
+// This test is the sentinel of task 4: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so backward hooks with other mistakes can pass it.
 MULTI_RANK_TEST(T4_4_finish, after_backward_a_rank_holds_only_a_part_of_parameters_and_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -68,7 +68,8 @@ MULTI_RANK_TEST(T4_4_finish, on_end_runs_when_all_units_are_reduced_and_resharde
   expect_on_all_ranks(run, "units reduced at each on_end()", "root blocks0 blocks1 blocks2 | ");
 }
 
-// Prefetch may issue a unit that has been reduced, because it expects one more use of the unit.
+// The prefetch of task 6 may gather a unit after its reduction, because it expects one more use of
+// the unit.
 MULTI_RANK_TEST(T4_4_finish, a_unit_gathered_again_after_its_reduction_is_resharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -82,7 +83,7 @@ MULTI_RANK_TEST(T4_4_finish, a_unit_gathered_again_after_its_reduction_is_reshar
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// No parameter gets a gradient, only the input of the first block does.
+// All parameters are frozen. Only the input of the first block gets a gradient.
 MULTI_RANK_TEST(T4_4_finish, a_backward_pass_through_frozen_units_reshards_and_calls_on_end) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto x = trainable_input(rank.rank());
@@ -113,7 +114,7 @@ MULTI_RANK_TEST(T4_4_finish, a_backward_pass_through_frozen_units_reshards_and_c
   }
 }
 
-// The loss reaches a parameter, but the output of no module.
+// The loss depends on a parameter of the root directly, and not on the output of any module.
 MULTI_RANK_TEST(T4_4_finish, a_backward_pass_that_reaches_no_module_reduces_and_calls_on_end) {
   const Loss loss = [](ToyModel& model, int) { return model.head.square().sum(); };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -181,7 +182,8 @@ MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_each_call_on_end_once) {
     const auto value = [&](int r) { return loss(*one, *two, r); };
     observe_means(rank, *one, mean_gradients(*one, w, value), w, "first model's ");
     for (auto& parameter : two->parameters())
-      parameter.mutable_grad().reset();  // the earlier passes left gradients here
+      // Drops the gradients that the passes for the first model have left here.
+      parameter.mutable_grad().reset();
     observe_means(rank, *two, mean_gradients(*two, w, value), w, "second model's ");
   });
   expect_gradients(run, expected, "first model's ");
@@ -226,7 +228,7 @@ MULTI_RANK_TEST(T4_4_finish, calls_that_one_pass_left_out_do_not_affect_the_next
 }
 
 constexpr int kSteps = 5;
-constexpr double kRate = 0.125;  // a power of two, so that products do not round
+constexpr double kRate = 0.125;  // a power of two, so that multiplying by it rounds nothing
 
 at::Tensor loss_of_step(ToyModel& model, int rank, int step) {
   return model(toy_tokens(rank + 3 * step)).square().sum();
@@ -331,7 +333,8 @@ MULTI_RANK_TEST(T4_4_finish, after_an_exception_in_backward_the_next_pass_is_rig
   }
 }
 
-// Nothing was reduced when the pass broke off, so the test need not drop sharded gradients.
+// The pass breaks off before any unit is reduced, so there are no sharded gradients that the test
+// would have to drop.
 MULTI_RANK_TEST(T4_4_finish, gradients_collected_by_a_backward_that_threw_are_dropped) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
@@ -371,8 +374,8 @@ MULTI_RANK_TEST(T4_4_finish, gradients_that_a_throwing_backward_had_reduced_are_
   expect_shards(run, oracle(world_size(), plain_loss), "blocks2");
 }
 
-// Both forwards are over when the first pass breaks off. So the second backward pass is the first
-// thing that the hooks notice afterwards.
+// Both forwards run before the first backward pass breaks off. So no forward tells the hooks that
+// this pass has broken off; only the second backward pass does.
 MULTI_RANK_TEST(T4_4_finish, the_next_backward_drops_a_broken_pass_even_without_a_forward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);

@@ -85,7 +85,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_second_pass_over_a_retained_graph_reduces_each
   for (const std::string pass : {"second", "third"}) {
     expect_on_all_ranks(run, "units reduced in the " + pass + " pass",
                         "blocks2; blocks1; blocks0; root; ");
-    // blocks0 stays gathered from its second use to its first.
+    // blocks0 is used twice, and stays gathered from one use to the other in backward.
     expect_on_all_ranks(run,
                         "units gathered as each block's gradient arrives in the " + pass + " pass",
                         "root blocks2 | root blocks0 | root blocks0 blocks1 | root blocks0 | ");

@@ -65,8 +65,9 @@ MULTI_RANK_TEST(T4_4_two_models, after_a_failed_backward_a_model_drops_only_its_
   expect_gradients_of_one_process(run, plain_loss);
 }
 
-// A hook of the first model runs a whole pass of the second. Afterwards the reduction of blocks2 of
-// the first model is still under way, so that the computation of blocks1 hides it.
+// A hook of the first model runs a whole backward pass of the second model. After that pass, the
+// reduction of blocks2 of the first model must still be pending, so that the computation of blocks1
+// can hide it.
 MULTI_RANK_TEST(T4_4_two_models,
                 a_pass_inside_a_pass_of_the_other_model_waits_only_for_its_own_reductions) {
   const std::string kReduced =

@@ -11,8 +11,8 @@ namespace {
 MULTI_RANK_SUITE_ON(T5_3_global_norm, 1, 2, 3, 4, 8);
 
 // The cases include gradients of zeros, a gradient of b.bias that is not finite, and a training
-// without a limit. If the norm is infinite, the factor is 0. If it is NaN, the factor is NaN, which
-// is not below 1.
+// without a limit. clip_grad_norm() scales by 0 if the norm is infinite. If the norm is NaN, the
+// factor is NaN, which is not below 1, so nothing is scaled.
 MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
   struct Case {
     std::string name;
@@ -54,8 +54,9 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_issues_one_all_reduce) {
     expect_on_rank(run, 0, std::string("gradients of unit a at most, with ") + name, most);
 }
 
-// The value of every element of every gradient. It is small, so that 1e-6 counts beside the norm.
-// It is a power of two, so that norm and factor can be computed by hand, and no sum rounds.
+// The value of every element of every gradient in these tests. It is so small that the 1e-6 which
+// is added to the norm matters. It is a power of two, so norm and factor can be computed by hand,
+// and no sum rounds.
 constexpr double kElement = 1.0 / (1 << 20);
 
 double norm_of_small_gradients() {
@@ -77,7 +78,7 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
       optimizer->zero_grad();
       reduce_gradients(units, [](size_t i) { return at::full(kParameters[i].sizes, kElement); });
       rank.observe("norm, where max_norm is " + limit, optimizer->clip_grad_norm(max_norm));
-      std::set<double> factors;  // of every element that is not padding
+      std::set<double> factors;  // by which the elements that are not padding were multiplied
       for (const auto& unit : units) {
         if (!unit->trainable()) continue;
         const at::Tensor gradient = unit->sharded_gradient();

@@ -15,8 +15,8 @@ namespace {
 
 using Ranges = std::vector<ElementRange>;
 
-// Returns for example "saved[1] from 5: 11 to 0; ": read 11 elements, from the sixth of saved[1]
-// on, to the beginning of the range.
+// Returns the items as a text. For example "saved[1] from 5: 11 to 0; " means: read 11 elements of
+// saved[1], from its sixth one on, into the range from its first element on.
 std::string text_of(const std::vector<ReadItem>& items) {
   std::ostringstream text;
   for (const ReadItem& item : items)
@@ -33,16 +33,16 @@ std::string text_of(const ElementRange& range) {
 struct Case {
   ElementRange range;
   Ranges saved;
-  std::string items;                 // as text_of() writes them
-  std::optional<int64_t> refused{};  // the element that the error must name
+  std::string items;                 // the expected result, as text_of() writes it
+  std::optional<int64_t> refused{};  // the element that the expected error names
 };
 
 Case refused(const ElementRange& range, const Ranges& saved, int64_t element) {
   return {range, saved, "", element};
 }
 
-// Returns the case whose expected items are found element by element. Neighbours in one saved range
-// are one item.
+// Returns a case whose expected items come from each_element(), which looks for each element
+// separately. Neighbouring elements in one saved range are joined to one item.
 Case by_elements(const ElementRange& range, const Ranges& saved) {
   std::vector<ReadItem> items;
   try {

@@ -75,8 +75,8 @@ OptimizerOptions options_of(OptimizerOptions::Kind kind, double lr, double weigh
   return options;
 }
 
-// Two groups of Muon differ in all options, and every matrix but the embedding belongs to one of
-// them.
+// Two of the three groups use Muon, with different options. Every trainable matrix except the
+// embedding belongs to one of these two groups.
 std::vector<ParameterGroup> groups_of_model() {
   using Kind = OptimizerOptions::Kind;
   std::vector<ParameterGroup> groups{{"bias|scale|embedding", options_of(Kind::adamw, 0.1, 0.01)},
@@ -200,7 +200,8 @@ MULTI_RANK_TEST(T5_7_muon, with_replicas_muon_updates_matrices_as_in_one_process
                         [=](TestRank& rank) { return Model(rank.hybrid(shard_size)); });
 }
 
-// The plan of the model's matrices, from their sizes alone.
+// Returns the rounds in which `ranks` ranks orthogonalize the model's matrices, computed from the
+// sizes of the parameters alone.
 std::vector<MatrixRound> rounds_of_model(int ranks) {
   std::vector<UnitMatrices> units;
   for (size_t unit = 0; unit < kUnitNames.size(); ++unit) {
@@ -325,10 +326,10 @@ MULTI_RANK_TEST(T5_7_muon, a_step_needs_the_memory_of_one_round_and_keeps_only_o
     live_bytes::take_peak();
     model.optimizer->step();
     const int64_t peak = live_bytes::take_peak();
-    model.comm->wait_for_readers();  // until then, the other ranks' inputs stay allocated
+    model.comm->wait_for_readers();  // until then, tensors that other ranks read stay allocated
     const int64_t kept = live_bytes::now().total - before;
     const int64_t state = live_bytes::now()[MemoryClass::optimizer_state] - state_before;
-    constexpr int64_t kSmall = 256;  // numbers, for example a norm
+    constexpr int64_t kSmall = 256;  // [bytes] room for single numbers, such as a norm
     rank.observe(
         "bytes above one round, its largest matrix and the state",
         std::max<int64_t>(0, peak - before - state - kSmall -

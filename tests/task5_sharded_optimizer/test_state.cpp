@@ -9,8 +9,9 @@ namespace {
 
 MULTI_RANK_SUITE(T5_1_state);
 
-// The least and the most bytes of state that a rank should have with one group. The two differ
-// because neighbours may share a piece, or every parameter may have its own.
+// The least and the most bytes of optimizer state that a rank should have if all parameters are in
+// one group. They differ because each piece has a step count of its own, and a solution may join
+// neighbouring parameters to one piece or not.
 struct ExpectedState {
   ExpectedState(int rank, int world_size) {
     int64_t pieces_joined = 0, pieces = 0, elements = 0;
@@ -64,8 +65,8 @@ MULTI_RANK_TEST(T5_1_state,
   }
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a step that is wrong in another way passes it.
+// This test is the sentinel of task 5: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so a step with other mistakes can pass it.
 MULTI_RANK_TEST(T5_1_state, a_rank_holds_only_its_part_of_the_optimizer_state) {
   constexpr int kLargeUnits = 16;
   const auto numel = test_choice<int64_t>("numel of a large unit", {262'144, 258'000, 270'001});
@@ -98,7 +99,7 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_parameters_nor_gradie
     const auto optimizer =
         make_sharded_optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer->step();  // allocates the state
+    optimizer->step();  // the first step, which allocates the optimizer state
     reduce_all_gradients(units);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::optimizer);

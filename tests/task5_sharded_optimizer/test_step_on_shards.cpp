@@ -45,9 +45,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_updates_each_parameter_by_its_own_gr
     expect_on_all_ranks(run, moved(i), expected.at(0, moved(i)));
 }
 
-// A wrong piece may be too long by the offset or by the length of another piece. The sizes of the
-// parameters are chosen so that such a piece ends where a parameter begins. Each trainable
-// parameter has a gradient of ones.
+// A solution may compute a piece that is too long, by its offset or by the length of another piece.
+// The sizes of the parameters are chosen so that such a piece ends exactly where a parameter
+// begins. Each trainable parameter has a gradient of ones.
 MULTI_RANK_TEST(T5_1_step_on_shards,
                 a_step_leaves_frozen_parameters_between_trainable_ones_unchanged) {
   struct Part {

@@ -19,8 +19,8 @@ struct Trained {
   bool trainable{true};
 };
 
-// In unit c, parameters that may share a group lie on both sides of a frozen parameter and of a
-// bias. One parameter is stored transposed, one is empty, and one has a single element.
+// In unit c, a frozen parameter and a bias lie between parameters that may be in one group. One
+// parameter is stored transposed, one is empty, and one has a single element.
 inline const std::vector<Trained> kParameters{
     {"a.weight", test_choice<Sizes>("shape of a.weight", {{5, 7}, {6, 7}, {5, 9}, {4, 11}})},
     {"a.bias", test_choice<Sizes>("shape of a.bias", {{3}, {5}, {7}, {11}})},

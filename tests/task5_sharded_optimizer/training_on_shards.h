@@ -150,7 +150,7 @@ inline void expect_as_one_process(int world_size, const std::vector<Training>& t
       train_in_one_process(rank, world_size, training);
   });
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {
-    std::deque<OnShards> models;  // an optimizer is not copied
+    std::deque<OnShards> models;  // a deque, because an optimizer cannot be copied
     for (const Training& training : trainings)
       models.emplace_back(rank, training);
     for (int step = 0; step < trainings[0].steps; ++step)

@@ -42,8 +42,9 @@ struct PrefetchingToy : Sharded {
     (*model)(toy_tokens(0));
   }
 
-  // Collects, from now on, the units whose all-gather is under way when each unit begins to
-  // compute, in forward and in backward: "blocks0 blocks1 | blocks1 blocks2 | ".
+  // From now on, each time a unit begins to compute in forward or backward, appends the names of
+  // the units whose all-gather is pending, and "| ", to the returned text: "blocks0 blocks1 |
+  // blocks1 blocks2 | ".
   std::shared_ptr<std::string> look_at_what_is_under_way() const {
     auto seen = std::make_shared<std::string>();
     const auto look = [seen, this] {
@@ -80,7 +81,7 @@ inline bool gathers_ahead(const std::string& backward) {
 class IssueLog {
  public:
   // Logs calls from now on. Hooks of one kind run in the order of their registration, so the hooks
-  // of this object see what the hooks of `toy` have issued.
+  // that this constructor registers run after those of `toy`, and see what they have issued.
   IssueLog(TestRank& rank, const PrefetchingToy& toy) : rank_(rank) {
     rank.communicator()->take_log();
     for (size_t i = 0; i < toy.units.size(); ++i) {
@@ -108,8 +109,8 @@ class IssueLog {
   std::map<std::string, int> times_;
 };
 
-// A list of parts. Each has the calls that should be issued after the previous part begins to
-// compute and before this part begins: "all_gather blocks0; all_gather blocks1; ".
+// A list of parts of a step, each with the calls that should be issued after the previous part has
+// begun to compute and before this part begins: "all_gather blocks0; all_gather blocks1; ".
 using Issues = std::vector<std::pair<std::string, std::string>>;
 
 inline void expect_issued(const RankRun& run, const Issues& expected,

@@ -49,7 +49,7 @@ MULTI_RANK_TEST(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_s
         {"backward of blocks0", "reduce_scatter blocks1; "},
         {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}}},
       {2, kBackwardAhead},
-      {100,  // more than there are units
+      {100,  // a limit above the number of units
        {{"backward of root", ""},
         {"backward of blocks3",
          "all_gather blocks3; all_gather blocks2; all_gather blocks1; all_gather blocks0; "},
@@ -87,7 +87,8 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_n
   });
   expect_issued(run, kBackwardAhead, "evaluation before the step: ");
   Issues expected = kBackwardAhead;
-  expected[0].second = "all_gather root; ";  // the evaluation has resharded it
+  // The evaluation has resharded the root, so backward gathers it again.
+  expected[0].second = "all_gather root; ";
   expect_issued(run, expected, "evaluation between forward and backward: ");
 }
 

@@ -28,8 +28,8 @@ MULTI_RANK_TEST(T6_4_limit, at_most_limit_units_are_unsharded_besides_the_root) 
   }
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a prefetch that is wrong in another way passes it.
+// This test is the sentinel of task 6: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so a prefetcher with other mistakes can pass it.
 MULTI_RANK_TEST(T6_4_limit, after_a_step_with_prefetch_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();

@@ -10,7 +10,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists,
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const auto& blocks = toy.model->blocks;
-    for (const auto& last : {blocks[3], blocks[1]}) {  // a second list replaces the first
+    // The list with blocks[1] replaces the one with blocks[3].
+    for (const auto& last : {blocks[3], blocks[1]}) {
       toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[2].get(), last.get()});
       toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {last.get()});
     }
@@ -48,8 +49,9 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, an_empty_prefetch_list_issues_nothing) {
       rank.observe(step, std::exchange(*seen, ""));
     }
   });
-  // The places, first in forward and then in backward, are the root and the blocks. Only the root
-  // has no list, so it alone issues by the order of the last forward.
+  // There is one place for the root and for each block, first in forward and then in backward. The
+  // blocks have empty lists. Only the root has no list, so only the root prefetches, in the order
+  // of the last forward.
   expect_on_all_ranks(run, "first", "| | | | | | ");
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }

@@ -22,7 +22,7 @@ struct Times {
   int64_t root{};            // [ns] that the root computes in forward, before the blocks
 };
 
-// Returns the places where a rank may wait in a step, in order.
+// Returns the names of the places in a step at which a rank may wait, in the order of the step.
 std::vector<std::string> places() {
   std::vector<std::string> names{"before the forward of root"};
   for (int i = 0; i < kLayers; ++i)
@@ -75,8 +75,8 @@ RankRun timed_step(int world_size, int limit, Times times) {
       over_counted_link(clock, std::chrono::nanoseconds(kHop)));
 }
 
-// Expects that the rank waits for this number of collectives at these places, and for none
-// elsewhere.
+// Expects that the rank waits for `expected[place]` collectives at each place from number `begin`
+// to number `end`, and for none at a place that `expected` lacks.
 void expect_waits(const RankRun& run, const std::map<std::string, int>& expected, size_t begin,
                   size_t end) {
   const auto names = places();
@@ -132,7 +132,7 @@ class ExpectedStep {
   const std::vector<int64_t>& waits() const { return waits_; }
 
  private:
-  using Order = std::vector<int>;  // of units; 0 is the root
+  using Order = std::vector<int>;  // units by number; 0 is the root
 
   int64_t use_link() { return link_free_ = std::max(link_free_, now_) + each_; }
   void gather(int unit) {

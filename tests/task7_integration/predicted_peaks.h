@@ -57,7 +57,8 @@ inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
 
 inline void expect_predicted_peaks(const RankRun& run) {
   expect_on_all_ranks(run, "wrong", "");
-  expect_on_all_ranks(run, "compared", 15);  // 3 phases, all classes but communication and other
+  // 3 phases with 5 classes each: all classes except communication and other.
+  expect_on_all_ranks(run, "compared", 15);
 }
 
 }  // namespace fsdp

@@ -23,8 +23,8 @@ std::shared_ptr<ToyModel> odd_model() {
   return model;
 }
 
-// Notes a visited parameter. Its values are observed at its first visit only, because a second one
-// shows in the list of names.
+// Records that the export has visited a parameter. Observes the parameter's values only at the
+// first visit, because a second visit shows in the list of names.
 void visit(TestRank& rank, std::vector<std::string>& names, const std::string& name,
            const at::Tensor& parameter) {
   if (std::ranges::count(names, name) == 0) rank.observe(name, parameter);
@@ -105,7 +105,8 @@ MULTI_RANK_TEST(T7_4_export, after_full_parameters_every_unit_is_sharded_whateve
       for (const auto& unit : sharded->units())
         names += unit->state() == UnitState::sharded ? "" : unit->unit() + ' ';
       rank.observe("units that are not sharded after " + before + " and an export", names);
-      if (output.defined()) output.sum().backward();  // gathers what it needs again
+      // Backward gathers again the units that the export has resharded.
+      if (output.defined()) output.sum().backward();
     }
   });
   for (const std::string before : {"nothing", "a forward", "an all-gather under way"}) {

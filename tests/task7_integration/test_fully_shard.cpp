@@ -32,8 +32,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_all_ranks_together_hol
   expect_on_all_ranks(run, "bytes of full parameters", 0);
 }
 
-// This test is the sentinel: the task has no points until it passes. It compares no exact bytes, so
-// a model that is sharded in a wrong way passes it.
+// This test is the sentinel of task 7: until it passes, the task gets no points. It compares no
+// exact numbers of bytes, so a fully_shard() with other mistakes can pass it.
 MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_a_rank_holds_only_a_part_of_the_model) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
@@ -46,8 +46,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_a_rank_holds_only_a_pa
   expect_on_all_ranks(run, "fully_shard() returns nothing", false);
   expect_part_of(run, "what the rank holds", large_toy_bytes());
   expect_no_copies(run, "what the rank holds", large_toy_bytes());
-  // A copy may also be made later, in a step. If the step fails in another way, other tests report
-  // it.
+  // A wrong solution may also copy the model later, in a step. If the step fails for another
+  // reason, other tests report it.
   const RankRun later = try_ranks(world_size(), [](TestRank& rank) {
     rank.communicator();
     const RetainedMemory memory;
@@ -171,9 +171,11 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
   });
   const auto expected = [&](const std::string& name) { return eager.at(0, name).get<int64_t>(); };
   const int64_t shard = expected("all") / world_size();
-  // The states of the generator: one for each random operation, and one to restore the generator.
+  // A recording keeps states of the random generator: one for each random operation, and one to
+  // restore the generator. Each takes 5056 bytes.
   const int64_t states = (expected("draws") + 1) * 5056;
-  const int64_t rest = 20 * 1024;  // padding, copies of small operands, buffers
+  // [bytes] Room for padding, copies of small operands, and buffers.
+  const int64_t rest = 20 * 1024;
   for (int r = 0; r < world_size(); ++r) {
     const auto peak = run.at(r, "peak").get<int64_t>();
     EXPECT_GE(peak, shard) << "in bytes, on rank " << r << ": the shards alone";

@@ -52,7 +52,8 @@ TEST(T7_8_ignored, a_module_that_also_has_a_name_outside_the_ignored_modules_sta
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks(), {model.a.get()});
-    std::string parameters;  // of the block that both share
+    // Names of the parameters of the inner block, which two outer blocks share.
+    std::string parameters;
     for (const UnitPlan& unit : plan)
       if (unit.module == model.a->inner.get())
         for (const NamedParameter& parameter : unit.parameters)
@@ -82,8 +83,8 @@ TEST(T7_8_ignored, plan_layout_leaves_out_ignored_parameters) {
 
 MULTI_RANK_SUITE(T7_8_ignored_ranks);
 
-// Compares the output of the model, and the .grad of the ignored parameters after backward, with
-// those of a model that is not sharded.
+// Compares a model with an ignored module with a model that is not sharded: the output, and after
+// backward the .grad of the ignored module's parameters.
 MULTI_RANK_TEST(T7_8_ignored_ranks,
                 an_ignored_module_computes_as_before_and_keeps_its_own_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -162,7 +163,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks, materialize_module_materializes_ignored_para
 struct Refused {
   std::string what;
   Module* (*module)(ToyModel& model, Module& other);
-  std::string named;  // words in the error message
+  std::string named;  // words that the error message must contain
 };
 
 MULTI_RANK_TEST(T7_8_ignored_ranks, an_ignored_module_that_is_not_below_the_root_throws) {

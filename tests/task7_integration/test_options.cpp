@@ -104,7 +104,8 @@ void expect_windows(const RankRun& run, int limit, bool root) {
   expect("blocks gathered as each block begins, second forward", windows(limit, false));
   for (const std::string step : {"first", "second"}) {
     expect("blocks gathered as each unit begins, " + step + " backward",
-           (root ? "root: | " : "") + windows(limit, true));  // the root has no place in the order
+           // No block is gathered yet when the backward of the root begins.
+           (root ? "root: | " : "") + windows(limit, true));
     expect("gathered after the " + step + " step", "");
   }
 }
@@ -176,12 +177,13 @@ MULTI_RANK_TEST(T7_1_options,
 MULTI_RANK_TEST(T7_1_options, fully_shard_gathers_nothing_and_lays_out_units_as_its_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Nested model(kShared);
-    model.a->inner->spare.set_requires_grad(false);  // the last parameter of its unit
+    // Freezes one parameter, the last one of its unit.
+    model.a->inner->spare.set_requires_grad(false);
     for (const at::Tensor& p : model.b->parameters(/*recurse=*/false))
       p.set_requires_grad(false);
     const auto sharded = fully_shard(model, rank.communicator());
     rank.observe("calls", take_calls(*rank.communicator()));
-    ShardLayout units;  // built from the units themselves
+    ShardLayout units;  // the layout that the units actually have
     units.world_size = rank.world_size();
     for (const auto& unit : sharded->units()) {
       for (size_t i = 0; i < unit->parameters().size(); ++i) {
@@ -240,7 +242,7 @@ MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) 
 
 MULTI_RANK_TEST(T7_1_options, fully_shard_rethrows_what_the_option_materialize_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(1, 40);  // so large that every rank owns a part
+    ToyModel model(1, 40);  // so large that every rank owns elements of each unit
     FullyShardOptions options;
     options.materialize = [](const at::Tensor&) -> at::Tensor {
       throw std::out_of_range("no values for this parameter");
@@ -271,7 +273,7 @@ MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_mode
       model.reset();
       rank.observe("the FullySharded is alive when both are gone, the " + first + " first",
                    !left.expired());
-      // Until then, the communicator holds what other ranks may still read.
+      // Until wait_for_readers(), the communicator holds memory that other ranks may still read.
       rank.communicator()->wait_for_readers();
       rank.observe("bytes that are left if the " + first + " goes first",
                    live_bytes::now().total - before);

@@ -32,7 +32,8 @@ RankRun refused(const std::string& type) {
   });
 }
 
-// The root is a Nested, and no module below it is one.
+// The refused names are parts of the type ToyBlock or write it differently, and "Nested": the root
+// is a Nested, but no module below the root is one.
 TEST(T7_3_policy, wrap_by_type_compares_the_whole_type_name) {
   for (const std::string type : {"Block", "Toy", "ToyBloc", "oyBlock", "toyblock", "Nested"})
     expect_error(refused(type), "type " + type, {"std::invalid_argument"});

@@ -56,7 +56,8 @@ TEST(T7_2_tied_weights, a_shared_module_that_is_no_unit_belongs_to_the_unit_arou
       "root: a.inside.factors; a: a.own; b: b.own; ");
 }
 
-// The pair is around both uses of its weight, whichever of its two places it runs at.
+// The model has one pair of blocks in two places. The weight is tied between the two blocks of the
+// pair, so the pair contains all uses of the weight, and its unit must hold the weight.
 TEST(T7_2_tied_weights, a_unit_that_the_model_has_twice_keeps_a_weight_tied_inside_it) {
   EXPECT_EQ(plan_text([] {
               const auto pair = std::make_shared<PairBlock>(kTied);

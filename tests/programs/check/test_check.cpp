@@ -52,7 +52,7 @@ TaskResult result_of(int task, std::vector<TestResult> tests) {
   for (const Problem& problem : result.task->problems) {
     const Tally of_problem = tally(problem, result.tests);
     if (of_problem.tests() > 0)
-      result.add(problem, of_problem);  // a problem without results was not selected
+      result.add(problem, of_problem);  // a problem without results counts as not selected
   }
   return result;
 }

@@ -108,14 +108,15 @@ TEST(TestRun, after_a_test_that_hangs_no_other_test_of_its_problem_runs) {
   EXPECT_EQ(outcomes(by_check), "a failed, b failed, c failed");
   EXPECT_TRUE(by_check.results[2].not_run);
 
-  const std::string passes = "timed_out=true";  // as in a test that expects a time-out
+  // A test that expects a time-out also reports one, and passes.
+  const std::string passes = "timed_out=true";
   EXPECT_EQ(outcomes(run(passes, 60s, options)), "a passed, b passed, c passed");
   EXPECT_EQ(outcomes(run(in_a_rank, 60s)), "a failed, b passed, c passed");
 }
 
 TEST(TestRun, the_run_of_tests_continues_with_another_problem_after_a_test_that_hangs) {
   TestRunOptions options;
-  int asked = 0;  // each call returns another problem
+  int asked = 0;  // so that each test belongs to a problem of its own
   options.problem_of = [&](const std::string&) { return std::to_string(asked++); };
   const TestRun all = run("[[ $1 != S.a ]] || { outcome=failed; timed_out=true; }", 60s, options);
   EXPECT_EQ(outcomes(all), "a failed, b passed, c passed");

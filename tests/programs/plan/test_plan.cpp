@@ -16,7 +16,8 @@ Plan plan_of(const PlanSettings& settings) {
 TEST_IN_A_PROCESS(Plan, a_plan_counts_six_operations_for_each_parameter_and_token) {
   const auto settings = parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
   const int64_t numel = layout_of(settings.configs.front()).numel();
-  const int64_t embedding = int64_t{32000} * 5120;  // a lookup, no product
+  // Elements of the embedding, which is a lookup and no matrix product.
+  const int64_t embedding = int64_t{32000} * 5120;
   EXPECT_NEAR(static_cast<double>(plan_of(settings).flops) /
                   (6.0 * static_cast<double>(numel - embedding) * 64),
               1, 0.02);
@@ -39,8 +40,9 @@ TEST_IN_A_PROCESS(Plan, a_plan_counts_traffic_within_hosts_and_between_hosts_sep
   EXPECT_LT(hybrid.between * 7, full.between);
 }
 
-// In a ring of all 16 ranks, one rank of each host of 4 receives from another host. With a replica
-// on each host, each rank receives from other hosts only its shard of the gradients.
+// With full sharding, the ring of all 16 ranks enters each host of 4 ranks at one rank, so only
+// this rank receives from another host. With a replica on each host, each rank receives its shard
+// of the gradients from other hosts.
 TEST_IN_A_PROCESS(Plan, the_traffic_of_a_host_adds_up_what_its_ranks_receive) {
   const auto plan = [](const std::vector<std::string>& options) {
     std::vector<std::string> all{"--model", "small", "--world", "16", "--gpus-per-host", "4"};
@@ -51,7 +53,8 @@ TEST_IN_A_PROCESS(Plan, the_traffic_of_a_host_adds_up_what_its_ranks_receive) {
   EXPECT_EQ(full.host.between, full.between);
   EXPECT_EQ(full.host.within, 3 * full.between);
   const Plan hybrid = plan({"--strategy", "hybrid", "--shard-size", "4"});
-  const int64_t loss = 2 * 15 * 8;  // [bytes] that a rank receives for the loss, a ring of all
+  // [bytes] that a rank receives in the all-reduce of the loss, in a ring of all ranks.
+  const int64_t loss = 2 * 15 * 8;
   EXPECT_EQ(hybrid.host.between, 4 * (hybrid.between - loss) + loss);
   EXPECT_EQ(hybrid.host.within, 4 * hybrid.within + 3 * loss);
 }

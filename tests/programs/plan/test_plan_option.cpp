@@ -70,7 +70,8 @@ TEST(PlanOption, the_error_of_an_unknown_plan_option_names_the_nearest_option_of
   EXPECT_EQ(error({"--svg", "/no/such.svg"}), "--svg /no/such.svg: No such file or directory");
 }
 
-// A search is asked about real rows: 127 tokens, train's default, are a thirtieth of the memory.
+// `./fsdp plan` should answer for rows of a realistic length. With 127 tokens, which is the default
+// of train, activations would take a thirtieth of the memory.
 TEST(PlanOption, plan_uses_the_models_context_as_seq_unless_an_option_or_a_file_sets_it) {
   const auto seq = [](const std::vector<std::string>& options) {
     return parse_plan_options(options).configs.front().training.seq;

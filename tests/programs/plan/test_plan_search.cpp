@@ -17,7 +17,7 @@ std::vector<Candidate> found_for(const PlanSettings& settings) {
                 {layout_of, traces_of, *settings.memory});
 }
 
-// Plans every 23rd candidate again.
+// This test plans every 23rd candidate of a search separately, and compares both plans.
 TEST_IN_A_PROCESS(PlanSearch, a_plan_search_finds_what_planning_each_candidate_separately_finds) {
   int wrong = 0, tried = 0;
   for (int64_t seed = 0; seed < 12; ++seed) {
@@ -96,7 +96,8 @@ TEST_IN_A_PROCESS(PlanSearch, a_search_tries_every_setting_that_no_option_decide
                                    "in memory", "rows 3"}));
 }
 
-// The tokens of a step are those of the batch, however it is cut into microbatches.
+// With --batch, each candidate has as many tokens in a step as the batch, however it divides the
+// batch into microbatches.
 TEST_IN_A_PROCESS(PlanSearch, a_search_with_a_batch_cuts_it_into_microbatches) {
   const auto found = found_for(parse_plan_options(
       {"--model", "gpt2-tiny", "--world", "2", "--batch", "24", "--search", "--memory", "1GB"}));

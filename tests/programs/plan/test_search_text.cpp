@@ -18,7 +18,8 @@ std::string answer(const std::vector<std::string>& options, const Ways& ways = {
   return text_of_search(settings, found, ways);
 }
 
-// Returns the options of a search that tries little, and `more`.
+// Returns the options of a small search: one strategy and one number of rows, followed by the
+// options `more`.
 std::vector<std::string> small_with(const std::vector<std::string>& more) {
   std::vector<std::string> options{"--model",    "small", "--world", "4", "--search",
                                    "--strategy", "full",  "--rows",  "1"};

@@ -12,7 +12,7 @@
 namespace fsdp {
 namespace {
 
-// Returns the words of a command for `./fsdp train`, without the program.
+// Checks that `command` begins with "./fsdp train", and returns the words after it.
 std::vector<std::string> words_of(const std::string& command) {
   std::istringstream in(std::regex_replace(command, std::regex("\\\\\n"), " "));
   std::vector<std::string> words;

@@ -15,7 +15,8 @@ nlohmann::json in_process(const std::function<nlohmann::json()>& make) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("made", make()); }).at(0, "made");
 }
 
-// Returns what ./fsdp train measures, in the places where answers_of() has the predicted values.
+// Trains with the options of the question. Returns the measured values under the keys under which
+// answers_of() has the predicted ones.
 nlohmann::json measured(const Question& question) {
   const TrainConfig config = parse_train_options(question.options, [](const std::string&) {});
   const FsdpImplementation fsdp{make_fsdp_strategy, shard_layout, checkpoint_blocks,
@@ -47,7 +48,8 @@ TEST(Quiz, the_quiz_accepts_measured_values_and_refuses_four_bytes_more) {
       return all;
     });
     for (size_t i = 0; i < questions.size(); ++i) {
-      if (questions[i].fields.contains("milliseconds")) continue;  // only predicted
+      // Times are only predicted, not measured.
+      if (questions[i].fields.contains("milliseconds")) continue;
       const auto run = measured(questions[i]);
       for (const auto& [name, place] : questions[i].fields) {
         SCOPED_TRACE("student " + std::to_string(student) + ": " + questions[i].text + ' ' + name);

@@ -25,7 +25,7 @@ struct ByHand {
         seq(static_cast<double>(settings.configs.front().training.seq)),
         link(*settings.machine.between) {}
 
-  double block() const { return (12 * d() + 13) * d(); }  // parameters
+  double block() const { return (12 * d() + 13) * d(); }  // number of parameters of a block
   double root() const { return static_cast<double>(shape.vocabulary + shape.context + 2) * d(); }
   static double padded(double parameters, double ranks) {
     return std::ceil(parameters / (16 * ranks)) * 16 * ranks;
@@ -34,7 +34,8 @@ struct ByHand {
   static double bytes_of(double parameters, double ranks) {
     return (ranks - 1) / ranks * 2 * padded(parameters, ranks);
   }
-  // [s] of such a collective: W - 1 hops and the transfer of the bytes
+  // [s] that an all-gather or reduce-scatter of `parameters` takes: W - 1 hops and the transfer of
+  // the bytes
   double time_of(double parameters, double ranks) const {
     return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
            bytes_of(parameters, ranks) / link.bytes_per_second;

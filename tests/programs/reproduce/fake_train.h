@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-// A fake of the train program. It returns the expected numbers for every mode, except for what
-// `spoil` changes.
+// Takes the place of the train program. For every mode it returns the numbers that the tables
+// expect, except for what `spoil` changes.
 class FakeTrain {
  public:
   using Spoil = std::function<void(const TrainOptions&, TrainResult&)>;

@@ -23,7 +23,8 @@ class AuditRow : public testing::Test {
   std::string write(const std::string& name, const std::string& text) const {
     return folder_.write(name, text);
   }
-  // Returns the exit status. The output is in output().
+  // Runs `reproduce` with these options, and returns its exit status. output() then has what it
+  // printed.
   int audit(const std::string& options = "--audit ddp") const {
     const std::string program =
         fs::read_symlink("/proc/self/exe").replace_filename("reproduce").string();

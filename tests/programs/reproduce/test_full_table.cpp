@@ -6,7 +6,7 @@
 namespace fsdp {
 namespace {
 
-// Returns two runs that have the expected numbers.
+// Returns the results of two runs, fsdp and single, with the numbers that the table expects.
 Full expected() {
   Full full;
   for (LongResult* run : {&full.fsdp, &full.single}) {

@@ -8,8 +8,9 @@
 namespace fsdp {
 namespace {
 
-// Returns the table that this TOML describes. `fake` takes the place of the train program. A line
-// with another command COMMAND gets the output "head 1" and then "shm 2 COMMAND"; nothing is run.
+// Returns the table that the TOML `text` describes. `fake` takes the place of the train program.
+// For a line with another command COMMAND, nothing is run; its output is taken to be "head 1" and
+// then "shm 2 COMMAND".
 Table made(const std::string& text, FakeTrain& fake) {
   return run_lines(
       table_of_text(text), [&](const auto& options) -> const auto& { return fake(options); },
