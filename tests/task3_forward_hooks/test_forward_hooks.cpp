@@ -155,8 +155,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_with_forward_hooks_lives_as_long_as_its
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    // This frees the memory that other ranks may have read.
-    rank.communicator()->wait_for_readers();
+    rank.communicator()->wait_for_readers();  // frees memory that other ranks may have read
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
@@ -192,7 +191,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, forward_hooks_pass_the_callers_input_tensor_to
 
 MULTI_RANK_SUITE(T3_2_post_forward);
 
-MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_next_units_forward_begins) {
+MULTI_RANK_TEST(T3_2_post_forward, a_unit_is_resharded_before_the_forward_of_the_next_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     auto model = std::make_shared<ToyModel>(3);
     for (auto& parameter : model->blocks[0]->parameters())
