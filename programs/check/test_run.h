@@ -26,15 +26,11 @@ struct TestResult {
   bool not_run{};
 
   bool hangs() const { return timed_out && outcome == Outcome::failed; }
-<<<<<<< HEAD
-  std::string full_name() const;  // suite and name: "T2_3_unshard.autograd_sees_no_change/W3"
-  std::string test() const;       // without the ranks: "T2_3_unshard.autograd_sees_no_change"
-  std::string ranks() const;      // the ranks in the name: "W3"; "" if it has none
-=======
-  std::string full_name() const;  // "T2_3_unshard.unshard_changes_no_version_counter/W3"
-  std::string test() const;       // "T2_3_unshard.unshard_changes_no_version_counter"
-  std::string ranks() const;      // "W3"; "" if the test has no number of ranks
->>>>>>> 3ed34f37 (tests: names in the other folders say the subject and the result)
+  // The suite and the name: "T2_3_unshard.unshard_changes_no_version_counter/W3".
+  std::string full_name() const;
+  // The same without the ranks: "T2_3_unshard.unshard_changes_no_version_counter".
+  std::string test() const;
+  std::string ranks() const;  // the ranks in the name: "W3"; "" if the name has none
 };
 
 struct TestRunOptions {

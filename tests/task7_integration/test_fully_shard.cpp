@@ -246,16 +246,10 @@ const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> 
      }},
 };
 
-<<<<<<< HEAD
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, a_refused_model_is_not_changed) {
+MULTI_RANK_TEST(T7_1_fully_shard_ranks, fully_shard_leaves_a_model_unchanged_if_it_throws) {
   for (const auto& refused : kRefused) {
     const auto& change = refused.second;
     SCOPED_TRACE(refused.first);
-=======
-MULTI_RANK_TEST(T7_1_fully_shard_ranks, fully_shard_leaves_a_model_unchanged_if_it_throws) {
-  for (const auto& [what, change] : kRefused) {
-    SCOPED_TRACE(what);
->>>>>>> 3ed34f37 (tests: names in the other folders say the subject and the result)
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
       ToyModel model(3);
       FullyShardOptions options;
