@@ -23,7 +23,7 @@ std::vector<std::string> gather_all_texts(Communicator& comm, const std::string&
 void agree_on(Communicator& comm, const std::function<void()>& action);
 // Collective. Runs `action` only on global rank 0. Throws as agree_on() does.
 void agree_on_rank_0(Communicator& comm, const std::function<void()>& action);
-// Collective. Runs `action` on every rank, and returns the texts that it has returned on the ranks
+// Collective. Runs `action` on every rank. Returns the text that `action` has returned on each rank
 // of this replica, in the order of ranks. Throws as agree_on() does.
 std::vector<std::string> agreed_texts(Communicator& comm,
                                       const std::function<std::string()>& action);

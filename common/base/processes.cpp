@@ -45,7 +45,8 @@ bool process_runs(pid_t process) {
 void require_one_thread(const std::string& who) {
   int threads = 0;
   std::string names;
-  std::error_code unknown;  // set if the system has no /proc; then no thread is counted
+  // `unknown` is an error if the system has no /proc; then the loop counts no thread.
+  std::error_code unknown;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown)) {
     if (is_ending(task.path())) continue;
     std::string name;

@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-// Names the first todo() that was reached since the last take_todo(). A Note lies in memory that a
-// process shares with the processes that it forks.
+// Stores the names that were passed to the first todo() which was called since the last
+// take_todo(). The Note lies in memory that a process shares with the processes that it forks.
 struct Note {
   std::atomic<bool> taken;
   char text[1024];

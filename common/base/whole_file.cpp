@@ -88,7 +88,8 @@ class NewFile {
 
   int error() const { return error_; }  // errno if the file could not be made, else 0
 
-  // Writes one block, so that a full disk is noticed. Returns 0 or errno.
+  // Writes 4096 zero bytes to the new file, because a file can be made even on a full disk, but not
+  // written. Returns 0 or errno.
   int try_to_write() {
     const std::string block(4096, '\0');
     return error_ != 0 ? error_ : write_all(file_, block);

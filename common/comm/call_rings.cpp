@@ -32,12 +32,13 @@ struct alignas(128) CallRings::Entry {
 };
 
 struct alignas(128) CallRings::RankHead {
-  SharedCondition condition;  // notified when this rank reaches a stage, or when its status changes
-  uint64_t counted;           // how many calls of this rank count_call() has counted
+  // notify_all() is called when this rank reaches a stage of a call, or when its status changes.
+  SharedCondition condition;
+  uint64_t counted;            // how many calls of this rank count_call() has counted
   uint64_t taken, given_back;  // how many sets of rings this rank has acquired and released
   std::atomic<RankStatus> status;
   std::atomic<pid_t> watched;  // the process that register_process() has set for this rank; 0: none
-  Lost lost;                   // valid only if is_lost is true
+  Lost lost;                   // the call in which this rank failed; valid only if is_lost is true
   bool is_lost;
 };
 
@@ -191,8 +192,8 @@ void CallRings::look_for_process(RankHead& rank) {
   const pid_t process = rank.watched.load(std::memory_order_acquire);
   RankStatus seen = rank.status.load();
   if (process == 0 || !seen.runs() || process_runs(process)) return;
-  // compare_exchange_strong() replaces only the status `seen`: if the launcher has meanwhile
-  // written how the process ended, the status of the launcher stays.
+  // compare_exchange_strong() replaces only the status `seen`: if the process that forked the rank
+  // has meanwhile written how the rank ended, that status stays.
   rank.status.compare_exchange_strong(seen, {RankStatus::Kind::vanished, 0});
 }
 

@@ -30,8 +30,8 @@ enum class Stage : uint8_t {
 // The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
 // kLength calls, with the stage of each call. A rank writes its own ring and reads those of its
 // group. Ranks are numbered as in the group.
-// - A Communicator uses one set of rings: a ring for each rank and each Level. The status of a rank
-//   is stored once, outside the sets.
+// - A Communicator uses one set of rings: a ring for each rank and each Level (kind of group). The
+//   status of a rank is stored once, outside the sets.
 // - On each host, the rings of ranks of other hosts are empty until, after a failure, deserialize()
 //   fills them.
 class CallRings {
@@ -107,8 +107,8 @@ class CallRings {
   void note_lost(int rank, std::optional<uint64_t> sequence);
   std::optional<Lost> lost(int rank) const;
 
-  // Returns the rings of `rank`, which hold what it has published, as bytes that deserialize()
-  // reads in a process of the same program on another host.
+  // Returns the rings of `rank`, which hold the latest calls that `rank` has published, as bytes
+  // that deserialize() reads in a process of the same program on another host.
   std::string serialize(int rank) const;
   void deserialize(int rank, const std::string& pages);
 

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the position in the storage at which the elements of a contiguous tensor end [bytes].
+// Returns the number of bytes from the beginning of the storage to the end of the last element of a
+// contiguous tensor.
 int64_t end_in_bytes(const at::Tensor& tensor) {
   return (tensor.storage_offset() + tensor.numel()) * tensor.element_size();
 }

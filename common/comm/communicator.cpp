@@ -207,8 +207,8 @@ void Communicator::end_first_iteration() {
 
 void Communicator::wait_for_readers() {
   if (!has_readers_) return;
-  // Complete the pending all-gathers first: otherwise every rank would wait here for readers that
-  // wait here too.
+  // First completes this rank's pending all-gathers, so that this rank no longer reads the inputs
+  // of other ranks. Otherwise every rank would wait here for other ranks that wait here too.
   for (const Connection* connection : state_->connections())
     for (const auto& latest : connection->latest)
       if (const auto one = latest.lock(); one && one->call.operation == Operation::all_gather)

@@ -71,7 +71,8 @@ struct IssuedCall {
   Connection* connection;  // points into *comm
   Call call;
   bool compared;
-  std::unique_ptr<Transfer> transfer;  // holds the call's tensors; null after the wait for the call
+  // The transfer, which keeps the call's tensors alive; null after the wait for the call.
+  std::unique_ptr<Transfer> transfer;
   // If defined: output of a reduce-scatter that must still be summed over the replicas.
   at::Tensor of_replicas{};
   bool complete{};  // whether the call no longer uses its tensors

@@ -157,7 +157,8 @@ class Replayed {
     if (!end_) return "was recorded up to here: it was killed or stopped, or its file is cut";
     return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
   }
-  // Reports that the rank cannot continue: "rank R DOES CALL WHY". Then calls
+  // Prints why the replayed rank cannot continue, for example that it "calls" `call`, "but the
+  // recording has" another call: `does`, the text of `call` and `why`. Then calls
   // replay_breakpoint_stuck(), on which a debugger can stop, and throws CollectiveError.
   [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
     stands_ = true;
@@ -221,7 +222,7 @@ class RecordedTransport final : public Transport {
   std::shared_ptr<Transport> inner_;
 };
 
-// The ledger of a replayed rank. Publishes each call of this rank for the other ranks too. So the
+// The Ledger of a replayed rank. Publishes each call of this rank for the other ranks too. So the
 // inner transport computes and allocates what it would with the other ranks, but reads this rank's
 // data in place of theirs. Then RecordedTransfer overwrites the output with the recorded one.
 class ReplayLedger final : public Ledger {
@@ -230,8 +231,8 @@ class ReplayLedger final : public Ledger {
 
   void publish(const PublishedCall& call) override {
     PublishedCall theirs = call;
-    // If this rank publishes no data (address 0), the other ranks' data is said to begin at address
-    // 1, the first byte of the arenas, because the transport may read there.
+    // If this rank publishes no data (address 0), the calls of the other ranks get address 1, the
+    // first byte of the arenas, because the transport may read the other ranks' data.
     theirs.address = std::max<uint64_t>(call.address, 1);
     for (int other = 0; other < group().size; ++other) {
       if (other == rank()) continue;

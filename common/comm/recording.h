@@ -52,7 +52,7 @@ void replay_breakpoint_stuck();
 // Returns `inner` if this process neither records nor replays a rank. Otherwise returns a transport
 // that passes all calls to `inner` and records or replays each collective.
 std::shared_ptr<Transport> recorded(std::shared_ptr<Transport> inner);
-// Makes the ledger of a replayed rank. In this ledger, every other rank has issued the same calls
+// Makes the Ledger of a replayed rank. In this Ledger, every other rank has issued the same calls
 // as the replayed rank.
 std::shared_ptr<Ledger> make_replayed_ledger(const CallRings& rings, int rank,
                                              std::chrono::milliseconds timeout);

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-// [elements] How much of the parts is summed at a time: small enough that partial sums stay in the
+// How many elements of each part are summed at a time: so few that the partial sums stay in the
 // cache and that torch uses only one thread.
 constexpr int64_t kChunk = 16384;
 
