@@ -40,8 +40,8 @@ std::string framed(int rank, RankStatus status, const std::string& pages) {
   return line.str() + pages;
 }
 
-// Writes the reports `ends` of ranks on other hosts into the rings, as if those ranks shared the
-// memory of this host. A rank without a report gets the status `silent`.
+// Writes the reports `ends` of ranks on other hosts into the CallRings, as if those ranks shared
+// the memory of this host. A rank without a report gets the status `silent`.
 void enter(const std::string& ends, const Hosts& hosts, CallRings& rings) {
   std::vector<bool> has_said(hosts.of_rank.size());
   for (size_t at = 0; at < ends.size();) {
@@ -106,7 +106,8 @@ bool caller_decides(StoreRequests& requests, std::chrono::milliseconds limit) {
   return false;
 }
 
-// Waits until `spares` spare ranks have returned from all_succeed(), for at most kExitTimeout.
+// Waits until `spares` spare ranks, which the run does not use, have returned from all_succeed(),
+// for at most kExitTimeout.
 void wait_for_spares(StoreRequests& requests, int spares) {
   const auto deadline = BlockedSignals::Time::clock::now() + kExitTimeout;
   while (requests.add(kSparesTold, 0) < spares && BlockedSignals::Time::clock::now() < deadline)

@@ -23,8 +23,8 @@ class ExitProtocol {
  public:
   // Starts to listen for failures on other hosts. Returns null if ExitProtocol is not needed: if
   // all ranks are on one host, where shared memory shows all failures, and the launcher has started
-  // no spare ranks, which would listen to the store. With `goes_on`, surviving ranks may continue
-  // the run after a failure.
+  // no spare ranks (ranks that the run does not use), which would listen to the store. With
+  // `goes_on`, surviving ranks may continue the run after a failure.
   static std::unique_ptr<ExitProtocol> listen(const JoinedRun& joined, bool goes_on = false);
 
   // Returns whether this process must end its rank because a rank of another process has failed, or
@@ -55,16 +55,17 @@ class ExitProtocol {
                             const StoreClientProcess::Log& log);
 
   // For the process that hosts the store and ends it when it exits: waits until all processes have
-  // reported how their ranks ended, for at most `limit`, and then until `spares` spare ranks have
-  // returned from all_succeed(), for at most 2 s. A signal that ends this process ends the wait.
+  // reported how their ranks ended, for at most `limit`, and then until `spares` spare ranks
+  // (ranks that the run does not use) have returned from all_succeed(), for at most 2 s. A signal
+  // that ends this process ends the wait.
   void wait_for_all(std::chrono::milliseconds limit, int spares, BlockedSignals& signals);
 
-  // all_succeed(), for a spare rank: waits until all ranks of the run have ended or one has failed.
-  // Returns whether no rank has failed. Throws std::runtime_error if the store is gone.
-  // If survivors may continue the run after a loss, the spare ranks pass of_spares(self) to
-  // all_succeed(), and their wait ends when the process of rank 0 calls end_spares(). There `self`
-  // is the rank in the first world, before any loss. end_spares() waits until `spares` spare ranks
-  // have returned from all_succeed(), for at most 2 s.
+  // all_succeed(), for a spare rank, which the run does not use: waits until all ranks of the run
+  // have ended or one has failed. Returns whether no rank has failed. Throws std::runtime_error if
+  // the store is gone. If survivors may continue the run after a loss, the spare ranks pass
+  // of_spares(self) to all_succeed(), and their wait ends when the process of rank 0 calls
+  // end_spares(). There `self` is the rank in the first world, before any loss. end_spares() waits
+  // until `spares` spare ranks have returned from all_succeed(), for at most 2 s.
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
   static void end_spares(const LaunchedRank& self, int spares, bool succeeded);

@@ -128,7 +128,7 @@ class ConnectedStore final : public StoreRequests {
     } catch (const c10::Error& error) {
       std::string reason = error.what_without_backtrace();
       reason = reason.substr(0, reason.find('\n'));
-      // If the reason lists keys of the store, replaces it, because these keys mean nothing to the
+      // A reason that lists keys of the store is replaced, because these keys mean nothing to the
       // user.
       if (reason.find("keys: ") != std::string::npos) reason = kTooLong;
       throw std::runtime_error(failure + '\t' + reason);

@@ -22,8 +22,8 @@ AddressRanges::From side_of(MemoryClass cls) {
 // The header that lies in front of the data of each allocated block.
 struct alignas(kBlockAlignment) Arena::Header {
   Arena* owner;
-  size_t length;  // [bytes] of the block, with this header and the rounding
-  size_t bytes;   // [bytes] that the caller of allocate() requested
+  size_t length;  // number of bytes of the block, with this header and the rounding
+  size_t bytes;   // number of bytes that the caller of allocate() requested
   MemoryClass cls;
   bool counted;
 };

@@ -11,9 +11,10 @@ namespace fsdp {
 // The hosts of the ranks of a run. Processes are on one host if they can share memory and see one
 // another: on one machine, or in one container.
 struct Hosts {
-  // [world_size] Number of the host of each rank: 0, 1, ... in the order of their lowest ranks.
+  // For each rank, the number of its host. The hosts are numbered 0, 1, ... in the order of their
+  // lowest ranks.
   std::vector<int> of_rank;
-  std::vector<std::string> names;  // names of the hosts, by their number; no two are equal
+  std::vector<std::string> names;  // names of the hosts, by number of the host; no two are equal
   LaunchedRank self;               // the rank of this process, and where the store is
   std::string address;             // this host's address, from which it reaches the store
 

@@ -20,9 +20,10 @@ struct Launcher {
   std::string name;
   const char* rank;
   const char* world_size;
-  const char* local_world_size;  // has the number of ranks on this host; null: no such variable
-  const char* hosts;             // has the number of hosts; null: no such variable
-  const char* job;               // has a text that differs between jobs; null: no such variable
+  // local_world_size, hosts and job are null if the launcher sets no such variable.
+  const char* local_world_size;  // the variable with the number of ranks on this host
+  const char* hosts;             // the variable with the number of hosts
+  const char* job;               // the variable with a text that differs between jobs
 };
 
 // If several launchers have set their variables, the first one in the order of kLaunchers has

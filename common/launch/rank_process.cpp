@@ -88,7 +88,8 @@ void end_by_exit(const RankContext& context) {
 // this rank waits for its end.
 [[noreturn]] void leave(int status) {
   returned = status;
-  int64_t limit = this_rank.shared->longest_wait().count();  // [ms] time for destructors
+  // The time limit for the destructors of static objects [ms].
+  int64_t limit = this_rank.shared->longest_wait().count();
   if (status == 0) keep_message(this_rank, "the destructor of a static object has not returned");
   if (status != 0) limit = std::min<int64_t>(limit, 5'000);
   signal(SIGALRM, [](int) { _exit(returned == 0 ? 1 : returned); });

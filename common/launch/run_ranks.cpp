@@ -24,7 +24,8 @@ namespace {
 
 void fork_ranks(const Share& share, ForkedRanks& ranks, BlockedSignals& signals,
                 const std::function<int(const RankContext&)>& body) {
-  std::fflush(nullptr);  // without this, each child would also write what the buffers hold
+  // Writes what stdout and std::cout buffer; otherwise each forked rank would write it too.
+  std::fflush(nullptr);
   std::cout.flush();
   const pid_t parent = getpid();
   for (int rank = share.first; rank < share.end; ++rank) {

@@ -88,7 +88,8 @@ size_t length_of(const OpenFile& file) {
 // begin as 0.
 struct SharedRegion::Head {
   std::atomic<uint32_t> failed;
-  std::atomic<int64_t> longest_wait;  // [ms] the longest limit that a rank has reported; 0: none
+  // The longest time limit that a rank has reported to wait_at_most() [ms]; 0: none was reported.
+  std::atomic<int64_t> longest_wait;
 };
 
 SharedRegion::SharedRegion(int world_size, OpenFile memory, OpenFile rendezvous)

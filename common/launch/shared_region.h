@@ -11,10 +11,10 @@
 
 namespace fsdp {
 
-// The memory that the ranks of a host share: a page for the exit message of each rank, the rings of
-// their calls, a file through which they connect, and for each rank an arena that the other ranks
-// can read. None of it has a name in a file system or can be opened by another user. It is freed
-// when the processes that hold it end, however they end.
+// The memory that the ranks of a host share: a page for the exit message of each rank, the
+// CallRings with their calls, a file through which they connect, and for each rank an arena that
+// the other ranks can read. None of it has a name in a file system or can be opened by another
+// user. It is freed when the processes that hold it end, however they end.
 class SharedRegion {
  public:
   // Creates a region for ranks that the caller forks: they inherit it. Each arena has
@@ -41,9 +41,9 @@ class SharedRegion {
   bool one_has_failed() const;  // returns whether a process has called first_to_fail()
 
   // wait_at_most() reports that this rank waits for another one for at most `limit`. longest_wait()
-  // returns the longest limit that any rank has reported.
+  // returns the longest limit that any rank has reported; kDefaultTimeout if none was reported.
   void wait_at_most(std::chrono::milliseconds limit);
-  std::chrono::milliseconds longest_wait() const;  // kDefaultTimeout if no rank has reported one
+  std::chrono::milliseconds longest_wait() const;
 
   // Returns the path of a file for a c10d::FileStore, which every rank can open and no other
   // process can name.
@@ -81,7 +81,7 @@ class SharedRegion {
   Mapping memory_;  // maps memory_file_: first a page with a Head, then the messages and call rings
   std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
-  bool arenas_are_cut_{};  // whether the arenas have fewer bytes than wanted
+  bool arenas_are_cut_{};  // whether the arenas have fewer bytes than were requested
   // Each rank's Arena, made at its first use.
   std::vector<std::unique_ptr<c10::Allocator>> allocators_;
 };
