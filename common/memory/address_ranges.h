@@ -22,7 +22,8 @@ class AddressRanges {
   // addresses it removed.
   size_t remove(char* begin, size_t bytes);
 
-  const std::map<char*, size_t>& all() const { return ranges_; }  // begin of a range -> its bytes
+  // Returns the ranges as a map: first address of a range -> number of bytes of the range.
+  const std::map<char*, size_t>& all() const { return ranges_; }
 
  private:
   std::map<char*, size_t> ranges_;

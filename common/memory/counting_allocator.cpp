@@ -14,7 +14,7 @@
 namespace fsdp::counting_allocator {
 namespace {
 
-// [bytes] Blocks of at least this size come from LargeBlocks. Smaller blocks come from malloc(),
+// Blocks of at least this number of bytes come from LargeBlocks. Smaller blocks come from malloc(),
 // which itself keeps the pages of freed blocks for reuse.
 constexpr size_t kLarge = size_t{1} << 17;
 
@@ -74,7 +74,8 @@ class LargeBlocks {
   // Returns whether `block` came from take().
   bool holds(const void* block) const { return begin_ <= block && block < begin_ + bytes_; }
 
-  int64_t kept() const { return kept_bytes_; }  // [bytes] freed, but not returned to the system
+  // Returns the number of bytes of freed blocks that are not yet returned to the system.
+  int64_t kept() const { return kept_bytes_; }
 
   // Returns memory of freed blocks to the system, those with the highest addresses first, until it
   // has returned `bytes`, rounded up to whole pages, or all of this memory.
@@ -91,9 +92,9 @@ class LargeBlocks {
 
  private:
   static constexpr size_t kPage = size_t{1} << 12;
-  // [bytes] take() makes the reserved memory accessible in multiples of this size.
+  // take() makes the reserved memory accessible in multiples of this number of bytes.
   static constexpr size_t kGrowth = size_t{1} << 26;
-  static constexpr size_t kLeast = size_t{1} << 28;  // [bytes] a smaller reservation is not tried
+  static constexpr size_t kLeast = size_t{1} << 28;  // no fewer bytes than this are reserved
 
   char* begin_{};
   size_t bytes_{};
@@ -134,8 +135,9 @@ class CountingAllocator final : public c10::Allocator {
 
   std::mutex mutex_;
   LargeBlocks large_;
-  std::atomic<int64_t> most_kept_{int64_t{1} << 28};  // [bytes] limit that keep_at_most() sets
-  std::atomic<int64_t> alive_{};                      // [bytes] in live blocks of this allocator
+  // The number of bytes of freed blocks that may be kept beyond the peak of live bytes.
+  std::atomic<int64_t> most_kept_{int64_t{1} << 28};
+  std::atomic<int64_t> alive_{};  // number of bytes in live blocks of this allocator
 };
 
 // The allocator is never destroyed, because tensors with static lifetime are freed after main().

@@ -22,7 +22,7 @@ void install();
 // default.
 void keep_at_most(int64_t bytes);
 void release_kept();  // returns all memory of freed blocks to the system
-int64_t alive();      // [bytes] in live blocks of this allocator, not of others
+int64_t alive();      // number of bytes in live blocks of this allocator
 
 // Moves the live bytes of `block` from their MemoryClass to `cls`. Does nothing if another
 // allocator allocated the block.

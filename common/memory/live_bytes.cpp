@@ -8,11 +8,11 @@
 namespace fsdp {
 
 struct live_bytes::ScopedPeaks::Peaks {
-  LiveBytes peak;                         // maximum since the last enter()
-  std::array<LiveBytes, kPhases> phases;  // for each phase, its maximum since reset()
+  LiveBytes peak;                         // maximum of the live bytes since the last enter()
+  std::array<LiveBytes, kPhases> phases;  // for each phase, the maximum since its last reset()
   Phase phase{Phase::init};
   int64_t peak_total{};
-  int64_t peak_to_take{};  // maximum of the total since the last take_peak()
+  int64_t peak_to_take{};  // maximum of the total of live bytes since the last take_peak()
 };
 
 namespace {

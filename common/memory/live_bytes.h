@@ -26,11 +26,11 @@ struct LiveBytes {
 
 namespace live_bytes {
 
-LiveBytes now();              // [bytes] alive
-LiveBytes peak();             // [bytes] maximum since enter(), for each class and for the total
-LiveBytes peak(Phase phase);  // [bytes] maximum over all times in `phase` since reset(phase)
-int64_t peak_total();         // [bytes] maximum of the total since the process began
-int64_t take_peak();          // [bytes] maximum of the total since the last take_peak()
+LiveBytes now();              // the live bytes at this moment
+LiveBytes peak();             // maximum since the last enter(), of each class and of the total
+LiveBytes peak(Phase phase);  // maximum over all times in `phase` since reset(phase)
+int64_t peak_total();         // maximum of the total of live bytes since the process began
+int64_t take_peak();          // maximum of the total of live bytes since the last take_peak()
 void enter(Phase phase);      // begins `phase`; peak() restarts from the bytes alive now
 void reset(Phase phase);      // forgets the peaks of `phase`
 

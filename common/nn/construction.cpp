@@ -9,8 +9,9 @@ void call_constructor(const std::function<void()>& construct) {
   try {
     construct();
   } catch (const c10::Error& error) {
-    // LibTorch's own message names a meta tensor, which does not appear in the constructor's
-    // source. So it is replaced by a message that names the pointer.
+    // If the constructor uses a deferred tensor's memory through a pointer, LibTorch's own message
+    // says only that the tensor's data is not allocated, and gives advice on custom kernels and
+    // Caffe2. So call_constructor() throws a message that names the pointer instead.
     if (std::string_view(error.what()).find("data is not allocated") == std::string_view::npos)
       throw;
     throw std::runtime_error(

@@ -10,10 +10,10 @@
 namespace fsdp {
 
 struct GenerateOptions {
-  int64_t context;                      // longest sequence that the model takes
+  int64_t context;                      // the most tokens that the model takes in one call
   int64_t ids;                          // tokens with an id >= this one are not generated
   std::optional<double> temperature{};  // no value: always the most likely token
-  uint64_t seed{42};                    // of the generator that draws at a temperature
+  uint64_t seed{42};                    // seed of the draws; unused without a temperature
   std::vector<int64_t> end_tokens{};    // generation stops before the first of these tokens
 };
 

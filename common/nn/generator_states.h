@@ -16,7 +16,7 @@ class GeneratorStates {
 
  private:
   std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;  // one for each generator, owned
+  std::vector<at::Tensor> states_;  // the saved state of each generator
 };
 
 }  // namespace fsdp

@@ -43,7 +43,9 @@ class LayerNorm : public Module {
   torch::Tensor bias_;    // [width]
 };
 
-namespace gpt2_parts {  // in a unity build, TransformerLM's CausalAttention would clash
+// Without a namespace of its own, this CausalAttention would clash with TransformerLM's class of
+// the same name in a unity build.
+namespace gpt2_parts {
 
 class CausalAttention : public Module {
  public:

@@ -10,7 +10,7 @@ namespace fsdp {
 
 struct GPT2Options {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
-  bool tied_head{true};  // lm_head.weight is wte.weight
+  bool tied_head{true};  // whether lm_head.weight and wte.weight are one tensor
   double dropout{};      // probability, below 1; 0: no dropout
   bool operator==(const GPT2Options&) const = default;
 };

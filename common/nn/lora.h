@@ -60,8 +60,8 @@ class Adaptable {
   bool merged_{};
 };
 
-// x W^T + bias with an adapter, for models that use torch::nn::Linear. Uses the parameters of
-// `base` as its own, without a copy.
+// The layer x W^T + bias with an adapter, for models that use torch::nn::Linear. Uses the
+// parameters of `base` as its own, without a copy.
 class LoraLinear : public Module, public Adaptable {
  public:
   explicit LoraLinear(const torch::nn::Linear& base, const LoraOptions& options = {});

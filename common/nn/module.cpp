@@ -25,9 +25,10 @@ struct Callback : torch::CustomClassHolder {
   std::function<void()> run;
 };
 
-// Returns its input tensors unchanged. Its backward runs a callback once, when the gradients of all
-// these tensors are complete. Because it is a custom function, autograd refuses in-place changes of
-// its outputs, which would silently remove the callback from the graph.
+// A custom autograd function that returns its input tensors unchanged. Its backward runs a callback
+// once, when the gradients of all these tensors are complete. Because it is a custom function,
+// autograd throws if one of its outputs is changed in place. Otherwise such a change would silently
+// remove the callback from the graph.
 struct CallInBackward : torch::autograd::Function<CallInBackward> {
   static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                std::function<void()> callback) {
@@ -54,13 +55,14 @@ bool requires_grad(const torch::Tensor* tensor) {
 }
 
 void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by) {
-  const auto* old = tensor.unsafeGetTensorImpl();  // read now: the loop may replace `tensor` itself
+  // Read before the loop, because `tensor` may be one of the tensors that the loop replaces.
+  const auto* old = tensor.unsafeGetTensorImpl();
   for (torch::Tensor* place : places)
     if (place->unsafeGetTensorImpl() == old) *place = by;
 }
 
 // Returns the tensor that a call passes to its hooks: the first that requires a gradient, else the
-// first that is defined, else the first; null if there are no places.
+// first that is defined, else the first; null if the call has no tensors.
 const torch::Tensor* shown(Places places) {
   auto found = std::ranges::find_if(places, requires_grad);
   if (found == places.end())
@@ -101,7 +103,7 @@ torch::Tensor hook_anchor(const torch::Tensor& output, uint64_t first_node) {
 void call_before_gradients(Places outputs, uint64_t first_node, std::function<void()> callback) {
   struct OncePerPass {
     std::function<void()> run;
-    int last{-1};  // the engine's id of the last backward pass that ran `run`
+    int last{-1};  // autograd's id of the last backward pass that ran `run`
   };
   const auto once = std::make_shared<OncePerPass>(OncePerPass{std::move(callback)});
   for (torch::Tensor* output : outputs) {

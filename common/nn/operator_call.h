@@ -54,7 +54,8 @@ c10::IValue map_tensors(const c10::IValue& value,
 Values map_tensors(const OperatorHandle& op, const Values& arguments,
                    const std::function<at::Tensor(const at::Tensor&, bool written)>& f);
 
-const c10::StorageImpl* storage_of(const at::Tensor& tensor);  // null: it has none (sparse)
+// Returns the storage of `tensor`; null if `tensor` has none, for example if it is sparse.
+const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 
 // These functions return a tensor with the sizes, strides and dtype of `tensor`: empty_like_on()
 // with undefined values on `device`, copy_of() with a copy of its values (if it is not dense, with

@@ -19,9 +19,9 @@ class ThreadSettings {
   bool autocast() const { return autocast_; }  // whether autocast is on for any device
 
  private:
-  c10::impl::LocalDispatchKeySet keys_;  // include whether autocast is on
+  c10::impl::LocalDispatchKeySet keys_;  // show also for which devices autocast is on
   c10::AutogradState modes_;
-  std::vector<at::ScalarType> autocast_dtypes_;  // for each device type that has autocast
+  std::vector<at::ScalarType> autocast_dtypes_;  // one for each device type that has autocast
   bool autocast_{}, keeps_casts_{};
   caffe2::TypeMeta default_dtype_;
 };

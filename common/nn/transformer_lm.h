@@ -13,10 +13,10 @@ struct TransformerLMOptions {
   double rope_theta{10000.0};
   int64_t kv_heads{heads};  // heads of keys and values; each serves heads / kv_heads query heads
   double norm_eps{1e-5};
-  bool qkv_bias{};     // q_proj, k_proj and v_proj have biases, as in Qwen2
-  bool tied_head{};    // lm_head.weight is token_embeddings.weight
+  bool qkv_bias{};     // whether q_proj, k_proj and v_proj have biases, as in Qwen2
+  bool tied_head{};    // whether lm_head.weight and token_embeddings.weight are one tensor
   int64_t head_dim{};  // width of a head; 0: d_model / heads
-  bool qk_norm{};      // an RMSNorm of each head of q and of k, as in Qwen3
+  bool qk_norm{};      // whether each head of q and of k has an RMSNorm, as in Qwen3
   // How Llama 3.1 scales the frequencies of the rotary positions: frequencies with a wavelength
   // above rope_context / rope_low positions are divided by rope_factor, those with a wavelength
   // below rope_context / rope_high do not change, and between them the scaling changes gradually.

@@ -15,15 +15,15 @@ struct BucketSizes {
 // 1 MiB for the first bucket and 25 MiB for each other one, as in PyTorch's DDP. A small first
 // bucket starts the communication early.
 inline constexpr BucketSizes kDdpBuckets{1 << 20, 25 << 20};
-inline constexpr BucketSizes kBucketOfEach{0, 0};  // one bucket for each gradient
+inline constexpr BucketSizes kBucketOfEach{0, 0};  // sizes that give each gradient its own bucket
 
 struct GradientBuckets {
   struct Place {
     size_t bucket;
-    int64_t offset;  // [elements] from the beginning of the bucket
+    int64_t offset;  // number of elements from the beginning of the bucket to the gradient
   };
   std::vector<Place> places;    // the place of each parameter's gradient
-  std::vector<int64_t> numels;  // [elements] of each bucket
+  std::vector<int64_t> numels;  // number of elements of each bucket
 };
 
 // Assigns gradients to buckets. `numels` has the number of elements of each parameter. The buckets

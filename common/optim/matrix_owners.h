@@ -13,7 +13,7 @@ namespace fsdp {
 // A matrix that Muon updates, and the rank that orthogonalizes it.
 struct OwnedMatrix {
   std::string parameter;
-  int64_t offset;  // [elements] in the flat parameter of its unit
+  int64_t offset;  // index of the matrix's first element in the flat parameter of its unit
   int64_t rows, columns;
   int owner{};  // global rank, which may be in another replica
 

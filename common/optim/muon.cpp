@@ -30,8 +30,9 @@ void orthogonalize(const at::Tensor& matrix) {
   const at::Tensor wide = rows > columns ? matrix.t() : matrix;
   const double norm = matrix.norm().item<double>();
   at::Tensor x = at::empty(wide.sizes(), matrix.options());
-  x.copy_(wide).div_(
-      std::max(norm, kSmallestNorm));  // div_out() would make a temporary, transposed like `wide`
+  // The copy is divided in place, because div_out(x, wide, ...) would make a temporary that is
+  // transposed like `wide`.
+  x.copy_(wide).div_(std::max(norm, kSmallestNorm));
   at::Tensor next = at::empty_like(x);
   at::Tensor square = at::empty({wide.size(0), wide.size(0)}, matrix.options());
   at::Tensor polynomial = at::empty_like(square);

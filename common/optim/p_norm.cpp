@@ -19,7 +19,9 @@ void check_norm_type(double norm_type) {
 at::Tensor largest_magnitude(const at::Tensor& tensor) {
   const at::Tensor elements = tensor.detach();
   if (elements.numel() == 0) return at::zeros({1}, elements.options().dtype(at::kDouble));
-  const auto [least, most] = at::aminmax(elements);  // abs() would allocate a tensor of this size
+  // aminmax() needs no such temporary as abs(), which would allocate a tensor as large as
+  // `elements`.
+  const auto [least, most] = at::aminmax(elements);
   return at::maximum(least.abs(), most.abs()).to(at::kDouble).reshape({1});
 }
 

@@ -11,17 +11,17 @@ namespace fsdp {
 // Neighbouring elements of one parameter, as indices into the parameter in row-major order.
 struct ElementRange {
   std::string parameter;   // first name of the parameter
-  int64_t begin{}, end{};  // [elements], begin <= end
+  int64_t begin{}, end{};  // the elements from `begin` to end - 1; none if begin == end
 
   bool operator==(const ElementRange&) const = default;
 };
 
 // The neighbouring elements that a saved range has in common with a wanted range.
 struct ReadItem {
-  size_t saved_index;    // index of the saved range
-  int64_t saved_offset;  // [elements] from the beginning of the saved range
-  int64_t dest_offset;   // [elements] from the beginning of the wanted range
-  int64_t length;        // [elements], above 0
+  size_t saved_index;    // index of the saved range in the list of saved ranges
+  int64_t saved_offset;  // index of the first common element in the saved range
+  int64_t dest_offset;   // index of the first common element in the wanted range
+  int64_t length;        // number of common elements, above 0
 
   bool operator==(const ReadItem&) const = default;
 };

@@ -13,7 +13,7 @@ namespace fsdp {
 // In a flat parameter, parameters start at multiples of 64 bytes, so that a kernel sees the same
 // alignment as in a tensor that PyTorch allocates. The optimizer also updates multiples of 16
 // elements (update_rule.h explains why).
-inline constexpr int64_t kAlignment = 16;  // [fp32 elements]
+inline constexpr int64_t kAlignment = 16;  // fp32 elements: 64 bytes
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
   return (numel + multiple - 1) / multiple * multiple;
@@ -49,9 +49,9 @@ inline const std::string kFrozenUnit = ":frozen";
 struct ShardLayout {
   struct Unit {
     std::string name;
-    int64_t padded_numel;  // [elements] a multiple of 16 world_size
-    bool root;             // the root's unit: stays unsharded from forward to backward
-    bool trainable;        // holds a parameter that requires a gradient
+    int64_t padded_numel;  // number of elements with padding, a multiple of 16 world_size
+    bool root;             // whether this is the root's unit, unsharded from forward to backward
+    bool trainable;        // whether the unit has a parameter that requires a gradient
 
     // Returns the path of the unit's module: the name of the unit without kFrozenUnit.
     std::string module() const;
@@ -59,7 +59,7 @@ struct ShardLayout {
   struct Parameter {
     std::string name;
     size_t unit;     // index into units
-    int64_t offset;  // [elements] in the unit's flat parameter, a multiple of 16
+    int64_t offset;  // index of its first element in the flat parameter; a multiple of 16
     int64_t numel;
     bool trainable;
     std::vector<int64_t> sizes{};  // set only for predictions; empty: not known
@@ -69,8 +69,8 @@ struct ShardLayout {
   std::vector<Parameter> parameters;          // distinct, in the order of first registration
   std::set<size_t> no_unshard_in_backward{};  // indices of units that backward does not unshard
 
-  int64_t padded_numel() const;  // [elements] sum over all units
-  int64_t numel() const;         // [elements] sum over all parameters, without padding
+  int64_t padded_numel() const;  // number of elements of all units, with padding
+  int64_t numel() const;         // number of elements of all parameters, without padding
 
   // Throws std::logic_error, which names the parameter or unit, unless the layout covers every
   // element of `parameters` exactly once, in order, aligned and inside its unit, and each unit is

@@ -12,7 +12,7 @@ namespace fsdp {
 // So a range does not depend on units, shards, pieces or ranks, and padding is in no range.
 struct StateRange {
   std::string parameter;   // first name of the parameter
-  int64_t begin{}, end{};  // [elements], begin < end
+  int64_t begin{}, end{};  // the elements from `begin` to end - 1; begin < end
   at::Tensor value;        // [end - begin]
   // [end - begin]. exp_avg and exp_avg_sq are undefined for SGD and for frozen parameters; for
   // Muon, only exp_avg_sq is undefined.

@@ -9,7 +9,9 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kPart = 1 << 22;  // [elements] largest part whose moments are in use at a time
+// The most elements in a part of a piece. If options.moments is set, the moments of only one part
+// are in use at a time.
+constexpr int64_t kPart = 1 << 22;
 
 // Updates all pieces in one kernel call. The caller has already incremented the step counts.
 void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& pieces) {

@@ -25,8 +25,8 @@ struct OptimizerOptions {
   double beta1{0.9};
   double beta2{0.999};
   double eps{1e-8};
-  double weight_decay{0.01};               // added to the gradient for SGD, otherwise decoupled
-  double momentum{0.95};                   // only for Muon
+  double weight_decay{0.01};  // coupled for SGD (added to the gradient), else decoupled
+  double momentum{0.95};      // used only by Muon
   std::shared_ptr<MomentStore> moments{};  // null: moments are in memory
   std::shared_ptr<double> lr_factor{};     // factor of lr, read at each update; null: 1
 
@@ -54,7 +54,7 @@ size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>&
 struct Piece {
   at::Tensor parameter;  // [numel], view
   at::Tensor gradient;   // [numel], view
-  // The optimizer state, owned; undefined until allocate_state() is called, and always for SGD.
+  // The optimizer state. Undefined until allocate_state() allocates it, and always for SGD.
   at::Tensor exp_avg;     // [numel]
   at::Tensor exp_avg_sq;  // [numel]; undefined for Muon
   at::Tensor step;        // [] step count
