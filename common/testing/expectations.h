@@ -8,8 +8,8 @@
 namespace fsdp {
 
 // Each expect_ function that gets a RankRun compares observations of its ranks. If they differ from
-// what is expected (tensors: in any bit), the test fails and continues, and the function prints the
-// steps of the ranks and the observations of all ranks side by side.
+// what is expected (tensors: in any bit), the test fails and continues, and the function prints
+// what each rank did, step by step, and the observations of all ranks side by side.
 
 // expect_on_rank() compares what rank `rank` observed as `name` with `expected`.
 // expect_on_all_ranks() compares what each rank observed as `name` with `expected`.
@@ -38,8 +38,8 @@ void expect_same_on_all_ranks(const RankRun& run, const std::string& name,
                               const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // expect_part_of() and expect_no_copies() check the bytes that ranks observed as `name` with
-// RetainedMemory::taken(). `whole`: [bytes] of the whole model without padding. Ranks that did not
-// observe `name` are skipped.
+// RetainedMemory::taken(). `whole`: number of bytes of the whole model without padding. Ranks that
+// did not observe `name` are skipped.
 // - expect_part_of() fails if all ranks together hold less than 7/8 of `whole` in tensors. (Other
 //   tests check elements that are lost at the ends of units.) It also fails if there are several
 //   ranks and one of them holds `whole` or more, in tensors and other memory.

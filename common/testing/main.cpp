@@ -23,14 +23,17 @@ class RecordingKeeper : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
     folder_ = all_ / name;
-    if (std::filesystem::exists(folder_)) folder_.clear();  // keeps the recording that is there
+    // If the folder exists, it has an earlier recording. Then FSDP_RECORD becomes "", so nothing is
+    // recorded and the earlier recording stays.
+    if (std::filesystem::exists(folder_)) folder_.clear();
     setenv("FSDP_RECORD", folder_.c_str(), 1);
     setenv("FSDP_RECORD_AS", ("--gtest_filter=" + name).c_str(), 1);
   }
   void OnTestEnd(const testing::TestInfo& test) override {
     std::error_code none;
     if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
-    std::filesystem::remove(folder_.parent_path(), none);  // fails unless the folder is empty
+    // Removes the suite's folder if it is empty; otherwise remove() fails.
+    std::filesystem::remove(folder_.parent_path(), none);
   }
   std::filesystem::path all_{std::getenv("FSDP_RECORD")}, folder_;
 };

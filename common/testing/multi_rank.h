@@ -35,8 +35,8 @@ RankRun run_ranks(int world_size, const RankBody& body, const RunOptions& option
                   const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // Runs `body` on one rank, to compute the values with which the observations of run_ranks() are
-// compared. `body` must not call task code: during grading it runs in the judge, which does not
-// contain that code.
+// compared. `body` must not call the student's code: during grading it runs in the judge
+// (judge/remote_ranks.h), which does not contain that code.
 RankRun run_oracle(const RankBody& body, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE());
 

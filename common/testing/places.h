@@ -14,11 +14,11 @@ struct Places {
   struct Parameter {
     std::string name;
     std::vector<int64_t> sizes;
-    int64_t offset;  // [elements] offset of the parameter in the flat tensor
+    int64_t offset;  // index of the parameter's first element in the flat tensor
   };
   std::vector<Parameter> parameters;  // in the order of their offsets
-  int64_t shard_numel{};              // [elements] of the flat tensor that one rank owns
-  int64_t begin{};                    // [elements] offset of the observed tensor in the flat tensor
+  int64_t shard_numel{};              // number of elements of the flat tensor that one rank owns
+  int64_t begin{};  // index of the observed tensor's first element in the flat tensor
 
   bool in_parameter(int64_t index) const;  // whether element `index` belongs to a parameter
   // Describes element `index`, for example as "p0[3, 2], which rank 1 owns" or as "padding after

@@ -61,8 +61,8 @@ const RankReport* cause(const std::vector<RankReport>& ranks) {
 
 std::string progress(const RankReport& report) {
   std::string text;
-  // The message of a failed collective has several lines; then the texts below begin new lines,
-  // too.
+  // If the exit message has several lines, as that of a failed collective, the last collective and
+  // the last observation get a line each.
   const char* separator = report.exit.message.find('\n') != std::string::npos ? "\n" : "; ";
   if (!report.exit.last_call.empty())
     text += separator + ("last collective " + report.exit.last_call);
@@ -96,7 +96,7 @@ RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& 
     }
   };
   // TestRank sends neither a frame after the one of finished_frame() nor two observations of one
-  // name. Graded code that has found the channel's file could.
+  // name. Graded code that has found the channel's file could send such frames.
   const auto stray = [&](const std::string& what) {
     report.not_its_own += name(report) + " " + what + ": it did not report this itself\n";
   };

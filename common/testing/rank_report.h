@@ -19,28 +19,28 @@ struct Crash {
 // Everything that is known about one rank after the run.
 struct RankReport {
   RankExit exit;
-  bool first_to_fail{};  // this rank's failure ended the other ranks
-  bool finished{};       // the rank reached the end of the body
+  bool first_to_fail{};  // whether this rank's failure ended the other ranks
+  bool finished{};       // whether the rank reached the end of the body
   std::map<std::string, nlohmann::json> observations;
-  // Name of an observation -> number of steps up to the observation, which is the last of them.
+  // Name of an observation -> number of entries of `steps` up to the entry of the observation.
   std::map<std::string, size_t> observed_after;
   std::vector<std::string> steps;  // what the rank did, in order
   std::string crash;               // the bad access or the forbidden call; or empty
   std::string latest;              // name of the last observation
-  std::string not_its_own;         // describes frames that TestRank cannot have sent
+  std::string not_its_own;         // describes frames of the rank that TestRank cannot have sent
 
   bool ok() const { return finished && exit.ok() && not_its_own.empty(); }
 };
 
-// Both functions return a frame that a rank sends to the test's own process: observation_frame()
-// for each observation, finished_frame() when the rank has reached the end of the test. `events`:
-// the number of events that the rank had recorded when it made the observation.
+// Both functions return a frame (a JSON value) that a rank sends to the test's own process:
+// observation_frame() for each observation, finished_frame() when the rank has reached the end of
+// the test. `events`: the number of events that the rank had recorded when it made the observation.
 nlohmann::json observation_frame(const std::string& name, const nlohmann::json& value,
                                  uint64_t events);
 nlohmann::json finished_frame();
 
 // Returns the report of one rank, from the frames that it has sent. The `events` that the rank
-// recorded become steps between its observations.
+// recorded become entries of RankReport::steps, between those of its observations.
 RankReport read_report(const RankExit& exit, bool first_to_fail, const Channel& channel,
                        const std::vector<Event>& events = {}, const Crash* crash = nullptr);
 

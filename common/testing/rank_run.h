@@ -29,31 +29,32 @@ class RankRun {
   ObservedTensor tensor(int rank, const std::string& name, const char* file = __builtin_FILE(),
                         int line = __builtin_LINE()) const;
 
-  // Describes what went wrong: first the steps of the ranks, then how the rank that caused the
-  // failure ended, then how the other ranks ended. Returns "" if nothing went wrong.
+  // Describes what went wrong: first what each rank did, step by step, then how the rank that
+  // caused the failure ended, then how the other ranks ended. Returns "" if nothing went wrong.
   const std::string& failure() const { return failure_; }
   int failed_rank() const { return failed_rank_; }  // the rank that caused failure(); -1: none
 
   int recorded_as() const { return recorded_as_; }
-  // Returns the step of rank `rank` at which its collectives begin to differ from the `expected`
-  // ones, if the observation `name` is a list of its collectives; else nothing.
+  // Returns the step (of what rank `rank` did) at which the collectives of the rank begin to differ
+  // from the `expected` ones, if the observation `name` is a list of its collectives; else nothing.
   std::optional<StoryPlace> place_of_call(int rank, const std::string& name,
                                           const nlohmann::json& expected) const;
-  // Returns how many collectives rank `rank` issued before step `step`.
+  // Returns how many collectives rank `rank` issued before number `step` of what it did.
   int64_t calls_before(int rank, size_t step) const;
 
-  // Returns the numbered steps of all ranks up to the observation `name`. `expected`: the expected
-  // value for each rank, or null if it is not known; it determines the marked step, at which the
-  // collectives begin to differ from the expected ones. Only the first call of this function
-  // returns the steps. Later calls return "", so that a test which fails twice prints the steps
-  // once.
+  // Returns what all ranks did, as numbered steps, up to the observation `name`. `expected`: the
+  // expected value for each rank, or null if it is not known; it determines the marked step, at
+  // which the collectives begin to differ from the expected ones. Only the first call of this
+  // function returns the steps. Later calls return "", so that a test which fails twice prints the
+  // steps once.
   std::string story(const std::string& name,
                     const std::vector<const nlohmann::json*>& expected = {}) const;
 
  private:
   std::vector<std::map<std::string, nlohmann::json>> observations_;  // [world_size]
-  std::vector<std::map<std::string, size_t>> observed_after_;        // [world_size], in steps
-  std::vector<std::vector<std::string>> steps_;                      // [world_size]
+  // [world_size]: name of an observation -> number of the rank's steps up to the observation.
+  std::vector<std::map<std::string, size_t>> observed_after_;
+  std::vector<std::vector<std::string>> steps_;  // [world_size]
   std::string failure_;
   int failed_rank_, recorded_as_;
   mutable bool told_{};

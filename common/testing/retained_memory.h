@@ -27,7 +27,7 @@ class RetainedMemory {
   struct Bytes {
     int64_t tensors;  // live bytes of tensors
     int64_t on_heap;  // the part of `tensors` from the CPU allocator; the rest is in shared memory
-    int64_t written;  // written_bytes(): private memory
+    int64_t written;  // result of written_bytes(): bytes of private memory that were written
   };
   static Bytes now();
   Bytes before_;

@@ -22,7 +22,7 @@ struct RunOptions {
   std::optional<Link> link{};
   std::shared_ptr<Clock> clock{monotonic_clock()};
   std::chrono::milliseconds time_limit{60'000};  // limit for the whole run of a rank
-  bool record{true};                             // records events, which a failure prints as steps
+  bool record{true};  // whether to record events, which a failed test prints as steps
 };
 
 // One rank of a test, as the body of run_ranks() uses it.

@@ -64,7 +64,7 @@ std::vector<ToyUnit> toy_units(ToyModel& model) {
 }
 
 int64_t toy_bytes(int layers, int64_t width) {
-  const int64_t root = 12 * width;  // [elements] of the embedding and the head
+  const int64_t root = 12 * width;  // number of elements of the embedding and the head
   return (root + layers * (width * width + width + 3)) * int64_t{sizeof(float)};
 }
 

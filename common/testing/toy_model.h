@@ -51,7 +51,8 @@ struct ToyUnit {
 
 std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
 
-// Returns the [bytes] of the parameters of a ToyModel with the default vocabulary, without padding.
+// Returns the number of bytes of all parameters of a ToyModel with the default vocabulary, without
+// padding.
 int64_t toy_bytes(int layers, int64_t width = 7);
 
 // large_toy() returns a ToyModel of 16 blocks of 1 MB, which is large enough for RetainedMemory.
@@ -59,8 +60,8 @@ int64_t toy_bytes(int layers, int64_t width = 7);
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 
-// Returns the [bytes] that each of `world_size` ranks owns of a ToyModel of the default sizes, with
-// padding.
+// Returns how many bytes of the parameters of a ToyModel of the default sizes each of `world_size`
+// ranks owns, with padding.
 int64_t toy_shard_bytes(int layers, int world_size);
 
 // Returns the token ids of `rank`, which differ between ranks: [5] int64.

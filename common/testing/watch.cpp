@@ -38,7 +38,7 @@ int rank_here = 0;
 // call PyTorch.
 struct Operand {
   uint64_t data;
-  uint64_t width;  // [bytes] of an element
+  uint64_t width;  // number of bytes of an element
   size_t dims;
   std::array<int64_t, kDims> sizes, strides;
 
@@ -257,7 +257,8 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
   const char* const colons = std::strrchr(name, ':');
   op = {++page->actions, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
   Action& gap = page->action[op.since % WatchPage::kActions];
-  std::memset(static_cast<void*>(&gap), 0, sizeof gap);  // no action: an operator has this number
+  // Clears the entry of this number, because the number stands for a call, not for an action.
+  std::memset(static_cast<void*>(&gap), 0, sizeof gap);
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
     if (operand && op.count < kOperands) op.operands[op.count++] = *operand;

@@ -24,11 +24,13 @@ struct WatchPage {
     uint64_t time;   // number of the action, from 1; calls of operators are counted, too
     // Return addresses, counted from the program's start; innermost first.
     std::array<uint64_t, kFrames> frames;
-    uint64_t address, bytes;  // the memory that was written, read or poisoned
+    uint64_t address, bytes;  // address and size of the memory that was written, read or poisoned
     uint64_t value;           // `write`: first bytes of the element; `read`: the number as a double
-    uint64_t since;           // of a `write`: when its operator began; without an operator, `time`
+    // `write`: the number at which the operator that writes began; equal to `time` if the writing
+    // code is no operator.
+    uint64_t since;
     std::array<uint64_t, kSources> sources;  // the addresses from which a `write` took its value
-    std::array<uint32_t, kSources> widths;   // [bytes] of the element at each source
+    std::array<uint32_t, kSources> widths;   // number of bytes of each element at `sources`
     char operation[64];   // the operator that writes ("copy_"), the observation or the exception
     char collective[96];  // the collective that writes, is issued or is waited for
     bool copies;          // whether the operator only copies values
@@ -40,11 +42,11 @@ struct WatchPage {
   char observation[256]{};
   int64_t element{-1};
   uint64_t address{};
-  uint64_t width{};  // [bytes] at the address: 1, 2, 4 or 8
+  uint64_t width{};  // number of bytes to watch at the address: 1, 2, 4 or 8
 
   // The fields from here on are the answer, which the rank writes.
-  bool arm{};                   // the rank asks the tracer to set the watchpoint
-  bool observed{};              // the rank made the observation
+  bool arm{};                   // whether the rank asks ./fsdp why to set the watchpoint
+  bool observed{};              // whether the rank made the observation
   uint64_t observed_address{};  // the element's address in the tensor that the test observed
   uint64_t observed_width{};
   uint64_t program_start{};             // address of the program's first byte

@@ -9,9 +9,10 @@
 
 namespace fsdp {
 
-// Limits the time that a judge loses to runs of ranks that do not end, so that code which hangs in
-// every test is graded in minutes. Such a run counts with its time limit, not with measured time,
-// so that the result does not depend on how busy the machine is.
+// Limits the time that the judge (the grading program that compares observations, remote_ranks.h)
+// loses to runs of ranks that do not end, so that code which hangs in every test is graded in
+// minutes. Such a run counts with its time limit, not with measured time, so that the result does
+// not depend on how busy the machine is.
 class LostTime {
  public:
   // `most`: the limit for the time lost in all problems together.

@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 using Json = nlohmann::json;
 using Clock = ChildProgram::Clock;
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // [bytes] limit for one report
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // the most bytes of one report
 constexpr auto kToStart = 10s;
 constexpr int kStartsInVain = 3;
 
@@ -107,7 +107,7 @@ class Program {
   // that another start would not help.
   bool is_hopeless() const { return late_ && !has_reported_; }
   bool is_late() const { return late_; }
-  bool has_sent() const { return has_sent_; }  // whether it has sent any bytes
+  bool has_sent() const { return has_sent_; }  // whether the program has sent any bytes
 
  private:
   Json next_report() {
@@ -184,7 +184,7 @@ void close() {
 RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
-  static std::string hopeless;  // why the program is not started again; empty: it may be
+  static std::string hopeless;  // why the program is not started again; empty: no reason
   static int in_vain = 0;       // number of starts in a row of a program that sent nothing
   static LostTime lost = LostTime::from_environment();
   const std::string suite =

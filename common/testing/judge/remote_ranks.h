@@ -14,8 +14,8 @@
 //   COMMAND... --gtest_filter=... --report_to=FD
 // is the program of the ranks. It reports each run to the descriptor FD.
 //
-// The judge is linked with the skeletons, so a test that calls task code outside a rank is "not
-// started" there.
+// The judge is linked with the skeletons of the tasks, whose functions call todo(). So a test that
+// calls code of a task outside a rank is "not started" there.
 namespace fsdp::remote_ranks {
 
 // The result of one call of run_ranks().

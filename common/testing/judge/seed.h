@@ -1,8 +1,9 @@
 #pragma once
 
-// The judge passes the seed of hidden cases to the program of the ranks in a pipe, which that
-// program reads before main(). So the seed is neither in the environment nor in the arguments,
-// where graded code could read it. If the judge runs the usual cases, it passes an empty pipe.
+// The judge passes the seed of the hidden cases (cases.h) to the program of the ranks in a pipe,
+// which that program reads before main(). So the seed is neither in the environment nor in the
+// arguments, where graded code could read it. If the judge runs the usual cases, it passes an empty
+// pipe.
 namespace fsdp::seed_file {
 
 // The environment variable in which the program of the ranks finds the number of the pipe's
