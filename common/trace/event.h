@@ -31,16 +31,18 @@ struct Event {
   // the module or the freed unit, `sequence` is the number of the step, `bytes` are those of the
   // freed storage.
   Call call;
-  int64_t begin{};   // [ns]
-  int64_t end{};     // [ns]; equal to `begin` for an instant; 0: no end
-  LiveBytes live{};  // [bytes] at the end of the event; zeros for a flight
-  int64_t peak{};    // [bytes] highest total since the event before was sampled; 0 for a flight
+  int64_t begin{};  // [ns]
+  int64_t end{};    // [ns]; equal to `begin` for an instant; 0: no end
+  // `live`: the live bytes at the end of the event. `peak`: the highest total of live bytes since
+  // the previous event for which they were sampled. Both are 0 for EventKind::flight.
+  LiveBytes live{};
+  int64_t peak{};
 
   std::string name() const { return call.unit.str(); }  // name of the unit or module
   bool ended() const { return end != 0; }
-  int64_t duration() const { return end - begin; }  // [ns], if the event has ended
+  int64_t duration() const { return end - begin; }  // [ns]; valid only if the event has ended
   bool within(const Event& outer) const { return outer.begin <= begin && end <= outer.end; }
-  bool of_collective() const;  // an issue, a flight or a wait
+  bool of_collective() const;  // whether the kind is issue, flight or wait
   std::string text() const;    // for example "all_gather wait" or "forward"
 };
 static_assert(std::is_trivially_copyable_v<Event>);

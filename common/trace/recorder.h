@@ -30,7 +30,8 @@ class Recorder final : public CallObserver {
   uint64_t begin(EventKind kind, const Call& call);
   void end(uint64_t number);
 
-  std::vector<Event> events() const { return log_->events(rank_); }  // recorded so far
+  // Returns the events recorded so far that the log still keeps.
+  std::vector<Event> events() const { return log_->events(rank_); }
   uint64_t count() const { return log_->added(rank_); }  // number of events recorded so far
 
   void issued(const Call& call, const at::Tensor& output) override;
@@ -48,8 +49,10 @@ class Recorder final : public CallObserver {
   int rank_;
   std::shared_ptr<Clock> clock_;
   std::mutex mutex_;  // protects the members below and this rank's part of log_
-  std::map<const void*, UnitName> gathered_;  // data of an all-gathered storage -> its unit
-  // (Communicator, level, sequence) of a call that was not waited for -> number of its flight.
+  // Data pointer of a storage that an all-gather has filled -> unit of this storage.
+  std::map<const void*, UnitName> gathered_;
+  // (number of the Communicator, Level of the group, sequence) of a call that was not waited for ->
+  // number of the call's event of EventKind::flight.
   std::map<std::tuple<uint8_t, Level, uint64_t>, uint64_t> flights_;
   uint64_t wait_{};  // number of the event of the current wait
 };

@@ -38,12 +38,12 @@ namespace timeline_detail {
 // events.
 int64_t origin(const Timeline& timeline);
 
-// Returns the events for which live bytes were sampled (all that have ended, without flights), in
-// the order of the samples.
+// Returns the events for which live bytes were sampled, in the order of the samples. These are all
+// events that have ended, except those of EventKind::flight.
 std::vector<Event> samples(const std::vector<Event>& events);
 
-// Returns for each event the lane that shows it, 0, 1, 2, ..., so that flights in one lane do not
-// overlap; 0 for all events that are not flights.
+// Returns for each event the lane (0, 1, 2, ...) that shows it. The lanes are chosen so that the
+// flights (transfers of collectives) in one lane do not overlap. Returns 0 for all other events.
 std::vector<size_t> flight_lanes(const std::vector<Event>& events);
 
 }  // namespace timeline_detail

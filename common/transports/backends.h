@@ -36,7 +36,7 @@ std::string choose_backend(const RankContext& context, const CommunicatorOptions
 Compare comparison_over(const std::string& backend, const RankContext& context,
                         const CommunicatorOptions& options);
 
-// Makes the transport of `backend` between the ranks of the ledger's group, with copies through the
+// Makes the transport of `backend` between the ranks of ledger->group(), with copies through the
 // host and a simulated link if the options ask for them. Throws std::invalid_argument if the
 // backend is unknown or unavailable.
 std::shared_ptr<Transport> make_transport(const std::string& backend, const RankContext& context,

@@ -21,8 +21,9 @@ std::shared_ptr<CommunicatorState> make_state(const RankContext& context,
   if (!context.shared) throw std::invalid_argument("a Communicator needs a rank made by start()");
   context.shared->wait_at_most(options.timeout);
   CallRings rings(context.shared->call_rings(), Group::world(context.world_size));
-  // If a launcher has started the ranks, each is forked by a process of its own, which may be
-  // killed together with its rank. So the other ranks check this process themselves.
+  // If a launcher has started the ranks, each rank is forked by a process of its own, which may be
+  // killed together with the rank and then cannot report the end of the rank. So the other ranks
+  // themselves check whether the process of this rank exists.
   if (context.hosts) rings.register_process(context.rank, getpid());
   const auto state = std::make_shared<CommunicatorState>();
   state->global_rank = context.rank;

@@ -11,8 +11,8 @@
 
 namespace fsdp {
 
-// Connects the ranks of the ledger's group over gloo, for `purpose`; a group may have connections
-// for several purposes.
+// Connects the ranks of ledger.group() over gloo, for `purpose`; a group may have connections for
+// several purposes.
 // - Sockets are on the loopback address if all ranks are on one host, else on the interface
 //   GLOO_SOCKET_IFNAME, or, if it is not set, on the address from which this host reaches the
 //   store.

@@ -120,7 +120,7 @@ class GlooTransfer final : public Transfer {
 
   std::shared_ptr<GlooGroup> group_;
   Collective collective_;
-  std::vector<at::Tensor> buffers_;  // scratch tensors of this call, owned
+  std::vector<at::Tensor> buffers_;  // tensors that issue_ and finish_ use besides the call's
   std::function<GlooWork()> issue_;
   std::function<void()> finish_;
   GlooWork work_;  // the c10d::Work of the transfer; null before start(), and for empty tensors
@@ -140,7 +140,7 @@ class GlooTransport final : public Transport {
         return all_reduce(call);
       case Operation::broadcast:
         return broadcast(call);
-      case Operation::barrier:  // moves no bytes: the ledger waits for all ranks
+      case Operation::barrier:  // moves no bytes: the Ledger waits for all ranks
         return std::make_unique<GlooTransfer>(group_, call);
     }
     throw std::logic_error("unknown operation");

@@ -35,8 +35,8 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// A tensor that the other ranks can read: in place if it lies in an arena, otherwise as a copy in
-// this rank's arena.
+// A tensor that the other ranks can read: in place if it lies in an arena (memory for tensors that
+// the ranks share), otherwise as a copy in this rank's arena.
 class Readable {
  public:
   Readable(const Peers& peers, const at::Tensor& tensor)
@@ -52,7 +52,9 @@ class Readable {
   bool staged() const { return static_cast<bool>(staging_); }
 
  private:
-  c10::DataPtr staging_;  // the copy, owned; kept until every rank has read it
+  // The copy, which this object keeps until every rank has read it; null if the other ranks read
+  // the tensor in place.
+  c10::DataPtr staging_;
   uint64_t address_;
 };
 
@@ -71,7 +73,7 @@ class ShmTransfer final : public Transfer {
   uint64_t address() const override { return source_ ? source_->address() : 0; }
 
   // Returns whether the other ranks read the input of this call in place until they have waited for
-  // the call: true for an all-gather whose input lies in an arena.
+  // the call: true for an all-gather whose input lies in an arena (memory that the ranks share).
   bool lends() const {
     return collective_.call.operation == Operation::all_gather && collective_.input.numel() > 0 &&
            !source_->staged();
@@ -87,7 +89,7 @@ class ShmTransfer final : public Transfer {
         return all_reduce();
       case Operation::broadcast:
         return broadcast();
-      case Operation::barrier:  // the ledger has shown that every rank has called barrier()
+      case Operation::barrier:  // the Ledger has shown that every rank has called barrier()
         return advance(Stage::waited_for);
     }
   }
@@ -115,7 +117,8 @@ class ShmTransfer final : public Transfer {
   }
 
   // Rank r sums part r of all tensors into part r of its own readable tensor, which no other rank
-  // reads before the sums are complete. When all ranks have summed, each copies the other parts.
+  // reads before the sums are complete. When all ranks have summed, each rank copies the parts from
+  // the readable tensors of all ranks to its output.
   void all_reduce() {
     const auto element = static_cast<int64_t>(collective_.output.element_size());
     const auto [begin, end] = part(peers_.rank);
@@ -152,7 +155,7 @@ class ShmTransfer final : public Transfer {
   }
 
   std::pair<int64_t, int64_t> part(int peer) const {
-    constexpr int64_t kAligned = 16;  // [elements] a part begins at a multiple of this
+    constexpr int64_t kAligned = 16;  // a part begins at a multiple of 16 elements
     const int64_t numel = collective_.output.numel();
     int64_t each = (numel + peers_.size - 1) / peers_.size;
     each = (each + kAligned - 1) / kAligned * kAligned;

@@ -46,7 +46,7 @@ class StagedTransfer final : public Transfer {
   }
 
   at::Tensor output_;
-  at::Tensor host_output_;  // host copy of the output, owned
+  at::Tensor host_output_;  // the output on the host; complete() copies it to output_
   std::unique_ptr<Transfer> inner_;
 };
 
