@@ -28,7 +28,7 @@ class WrappedModule;
 template <class Output, class... Inputs>
 class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
-  // `call` runs forward() of `theirs`.
+  // `call`: the function that forward() of this WrappedModule calls; it runs forward() of `theirs`.
   WrappedModule(std::shared_ptr<torch::nn::Module> theirs, std::function<Output(Inputs...)> call)
       : ModuleOf<Output(Inputs...)>(theirs->name()),
         theirs_(std::move(theirs)),
@@ -110,8 +110,9 @@ template <class... Signature, class Theirs>
 auto hookable(const torch::nn::ModuleHolder<Theirs>& holder) {
   return hookable<Signature...>(holder.ptr());
 }
-// For an AnyModule that takes one tensor and returns one. Returns the module itself if it is an
-// fsdp::Module already.
+// `module` holds a torch::nn::Module whose forward() takes one tensor and returns one. If that
+// module is an fsdp::Module, returns it; otherwise returns an fsdp::Module that wraps it
+// (WrappedModule).
 std::shared_ptr<Module> hookable(torch::nn::AnyModule module);
 
 }  // namespace fsdp

@@ -17,8 +17,9 @@ std::vector<std::function<void()>> late;
 thread_local bool is_users_thread = false;
 
 // The callback that on_backward_end() queues for the end of a backward pass owns a Pass. If the
-// pass throws, the engine destroys the callback without calling it. The destructor of Pass then
-// runs `broken`. But if it is called on a thread of the engine, it stores `broken`, and the next
+// backward pass throws, the engine destroys the callback without calling it. The destructor of Pass
+// then runs `broken`, the function that on_backward_end() got for a pass that throws. But if the
+// destructor is called on a thread of the engine, it stores `broken`, and the next
 // run_deferred_failures() runs it.
 struct Pass {
   explicit Pass(std::function<void()> function) : broken(std::move(function)) {}

@@ -98,9 +98,9 @@ void ParameterGradient::begin_pass(bool trainable, bool unit_waits) {
     case GradientState::broken:
       return;
     case GradientState::complete:
-      // Also hides the gradient that a frozen parameter may have: the trap replaces it in .grad of
-      // the leaf. Otherwise an optimizer's step during the pass could update the frozen parameter
-      // and then throw at the trap of another one.
+      // Puts the trap into .grad of the leaf also if the parameter is frozen but has a gradient.
+      // Otherwise an optimizer's step during the pass could update the frozen parameter and then
+      // throw at the trap of another parameter.
       if (trainable || leaf_.grad().defined()) hide();
       return;
     case GradientState::misplaced:

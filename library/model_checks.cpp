@@ -21,15 +21,15 @@ std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
   return tensors;
 }
 
-// The range of bytes, in a storage, from the first to the last element of a tensor.
+// The memory of a tensor in its storage: from its first element to the end of its last element.
 struct Extent {
   const void* storage;
-  int64_t begin, end;  // [bytes]
+  int64_t begin, end;  // [bytes] distances from the beginning of the storage
   std::string name;
 
   Extent(std::string named, const at::Tensor& tensor)
       : storage(tensor.storage().unsafeGetStorageImpl()), name(std::move(named)) {
-    int64_t last = 0;  // [elements] distance of the last element from the first
+    int64_t last = 0;  // distance from the first element to the last, in elements
     for (int64_t dim = 0; dim < tensor.dim(); ++dim)
       last += (tensor.size(dim) - 1) * tensor.stride(dim);
     begin = tensor.storage_offset() * tensor.element_size();

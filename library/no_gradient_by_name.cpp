@@ -13,12 +13,13 @@ using torch::autograd::Engine;
 
 struct Leaves {
   std::mutex mutex;
-  // The names of the parameters, by the AccumulateGrad node of the parameter's leaf.
+  // AccumulateGrad node of a leaf -> name of the parameter, for each NoGradientByName that lives in
+  // this process.
   std::map<const torch::autograd::Node*, std::string> parameters;
 };
 
 Leaves& leaves() {
-  // `all` is never destroyed, because a static object may hold a model to the end.
+  // `all` is never destroyed, because a static object may hold a model until the process ends.
   static auto& all = *new Leaves;
   return all;
 }

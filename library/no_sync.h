@@ -18,8 +18,8 @@ class [[nodiscard]] NoSync {
     if (this == &other) return *this;
     end();
     set_ = std::exchange(other.set_, nullptr);
-    // If both objects were scopes of one model, end() has switched on the reductions of that model:
-    // switches them off again.
+    // If both objects were scopes of the same model, end() has switched that model's reductions on,
+    // although the scope of `other` goes on. This call switches them off again.
     if (set_) set_(false);
     return *this;
   }

@@ -14,7 +14,7 @@ struct NamedPart {
   at::Tensor part;  // this rank's part of a tensor; undefined if the tensor does not exist
 };
 
-// Returns the gradients of these parameters, under the names of the parameters.
+// Returns .grad of each parameter, under the name of the parameter.
 std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters);
 
 // Collective. Returns the p-norm of each whole tensor that exists on at least one rank. Each rank

@@ -9,13 +9,14 @@
 #include <stdexcept>
 #include <unordered_map>
 
-// The kernel that the dispatcher calls for every operator with a marked operand, except for those
-// that have a kernel of their own in part_elementwise.cpp.
+// run_with_parts() is the kernel that the dispatcher calls for every operator with an operand that
+// is marked as this rank's part of a tensor (part_mark.h). Only the operators that
+// part_elementwise.cpp registers have kernels of their own.
 namespace fsdp {
 namespace {
 
-// While an operator with PartRule::composed runs: the operator that the user has called, for
-// messages. Otherwise null.
+// The operator that the user has called, if its rule is PartRule::composed and it is running;
+// otherwise null. The message of refuse_call() names it.
 thread_local const c10::OperatorHandle* composed = nullptr;
 
 struct Composed {

@@ -14,7 +14,9 @@
 namespace fsdp {
 namespace {
 
-// Returns whether two parts have elements at the same places of whole tensors with the same sizes.
+// `a` and `b` describe this rank's parts of two tensors. Returns whether the two parts have
+// elements at the same places of whole tensors with the same sizes. If the places of neither part
+// are known, compares only where the pieces begin that at::cat() has joined.
 bool same_places(const PartOf& a, const PartOf& b) {
   if (&a == &b) return true;
   if (!a.placement && !b.placement) return a.pieces == b.pieces;
@@ -23,8 +25,8 @@ bool same_places(const PartOf& a, const PartOf& b) {
          (a.placement->begins == b.placement->begins && a.placement->sizes == b.placement->sizes);
 }
 
-// Marks `tensor`, to which an operator has written in place. If `tensor` is a view, also marks its
-// base.
+// Marks `tensor` as this rank's part of a larger tensor, because an operator has written elements
+// of such a part to it in place. If `tensor` is a view, also marks its base.
 void mark_written(const at::Tensor& tensor, const PartDescription& of) {
   if (is_part(tensor)) return;
   mark_part(tensor, of);
@@ -52,17 +54,19 @@ class Operands {
 
   bool has_part() const { return part_ != nullptr; }
   PartDescription of() const { return description_of(*part_); }
-  // Throws std::logic_error if two parts have different elements of their whole tensors, or if a
-  // plain operand requires a gradient: autograd would sum its gradient over this rank's part.
+  // Throws std::logic_error if two operands are parts with different elements of their whole
+  // tensors, or if a plain operand (one that is not a part) requires a gradient: autograd would sum
+  // that gradient over this rank's part only.
   void check(const char* op) const {
     if (differs_) refuse_places(op, *of());
     if (has_part() && learns_) refuse_gradient(op, *of());
   }
 
-  // Returns what the operator gets in the place of `tensor`, an operand:
-  // - `tensor` itself if it is a part, has one element, or has the sizes of the part;
-  // - the elements of `tensor` at the places of the part if `tensor` has the sizes of the whole
-  //   tensor or can be broadcast to them.
+  // Returns what the operator gets in the place of `tensor`, an operand. "The part" is the first
+  // operand that is this rank's part of a whole tensor.
+  // - Returns `tensor` itself if it is a part, has one element, or has the sizes of the part.
+  // - Returns the elements of `tensor` at the places of the part if `tensor` has the sizes of the
+  //   whole tensor or can be broadcast to them.
   // Throws std::logic_error if no item applies, or if both apply and give different elements.
   const at::Tensor& fit(const char* op, const at::Tensor& tensor) {
     if (!has_part() || std::ranges::find(others_, &tensor) == others_.end()) return tensor;
@@ -76,8 +80,9 @@ class Operands {
     return cut_.emplace_back(std::move(*own));
   }
   const at::Tensor& fit(const char* op, at::Tensor&& tensor) = delete;
-  // Returns an operand that the operator writes to. Throws std::logic_error if it is a plain tensor
-  // with several elements, but with another number of elements than the part.
+  // Returns `tensor`, an operand that the operator writes to. Throws std::logic_error if it is a
+  // plain tensor with several elements, but with another number of elements than the operand that
+  // is this rank's part of a tensor.
   at::Tensor& fit(const char* op, at::Tensor& tensor) {
     const bool is_plain = std::ranges::find(others_, &tensor) != others_.end();
     if (has_part() && is_plain && tensor.numel() != part_->numel())
@@ -109,20 +114,21 @@ class Operands {
     return skipped(tensor.sizes()) == skipped(sizes);
   }
 
-  // The first operand that is a part; null if there is none.
+  // The first operand that is this rank's part of a larger tensor; null if no operand is a part.
   const at::Tensor* part_{};
-  // The operands that are plain tensors, except those with exactly one element.
+  // The operands that are plain tensors (not parts), except those with exactly one element.
   c10::SmallVector<const at::Tensor*, 4> others_;
-  // Whether another part has other elements of its whole tensor than `part_` has.
+  // Whether a later operand is a part too, but has other elements of its whole tensor than `part_`.
   bool differs_{};
-  // Whether autograd would compute a gradient for a plain operand.
+  // Whether autograd would compute a gradient for an operand that is a plain tensor, not a part.
   bool learns_{};
   // Owns the tensors that fit() has cut out of operands with the sizes of the whole tensor.
   c10::SmallVector<at::Tensor, 4> cut_;
 };
 
-// The kernel for marked tensors of an operator that computes element by element. The fallback
-// run_with_parts() would work too, but takes 20 times as long.
+// The kernel for the operator Op, which computes element by element, if an operand is marked as
+// this rank's part of a tensor. The fallback run_with_parts() would work too, but takes 20 times as
+// long.
 template <class Op, class Schema = typename Op::schema>
 struct Elementwise;
 template <class Op, class Result, class... Arguments>
@@ -142,7 +148,8 @@ struct Elementwise<Op, Result(Arguments...)> {
   }
 };
 
-// Kernels for the operators that torch's optimizers call for each parameter.
+// Registers the kernel Elementwise for the operators that torch's optimizers call for each
+// parameter.
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
   namespace ops = at::_ops;
   const auto add = [&](const char* name, auto* kernel) { library.impl(name, kernel); };
@@ -175,7 +182,7 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
 void run_elementwise(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto arguments = last_values(*stack, schema.arguments().size());
-  // The tensors in each argument.
+  // Element i: the tensors in argument i of the operator.
   std::vector<std::vector<at::Tensor>> tensors;
   for (const c10::IValue& argument : arguments)
     tensors.push_back(tensors_in(argument));

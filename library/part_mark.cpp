@@ -13,8 +13,8 @@ struct Keys : c10::TensorImpl {
   }
 };
 
-// Returns the description of a marked tensor, or null if it has none: a view that was made while a
-// PartsAsTensors lived has a mark without a description.
+// Returns the PartOf that mark_part() has stored in a marked tensor, or null if there is none: a
+// view that was made while a PartsAsTensors lived has the mark, but no PartOf.
 PartOf* description_if_any(const at::TensorBase& tensor) {
   return static_cast<PartOf*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
 }

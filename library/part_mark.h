@@ -11,8 +11,9 @@
 
 namespace fsdp {
 
-// A mark says that a tensor holds this rank's part of a larger one. If an operand of an operator is
-// marked, alone or in a list, the dispatcher calls the kernel in part_dispatch.cpp:
+// A mark says that a tensor is this rank's part of a larger tensor (the whole tensor). If an
+// operand of an operator is marked, alone or in a list, the dispatcher calls the kernel in
+// part_dispatch.cpp:
 // - operators that compute element by element run, and their results are marked
 //   (part_elementwise.h);
 // - operators that only rearrange the elements run if the elements keep their order (part_views.h);
@@ -20,58 +21,64 @@ namespace fsdp {
 //   result is a plain tensor, and the same on every rank (part_reductions.h);
 // - most other operators throw std::logic_error, which names the operator, the parameter and what
 //   to call instead.
-// part_rules.h has all rules. Views, data() and detach() keep the mark. A tensor gets the mark if
-// an operator writes elements of a part to it in place.
+// part_rules.h has all rules. Views, data() and detach() keep the mark. A tensor also gets the mark
+// if an operator writes elements of a marked tensor to it in place.
 
-// Describes a marked tensor. If an operator computes element by element, its result gets the
-// `of_result` of the operator's first marked operand as its description.
+// The description that mark_part() stores in a marked tensor: of which whole tensor the marked
+// tensor is this rank's part. The result of an operator that computes element by element gets
+// of_result() of the operator's first marked operand as its description.
 struct PartOf : c10::BackendMeta {
   std::string parameter;  // name of the parameter
-  // Whether the tensor is a part of the parameter's gradient, or was computed from such a part.
+  // Whether the whole tensor is the parameter's gradient, or was computed from the gradient.
   bool is_gradient{};
-  // The description of results that are computed from this part; null if this object itself
-  // describes such a result.
+  // The description for results that are computed from this tensor; null if this object is itself
+  // the description of such a result.
   c10::intrusive_ptr<PartOf> of_result{};
-  // Where the part lies in the whole tensor; null if that is not known, or for a result of
+  // Which elements of the whole tensor each rank has; null if that is not known, or for a result of
   // at::cat().
   std::shared_ptr<const Placement> placement{};
-  // For a result of at::cat(), which joins pieces; otherwise empty. `pieces`: [elements] where each
-  // piece begins, and at last where the last piece ends. `of_pieces`: the description of each
-  // piece; null if the piece is a plain tensor.
+  // `pieces` and `of_pieces` are empty except for a result of at::cat(), which consists of pieces:
+  // the tensors that at::cat() has joined. `pieces`: the index of the first element of each piece,
+  // and then the number of all elements. `of_pieces`: the description of each piece; null if the
+  // piece is a plain tensor.
   std::vector<int64_t> pieces{};
   std::vector<c10::intrusive_ptr<PartOf>> of_pieces{};
 };
 
 using PartDescription = c10::intrusive_ptr<PartOf>;
 
-// Returns the description for the part of a parameter, or of its gradient.
+// Returns a new description for this rank's part of a parameter or, if `is_gradient` is true, of
+// the parameter's gradient.
 PartDescription part_of(const std::string& parameter, bool is_gradient,
                         std::shared_ptr<const Placement> placement);
 
-// Returns the description of a result that an operator computes from the part that `operand`
-// describes.
+// Returns the description for the result of an operator that computes with a marked tensor.
+// `operand` is the description of that marked tensor.
 PartDescription of_result(const PartDescription& operand);
 
-// Returns the description of elements of the part `of` whose places in the whole tensor are not
-// known.
+// `of` describes a marked tensor. Returns the description for a tensor that has elements of the
+// marked tensor, if it is not known where these elements lie in the whole tensor.
 PartDescription without_places(const PartOf& of);
 
-// Marks `tensor`. Does nothing if `of` is null, or if `tensor` is undefined or is described
+// Marks `tensor` as this rank's part of a larger tensor, and stores the description `of` in it.
+// Does nothing if `of` is null, if `tensor` is undefined, or if it has a mark and a description
 // already.
 void mark_part(const at::Tensor& tensor, const PartDescription& of);
 
-// Returns whether the tensor has the mark of a part.
+// Returns whether the tensor is marked as this rank's part of a larger tensor.
 bool is_part(const at::Tensor& tensor);
 
-// Returns the description of a marked tensor.
+// Returns the PartOf that mark_part() has stored in the marked tensor `part`. If `part` has none,
+// returns a new PartOf without a placement.
 PartDescription description_of(const at::TensorBase& part);
 
-// The dispatch key that serves as the mark. No backend uses it, and the dispatcher looks at it
-// before the tensor's other keys.
+// The dispatch key that marks a tensor as this rank's part of a larger tensor. No backend uses this
+// key, and the dispatcher looks at it before the tensor's other keys.
 inline constexpr auto kPart = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
-// While this object lives, operators of this thread ignore marks, and their results have no mark;
-// views keep theirs. The library's own code uses it, because it computes with parts knowingly.
+// While this object lives, the operators that this thread runs treat marked tensors as plain
+// tensors, and their results are not marked; only a view of a marked tensor keeps the mark. The
+// library uses this class in its own code, which computes with this rank's parts on purpose.
 class PartsAsTensors {
  public:
   PartsAsTensors();

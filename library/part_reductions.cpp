@@ -43,7 +43,7 @@ at::Tensor whole_of(const at::Tensor& part) {
 }
 
 // Returns whether reduce_pieces() can run the operator: it must be all(), any(), max() or min() of
-// all elements of one part, and autograd must not record it.
+// all elements of `part`, this rank's part of a tensor, and autograd must not record it.
 bool reduces_pieces(const c10::OperatorHandle& op, const at::Tensor& part) {
   constexpr std::array<std::string_view, 4> kNames{"aten::all", "aten::any", "aten::max",
                                                    "aten::min"};
@@ -68,8 +68,9 @@ void reduce_pieces(const c10::OperatorHandle& op, const at::Tensor& part,
   op.callBoxed(stack);
 }
 
-// Throws std::logic_error if a plain operand has as many elements as the part, and more than one,
-// but not the sizes of the whole tensor: it may be meant to be cut as the part is.
+// Throws std::logic_error if `operand`, a plain tensor, has as many elements as `part`, and more
+// than one, but not the sizes of the whole tensor: the user may have meant `operand` to have the
+// elements at the places of `part`.
 void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operand,
                          const at::Tensor& part) {
   const PartDescription of = description_of(part);
@@ -83,7 +84,7 @@ void check_plain_operand(const c10::OperatorHandle& op, const at::Tensor& operan
 void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const CallerScope caller(op.schema().name().c_str());
   const Values arguments = last_values(*stack, op.schema().arguments().size());
-  at::Tensor part;  // the last operand that is a part
+  at::Tensor part;  // the last operand that is this rank's part of a tensor
   for (const at::Tensor& tensor : tensors_in(arguments))
     if (is_part(tensor)) part = tensor;
   if (reduces_pieces(op, part)) return reduce_pieces(op, part, stack);
@@ -92,8 +93,8 @@ void run_reduction(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       check_plain_operand(op, tensor, part);
       return tensor;
     }
-    // Refuses an operator that writes to a part, because it would write to the gathered copy and
-    // not to the part.
+    // If the operator writes to a part, this function throws, because the operator would write to
+    // the gathered copy and not to the part.
     if (written) refuse_operator(op, *description_of(tensor));
     return whole_of(tensor);
   };

@@ -6,8 +6,9 @@
 namespace fsdp {
 
 // Collective: all ranks between which the tensor is sharded call it. Runs a reduction, such as
-// norm(): gathers the whole tensor of each operand that is a part, and runs torch's operator on the
-// whole tensors. So the result has the bits of one process, and autograd differentiates it.
+// norm(). A part is an operand with this rank's elements of a whole tensor. Gathers the whole
+// tensor of each part, and runs torch's operator on the whole tensors. So the result has the bits
+// of one process, and autograd differentiates it.
 // - Without autograd, all(), any(), max() and min() of all elements gather only one number of each
 //   rank.
 // - full_tensor() in full_tensor.h gathers, and runs no operator.

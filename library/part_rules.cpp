@@ -26,8 +26,9 @@ constexpr Names<17> kReordered{"view",      "view_as",      "reshape",        "r
                                "squeeze",   "unsqueeze",    "transpose",      "permute",
                                "t",         "alias",        "detach",         "lift",
                                "lift_fresh"};
-// Operators that change the dimensions. The sizes of their result on a part do not show the sizes
-// that the whole tensor would have.
+// Operators that change the dimensions of a tensor. If such an operator runs on this rank's part of
+// a whole tensor, the sizes of its result do not show which sizes the whole tensor would have after
+// the operator.
 constexpr Names<6> kTurned{"transpose", "permute", "t", "squeeze", "unsqueeze", "expand"};
 constexpr Names<2> kCut{"slice", "split_with_sizes"};
 constexpr Names<10> kPlain{"is_same_size",      "_has_compatible_shallow_copy_type",
@@ -147,7 +148,8 @@ std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
 PartRule part_rule(const c10::OperatorHandle& op) {
   const Variant variant = variant_of(op.schema().name());
   if (!op.schema().name().starts_with("aten::")) return PartRule::refused;
-  // sum_to_size() reads the sizes of the part, which are not those of the whole tensor.
+  // sum_to_size() would read the sizes of this rank's part, which are not those of the whole
+  // tensor.
   if (variant.base == "sum_to_size") return PartRule::refused;
   if (is_in(kPlain, variant.base) || is_in(kFused, variant.base)) return PartRule::plain;
   if (is_elementwise(op, variant)) return PartRule::elementwise;

@@ -7,25 +7,29 @@
 
 namespace fsdp {
 
-// The rule for an operator that is called with this rank's part of a tensor. A plain tensor is one
-// that is not a part.
+// What the library does if an operator is called with a part: a tensor with this rank's elements of
+// a larger tensor, the whole tensor. A plain tensor is one that is not a part.
 enum class PartRule {
-  // The operator runs. Its results are parts.
+  // The operator runs on this rank's part. Its results are parts too.
   elementwise,
-  // The operator runs, but throws unless the elements keep their order. Its results are parts.
+  // The operator runs on this rank's part, but throws unless the elements keep their order. Its
+  // results are parts too.
   reordered,
-  // The operator is at::cat(). It runs, and its result is a part that consists of several pieces.
+  // The operator is at::cat(). It runs on this rank's parts, and its result is a part that consists
+  // of several pieces.
   joined,
-  // The operator runs on a result of at::cat(), but throws unless each of its results consists of
-  // whole pieces, which are the tensors that at::cat() has joined.
+  // The operator runs on a result of at::cat(), which consists of pieces: the tensors that
+  // at::cat() has joined. It throws unless each of its results consists of whole pieces.
   cut,
-  // The operator gathers the whole tensors and runs on them. Its results are plain tensors.
+  // The operator is collective: the whole tensors are gathered, and it runs on them. Its results
+  // are plain tensors.
   reduction,
-  // The operator runs as on plain tensors. Its results do not contain the part's elements.
+  // The operator runs on this rank's part as on a plain tensor. Its results do not contain the
+  // part's elements.
   plain,
   // The operator calls other operators, to each of which its own rule applies.
   composed,
-  // The operator throws.
+  // A call of the operator with a part throws std::logic_error.
   refused
 };
 
@@ -48,11 +52,11 @@ bool changes_dimensions(const c10::OperatorHandle& op);
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& op, const PartOf& of);
 
 // Throws std::logic_error, which says that two operands are parts with different elements of their
-// tensors.
+// whole tensors.
 [[noreturn]] void refuse_places(const std::string& op, const PartOf& of);
 
-// Throws std::logic_error, which says that a plain operand would get a gradient from this rank's
-// part only.
+// Throws std::logic_error, which says that an operand that is a plain tensor would get a gradient
+// from this rank's part only.
 [[noreturn]] void refuse_gradient(const std::string& op, const PartOf& of);
 
 // Throws std::logic_error, which says that the whole tensor can't be gathered: its sizes or the

@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Returns whether the result has all elements of the part along one dimension, and so in the same
-// order.
+// Returns whether `result` has all elements of `part`, and at most one dimension whose size is not
+// 1. Then the elements of `result` are in the order in which `part` has them.
 bool keeps_order(const at::Tensor& part, const at::Tensor& result) {
   const auto is_long = [](int64_t size) { return size != 1; };
   return result.numel() == part.numel() && std::ranges::count_if(result.sizes(), is_long) <= 1;
@@ -29,13 +29,14 @@ bool begins_and_ends_with_pieces(const at::Tensor& part, const at::Tensor& resul
   return is_an_end(begin) && is_an_end(begin + result.numel()) && result.is_contiguous();
 }
 
-// Returns the description of a view of a tensor that was joined from pieces. The view begins at
-// element `begin` and consists of whole pieces. An empty view can be any of several empty pieces,
-// so its places are not known.
+// `of` describes a result of at::cat(), which consists of pieces: the tensors that at::cat() has
+// joined. Returns the description of a view of this result: the view has `numel` elements from
+// element `begin` on, and consists of whole pieces. An empty view can be any of several empty
+// pieces, so its places in a whole tensor are not known.
 PartDescription of_pieces(const PartDescription& of, int64_t begin, int64_t numel) {
   if (numel == 0) return without_places(*of);
-  // Starts with the last piece that begins at `begin`, because earlier pieces that begin there are
-  // empty.
+  // The loop starts with the last piece that begins at `begin`, because earlier pieces that begin
+  // there are empty.
   const auto after = std::ranges::upper_bound(of->pieces, begin) - of->pieces.begin();
   auto joined = c10::make_intrusive<PartOf>();
   joined->parameter = of->parameter;
@@ -49,13 +50,14 @@ PartDescription of_pieces(const PartDescription& of, int64_t begin, int64_t nume
   return pieces.size() == 1 && pieces[0] ? of_result(pieces[0]) : joined;
 }
 
-// Returns the description of a tensor with elements of the part `of`, which are placed in the whole
-// tensor as `placement` says.
+// `of` describes this rank's part of a tensor. Returns the description of a tensor that has
+// elements of this part at the places `placement` of the whole tensor.
 PartDescription placed(const PartOf& of, std::shared_ptr<const Placement> placement) {
   return part_of(of.parameter, of.is_gradient, std::move(placement))->of_result;
 }
 
-// Returns the description of a one-dimensional tensor that has all elements of the part `of`.
+// `of` describes this rank's part of a tensor. Returns the description of the flattened part: a
+// one-dimensional tensor with all elements of the part.
 PartDescription flat(const PartDescription& of) {
   if (!of->placement || of->placement->unflattened) return of_result(of);
   auto placement = std::make_shared<Placement>(*of->placement);
@@ -71,9 +73,10 @@ bool has_sizes_of_part(const at::Tensor& tensor, const Placement& placement) {
          tensor.size(-1) == tensor.numel();
 }
 
-// Returns the description of a view with all elements of a part. The sizes of the whole tensor that
-// the view stands for are known if the view is flat, has the sizes of the part or those from before
-// flatten(), or takes its sizes from another part. `arguments`: those of the operator.
+// `view` has all elements of `part`, this rank's part of a whole tensor. Returns the description of
+// `view`. The sizes that the whole tensor would have after the operator are known in these cases:
+// the view is flat, has the sizes of the part, has the sizes that it had before flatten(), or takes
+// its sizes from another part. `arguments`: those of the operator.
 PartDescription of_same_elements(const c10::OperatorHandle& op, const at::Tensor& part,
                                  const at::Tensor& view,
                                  const std::vector<c10::IValue>& arguments) {
@@ -103,8 +106,8 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
     const PartsAsTensors inside;
     op.callBoxed(stack);
   }
-  // The first operand is not a part: only the second operand of view_as(), which gives the sizes,
-  // is one.
+  // If the first operand is not a part, the operator is view_as(), and only its second operand,
+  // which gives the sizes, is a part.
   if (!is_part(part)) return;
   const PartDescription of = description_of(part);
   for (const at::Tensor& result : tensors_in(stack->back())) {

@@ -28,10 +28,11 @@ struct PlanOptions {
 
 // The cost of a step on rank 0, from the second step on. Buffers of transports are not counted.
 struct PlannedStep {
-  std::array<LiveBytes, kPhases> peaks;  // peak of each phase, by memory class and of all classes
-  LiveBytes at_peak;                     // live bytes at the peak of the step
-  Phase phase{};                         // phase of the peak
-  std::string unit;          // unit whose module runs at the peak: "layers.3", or "root"
+  // For each phase: the highest live bytes of each memory class, and of all classes together.
+  std::array<LiveBytes, kPhases> peaks;
+  LiveBytes at_peak;         // live bytes when they are highest in the step
+  Phase phase{};             // the phase in which the live bytes are highest
+  std::string unit;          // the unit whose module runs then: "layers.3", or "root"
   int64_t received_bytes{};  // bytes that the rank receives in collectives
   int64_t flops{};           // operations of matrix products and attention
 };

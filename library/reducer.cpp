@@ -27,7 +27,8 @@ struct ReplicatedParameters {
   std::set<const at::TensorImpl*> all;
 };
 ReplicatedParameters& replicated_parameters() {
-  // `parameters` is never destroyed, because a static object may hold a model to the end.
+  // `parameters` is never destroyed, because a static object may hold a model until the process
+  // ends.
   static auto& parameters = *new ReplicatedParameters;
   return parameters;
 }
@@ -86,7 +87,8 @@ void Reducer::register_hooks() {
     });
     entry.tensor.set_requires_grad(trainable);
   }
-  // With this hook, a rank on which the pass reaches no parameter joins the reductions too.
+  // Because of this hook, a rank takes part in the reductions even if the pass reaches no parameter
+  // on it.
   net_.register_full_backward_pre_hook([self = shared_from_this()](Module&) {
     if (gradient_target(nullptr).grad) self->begin_pass();
   });
@@ -138,7 +140,8 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    // Here no gradient waited for a reduction, or the user has dropped or replaced the placeholder.
+    // If .grad is not the placeholder, no gradient of an earlier pass waits to be reduced, or the
+    // user has dropped or replaced that gradient.
     if (!waits) {
       entry.local.reset();
       entry.reduced.reset();
@@ -288,8 +291,8 @@ void Reducer::compare_ranks() {
     invariants.push_back({"parameter " + entry.name,
                           entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
     RankInvariant of_values = invariant_of_values("parameter " + entry.name, some, kReplicasDiffer);
-    // With all values of the parameter here, a message names an element of the parameter, not of
-    // the sample `some`.
+    // If values differ between ranks, the message then names an element of the whole parameter, not
+    // of the sample `some`.
     of_values.values = entry.tensor;
     invariants.push_back(of_values);
   }

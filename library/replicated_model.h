@@ -94,7 +94,7 @@ class ReplicatedModel {
   std::shared_ptr<Communicator> comm_;
   bool broadcast_buffers_;
   std::shared_ptr<torch::nn::Module> owner_;  // keeps `net` alive; null if no shared_ptr owns it
-  std::shared_ptr<Reducer> reducer_;          // shared with the hooks
+  std::shared_ptr<Reducer> reducer_;          // the hooks of `net` own it too
 };
 
 // Returns whether a ReplicatedModel reduces the gradient of this parameter.

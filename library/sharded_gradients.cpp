@@ -21,12 +21,13 @@ const char* const kMisplaced =
     " were put into the module's parameters, where they are not reduced: reduce them over all "
     "ranks, and put this rank's elements into .grad of model.parameters()";
 
-// Returns a copy of `gradient` with the mark of a gradient; a copy, because other leaves may get
-// the same tensor. Returns `gradient` itself if it needs no mark or has one.
+// Returns a copy of `gradient` that is marked as this rank's part of the parameter's gradient
+// (part_mark.h). It is a copy, because other leaves may get the same tensor. Returns `gradient`
+// itself if it needs no mark or has the right one.
 at::Tensor marked(const ShardedParameter& entry, const at::Tensor& gradient) {
   if (!gradient.defined() || !entry.part_of_gradient) return gradient;
-  // If the gradient has come through views, its mark may lack the placement; then it is marked
-  // anew.
+  // If the gradient has come through views, its mark may lack the placement; then the function
+  // returns a copy with a new mark.
   if (is_part(gradient) && description_of(gradient)->placement == entry.part_of_gradient->placement)
     return gradient;
   const at::Tensor copy = this_ranks_part(gradient).clone();
@@ -154,7 +155,7 @@ void ShardedGradients::on_backward_begin() {
     see_users_changes(i);
   disarm_traps();
   begin_pass();
-  on_backward_end([] {},  // nothing: ShardedModelImpl calls end_pass()
+  on_backward_end([] {},  // does nothing, because ShardedModelImpl calls end_pass()
                   [weak = weak_from_this()] {
                     const auto alive = weak.lock();
                     if (alive && alive->under_way_) alive->break_off();
@@ -255,8 +256,8 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
     gradient.keep_local_sum();
   if (!gradient.show_for_pass(entry.requires_grad)) return;
   if (of_unit.defined()) add(parameter, of_unit);
-  // If any unit has gradients that are not reduced yet, hides this gradient too, even if its own
-  // unit has reduced it: .grad of the leaf becomes a trap.
+  // If any unit has gradients that are not reduced yet, .grad of this leaf becomes a trap, even if
+  // its own unit has reduced this gradient.
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 

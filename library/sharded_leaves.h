@@ -14,7 +14,7 @@ namespace fsdp {
 struct ShardedParameter {
   std::string name;
   at::Tensor whole;  // the module's parameter, a view of its unit's flat tensor
-  size_t unit;       // index into units()
+  size_t unit;       // index of the parameter's unit in FullySharded::units()
   int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
   int64_t begin;     // [elements] where `leaf` begins in the parameter
   int64_t offset;    // [elements] where `leaf` begins in the unit's shard
@@ -24,8 +24,9 @@ struct ShardedParameter {
   std::vector<int64_t> sizes;  // sizes of `leaf`
   // requires_grad of `whole` and of `leaf` after the last sync_requires_grad().
   bool requires_grad;
-  // The descriptions with which `leaf` and its gradient are marked as parts; null if there is only
-  // one rank, which has all elements.
+  // `part` and `part_of_gradient`: the descriptions with which `leaf` and its gradient are marked
+  // as this rank's parts of larger tensors (part_mark.h); null if there is only one rank, which has
+  // all elements.
   c10::intrusive_ptr<PartOf> part{}, part_of_gradient{};
   std::shared_ptr<NoGradientByName> no_gradient_by_name{};
 };
@@ -35,7 +36,7 @@ struct ShardedParameter {
 // sharded_gradients.h describes .grad of the two.
 class ShardedLeaves {
  public:
-  // Makes an entry for each distinct parameter, in the order of first registration.
+  // Makes a ShardedParameter for each distinct parameter, in the order of first registration.
   ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<Communicator>& comm);
   ShardedLeaves(const ShardedLeaves&) = delete;
 
@@ -50,7 +51,7 @@ class ShardedLeaves {
 
   // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
   void sync_requires_grad();
-  // Returns requires_grad of each entry after the last sync_requires_grad().
+  // Returns requires_grad of each of entries(), as it was after the last sync_requires_grad().
   std::vector<bool> requires_grad() const;
 
  private:

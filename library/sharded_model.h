@@ -63,7 +63,7 @@ class ShardedModel {
   //   option that differs, and the ranks.
   ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                const FullyShardedDataParallelOptions& options);
-  ShardedModel(const ShardedModel&) = delete;  // the shards have one owner
+  ShardedModel(const ShardedModel&) = delete;  // a copy would share the shards of `net`
 
   FullySharded& fully_sharded() const;
   const std::vector<std::shared_ptr<FlatParameter>>& units() const;
@@ -94,7 +94,8 @@ class ShardedModel {
   // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor,
   //   and this_ranks_part(tensor) is the part as a plain tensor.
   std::vector<at::Tensor> parameters();
-  torch::OrderedDict<std::string, at::Tensor> named_parameters();  // parameters(), by first name
+  // The tensors of parameters(), each under its parameter's first name.
+  torch::OrderedDict<std::string, at::Tensor> named_parameters();
   void zero_grad();  // drops the gradients of all sharded parameters, also those not yet reduced
 
   // Collective. Scales the gradients so that their norm over all sharded parameters and all ranks

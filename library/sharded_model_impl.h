@@ -58,7 +58,7 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
   void shard(const std::vector<UnitPlan>& plan);
-  // Returns the HookedModule of `module`. Adds it to hooked_ if it is not there.
+  // Returns the HookedModule of `module`. If hooked_ has none for it, adds one.
   HookedModule& hook(Module& module);
 
   void register_first_hooks();
@@ -79,15 +79,17 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   std::shared_ptr<FullySharded> sharded_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ShardedGradients> gradients_;
-  // The modules that have hooks of this object. The hooks share them.
+  // The HookedModule of each module that has hooks of this object. Each hook also holds a shared
+  // pointer to the HookedModule of its module.
   std::vector<std::shared_ptr<HookedModule>> hooked_;
   std::vector<Module::HookHandle> first_hooks_;
   // All parameters of the model, including those of ignored modules.
   std::set<at::TensorImpl*> parameters_;
-  std::vector<const void*> calls_;  // the calls of hooked modules that are running
+  std::vector<const void*> calls_;  // the running calls of modules that have hooks of this object
   bool summoned_{};                 // true between summon() and end_summon()
   bool has_trained_{};              // whether a forward that records gradients has begun
-  // requires_grad of each entry of leaves_, when the ranks compared it last.
+  // requires_grad of each parameter, in the order of leaves_->entries(), when the ranks last
+  // compared these values.
   std::vector<bool> agreed_;
   // Whether autocast's cache can have casts that an earlier forward made.
   bool casts_may_be_old_{};

@@ -175,8 +175,9 @@ std::string shape_of(const OptionValues& values, const ShardedParameter& entry) 
   return text;
 }
 
-// Collective. Returns the manifest, and this rank's states by index of the entry. Throws on every
-// rank if manifests or states differ between ranks; elements of tensors are not compared.
+// Collective. Returns the manifest of `optimizer`, and a map: index of a parameter in `entries` ->
+// the optimizer's state of this rank's part of the parameter. Throws on every rank if manifests or
+// states differ between ranks; elements of tensors are not compared.
 std::pair<Json, std::map<size_t, OptionValues>> agreed(const Optimizer& optimizer,
                                                        Communicator& comm, const Entries& entries,
                                                        const std::string& where) {
@@ -241,7 +242,8 @@ void check_groups(const Json& own, const Json& saved) {
   }
 }
 
-// Throws unless the state has exactly the entries that its manifest lists.
+// Throws std::invalid_argument unless `state` has exactly the names that `manifest` lists, and the
+// manifest itself.
 void check_complete(const StateDict& state, const Json& manifest) {
   std::set<std::string> listed{kManifest};
   for (const auto& [name, own] : manifest.at("params").items())
@@ -254,8 +256,8 @@ void check_complete(const StateDict& state, const Json& manifest) {
       refuse("the state has " + item.key() + ", which the saved optimizer did not have");
 }
 
-// Returns the values that `state` has for the parameter `entry` under the keys `keys`. Of a tensor,
-// returns only this rank's part.
+// Returns the values that `state` has for the parameter of `entry` under the keys `keys`. If a
+// value is a tensor, returns only this rank's part of it.
 OptionValues values_in(const StateDict& state, const ShardedParameter& entry, const Json& keys) {
   OptionValues values;
   for (const std::string key : keys) {

@@ -42,7 +42,7 @@ class Marks {
 };
 
 Marks& marks() {
-  // `all` is never destroyed, because a static object may hold a module to the end.
+  // `all` is never destroyed, because a static object may hold a module until the process ends.
   static auto& all = *new Marks;
   return all;
 }
