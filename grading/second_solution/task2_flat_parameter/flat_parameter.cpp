@@ -42,13 +42,17 @@ class FlatParameterImpl final : public FlatParameter {
   void begin_gradient();
   void take_gradients();  // drops every .grad and gradient_
 
-  at::Tensor flat_;        // [padded_numel], owned; without memory while sharded
+  // [padded_numel], in memory of this object; no memory while the unit is sharded.
+  at::Tensor flat_;
   at::Tensor lent_shard_;  // shard_, or a rounded copy of it that the other ranks read
-  at::Tensor gradient_;    // [padded_numel], owned; the gradients collected so far
-  // [padded_numel], owned; the input of the reduction under way: the former gradient_, or a copy of
-  // it in reduce_dtype.
+  // [padded_numel], in memory of this object; the gradients collected since the last
+  // reduce_gradient().
+  at::Tensor gradient_;
+  // [padded_numel], in memory of this object; the input of the reduction under way: the former
+  // gradient_, or a copy of it in reduce_dtype.
   at::Tensor in_reduction_;
-  at::Tensor mean_;  // [padded_numel / W], owned; the result of the reduction under way
+  // [padded_numel / W], in memory of this object; the result of the reduction under way.
+  at::Tensor mean_;
   Handle gather_;
   Handle reduction_;
 };

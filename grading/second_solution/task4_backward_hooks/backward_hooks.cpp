@@ -34,9 +34,10 @@ class BackwardHooksImpl final : public BackwardHooks,
     std::shared_ptr<FlatParameter> flat;
     std::vector<std::shared_ptr<Call>> in_forward;  // running calls; the innermost last
     std::vector<std::weak_ptr<Call>> calls;         // ended calls whose graph may still exist
-    // Number of calls without gradients that backward may run again, with gradients.
+    // Number of forward calls without gradients that a backward pass may run again, with gradients,
+    // as a checkpoint does.
     int to_record{};
-    // How many of the `to_record` calls ran inside a call with gradients.
+    // How many of the `to_record` calls ran inside a forward call that records gradients.
     int hidden{};
     bool reduced{};  // whether this pass has reduced the unit
     bool read_in_backward{};
@@ -47,7 +48,7 @@ class BackwardHooksImpl final : public BackwardHooks,
     void forget_calls(bool graph_is_kept);
   };
   void begin_forward();
-  bool is_recording() const;  // returns whether a call with gradients is running
+  bool is_recording() const;  // returns whether a forward call that records gradients is running
   at::Tensor enter_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& input);
   at::Tensor leave_forward(const std::shared_ptr<Unit>& unit, const at::Tensor& output);
   void enter_backward(Unit& unit, Call& call);
@@ -92,9 +93,9 @@ void BackwardHooksImpl::add(Module& module, std::shared_ptr<FlatParameter> flat)
   }
 }
 
-// Call begin_forward() in each forward pre-hook. If a forward with gradients begins, outside of
-// backward, it forgets the earlier calls without gradients, such as those of an evaluation, because
-// backward will not run them again.
+// Call begin_forward() in each forward pre-hook. If a forward that records gradients begins outside
+// of backward, begin_forward() forgets the earlier calls without gradients, such as those of an
+// evaluation, because backward will not run them again.
 void BackwardHooksImpl::begin_forward() {
   if (!at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() >= 0 ||
       is_recording())
@@ -135,7 +136,8 @@ at::Tensor BackwardHooksImpl::leave_forward(const std::shared_ptr<Unit>& unit,
   unit->in_forward.pop_back();
   drop_broken_pass();
   const bool in_pass = torch::autograd::get_current_graph_task_id() >= 0;
-  // The call has resharded the unit, but a pass under way still needs it.
+  // The forward call has resharded the unit, but a backward pass under way still needs the unit
+  // unsharded.
   if (output.defined() && unit->is_needed()) unit->flat->unshard();
   if (output.defined() && !at::GradMode::is_enabled() && !in_pass) {
     ++unit->to_record;

@@ -117,7 +117,8 @@ void ShardedOptimizerImpl::for_muon_pieces(const FlatParameter& unit, const at::
 // this tensor to zero. So a reduce-scatter gives each rank the orthogonalized elements of its
 // shard, with which apply_orthogonal_update() updates the pieces.
 void ShardedOptimizerImpl::update_round(const MatrixRound& round) {
-  std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;  // for each unit: shard, gathered
+  // Index of a unit -> averaged gradients of this rank's shard, and of all shards.
+  std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;
   std::map<size_t, Handle> calls;
   for (const auto& [u, matrices] : round) {
     const FlatParameter& unit = *units_[u];

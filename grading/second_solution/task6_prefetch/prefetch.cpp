@@ -46,7 +46,8 @@ class PrefetcherImpl final : public Prefetcher,
   using Queue = std::deque<std::shared_ptr<FlatParameter>>;
   struct Direction {
     Queue coming;
-    // For a running unit, the units whose all-gathers are issued in place of those in `coming`.
+    // Unit -> the units that the user has listed for it. When the unit runs, the all-gathers of the
+    // listed units are issued, in place of those of the next units in `coming`.
     std::map<FlatParameter*, Queue> lists;
   };
   void issue_ahead(const Queue& coming) const;
@@ -57,9 +58,9 @@ class PrefetcherImpl final : public Prefetcher,
   std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
   // The units in the order of use in the current forward; between forwards, in the last one.
   std::vector<std::shared_ptr<FlatParameter>> order_;
-  // `coming`: the units of the last forward that the current forward has not used yet.
+  // forward_.coming has the units of the last forward that the current forward has not used yet.
   Direction forward_;
-  // `coming`: the units whose forward has ended, the latest first.
+  // backward_.coming has the units whose forward has ended, the latest first.
   Direction backward_;
   // How many units in backward_.coming were there before the current forward began.
   size_t earlier_{};

@@ -33,7 +33,7 @@ class FlatParameterImpl final : public FlatParameter {
   void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}
 
  private:
-  at::Tensor gradient_;          // [padded_numel], owned; the gradient under reduction
+  at::Tensor gradient_;  // [padded_numel], in memory of this object; the gradient under reduction
   std::vector<bool> collected_;  // for each parameter: whether its gradient is ready
 };
 
