@@ -24,7 +24,8 @@ namespace fsdp {
 namespace {
 
 constexpr int64_t kBytes = 256;  // without a tokenizer, token ids below 256 are bytes of text
-const std::string kBytesAreTokens = "bytes";  // the word for --tokenizer
+// The value of --tokenizer that makes each byte a token.
+const std::string kBytesAreTokens = "bytes";
 
 struct Settings {
   std::string checkpoint, init, prompt, tokenizer, logits;
@@ -90,9 +91,9 @@ struct Loaded {
 
 // Returns the path of the tokenizer.json in the folder of the checkpoint. Returns "" if there is
 // none, or if the model was trained on text, so that its tokens are bytes.
-// Throws std::runtime_error if the model was trained on other data than text or token ids; if
-// --tokenizer names a tokenizer although the tokens are bytes; or if the tokens are not bytes and
-// neither the folder nor --tokenizer has a tokenizer.
+// Throws std::runtime_error if the model was trained on other data than text or token ids; if it
+// was trained on text and --tokenizer names a tokenizer; or if it was trained on token ids, the
+// folder has no tokenizer.json, and --tokenizer is not given.
 std::string tokenizer_of(const Checkpoint& checkpoint, const Settings& settings) {
   const std::string recipe = checkpoint.text_in_run("recipe");
   const bool given = !settings.tokenizer.empty() && settings.tokenizer != kBytesAreTokens;
@@ -122,8 +123,8 @@ Loaded checkpoint_at(const Settings& settings) {
   config.model.vocabulary = saved.checkpoint.number_in_run("/vocabulary").value_or(0);
   ModelShape shape = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, shape);
-  // Compares the names and shapes of the parameters before it builds the model, because the file
-  // may name a model that does not fit into memory.
+  // Compares the names and shapes of the saved parameters with those of the model before the model
+  // is built, because the file may name a model that does not fit into memory.
   if (without_adapters(saved.parameters) != parameters_of(hugging_face_tensors(shape)))
     throw std::runtime_error(saved.checkpoint.folder + ": has other parameters than " +
                              config.model.name);
@@ -174,7 +175,8 @@ class Text {
   }
 
   bool has_tokenizer() const { return tokenizer_.has_value(); }
-  int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }  // every id is below it
+  // Every token id is below ids().
+  int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }
 
   // text_of() returns the characters that `token` completes: the bytes of a character may be in
   // several tokens. end() returns a replacement for a character that is still incomplete.

@@ -190,7 +190,8 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
 
 void print_failures(const Settings& settings, const std::vector<TestResult>& tests) {
   if (const TestResult* failure = telling_failure(tests)) print_failure(settings, *failure);
-  // Each failed test, and on which numbers of ranks it failed: " W12" is 1 and 2.
+  // Each failed test, and the numbers of ranks on which it failed: " W12" means on 1 and on 2
+  // ranks.
   std::vector<std::pair<std::string, std::string>> failed;
   for (const TestResult& result : tests) {
     if (!has_failed(result) || result.not_run) continue;

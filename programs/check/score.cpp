@@ -173,7 +173,8 @@ std::string to_json(const CourseResult& course) {
                  {"possible", course.sum.possible},
                  {"extensions",
                   {{"points", course.extensions.points}, {"possible", course.extensions.possible}}},
-                 {"sentinel_fails", held},  // numbers of the tasks whose sentinel fails
+                 // Numbers of the tasks whose test of memory (sentinel) fails.
+                 {"sentinel_fails", held},
                  {"problems", problems},
                  {"tests", tests}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';

@@ -35,10 +35,10 @@ bool has_failed(const TestResult& result);
 // problem's points. A problem that is not complete loses at least half a point.
 Tally tally(const Problem& problem, const std::vector<TestResult>& results);
 
-// Returns whether the task's sentinel (its test that a rank holds less memory than the whole model)
-// ran and passed on no number of ranks; runs on one rank do not count. Then nothing shows that
-// memory is saved, and the caller sets the points of the task to 0. (Code that shards in a wrong
-// way passes the sentinel; code that ends before the measurement does not.)
+// A task's sentinel is its test that a rank holds less memory than the whole model. Returns true if
+// the sentinel ran on two or more ranks, but passed on no such number of ranks. Then nothing shows
+// that memory is saved, and the caller sets the points of the task to 0. (Code that shards in a
+// wrong way passes the sentinel; code that ends before the measurement does not.)
 bool sentinel_fails(const Task& task, const std::vector<TestResult>& results);
 
 // Returns the problem that the suite of `result` belongs to. Throws std::logic_error if there is
@@ -59,9 +59,9 @@ const TestResult* telling_failure(const std::vector<TestResult>& results);
 struct TaskResult {
   const Task* task{};
   std::string unusable;    // why the task's tests cannot run; "": they can
-  bool points_withheld{};  // the sentinel fails: points are 0
-  std::vector<std::pair<const Problem*, Tally>> problems;  // the problems to show
-  Tally sum;                                               // over `problems`, without extensions
+  bool points_withheld{};  // the points are 0, because the task's test of memory (sentinel) fails
+  std::vector<std::pair<const Problem*, Tally>> problems;  // the task's selected problems
+  Tally sum;  // sum over `problems`, without extensions
   Tally extensions;
   const Tally& tally() const { return task->is_optional() ? extensions : sum; }
   std::vector<TestResult> tests;  // results of the task's tests, sorted by problem

@@ -32,7 +32,8 @@ void add_options(CLI::App& app, Settings& settings) {
   add_numbers(app, "--world", settings.worlds, {1, 8},
               "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
               "on 8")
-      ->allow_extra_args(false);  // --world takes one argument; the next one is `what`
+      // --world takes one argument; the one after it is the task or problem.
+      ->allow_extra_args(false);
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
   app.add_option("--trace", settings.trace,

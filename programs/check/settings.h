@@ -31,7 +31,8 @@ struct Settings {
   std::string program(const Task& task) const;  // path of the task's test program
   // Why the task's tests cannot run, such as "does not compile"; "": they can.
   std::string unusable(const Task& task) const;
-  bool runs(const Task& task) const;  // the task is neither unusable nor blank
+  // Returns whether the task can be tested: something is written in it, and it is not unusable().
+  bool runs(const Task& task) const;
 
   bool wants(const Task& task) const;
   bool wants(const Problem& problem) const;

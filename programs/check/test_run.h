@@ -15,8 +15,8 @@ struct TestResult {
   std::string suite;  // GoogleTest's suite: "T2_3_unshard"
   std::string name;   // name in the suite: "gathers_with_one_collective/W3"; /W3: on 3 ranks
   Outcome outcome;
-  // What the test printed, then what failed; if its outcome is not_started, the function that the
-  // student still must write.
+  // If the test failed: what it printed, then what failed. If it is not started: the function that
+  // the student still must write. If it was skipped: the reason. If it passed: empty.
   std::string text{};
   int64_t milliseconds{};
   bool timeline{};   // the file of --trace has the timeline of this test
@@ -28,7 +28,8 @@ struct TestResult {
   bool hangs() const { return timed_out && outcome == Outcome::failed; }
   // The suite and the name: "T2_3_unshard.unshard_changes_no_version_counter/W3".
   std::string full_name() const;
-  // The same without the ranks: "T2_3_unshard.unshard_changes_no_version_counter".
+  // The suite and the name without the number of ranks:
+  // "T2_3_unshard.unshard_changes_no_version_counter".
   std::string test() const;
   std::string ranks() const;  // the ranks in the name: "W3"; "" if the name has none
 };
@@ -54,7 +55,8 @@ struct TestRun {
 
 // Runs the tests of the program `program`, which writes results as common/testing/results.h
 // describes. Returns one result for each test, in the order in which the tests ran.
-// - The program's output becomes the text of the running test; it does not decide the result.
+// - What the program prints while a test runs becomes a part of the test's text if the test fails;
+//   it does not decide the result.
 // - A test that crashes, calls exit() or exceeds its time limit fails, and its text says so.
 //   run_tests() runs the tests after it in a new process. If options.problem_of is set and a test
 //   exceeds its time limit, the other tests of its problem fail without being run.

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 // The memory and the published peak speeds of a GPU; docs/plan.md names the sources.
 struct Gpu {
   const char* name;
-  int64_t memory;       // [GB]
+  int64_t memory;       // [GB] memory of the GPU
   double narrow, wide;  // [Tflop/s] of dense matrix products in bf16, and in fp32
   double within;        // [GB/s] in one direction, of the links within a host
   double between;       // [GB/s] of a GPU's network card; 0: unknown, hosts have no usual network

@@ -12,7 +12,7 @@ namespace fsdp {
 struct KnownMachine {
   std::string name;  // as in --machine: "8xA100-80GB"
   int gpus{};        // number of GPUs in a host
-  int64_t memory{};  // [bytes] of a GPU, as its name gives them, in powers of ten
+  int64_t memory{};  // [bytes] memory of a GPU: for A100-80GB, 80e9
   Machine machine;
 };
 

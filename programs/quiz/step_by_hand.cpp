@@ -15,13 +15,13 @@ double collective(const Link& link, double ranks, int64_t elements) {
   return milliseconds_of(link, ranks - 1, (ranks - 1) / ranks * 2 * static_cast<double>(elements));
 }
 
-// Sets PhaseByHand::of of forward and of backward: the computing times of a block and of the head.
+// Sets PhaseByHand::of, the computing times of a block and of the head, in forward and in backward.
 void add_computing(const PlanSettings& settings, StepByHand& step) {
   const TrainConfig& config = settings.configs.front();
   const auto shape = std::get<GPT2Options>(model_shape(config.model.name));
   const auto d = static_cast<double>(shape.d_model), seq = static_cast<double>(config.training.seq);
   const double tokens = static_cast<double>(config.training.batch) / config.ranks.world * seq;
-  // [ms] time of one flop for each token of the rank.
+  // [ms] How long the rank computes if it computes one flop for each of its tokens.
   const double each = tokens / settings.machine.flops * 1e3;
   const double head = static_cast<double>(shape.vocabulary) * d;
   ComputingByHand& forward = step.forward.of;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // A training run of the row that was asked for a receipt, and the receipt.
 struct RunWithReceipt {
-  std::string options;  // of train, without --receipt and --receipt-sample
+  std::string options;  // options of train, without --receipt and --receipt-sample
   fs::path receipt;
   bool failed{};  // the run failed, so it has left no receipt
 };

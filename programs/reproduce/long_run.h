@@ -13,9 +13,9 @@ namespace fsdp {
 // A training run of the train program that can be interrupted and later continued.
 struct LongRun {
   std::string name;
-  TrainOptions options;  // of train, without options that name files
+  TrainOptions options;  // options of train, without those that name files
   int64_t steps{};
-  int64_t state_bytes{};     // [bytes] of a checkpoint: parameters and optimizer state
+  int64_t state_bytes{};     // [bytes] size of a checkpoint: parameters and optimizer state
   int64_t receipt_sample{};  // one event in so many is in the run's receipt; 0: no receipt
 };
 

@@ -9,7 +9,8 @@ namespace {
 
 std::vector<Table> make_gpt2xl(TrainRuns& runs, const FullSettings& settings) {
   const Full full = run_full(settings);
-  const Table table = full_table(settings, full);  // reads the fields that to_json() keeps
+  // full_table() runs first, because to_json() keeps only the fields that full_table() has read.
+  const Table table = full_table(settings, full);
   for (const LongResult* run : {&full.fsdp, &full.single}) {
     nlohmann::ordered_json kept = to_json(*run);
     if (!run->receipt.empty()) {

@@ -5,10 +5,12 @@
 namespace fsdp {
 namespace {
 
-// The cells and the options of a choice of one value for each factor of a table.
+// A choice of one value for each factor of a table: the values as cells of a line, and the options
+// of train that set these values.
 struct Choice {
   std::vector<std::string> cells;
-  // Options of all runs of a comparison; further options of its first run.
+  // `of_every_run`: options for all runs of a comparison. `of_first_run`: further options for its
+  // first run only.
   std::string of_every_run, of_first_run;
 };
 

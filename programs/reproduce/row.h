@@ -35,7 +35,7 @@ struct FactorValue {
 
 struct Factor {
   std::string name;
-  bool in_every_run{};  // false: only the first run of a comparison has the options of its values
+  bool in_every_run{};  // false: only the first run of a comparison gets the options of this factor
   std::vector<FactorValue> values;
 };
 

@@ -49,7 +49,8 @@ class Investigation {
   // std::runtime_error if the rank cannot be replayed.
   std::vector<Finding> find();
 
-  bool observed() const { return page_->observed; }  // the last replay reached it
+  // Returns whether the last replay reached the wrong observation.
+  bool observed() const { return page_->observed; }
   int replays() const { return replays_; }
 
  private:
@@ -82,7 +83,8 @@ class Investigation {
   SourceLines source_lines_;
   SharedPage page_;
   int replays_{};
-  std::map<uint64_t, uint64_t> reached_;  // address -> time, in the last replay
+  // Address of a line -> time at which the last replay reached it last.
+  std::map<uint64_t, uint64_t> reached_;
   std::vector<CodeLine> code_;
 };
 

@@ -99,7 +99,8 @@ std::vector<SourceLine> SourceLines::of(const std::vector<uint64_t>& frames) {
 void SourceLines::find(const std::vector<uint64_t>& frames) {
   std::vector<std::string> command{"addr2line", "-a", "-f", "-C", "-i", "-e", program_};
   for (const uint64_t frame : frames)
-    // A return address is that of the instruction after the call.
+    // A frame is a return address: the address of the instruction after the call. So this function
+    // looks up the address before it, which belongs to the call.
     command.push_back(hex(frame - 1));
   std::istringstream output(output_of(command));
   std::vector<SourceLine>* lines = nullptr;

@@ -125,7 +125,8 @@ class Breakpoints {
     action.kind = WatchPage::Action::Kind::line;
     action.time = time;
     action.depth = 1;
-    // + 1, because a frame is a return address.
+    // A frame is a return address, so SourceLines subtracts 1 from each frame. Therefore this
+    // function adds 1 to the address of the line.
     action.frames[0] = address - page_.program_start + 1;
     reached_[address - page_.program_start] = time;
   }
