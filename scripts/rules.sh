@@ -111,8 +111,8 @@ python_tests() {
   done
 }
 # The first C++ example in docs/library.md must equal examples/own_model.cpp, and the one in
-# docs/checkpoints.md must equal the marked code in test_library_checkpoint.cpp. Prints the
-# differences.
+# docs/checkpoints.md must equal the code in test_library_checkpoint.cpp between the comments that
+# say that this code begins and ends. Prints the differences.
 stale_example() {
   diff <(sed -n '/^```cpp$/,/^```$/{p;/^```$/q}' docs/checkpoints.md | sed '1d;$d') \
     <(sed -n '/begins the code that docs.checkpoints.md/,/ends the code/p' \

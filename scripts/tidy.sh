@@ -59,7 +59,8 @@ else
   wanted=$(sources_to_check)
 fi
 # Writes the files to check: the wanted files in the given order, each once. It leaves out files
-# that are not compiled, and files whose stamp says that they have passed before.
+# that are not compiled, and files that have passed before: their hash is the name of a file in the
+# folder $stamps.
 awk -v stamps="$stamps" '
   FILENAME == ARGV[1] { stamp[$1] = $2; next }
   FILENAME == ARGV[2] { built[$1] = 1; next }
