@@ -12,7 +12,7 @@
 namespace fsdp {
 
 // Registers with `self` the parameters, buffers and child modules that are registered with
-// `theirs`, under the same names. Afterwards `self` and `theirs` share them.
+// `theirs`, under the same names. They are the same objects in both modules, not copies.
 void share_registrations(torch::nn::Module& self, const torch::nn::Module& theirs);
 // Returns whether the backward pass of `theirs` reads its parameters: false for
 // torch::nn::Embedding, true for every other module. See Module::reads_parameters_in_backward().

@@ -98,9 +98,9 @@ void ParameterGradient::begin_pass(bool trainable, bool unit_waits) {
     case GradientState::broken:
       return;
     case GradientState::complete:
-      // Puts the trap into .grad of the leaf also if the parameter is frozen but has a gradient.
-      // Otherwise an optimizer's step during the pass could update the frozen parameter and then
-      // throw at the trap of another parameter.
+      // Puts the trap (a tensor that throws when it is read) into .grad of the leaf also if the
+      // parameter is frozen but has a gradient. Otherwise an optimizer's step during the pass could
+      // update the frozen parameter and then throw at the trap of another parameter.
       if (trainable || leaf_.grad().defined()) hide();
       return;
     case GradientState::misplaced:
@@ -145,8 +145,9 @@ bool ParameterGradient::show_for_pass(bool trainable) {
   return awaited;
 }
 
-// If .grad of the leaf is the trap, show() replaces it by the .grad from before the pass. If the
-// user has dropped or replaced .grad during the pass, show() leaves .grad as the user has set it.
+// If .grad of the leaf is the trap (a tensor that throws when it is read), show() replaces it by
+// the .grad from before the pass. If the user has dropped or replaced .grad during the pass, show()
+// leaves .grad as the user has set it.
 void ParameterGradient::show() {
   if (is_hidden()) leaf_.mutable_grad() = earlier_;
   earlier_.reset();

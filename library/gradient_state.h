@@ -74,8 +74,8 @@ enum class LocalSum { none, kept, dropped };
 class ParameterGradient {
  public:
   // `whole` is the module's parameter. `not_reduced` is the trap "have not been reduced" and
-  // `misplaced` is the trap "were put into the module's parameters". Both traps have the shape of
-  // `leaf`.
+  // `misplaced` is the trap "were put into the module's parameters". A trap is a tensor whose
+  // values cannot be read. Both traps have the shape of `leaf`.
   ParameterGradient(at::Tensor leaf, at::Tensor whole, at::Tensor not_reduced,
                     at::Tensor misplaced);
 
@@ -90,20 +90,21 @@ class ParameterGradient {
   void give();
 
   // Event: a backward pass begins. see_users_changes() updates the state if the user has changed
-  // .grad of the leaf. If the state is then complete, drops the local sum. If the trap "were put
-  // into the module's parameters" is in .grad of the leaf, takes it out.
+  // .grad of the leaf. If the state is then complete, drops the local sum. If .grad of the leaf is
+  // the trap "were put into the module's parameters" (a tensor that throws when it is read), takes
+  // it out.
   void see_users_changes();
 
   // Event: a backward pass begins, after see_users_changes(). begin_pass() moves the local sum into
-  // .grad of the module's parameter, and puts the trap "have not been reduced" into .grad of the
-  // leaf. A local sum that the user has dropped counts as zero if `unit_waits`, that is, if the
-  // unit still has gradients to reduce; else as no gradient. `trainable`: whether the parameter
-  // requires a gradient.
+  // .grad of the module's parameter, and puts the trap "have not been reduced" (a tensor that
+  // throws when it is read) into .grad of the leaf. A local sum that the user has dropped counts as
+  // zero if `unit_waits`, that is, if the unit still has gradients to reduce; else as no gradient.
+  // `trainable`: whether the parameter requires a gradient.
   void begin_pass(bool trainable, bool unit_waits);
 
   // Event: autograd is about to add a gradient to .grad of the leaf, because the loss was computed
-  // from the leaf itself. If .grad of the leaf is the trap "have not been reduced",
-  // gradient_of_leaf() takes the trap out.
+  // from the leaf itself. If .grad of the leaf is the trap "have not been reduced" (a tensor that
+  // throws when it is read), gradient_of_leaf() takes the trap out.
   void gradient_of_leaf();
 
   // Event: the pass has ended, and the unit has not reduced the gradient in .grad of the module's
@@ -115,15 +116,16 @@ class ParameterGradient {
   bool show_for_pass(bool trainable);
 
   // Event: the pass has ended, and a part of this gradient, or of another parameter's gradient, has
-  // not been reduced. hide() puts the trap "have not been reduced" into .grad of the leaf.
+  // not been reduced. hide() puts the trap "have not been reduced" (a tensor that throws when it is
+  // read) into .grad of the leaf.
   void hide();
 
   // Event: the pass has thrown. break_off() discards the gradient in .grad of the module's
   // parameter, and the sum of earlier passes that was in .grad of the leaf.
   void break_off();
 
-  // Event: the user has dropped the trap in .grad of the module's parameter. drop() drops the
-  // gradient and the local sum.
+  // Event: the user has dropped the trap (a tensor that throws when it is read) in .grad of the
+  // module's parameter. drop() drops the gradient and the local sum.
   void drop();
 
   // Event: the user has put a gradient into .grad of the module's parameter, in the place of the
@@ -140,7 +142,8 @@ class ParameterGradient {
   void drop_local_sum();
 
   at::Tensor leaf_, whole_;
-  at::Tensor not_reduced_, misplaced_;  // the two traps that can be in .grad of the leaf
+  // The traps (tensors that throw when read) for .grad of the leaf.
+  at::Tensor not_reduced_, misplaced_;
   GradientState state_{GradientState::in_unit};
   at::Tensor earlier_{};  // if the state is incomplete: .grad of the leaf before the trap
   LocalSum local_sum_{LocalSum::none};

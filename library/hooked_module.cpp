@@ -44,8 +44,8 @@ std::array<std::string, 3> messages_of(const std::string& are_sharded, const Mod
 
 }  // namespace
 
-// If the parameters of the unit have no elements, guard() puts no guard on their storage: it has no
-// bytes that could be freed.
+// If the parameters of the unit have no elements, guard() does not make reading their storage an
+// error: the storage has no bytes, so resharding cannot free any.
 void HookedModule::guard(std::shared_ptr<FlatParameter> unit) {
   Guarded& guarded = units_.emplace_back(Guarded{std::move(unit)});
   const auto& parameters = guarded.unit->parameters();

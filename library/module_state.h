@@ -20,7 +20,7 @@ std::map<std::string, at::Tensor> named_tensors(const Module& net);
 StateDict state_of(const Module& net,
                    const std::function<at::Tensor(const at::Tensor& tensor)>& copy);
 
-// Returns an owned, contiguous copy of `tensor` on the CPU.
+// Returns a contiguous copy of `tensor` on the CPU, with memory of its own.
 at::Tensor owned_copy(const at::Tensor& tensor);
 
 // Collective. Throws on every rank: std::runtime_error if `state` does not fit `net`, because a

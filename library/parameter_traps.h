@@ -10,8 +10,9 @@
 
 namespace fsdp {
 
-// Returns a storage for traps. It has no memory, but reports the size of all parameters of the
-// unit. Reading it throws an error that says "the gradients of unit UNIT" and then `message`.
+// Returns a storage for traps, which are tensors whose values cannot be read. The storage has no
+// memory, but reports the size of all parameters of the unit. Reading it throws an error that says
+// "the gradients of unit UNIT" and then `message`.
 c10::Storage trap_storage(const FlatParameter& unit, const std::string& message);
 
 // The traps in .grad of the parameters of a sharded module: tensors that throw when their values

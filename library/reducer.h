@@ -23,8 +23,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // no_sync() until a pass outside no_sync() ends, and after a pass that threw until the user
     // drops it.
     at::Tensor placeholder;
-    // Two tensors that are kept while `placeholder` is in .grad. `local`: this rank's sum of the
-    // gradients that are not reduced. `reduced`: the .grad that `placeholder` has replaced.
+    // Two tensors that are kept while .grad is `placeholder`, a tensor whose values cannot be read.
+    // `local`: this rank's sum of the gradients that are not reduced. `reduced`: the .grad that
+    // `placeholder` has replaced.
     at::Tensor local{}, reduced{};
     // Whether a pass that threw has lost some of the gradients that were not reduced.
     bool broken{};

@@ -6,7 +6,7 @@ namespace {
 
 using Entries = std::vector<ShardedParameter>;
 
-// Returns one entry for each distinct parameter of `net`, as the functions of
+// Returns a ShardedParameter for each distinct parameter of `net`, as the functions of
 // torch_optimizer_state.h need it. A replica owns all elements of a parameter, so the parameter
 // itself is the leaf.
 Entries entries_of(const Module& net) {

@@ -11,7 +11,8 @@
 namespace fsdp {
 
 class Sequential;
-// Returns a Sequential of the modules of `theirs`, under the same names.
+// Returns an fsdp::Sequential with the modules of `theirs`, a torch::nn::Sequential, under the same
+// names.
 std::shared_ptr<Sequential> hookable(const std::shared_ptr<torch::nn::SequentialImpl>& theirs);
 std::shared_ptr<Sequential> hookable(const torch::nn::Sequential& theirs);
 

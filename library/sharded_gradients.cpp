@@ -69,8 +69,8 @@ const FlatParameter& ShardedGradients::unit_of(size_t parameter) const {
   return *units_[leaves_->entries()[parameter].unit];
 }
 
-// Registers hooks on the parameters and the leaves. They run before autograd adds a gradient to
-// .grad.
+// Registers hooks on the module's parameters and on the leaves, the tensors of model.parameters().
+// The hooks run before autograd adds a gradient to .grad.
 void ShardedGradients::register_hooks() {
   const auto hook = [this](at::Tensor tensor, auto function) {
     const bool trainable = tensor.requires_grad();
@@ -261,8 +261,9 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 
-// Adds the parameter's elements of a unit's reduced gradient to .grad of the leaf. Calls the hooks
-// that the user has registered on the leaf, as the engine would.
+// Adds the parameter's elements of a unit's reduced gradient to .grad of the leaf, this rank's
+// tensor in model.parameters(). Calls the hooks that the user has registered on the leaf, as the
+// engine would.
 void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
   const ShardedParameter& entry = leaves_->entries()[parameter];
   // `part` must not be a view to autograd, because Optimizer::zero_grad() detaches gradients in
@@ -283,8 +284,8 @@ void ShardedGradients::add(size_t parameter, const at::Tensor& of_unit) {
     (*hook)(entry.leaf);
 }
 
-// Called when the user has dropped the trap in .grad of the module's parameter, or (`replaced`) has
-// put a gradient in the place of the trap.
+// Called when the user has dropped the trap (a tensor whose values cannot be read) in .grad of the
+// module's parameter. If `replaced` is true, the user has put a gradient in the place of the trap.
 void ShardedGradients::trap_is_gone(size_t parameter, bool replaced) {
   if (replaced) {
     gradients_[parameter].misplace();

@@ -28,7 +28,8 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
 
   void set_sync(bool sync);  // false: backward passes reduce nothing
 
-  // Moves the gradients from the units to .grad of the leaves, now and after each later pass.
+  // Moves the gradients from the units to .grad of the leaves, the tensors of model.parameters(),
+  // now and after each later pass.
   void move_gradients_to_leaves();
 
   // Call on_backward_begin() in each hook that shows that a backward pass runs. The first call in a
@@ -41,16 +42,18 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   // Call end_pass() when the gradients of the units have been reduced.
   void end_pass();
 
-  // Between disarm_traps() and arm_traps(), a trap that is taken out of .grad of a module's
-  // parameter does not count as dropped by the user, because the units take traps out themselves:
-  // they drop the .grad that a pass that threw has left.
+  // A trap is a tensor in .grad whose values cannot be read. Between disarm_traps() and
+  // arm_traps(), a trap that is taken out of .grad of a module's parameter does not count as
+  // dropped by the user, because the units take traps out themselves: they drop the .grad that a
+  // pass that threw has left.
   void disarm_traps() { traps_->stop_watching(); }
   void arm_traps() { traps_->set(); }
 
   void zero_grad();
 
-  // Throws std::logic_error if a gradient is incomplete. Without this check a rank that owns no
-  // element of the parameter would read no trap and not throw as the other ranks do.
+  // Throws std::logic_error if .grad of any leaf is the trap that says that the gradients have not
+  // been reduced. Without this check, a rank that owns no element of the parameter would read no
+  // values of its trap, and so would not throw as the other ranks do.
   void check_complete() const;
 
  private:

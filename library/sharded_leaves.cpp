@@ -60,8 +60,8 @@ bool ShardedLeaves::has_replaced_data() const {
   return std::ranges::any_of(entries_, [&](const auto& entry) { return has_replaced_data(entry); });
 }
 
-// If the user has given a leaf other data with set_data(), copies the values into the shard and
-// makes the leaf a view of the shard again.
+// If the user has given a leaf, a tensor of model.parameters(), other data with set_data(), copies
+// the values into the shard and makes the leaf a view of the shard again.
 void ShardedLeaves::copy_data_to_shards() {
   const at::NoGradGuard no_grad;
   const PartsAsTensors inside;

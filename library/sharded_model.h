@@ -136,9 +136,10 @@ class ShardedModel {
   // discarded.
   void summon_full_params(const std::function<void()>& body, const SummonOptions& options = {});
 
-  // Collective. Returns owned tensors on the CPU, under every name that net.named_parameters() and
-  // net.named_buffers() have. Sharded parameters are whole and fp32. With rank0_only, only rank 0
-  // of each replica gets them; the other ranks get an empty StateDict. Gathers one unit at a time.
+  // Collective. Returns tensors on the CPU, with memory of their own, under every name that
+  // net.named_parameters() and net.named_buffers() have. Sharded parameters are whole and fp32.
+  // With rank0_only, only rank 0 of each replica gets them; the other ranks get an empty StateDict.
+  // Gathers one unit at a time.
   // Throws std::invalid_argument if buffers, parameters of ignored modules, or parameters of
   // replicas differ between ranks, and std::logic_error if another object has sharded a parameter
   // of an ignored module. For buffers, see average_buffers(); with broadcast_buffers on, rank 0's
@@ -158,8 +159,9 @@ class ShardedModel {
   // - std::runtime_error if the optimizer is LBFGS or holds tensors that are not in parameters();
   // - std::invalid_argument if the optimizers differ between ranks, as check_optimizer() does; on
   //   loading, only their classes and groups are compared;
-  // - on loading, std::runtime_error if an entry is missing, unexpected or of another optimizer, or
-  //   if the groups have other parameters.
+  // - on loading, std::runtime_error if `state` lacks a name or has an unexpected one, if it was
+  //   saved from another class of optimizer, or if the optimizer's groups have other parameters
+  //   than the saved groups.
   StateDict optim_state_dict(torch::optim::Optimizer& optimizer);
   void load_optim_state_dict(torch::optim::Optimizer& optimizer, const StateDict& state);
 

@@ -35,10 +35,10 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   void check_parameters() const;
 
   // Begins a function that all ranks call between steps: reshards every unit, waits until no other
-  // rank reads the shards, and copies data that the user has given to leaves into the shards.
-  // Throws std::logic_error, which names `function`, inside a module's call, a backward pass or
-  // summon_full_params(); and if a parameter was replaced, or registered after the model was
-  // sharded.
+  // rank reads the shards, and copies into the shards the data that the user has given to leaves
+  // (tensors of model.parameters()) with set_data(). Throws std::logic_error, which names
+  // `function`, inside a module's call, a backward pass or summon_full_params(); and if a parameter
+  // was replaced, or registered after the model was sharded.
   void begin(const std::string& function);
 
   void broadcast_buffers();  // collective: copies rank 0's buffers to every rank

@@ -187,8 +187,9 @@ void ShardedModelImpl::end_pass() {
     if ((is_root || !hooked->module().reads_parameters_in_backward()) && hooked->calls == 0)
       hooked->say_what_to_do(HookedModule::Situation::not_called);
   }
-  // Waits until no other rank reads this rank's shards, because end_pass() calls the user's hooks
-  // on the leaves, which may write to the shards.
+  // Waits until no other rank reads this rank's shards, because end_pass() calls the hooks that the
+  // user has registered on the leaves (the tensors of model.parameters()), and these hooks may
+  // write to the shards.
   comm_->wait_for_readers();
   gradients_->end_pass();
 }

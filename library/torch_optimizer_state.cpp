@@ -175,9 +175,10 @@ std::string shape_of(const OptionValues& values, const ShardedParameter& entry) 
   return text;
 }
 
-// Collective. Returns the manifest of `optimizer`, and a map: index of a parameter in `entries` ->
-// the optimizer's state of this rank's part of the parameter. Throws on every rank if manifests or
-// states differ between ranks; elements of tensors are not compared.
+// Collective. Returns the manifest of `optimizer` (JSON with its class, groups and options) and a
+// map: index of a parameter in `entries` -> the optimizer's state of this rank's part of the
+// parameter. Throws on every rank if manifests or states differ between ranks; elements of tensors
+// are not compared.
 std::pair<Json, std::map<size_t, OptionValues>> agreed(const Optimizer& optimizer,
                                                        Communicator& comm, const Entries& entries,
                                                        const std::string& where) {
@@ -218,8 +219,9 @@ Json manifest_in(const StateDict& state) {
   }
 }
 
-// Throws unless both manifests are of one class of optimizer and have the same parameters in each
-// group. The groups can be in another order.
+// Throws std::invalid_argument unless the two manifests (JSON with class, groups and options of an
+// optimizer) name the same class of optimizer and have the same parameters in each group. The
+// groups can be in another order.
 void check_groups(const Json& own, const Json& saved) {
   const std::string mine = own.at("optimizer"), theirs = saved.at("optimizer");
   if (mine != theirs) {

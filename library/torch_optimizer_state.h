@@ -35,9 +35,10 @@ StateDict optimizer_state(const torch::optim::Optimizer& optimizer, Communicator
                           const std::vector<ShardedParameter>& entries, bool replicated,
                           const GatherStates& gather);
 
-// Collective. Loads a state of optimizer_state() into the optimizer. Throws on every rank, before
-// anything changes, if an entry is missing, unexpected or of another optimizer, if the groups have
-// other parameters, or if the ranks load different states.
+// Collective. Loads `state`, a result of optimizer_state(), into the optimizer. Throws on every
+// rank, before anything changes, if `state` lacks a name or has an unexpected one, if it was saved
+// from another class of optimizer, if the optimizer's groups have other parameters than the saved
+// groups, or if the ranks load different states.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, const StateDict& state);
 

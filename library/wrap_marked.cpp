@@ -15,8 +15,9 @@ namespace {
 // the module. The module's hook owns the Mark.
 using Mark = std::atomic<bool>;
 
-// The marks of all threads, because one thread may mark a module and another one shard the model.
-// A destroyed module leaves an expired mark, which a new module at the same address replaces.
+// The marks that fully_shard(module) has set on any thread, because one thread may mark a module
+// and another one shard the model. A destroyed module leaves an expired mark, which a new module at
+// the same address replaces.
 class Marks {
  public:
   // Marks `module` and returns its Mark. Returns null if the module has a mark already.
