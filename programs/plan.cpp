@@ -63,7 +63,8 @@ class SearchRun {
     try {
       return fits(settings_.on(world));
     } catch (const UsageError&) {
-      return false;  // for example, the batch can't be cut into this many microbatches
+      // No run on `world` ranks, for example if the batch can't be cut into so many microbatches.
+      return false;
     }
   }
 

@@ -42,7 +42,7 @@ BlockCost block_cost(const Question& question);
 struct Contender {
   std::string name;
   Plan plan;
-  double milliseconds{};  // time of a step
+  double milliseconds{};  // predicted time of a step
   bool fits{};            // the plan's peak is below question.amount gigabytes
 };
 std::vector<Contender> contenders(const Question& question);

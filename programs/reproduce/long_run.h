@@ -16,7 +16,7 @@ struct LongRun {
   TrainOptions options;  // options of train, without those that name files
   int64_t steps{};
   int64_t state_bytes{};     // [bytes] size of a checkpoint: parameters and optimizer state
-  int64_t receipt_sample{};  // one event in so many is in the run's receipt; 0: no receipt
+  int64_t receipt_sample{};  // of so many events, one is in the run's receipt; 0: no receipt
 };
 
 struct LongResult {

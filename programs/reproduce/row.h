@@ -16,7 +16,7 @@ struct PrintedWord {
   std::string unit;  // appended to the word in the cell
   std::string text;
 };
-using PrintedWords = std::map<std::string, PrintedWord>;  // key: the column
+using PrintedWords = std::map<std::string, PrintedWord>;  // column -> how its cell is found
 
 struct LineOfTable {
   std::vector<std::string> labels, published;
@@ -24,7 +24,7 @@ struct LineOfTable {
   bool same_parameters{}, may_fail{}, needs_peers{};
   std::vector<std::string> if_it_fails;  // the cells of the columns if the run fails
   PrintedWords read;
-  int64_t receipt_sample{};        // one event in so many is in the run's receipt; 0: no receipt
+  int64_t receipt_sample{};        // of so many events, one is in the run's receipt; 0: no receipt
   std::string receipt;             // name of the receipt's file: "ddp-1.receipt"
   std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
 };

@@ -39,15 +39,15 @@ class TrainRuns {
   // the command fails, and what run_child() throws.
   std::string output(const std::string& command);
   const std::filesystem::path& folder() const { return folder_.path(); }
-  // Returns an entry for every run that operator() or output() was asked for since the last call of
-  // take_json(): its options and seconds, and either its error, or the output of a command, or the
-  // fields of a training run that the tables have read.
+  // Returns a JSON object for every run that operator() or output() was asked for since the last
+  // call of take_json(): its options and seconds, and either its error, or the output of a command,
+  // or the fields of a training run that the tables have read.
   nlohmann::ordered_json take_json();
   // Moves the receipts that runs of the row `name` have left from folder() to `into`, which it
   // creates if there is a receipt. First removes the row's older receipts from `into`. Throws
   // std::filesystem::filesystem_error.
   void move_receipts(const std::string& name, const std::filesystem::path& into) const;
-  // Adds an entry to the result of the next take_json().
+  // Adds `run` to the result of the next take_json().
   void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }
 
  private:

@@ -28,8 +28,8 @@ struct Finding {
   bool in(const std::string& function) const;  // a function of this name was running
 };
 
-// Finds out how a rank came to a wrong observation. It replays the rank several times, and each
-// time watches another address.
+// Finds out how a rank came to a wrong observation, a value that the test observed and did not
+// expect. It replays the rank several times, and each time watches another address.
 class Investigation {
  public:
   // `command`: the program that replays the rank, and its arguments.

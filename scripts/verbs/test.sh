@@ -77,9 +77,9 @@ run_tests() {
   cat "$waiting"
 }
 
-# Runs the tests of task 1 with hidden cases, and with the ranks in a process of their own, as the
-# grader does. Only task 1 can run so here, because the programs of the other tasks need the seed
-# before they start a rank.
+# Runs the tests of task 1 with hidden cases (sizes, values and numbers of ranks that a seed
+# selects), and with the ranks in a process of their own, as the grader does. Only task 1 can run so
+# here, because the programs of the other tasks need the seed before they start a rank.
 hidden_cases() (
   cd "$root/build/$preset/bin" || exit
   export FSDP_ROOT=$root FSDP_TEST_SEED=hidden FSDP_RANKS_OF=./reference_task1_tests
