@@ -9,8 +9,8 @@
 namespace fsdp {
 namespace {
 
-// [flops] of the operators that this process has called while at least one FlopCounter lived. It is
-// a global variable because PyTorch's callback is a plain function.
+// Number of floating-point operations of the operators that this process has called while at least
+// one FlopCounter lived. It is a global variable because PyTorch's callback is a plain function.
 std::atomic<int64_t> counted = 0;
 
 int64_t product(const at::Tensor& a, const at::Tensor& b) {

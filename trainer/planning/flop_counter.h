@@ -13,12 +13,12 @@ class FlopCounter {
   FlopCounter();
   ~FlopCounter();
   FlopCounter(const FlopCounter&) = delete;
-  // Returns the [flops] counted since the last take() or, at the first call, since this object was
-  // made.
+  // Returns the number of floating-point operations counted since the last take() or, at the first
+  // call, since this object was made.
   int64_t take();
 
  private:
-  int64_t taken_;  // [flops] that this process had counted at the last take()
+  int64_t taken_;  // number of operations that this process had counted at the last take()
 };
 
 }  // namespace fsdp

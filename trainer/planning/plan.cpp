@@ -42,8 +42,8 @@ std::array<PhaseCost, kPhases> costs_of_phases(const Schedule& step,
   return phases;
 }
 
-// Returns the bytes that the ranks of the first host receive in `call`, from each other and from
-// other hosts, by the rule of Traffic.
+// Returns the number of bytes that the ranks of the first host receive in `call`, from each other
+// and from other hosts: each rank receives from the rank before it in a ring (see Traffic).
 Traffic traffic_of_host(const Schedule::Issue& call, const TrainConfig& config,
                         const Machine& machine) {
   Traffic traffic;

@@ -30,7 +30,7 @@ struct Machine {
 // are 0 unless the plan has a time.
 struct PhaseCost {
   int64_t flops{};  // floating-point operations of matrix products and attention
-  // The number of collectives, and the [bytes] that rank 0 receives in them.
+  // The number of collectives, and the number of bytes that rank 0 receives in them.
   int64_t calls{}, received{};
   // [ns] for which rank 0 computes, and for which it waits; unlike `calls`, `waiting` includes the
   // collectives of the loss and the norm.
@@ -38,9 +38,9 @@ struct PhaseCost {
   int64_t links{};  // [ns] that the links need for the collectives
 };
 
-// The [bytes] that the ranks of one host receive in a step: `within` from ranks of the same host,
-// `between` from other hosts. In a call, each rank receives from the rank before it in a ring of
-// the ranks that make the call.
+// The number of bytes that the ranks of one host receive in a step: `within` from ranks of the same
+// host, `between` from other hosts. In a call, each rank receives from the rank before it in a ring
+// of the ranks that make the call.
 struct Traffic {
   int64_t within{}, between{};
 };
@@ -50,15 +50,16 @@ struct Plan : PredictedMemory {
   // The unit whose module runs when most bytes are alive: "layers.3"; "root" also if no module runs
   // at that moment.
   std::string unit{};
-  int64_t parameters{};  // [elements] of all parameters of the model
-  // [bytes] that rank 0 receives in calls whose ranks are on one host, and in calls between hosts.
+  int64_t parameters{};  // number of elements of all parameters of the model
+  // Number of bytes that rank 0 receives in calls whose ranks are on one host, and in calls between
+  // hosts.
   int64_t within{}, between{};
   Traffic host{};                  // traffic of the host that rank 0 is on
   int64_t flops{};                 // floating-point operations of matrix products and attention
   std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
   std::array<PhaseCost, kPhases> phases{};
 
-  // Returns whether the peak of this plan is at most `memory`, the [bytes] that a rank has.
+  // Returns whether the peak of this plan is at most `memory`, the number of bytes that a rank has.
   bool fits(int64_t memory) const { return peak.bytes.total <= memory; }
 };
 

@@ -216,7 +216,7 @@ class Search {
   const Searched& searched_;
   const Machine& machine_;
   const SearchOf& of_;
-  std::map<int, ShardLayout> layouts_;  // the layouts with the current dtype, by shard_size
+  std::map<int, ShardLayout> layouts_;  // shard_size -> layout with the current dtype
   std::vector<Candidate> found_;
 };
 

@@ -35,7 +35,7 @@ struct Candidate {
   bool offloads() const { return !config.memory.offload_dir.empty(); }
   bool prefetches() const { return config.sharding.limit_in_backward() > 1; }
   double flops_per_token() const;
-  double tokens_per_second() const;  // on all ranks together; 0: the plan has no time
+  double tokens_per_second() const;  // of all ranks together; 0 if the plan has no predicted time
 };
 
 // What search() needs from its caller: functions that return the layout and the traces of a model,
@@ -43,7 +43,7 @@ struct Candidate {
 struct SearchOf {
   std::function<ShardLayout(const TrainConfig& config)> layout;
   std::function<ModelTraces(const TrainConfig& config, const ShardLayout& layout)> traces;
-  int64_t memory{};                                // [bytes] of memory that a rank has
+  int64_t memory{};                                // number of bytes of memory that a rank has
   std::function<void(size_t planned)> progress{};  // called after each plan; null: not called
 };
 
@@ -52,7 +52,8 @@ struct SearchOf {
 //   most 1 % more tokens per second than with half as many rows; in the second case, the plans with
 //   the last number of rows are not returned.
 // - Calls `traces` once for each dtype, recomputation and number of rows.
-// - A plan that offloads has no time, because the time of its files is not predicted.
+// - A plan with moments in files has no predicted time, because the time for reading and writing
+//   files is not predicted.
 // Returns, in this order:
 // - the plans that fit and have a time, the fastest first. Plans that are at most 1 % slower than
 //   the fastest count as equally fast, and so on; the smallest of them comes first.

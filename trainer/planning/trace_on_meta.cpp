@@ -80,8 +80,9 @@ class MetaTrace {
         note(Kind::gradient, index);
         trace_->backward.back().gradient_bytes = live_bytes::now()[MemoryClass::gradients] - before;
       } else {
-        // In single and ddp, a rank rounds the gradient to reduce_dtype, copies it into a bucket of
-        // fp32 or adds it to the bucket, and frees it.
+        // In single and ddp, a rank rounds each gradient to reduce_dtype. In the first microbatch
+        // of a sum, the rank copies the rounded gradient into a bucket of fp32; in a later
+        // microbatch, it adds the rounded gradient to the bucket. Then the rank frees the gradient.
         {
           const at::Tensor sent = gradient.to(precision.reduce_dtype);
           if (adds_) sent.to(at::kFloat);
@@ -182,10 +183,11 @@ class MetaTrace {
   FlopCounter flops_;
   std::shared_ptr<Module> model_;
   std::vector<NamedParameter> parameters_;  // the distinct parameters of the model on meta
-  // By unit: the number of calls of its module in this forward whose backward has not run yet.
+  // For each unit: the number of calls of its module in this forward whose backward has not run
+  // yet.
   std::vector<int64_t> calls_;
-  ModelTrace* trace_{};  // the trace that is being recorded; null: none is
-  bool adds_{};          // the trace that is being recorded is ModelTraces::adds
+  ModelTrace* trace_{};  // the trace that is being recorded; null: no trace is being recorded
+  bool adds_{};          // whether the trace that is being recorded is ModelTraces::adds
   bool in_backward_{}, pass_began_{};
 };
 

@@ -33,20 +33,20 @@ struct ModelTrace {
     // For the kind post_forward: whether backward will read the unit's parameters. For the kind
     // post_backward: whether the backward of all calls of the unit's module has ended.
     bool last{true};
-    // For the kind `gradient`: [bytes] by which the parameter's .grad has grown.
+    // For the kind `gradient`: number of bytes by which the parameter's .grad has grown.
     int64_t gradient_bytes{};
-    int64_t peak{};         // the most [bytes] of activations alive since the previous event
-    int64_t activations{};  // [bytes] of activations alive at this event
+    int64_t peak{};         // the most bytes of activations alive since the previous event
+    int64_t activations{};  // number of bytes of activations alive at this event
     // Floating-point operations of matrix products and attention since the previous event; a * b +
     // c counts as two.
     int64_t flops{};
     int64_t time{};  // [ns] of computing since the previous event; 0: not given
   };
   std::vector<Event> forward, backward;
-  // The most [bytes] of activations alive while the batch of a step is made.
+  // The most bytes of activations alive while the batch of a step is made.
   int64_t begin_peak{};
-  int64_t begin{};  // [bytes] of activations alive before a forward
-  // [bytes] of activations that a microbatch leaves after its backward: the loss.
+  int64_t begin{};  // number of bytes of activations alive before a forward
+  // Number of bytes of activations that a microbatch leaves after its backward: those of the loss.
   int64_t left{};
 };
 
@@ -54,7 +54,8 @@ struct ModelTrace {
 // microbatch whose gradients are added to the .grad of the parameters; empty if it equals `begins`.
 struct ModelTraces {
   ModelTrace begins, adds;
-  bool has_activations{};  // false: the bytes of activations are unknown, and 0 in both traces
+  // Whether the bytes of activations are known; if not, they are 0 in both traces.
+  bool has_activations{};
 };
 
 // [ns] for which a unit's module itself computes, without waits and other units.

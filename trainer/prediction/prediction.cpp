@@ -11,9 +11,9 @@ namespace {
 // The bytes that a transport allocates for a collective. It frees all of them when the wait for the
 // collective ends.
 struct TransportBuffers {
-  int64_t issued{};   // [bytes] alive from the issue of the call on
-  int64_t waiting{};  // [bytes] alive from the beginning of the wait for the call on
-  int64_t summing{};  // [bytes] alive during the wait, counted as activations
+  int64_t issued{};   // number of bytes alive from the issue of the call on
+  int64_t waiting{};  // number of bytes alive from the beginning of the wait for the call on
+  int64_t summing{};  // number of bytes alive during the wait, counted as activations
 };
 
 // Returns the buffers that a backend allocates for a call:
@@ -114,7 +114,8 @@ class LiveBytesOfAStep {
 
   const Transports& transports_;
   const bool has_activations_;
-  // By action, if it issues a call that is not waited for yet: the buffers of the call.
+  // For each action of the schedule: if it issues a call that the rank has not waited for yet, the
+  // buffers of the call; otherwise zeros.
   std::vector<TransportBuffers> buffers_;
   size_t at_{};  // index of the current action
   std::optional<Phase> phase_;

@@ -31,15 +31,16 @@ struct Transports {
   int world_size{};  // number of all ranks; 0: all calls use one transport
 };
 
-// By phase and class: the largest number of bytes alive. A value is empty if nothing is predicted:
+// For each phase of a step and each memory class: the largest number of bytes alive. A value is
+// empty if nothing is predicted:
 // - in a phase that the schedule does not enter;
 // - in MemoryClass::other unless schedule.has_activations;
 // - in MemoryClass::gathered and MemoryClass::gradients unless schedule.in_order.
 // Averaging the loss over ranks belongs to the phase `backward`.
 using PredictedBytes = std::array<std::array<std::optional<int64_t>, kMemoryClasses>, kPhases>;
 
-// By phase: the largest number of bytes alive in all classes together; empty if the bytes of a
-// class are not predicted.
+// For each phase of a step: the largest number of bytes alive in all memory classes together; empty
+// if the bytes of a class are not predicted.
 using PredictedTotals = std::array<std::optional<int64_t>, kPhases>;
 
 // The moment of a step at which most bytes are alive. Activations are included if the schedule has

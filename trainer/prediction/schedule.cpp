@@ -26,7 +26,7 @@ class ShardedStep : public ScheduledStep {
         units_(layout.units.size()) {
     for (size_t unit = 0; unit < units_.size(); ++unit)
       if (layout.units[unit].trainable) trainable_bytes_ += shard_bytes(unit);
-    // The policy is equal for all parameters of a unit.
+    // The mixed-precision policy is equal for all parameters of a unit.
     for (const auto& parameter : layout.parameters)
       precision_[parameter.unit] = config.precision.policy_of(parameter.name);
     for (const auto& event : traces.begins.forward)
@@ -44,13 +44,14 @@ class ShardedStep : public ScheduledStep {
   struct Unit {
     // Index of the action that issues the all-gather of the unit; empty: the unit is resharded.
     std::optional<size_t> gather;
-    // [bytes] of .grad of all parameters of the unit.
+    // Number of bytes of the .grad of all parameters of the unit together.
     int64_t unsharded_gradients{};
-    // Parameter -> [bytes] of its .grad in param_dtype.
+    // Index of a parameter -> number of bytes of the parameter's .grad in param_dtype.
     std::map<size_t, int64_t> narrow_gradients{};
-    bool has_gradient{};  // the unit's sharded gradient exists
-    bool reduced{};       // the unit's reduce-scatter was issued in this backward pass
-    // [bytes] of the optimizer's state of this unit, and of the temporaries of the unit's update.
+    bool has_gradient{};  // whether the unit's sharded gradient exists
+    bool reduced{};       // whether the unit's reduce-scatter was issued in this backward pass
+    // `state`: number of bytes of the optimizer's state of this unit. `for_update`: the most bytes
+    // that the update of one piece of the unit allocates temporarily (see add_pieces()).
     int64_t state{}, for_update{};
   };
   bool root(size_t unit) const { return layout_.units[unit].root; }
@@ -87,10 +88,11 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // Unshards the unit and prefetches the next ones. The forward begins with the units of the root.
-  // Prefetching begins after the last unit of the root. The first forward of a run prefetches
-  // nothing, because no order of the units is known yet. If the run evaluates before its first
-  // step, this evaluation is the first forward, so all forwards of the step prefetch.
+  // Adds to the schedule the actions that unshard the unit and prefetch the next units. The forward
+  // begins with the units of the root. Prefetching begins after the last unit of the root. The
+  // first forward of a run prefetches nothing, because no order of the units is known yet. If the
+  // run evaluates before its first step, this evaluation is the first forward, so all forwards of
+  // the step prefetch.
   void pre_forward(size_t unit) {
     const bool is_first =
         first_ && microbatch_ == 0 && !(training_ && config_.evaluates_before_training());
@@ -130,8 +132,8 @@ class ShardedStep : public ScheduledStep {
     units_[unit].unsharded_gradients += bytes;
     if (bytes > 0) units_[unit].narrow_gradients[parameter] += bytes;
   }
-  // Allocates and frees what FlatParameter::widen_gradients() allocates and frees: it converts one
-  // gradient after another, so only one gradient exists in both dtypes at a time.
+  // Adds to the schedule what FlatParameter::widen_gradients() allocates and frees: that function
+  // converts one gradient after another, so only one gradient exists in both dtypes at a time.
   void widen_gradients(size_t unit) {
     const MixedPrecisionPolicy& precision = precision_[unit];
     const auto wide = static_cast<int64_t>(c10::elementSize(precision.accumulate_dtype()));
@@ -177,9 +179,10 @@ class ShardedStep : public ScheduledStep {
     wait_for_reduction();
   }
 
-  // Computes the norm of the gradients for --clip. Finds the largest magnitude unless norm_type is
-  // 2, and computes the exact sum unless norm_type is infinite. The temporary is the exact sum of
-  // one unit, which is added to the exact sum of all units.
+  // Adds to the schedule the actions with which a rank computes the norm of the gradients for
+  // --clip. The rank finds the largest magnitude unless norm_type is 2, and computes the exact sum
+  // unless norm_type is infinite. The temporary memory is for the exact sum of one unit, which is
+  // added to the exact sum of all units.
   void clip() override {
     constexpr int64_t kSum = kDigits * kScalar;
     const double norm_type = config_.optimizer.norm_type;
@@ -191,8 +194,9 @@ class ShardedStep : public ScheduledStep {
     }
     activations(-kSum);
   }
-  // A rank finds the largest magnitude of its own gradients. For this it allocates and frees five
-  // fp32 numbers and one fp64 number. Then it gathers the largest magnitudes of all ranks.
+  // Adds to the schedule the actions with which a rank finds the largest magnitude of its own
+  // gradients. For this it allocates and frees five fp32 numbers and one fp64 number. Then it
+  // gathers the largest magnitudes of all ranks.
   void find_largest_magnitude() {
     const int ranks = partition_.shards;
     activations(kScalar);
@@ -209,8 +213,9 @@ class ShardedStep : public ScheduledStep {
     for (const MatrixRound& round : matrix_rounds(layout_, groups_, partition_.ranks()))
       update_matrices(round);
   }
-  // Does what Muon does with the matrices of a round: gathers their averaged gradients,
-  // orthogonalizes the matrices that this rank owns, and returns the updates to the shards.
+  // Adds to the schedule the actions of Muon's update of the matrices of a round: the rank gathers
+  // the averaged gradients of the matrices, orthogonalizes the matrices that it owns, and sends the
+  // updates to the ranks that hold the shards.
   void update_matrices(const MatrixRound& round) {
     std::vector<size_t> gathered;
     for (const UnitMatrices& unit : round) {
@@ -235,8 +240,8 @@ class ShardedStep : public ScheduledStep {
       activations(-shard_bytes(unit));
     }
   }
-  // Allocates and frees what average_gradient() and apply_orthogonal_update() allocate and free for
-  // this rank's pieces of the matrices: each function needs the tensor of one number.
+  // Adds to the schedule what average_gradient() and apply_orthogonal_update() allocate and free
+  // for this rank's pieces of the matrices: each function needs the tensor of one number.
   void compute_on_pieces(const UnitMatrices& unit) {
     const int64_t numel = layout_.units[unit.unit].padded_numel / layout_.world_size;
     const int64_t begin = numel * shard_, end = begin + numel;
@@ -256,8 +261,8 @@ class ShardedStep : public ScheduledStep {
     }
   }
 
-  // Issues the all-gathers of order[begin] and the units after it in `order`, of at most `count`
-  // units. Skips units that are gathered already.
+  // Adds to the schedule the issues of the all-gathers of order[begin] and the units after it in
+  // `order`, of at most `count` units. Skips units that are gathered already.
   void gather(const std::vector<size_t>& order, size_t begin, size_t count) {
     for (size_t i = begin; i < std::min(begin + count, order.size()); ++i) {
       auto& gather = units_[order[i]].gather;
@@ -277,8 +282,9 @@ class ShardedStep : public ScheduledStep {
     allocate(MemoryClass::gathered, -gathered_bytes(unit), unit);
   }
 
-  // Moves the gradients of a unit into a flat gradient and issues its reduce-scatter. First waits
-  // for the reduce-scatter of the previous unit, because only one is under way at a time.
+  // Adds to the schedule the actions that move the gradients of a unit into a flat gradient and
+  // issue its reduce-scatter. First it adds the wait for the reduce-scatter of the previous unit,
+  // because only one reduce-scatter is under way at a time.
   void reduce(size_t unit) {
     if (!layout_.units[unit].trainable) return;
     wait_for_reduction();
@@ -322,13 +328,15 @@ class ShardedStep : public ScheduledStep {
     return layout_.units[unit].padded_numel * kElement / layout_.world_size;
   }
 
-  // Adds the pieces of a unit. A piece is a run of neighbouring parameters, with their padding,
-  // that lies in this rank's shard and belongs to one parameter group.
+  // Counts the optimizer's state of the pieces of a unit. A piece is a run of neighbouring
+  // parameters, with their padding, that lies in this rank's shard and belongs to one parameter
+  // group.
   void add_pieces(size_t unit) {
     const int64_t count = layout_.units[unit].padded_numel / layout_.world_size;
     const int64_t shard = count * shard_;
     const int64_t state_before = state_bytes();
-    // By group: where the current run begins and ends in the unit.
+    // For each parameter group: where the current run of neighbouring parameters begins and ends in
+    // the unit.
     std::vector<std::pair<int64_t, int64_t>> runs(groups_.size());
     const auto add_run = [&](size_t group) {
       const auto [begin, end] = std::exchange(runs[group], {});
@@ -355,14 +363,14 @@ class ShardedStep : public ScheduledStep {
   // How many units are gathered ahead of the running one, in forward and in backward.
   const size_t forward_window_{static_cast<size_t>(config_.sharding.limit_in_forward() - 1)};
   const size_t backward_window_{static_cast<size_t>(config_.sharding.limit_in_backward() - 1)};
-  std::vector<MixedPrecisionPolicy> precision_;  // the policy of each unit
+  std::vector<MixedPrecisionPolicy> precision_;  // the mixed-precision policy of each unit
   std::vector<Unit> units_;
   // The units, without the root's, in the order of their calls in a forward.
   std::vector<size_t> order_;
   size_t forwards_{};  // how many units of order_ have begun their call in this forward
   // Units to unshard again in backward, in the order of their forward.
   std::vector<size_t> units_in_backward_;
-  int64_t trainable_bytes_{};  // [bytes] of this rank's shards of trainable units
+  int64_t trainable_bytes_{};  // number of bytes of this rank's shards of trainable units
   // The reduce-scatter under way: the unit, and the index of the action that issued it.
   std::optional<std::pair<size_t, size_t>> reduction_;
 };
@@ -391,10 +399,10 @@ class ReplicaStep : public ScheduledStep {
     return config_.ranks.mode == Mode::ddp ? partition_.accumulation_steps
                                            : partition_.microbatches();
   }
-  // Allocates buckets if the gradients of the microbatch begin a new sum. In --mode single they
-  // begin one or are added to the existing sum. In --mode ddp they always begin one, because ddp
-  // reduces the gradients of each microbatch before adding them, unless it reduces once, after the
-  // last microbatch.
+  // Adds to the schedule the allocation of buckets if the gradients of the microbatch begin a new
+  // sum. In --mode single, the gradients begin a new sum or are added to the existing one. In
+  // --mode ddp, the gradients of every microbatch begin a new sum, because ddp reduces them before
+  // it adds them to others, unless it reduces once, after the last microbatch.
   void begin_backward() override {
     if (begins_sum()) allocate(MemoryClass::gradients, sum().bytes);
     waiting_.assign(buckets_.numels.size(), 0);
@@ -454,8 +462,8 @@ class ReplicaStep : public ScheduledStep {
     constexpr int64_t kSum = kDigits * kScalar;
     allocate_temporarily(config_.optimizer.norm_type == 2 ? 3 * kSum : kScalar + 2 * kSum);
   }
-  std::vector<int64_t> trainable_;  // [elements] with padding, of each trainable parameter
-  // By parameter: how many trainable parameters come before it in the layout.
+  std::vector<int64_t> trainable_;  // number of elements of each trainable parameter, with padding
+  // For each parameter: how many trainable parameters come before it in the layout.
   std::vector<size_t> places_;
   GradientBuckets buckets_;
   // For each bucket: how many of its parameters have no gradient in this backward pass yet.

@@ -22,30 +22,31 @@ struct Schedule {
   };
   struct Allocate {
     MemoryClass cls;
-    int64_t bytes;                 // [bytes] allocated; negative: freed
+    int64_t bytes;                 // number of bytes allocated; negative: freed
     std::optional<size_t> unit{};  // the unit that the memory serves; empty: it serves no unit
   };
   // The model computes from one event of its ModelTrace to the next.
   struct Compute {
-    // [bytes] of activations alive: the most during the computation, and those at its end.
+    // `peak`: the most bytes of activations alive during the computation. `activations`: number of
+    // bytes of activations alive at its end.
     int64_t peak, activations;
     int64_t flops{}, time{};       // `time`: [ns] of computing; 0: not given
     std::optional<size_t> unit{};  // the unit whose module runs; empty: the root's module runs
   };
   struct Issue {
     Operation operation;
-    int64_t numel;  // [elements] of the larger of input and output
+    int64_t numel;  // number of elements of the input or of the output, whichever is larger
     int64_t element_bytes;
     int ranks;  // number of ranks that make the call together
     // Distance from one rank of the call to the next one; 1: they are neighbours.
     int stride;
     int place;  // index of this rank among the ranks of the call
-    // The tensor of the call lies in memory that the transport reads without a copy.
+    // Whether the tensor of the call lies in memory that the transport reads without a copy.
     bool in_arena;
     std::optional<size_t> unit{};  // the unit that the call serves; empty: it serves no unit
     std::string_view label{};  // "norm" or "metrics" if the call serves no parameter, else empty
 
-    // [elements] of one rank's part of the tensor.
+    // Returns the number of elements of one rank's part of the tensor.
     int64_t part() const { return round_up(numel, ranks) / ranks; }
     // Returns the bytes that one rank receives, as textbook_bytes() counts them (comm/call.h).
     int64_t bytes_received() const {
@@ -58,12 +59,15 @@ struct Schedule {
   };
   using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
   std::vector<Action> actions;
-  // [bytes] of the optimizer's moments if they are in a file; else 0.
+  // Number of bytes of the optimizer's moments if they are in a file; else 0.
   int64_t state_file_bytes{};
-  // The most [bytes] of partial sums of gradients at a time if the moments are in a file; else 0.
+  // The most bytes of earlier partial sums of gradients that are in files at a time, if the moments
+  // are in a file; else 0.
   int64_t partial_sum_bytes{};
-  bool has_activations{};  // false: the bytes of activations in each Compute are 0
-  // False if some units contain other units and no trace gives the order of their calls.
+  bool has_activations{};  // false: the bytes of activations are unknown, and 0 in each Compute
+  // Whether `actions` are in the order in which a step of training runs them. False if a unit other
+  // than the root contains another unit, and no recorded trace of the model's calls gives their
+  // order.
   bool in_order{true};
 };
 

@@ -14,11 +14,11 @@
 
 namespace fsdp {
 
-inline constexpr int64_t kElement = 4;  // [bytes] of an fp32 number
-// [bytes] of an fp64 number: the loss, and the terms of a norm.
+inline constexpr int64_t kElement = 4;  // number of bytes of an fp32 number
+// Number of bytes of an fp64 number: the loss, and the terms of a norm.
 inline constexpr int64_t kScalar = 8;
-// [bytes] that torch allocates for a number that divides a tensor or is added to it: the number in
-// fp64, and the number in the tensor's dtype, fp32.
+// Number of bytes that torch allocates for a number that divides a tensor or is added to it: the
+// number in fp64, and the number in the tensor's dtype, fp32.
 inline constexpr int64_t kNumber = kScalar + kElement;
 
 // Builds the Schedule of a step. This class has the part that all modes share. A class for a mode
@@ -61,10 +61,11 @@ class ScheduledStep {
     const bool one_sum = config_.ranks.mode == Mode::single || partition_.reduce_last;
     const int64_t sums = one_sum ? 1 : parts;
     if (training_ && partition_.reduce_last) reduce_last();
-    // The tensor of the number of microbatches, by which the gradients are divided.
+    // Adds to the schedule the allocation of the tensor that holds the number of microbatches, by
+    // which the gradients are divided.
     if (training_) allocate_temporarily(kNumber);
-    // Allocates the sums of this rank's losses and the sums of the losses of all ranks; frees the
-    // losses of the microbatches.
+    // Adds to the schedule the allocation of the sums of this rank's losses and of the sums over
+    // all ranks, and the freeing of the losses of the microbatches.
     activations(2 * kScalar * sums - parts * traces_.begins.left);
     call_on_scalars(Operation::all_reduce, sums,
                     config_.ranks.mode == Mode::single ? 1 : partition_.ranks(), rank_, "metrics");
@@ -77,7 +78,8 @@ class ScheduledStep {
   }
 
  protected:
-  virtual void hold() = 0;  // allocates the memory that is alive during the whole step
+  // Adds to the schedule the allocations of the memory that is alive during the whole step.
+  virtual void hold() = 0;
   virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
   // The memory class and the bytes of the running sum of a rank's gradients. The gradients of its
   // microbatches are added as a tree, in the order of the BatchPartition that order() returns.
@@ -95,10 +97,10 @@ class ScheduledStep {
   }
   bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
   virtual void begin_backward() {}  // called before the backward of microbatch number microbatch_
-  // Adds what the mode does at an event of a ModelTrace.
+  // Adds to the schedule what the mode does at an event of a ModelTrace.
   virtual void at(const ModelTrace::Event& /*event*/) {}
-  // Adds the reduction of the sum of all microbatches' gradients. Called after the last microbatch
-  // if gradients are reduced once.
+  // Adds to the schedule the reduction of the sum of all microbatches' gradients. Called after the
+  // last microbatch if gradients are reduced once.
   virtual void reduce_last() {}
   virtual void clip() = 0;
   virtual void update() {
@@ -115,7 +117,8 @@ class ScheduledStep {
     add(Schedule::Allocate{cls, bytes, unit});
   }
   void wait(size_t issued) { add(Schedule::Wait{issued}); }
-  // Issues a collective on `count` fp64 numbers that serves no unit, and waits for it.
+  // Adds to the schedule the issue of a collective on `count` fp64 numbers that serves no unit, and
+  // the wait for it.
   void call_on_scalars(Operation operation, int64_t count, int ranks, int place,
                        const char* label) {
     wait(add(Schedule::Issue{
@@ -133,10 +136,11 @@ class ScheduledStep {
     activations(-bytes);
   }
 
-  // Counts the optimizer's state of a piece of `elements` elements, which is updated by itself: for
-  // AdamW two moments of each element and a step count, for Muon one moment and a step count.
-  // Returns the bytes that an update of the piece allocates temporarily: for SGD a decayed
-  // gradient, otherwise the number that is added to a step count.
+  // Counts the optimizer's state of a piece: `elements` neighbouring elements of parameters that
+  // the optimizer treats as one tensor. For AdamW the state has two moments of each element and a
+  // step count, for Muon one moment of each element and a step count. Returns the bytes that an
+  // update of the piece allocates temporarily: for SGD a decayed gradient, otherwise the number
+  // that is added to a step count.
   int64_t add_piece(int64_t elements, const OptimizerOptions& options) {
     int64_t needed = kNumber;
     if (options.kind == OptimizerOptions::Kind::sgd) {
@@ -149,14 +153,14 @@ class ScheduledStep {
     for_update_ = std::max(for_update_, needed);
     return needed;
   }
-  // Allocates and frees what orthogonalize() of optim/muon.h allocates and frees for the matrix.
+  // Adds to the schedule what orthogonalize() of optim/muon.h allocates and frees for the matrix.
   void orthogonalize(const OwnedMatrix& matrix) {
     allocate_temporarily(orthogonalize_bytes(matrix.rows, matrix.columns));
   }
-  // [bytes] of the optimizer's state that is not allocated yet.
+  // Returns the number of bytes of the optimizer's state that is not allocated yet.
   int64_t state_bytes() const { return state_bytes_; }
-  // Allocates the part of the optimizer's state that is not allocated yet, but at most `bytes` of
-  // it.
+  // Adds to the schedule the allocation of the part of the optimizer's state that is not allocated
+  // yet, but of at most `bytes` bytes.
   void allocate_state(int64_t bytes = std::numeric_limits<int64_t>::max()) {
     bytes = std::min(bytes, state_bytes_);
     allocate(MemoryClass::optimizer_state, bytes);
@@ -185,8 +189,9 @@ class ScheduledStep {
     auto& most = schedule_.partial_sum_bytes;
     most = std::max(most, order().partial_sums(microbatch_) * bytes);
   }
-  // Call this when microbatch number microbatch_ has been computed. Frees the partial sums that
-  // were added to the running sum, unless they are in a file and take no memory.
+  // Call this when microbatch number microbatch_ has been computed. Adds to the schedule the
+  // freeing of the partial sums that were added to the running sum, unless they are in a file and
+  // take no memory.
   void free_added_sums() {
     if (in_files()) return;
     const auto [cls, bytes] = sum();
@@ -195,7 +200,7 @@ class ScheduledStep {
   }
 
   void compute(Schedule::Compute part) {
-    // [bytes] of the losses of the earlier microbatches.
+    // Number of bytes of the losses of the earlier microbatches.
     const int64_t losses = microbatch_ * traces_.begins.left;
     part.peak += losses;
     part.activations += losses;
@@ -211,7 +216,7 @@ class ScheduledStep {
 
   std::optional<size_t> running_;  // the unit whose module runs; empty: the root's module
   int64_t state_bytes_{};
-  // The most [bytes] that the update of one piece allocates temporarily.
+  // The most bytes that the update of one piece allocates temporarily.
   int64_t for_update_{};
 };
 

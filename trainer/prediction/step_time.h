@@ -36,8 +36,8 @@ StepTime predict_step_time(const Schedule& schedule, const CallTime& call_time);
 std::vector<Span> predict_spans(const Schedule& schedule, const CallTime& call_time);
 
 // Returns how long a step of --mode fsdp with `config` takes on a model whose units compute one
-// after another, for `times`; the first unit is the root. The step is not the first of the run, and
-// its time does not include the collectives of the loss.
+// after another, each for its time in `times`; the first unit is the root. The step is not the
+// first of the run, and its time does not include the collectives of the loss.
 StepTime predict_step_time(TrainConfig config, const std::vector<UnitTime>& times,
                            const CallTime& call_time);
 
