@@ -41,10 +41,9 @@ class HashRecorder final : public CallObserver {
 
   // Records this rank's parameters (if `what` is initial or updated) or gradients (if `what` is
   // reduced or clipped). Call it at the moment in the step at which `what` describes their values.
-  // After the update of the last step, also records the moments, unless the stack's
-  // ShardedOptimizer::state() is not written yet. Moments of earlier steps are not recorded: a
-  // difference in them shows in the next update, and reading them in each step would cost a fifth
-  // of all hashing.
+  // After the update of the last step, also records the moments, unless the student has not written
+  // ShardedOptimizer::state() yet. Moments of earlier steps are not recorded: a difference in them
+  // shows in the next update, and reading them in each step would cost a fifth of all hashing.
   void record(TensorKind what, int64_t step, Strategy& strategy);
   // Records the norm of the gradients of all ranks. Only rank 0 records it.
   void record_norm(int64_t step, double norm);
@@ -69,7 +68,8 @@ class HashRecorder final : public CallObserver {
   int rank_;
   int64_t last_step_;
   bool first_replica_;
-  // The event whose values are written to the file too (--capture); empty: of no event.
+  // The event whose values are written to the file too (--capture); empty: the values of no event
+  // are written.
   std::optional<EventKey> capture_;
   std::map<std::string, int64_t> places_;  // name of a parameter -> its index in the model
   std::map<std::string, std::vector<int64_t>> sizes_;  // name of a parameter -> its sizes

@@ -85,8 +85,8 @@ const EventHash& event_of(const RunHashes& run, const EventKey& key) {
   return found == run.events.end() ? none : found->second;
 }
 
-// Returns the values of the event's elements in their order, each with the line that has the value,
-// which the rank that holds the element has written.
+// Returns the values of the event's elements, in the order of the elements. Beside each value
+// stands the line that has it: the line that the rank with this element wrote to its file.
 std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
   std::map<int64_t, const json*> lines;
   for (const json& line : event.values)
@@ -139,7 +139,7 @@ RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& s
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
   require_equal_settings(a.settings, b.settings);
   Comparison result;
-  // Kind of event -> names of the runs that have it.
+  // Kind of event -> names ("a", "b") of the runs that have an event of this kind.
   std::map<TensorKind, std::set<std::string>> kinds;
   std::set<decltype(order_of({}, {}))> ordered;
   for (const auto& [name, run, other] : {std::tuple("a", &a, &b), std::tuple("b", &b, &a)}) {

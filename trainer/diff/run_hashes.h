@@ -54,7 +54,8 @@ struct EventHash {
   std::string unit;  // name of the unit that has the parameter or module
   uint64_t hash{};   // sum of the hashes of the ranks that hold parts of the tensor
   int64_t numel{};   // number of elements that were hashed
-  std::vector<nlohmann::json> values{};  // the lines of the ranks that have values too (--capture)
+  // The lines about this event in the ranks' files that have the tensor's values too (--capture).
+  std::vector<nlohmann::json> values{};
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EventHash, place, unit, hash, numel)
 

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class NewFolder {
  public:
   explicit NewFolder(const std::string& path) : path_(fs::absolute(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();  // if `path` ends with a slash
+    if (!path_.has_filename()) path_ = path_.parent_path();  // removes a slash at the end of `path`
     unfinished_ = path_.string() + kUnfinished;
     if (fs::exists(path_)) throw std::runtime_error(path + ": is there already");
     fs::create_directories(path_.parent_path());

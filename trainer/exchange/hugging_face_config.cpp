@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::json;
 using Texts = std::map<std::string, std::string>;
 
-constexpr int64_t kLongestConfig = 1 << 20;  // [bytes] the largest config.json that is read
+// Number of bytes of the largest config.json that is read.
+constexpr int64_t kLongestConfig = 1 << 20;
 
 // A member of config.json that can change what a model computes.
 struct Variant {

@@ -89,7 +89,8 @@ namespace fs = std::filesystem;
 using Files = std::map<std::string, std::unique_ptr<SafetensorsReader>>;
 
 const std::string kFile = "model.safetensors", kIndex = kFile + ".index.json";
-constexpr int64_t kLongestIndex = 100'000'000;  // [bytes] the largest index file that is read
+// Number of bytes of the largest index file that is read.
+constexpr int64_t kLongestIndex = 100'000'000;
 
 std::string shape_of(const std::vector<int64_t>& sizes) {
   return nlohmann::json(sizes).dump();
@@ -190,7 +191,8 @@ std::vector<std::string> linear_layers(const ModelShape& shape) {
     if (tensor.own.sizes.size() == 2 && !is_embedding)
       layers.push_back(name.substr(0, name.size() - end.size()));
   }
-  // If the head is tied, it has no parameter of its own, but it is a layer.
+  // If the head is tied to the embedding, it has no parameter of its own, but the head is a linear
+  // layer, too.
   if (layers.empty() || layers.back() != head) layers.push_back(head);
   return layers;
 }
@@ -246,7 +248,7 @@ void HuggingFaceFolder::add(const Source& source, bool head) {
 void HuggingFaceFolder::check_head(int part, int parts) const {
   const auto head = sources_.find(kHeadName);
   if (head == sources_.end() || tensors_.back().own.name == kHeadName) return;
-  constexpr int64_t kPiece = 1 << 20;  // [elements] of a piece of the tensor
+  constexpr int64_t kPiece = 1 << 20;  // number of elements of a piece of the tensor
   const Source& embedding = sources_.at(tensors_.front().own.name);
   const int64_t numel = embedding.entry->numel;
   for (int64_t begin = part * kPiece; begin < numel; begin += parts * kPiece) {

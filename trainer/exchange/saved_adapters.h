@@ -16,7 +16,7 @@ std::vector<ModelState::Parameter> without_adapters(
 class SavedAdapters {
  public:
   // `saved` must outlive this object. Throws std::runtime_error, which names the checkpoint, if the
-  // checkpoint has adapters but its settings lack their rank or alpha.
+  // checkpoint has adapters but its settings lack the rank or the alpha of the adapters.
   explicit SavedAdapters(const SavedParameters& saved);
 
   // If `parameter` is the weight of a layer with an adapter, adds the adapter's alpha / rank * B A

@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kAlign = 64;  // [bytes] alignment of each copy, for vectorized kernels
+// Each copy begins at a multiple of this many bytes, for vectorized kernels.
+constexpr int64_t kAlign = 64;
 
 // An AnonymousFile that is mapped into memory as a whole.
 struct Mapping {

@@ -61,9 +61,10 @@ class MomentFile : public MomentStore {
   char* address(const Part& part) const { return begin_ + pinned_ + part.begin; }
 
   int64_t bytes_, pinned_;
-  int64_t given_{};  // [bytes] that zeros() has used for tensors so far
+  int64_t given_{};  // number of bytes that zeros() has used for tensors so far
   AnonymousFile file_;
-  // [bytes_], mapped: the first pinned_ bytes are memory, the others are the file.
+  // Beginning of the mapped memory of bytes_ bytes: the first pinned_ bytes are memory, the others
+  // are the file.
   char* begin_{};
 
   std::map<int64_t, Part> next_;  // Part::begin -> the part that was used after that part
@@ -72,7 +73,7 @@ class MomentFile : public MomentStore {
   std::mutex mutex_;
   std::condition_variable jobs_changed_;
   std::deque<Job> jobs_;
-  int behind_{};  // number of write jobs in jobs_, and the one under way
+  int behind_{};  // number of write jobs that are not finished: those in jobs_, and one under way
   bool stops_{};
   int error_{};  // errno of a failed write; 0: none
   std::thread thread_;

@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-inline constexpr int64_t kPage = 4096;  // [bytes] of a page of the file with the optimizer state
+// Number of bytes of a page of the file with the optimizer state.
+inline constexpr int64_t kPage = 4096;
 
 // Returns how many of `bytes` bytes stay in memory if `wanted` bytes are wanted there: `wanted`,
 // rounded up to whole pages, but at most `bytes`.

@@ -21,9 +21,9 @@ struct AuditSources {
 std::set<std::string> names_in(const std::vector<std::string>& words);
 
 // Returns the command line of ./fsdp train that computes `piece` again in one process and writes
-// the hashes of all its events into the folder `hashes`. The command resumes from the run's
-// checkpoint before the first step of `piece`, which must exist. If the first step is step 0, the
-// command starts as the run did, without a checkpoint.
+// the hashes of all its events into the folder `hashes`. The command resumes from the checkpoint
+// that the run saved before the first step of `piece`; this checkpoint must exist. If the first
+// step is step 0, the command starts as the run did, without a checkpoint.
 std::vector<std::string> audit_command(const AuditSources& sources, const Receipt& receipt,
                                        const Recomputation& piece, const std::string& hashes);
 

@@ -71,7 +71,7 @@ void read_head(const std::string& text, Receipt& receipt) {
   json line;
   try {
     line = read_json_object<json>(text);
-  } catch (const std::runtime_error&) {  // not a JSON object, or nested too deep to copy safely
+  } catch (const std::runtime_error&) {  // not a JSON object, or nested too deep: require() throws
   }
   require(line.contains("receipt") && line["receipt"].is_number_integer(),
           "is not a receipt of ./fsdp train");

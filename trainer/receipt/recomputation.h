@@ -13,7 +13,7 @@ namespace fsdp {
 
 // Steps of a run, or one microbatch of a step, that one process computes again for an audit.
 struct Recomputation {
-  int64_t first_step;  // the state before this step is known; begins with it
+  int64_t first_step;  // the first step that is computed; the state before it is known
   int64_t end_step;    // the step after the last one that is computed
   // If it has a value, only this microbatch of `first_step` is computed.
   std::optional<int> microbatch;

@@ -11,7 +11,7 @@
 namespace fsdp {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 16;  // [bytes] read and written at a time
+constexpr size_t kPiece = size_t{1} << 16;  // number of bytes that are read or written at a time
 
 int open_spool() {
   std::error_code none;

@@ -29,7 +29,7 @@ class LineSpool {
  private:
   int file_{-1};
   bool failed_{};
-  int64_t in_file_{};      // [bytes] of the lines in the file
+  int64_t in_file_{};      // number of bytes of the lines in the file
   std::string in_memory_;  // the newest lines, which the file does not have yet
 };
 

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // [bytes] the most that end_of_file() reads
+constexpr int64_t kMost = 1 << 20;  // the most bytes that end_of_file() reads
 
 // Returns the last bytes of the file `path`, at most kMost, and their offset in the file.
 std::pair<std::string, int64_t> end_of_file(const std::string& path) {
@@ -30,7 +30,7 @@ LogEnd end_of_log(const std::string& path) {
   if (stop == std::string::npos) return {text.empty() || text[0] == '{', std::nullopt};
   while (stop != std::string::npos) {
     const size_t before = stop == 0 ? std::string::npos : text.rfind('\n', stop - 1);
-    // The line begins before the bytes that were read.
+    // If the line begins before the bytes that were read, only its end is known.
     if (before == std::string::npos && begin > 0) break;
     const size_t first = before == std::string::npos ? 0 : before + 1;
     const auto line = nlohmann::json::parse(text.substr(first, stop - first), nullptr, false);

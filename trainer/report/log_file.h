@@ -8,7 +8,7 @@ namespace fsdp {
 
 // What end_of_log() finds in the last lines of a file that --log writes.
 struct LogEnd {
-  bool is_log{true};  // false: the last lines are not those that --log writes
+  bool is_log{true};  // whether the last lines are lines as --log writes them
   // The step of the last line that names a step; empty: no line does.
   std::optional<int64_t> last_step;
 };

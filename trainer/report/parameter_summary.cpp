@@ -5,7 +5,8 @@
 namespace fsdp {
 
 void ParameterSummary::add(const at::Tensor& parameter) {
-  // [elements] summed at a time, because the parameters may leave no memory for large temporaries
+  // Number of elements that are summed at a time. It is small, because the parameters may leave no
+  // memory for large temporary tensors.
   constexpr int64_t kChunk = 1 << 16;
   const at::Tensor flat = parameter.detach().contiguous().view({-1});
   sum_fp32_ += flat.sum().item<double>();

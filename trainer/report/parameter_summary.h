@@ -15,7 +15,7 @@ class ParameterSummary {
 
   // Sums each parameter in fp32, and adds these sums in fp64.
   double sum_fp32() const { return sum_fp32_; }
-  double sum_fp64() const { return sum_fp64_; }  // Adds all elements of all parameters in fp64.
+  double sum_fp64() const { return sum_fp64_; }  // the sum of all elements, added in fp64
   // SHA-256 of all elements, as little-endian fp32.
   std::string sha256() const { return hash_.hex(); }
 

@@ -52,7 +52,8 @@ std::string time_left(double seconds) {
 // process's first step, and after the run's last step. The estimate leaves out the first step,
 // which takes longer than the others.
 std::string Progress::left(const Step& step) const {
-  constexpr double kSoon = 2;  // [s] no time left is shown earlier after the first step
+  // Seconds after this process's first step from which on the time left is shown.
+  constexpr double kSoon = 2;
   const double seconds = step.seconds - first_->seconds;
   if (seconds < kSoon || step.done == steps_.all) return "";
   const auto rest = static_cast<double>(steps_.all - step.done);

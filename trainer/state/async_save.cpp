@@ -162,7 +162,8 @@ class ThreadedSave : public AsyncSave {
   }
 
   Communicator& comm_;
-  nlohmann::ordered_json run_, parameters_;  // members of checkpoint.json
+  // The members "run" and "parameters" of checkpoint.json.
+  nlohmann::ordered_json run_, parameters_;
   std::function<void()> then_;
   UnfinishedCheckpoint checkpoint_;
   Stage stage_{Stage::writing};  // progress of the save, equal on all ranks

@@ -47,9 +47,9 @@ struct Checkpoint {
 void save_checkpoint(const std::string& directory, CheckpointFormat format, int64_t step,
                      const nlohmann::ordered_json& run, ModelState state, Communicator& comm);
 
-// Reads the description of a checkpoint. `path`: the folder of the checkpoint, or a folder of
-// checkpoints, of which the latest is read. Throws std::runtime_error, which names the file, if the
-// checkpoint is missing, damaged or of another version.
+// Reads the file checkpoint.json of a checkpoint. `path`: the folder of the checkpoint, or a folder
+// of checkpoints, of which the latest is read. Throws std::runtime_error, which names the file, if
+// the checkpoint is missing, damaged or of another version.
 Checkpoint find_checkpoint(const std::string& path);
 
 // Collective. Fills this rank's ranges of `state` from the checkpoint, which any number of ranks in

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLongestText = 64 << 20;  // [bytes] limit for checkpoint.json and for SHA256SUMS
+constexpr int64_t kLongestText = 64 << 20;  // the most bytes of a checkpoint.json or SHA256SUMS
 
 // Returns the line of SHA256SUMS for the file `name`.
 std::string sum_of(const std::string& sha256, const std::string& name) {

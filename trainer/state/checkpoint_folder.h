@@ -15,7 +15,7 @@ namespace fsdp {
 
 inline const std::string kDescriptionFile = "checkpoint.json";
 inline const std::string kSumsFile = "SHA256SUMS";
-// The name of a checkpoint's folder ends in this until the checkpoint is complete.
+// The end of the name of a checkpoint's folder until the checkpoint is complete.
 inline const std::string kUnfinished = ".part";
 
 struct SavedFile {
@@ -55,12 +55,14 @@ struct Description {
 // read.
 Description read_description(const std::string& folder);
 
-// The name of a tensor in a checkpoint, for example "NAME/exp_avg:0-16". If the name has no kind,
-// the tensor has the values of the parameter NAME. If the name has no range, the tensor is whole.
+// The name of a tensor in a checkpoint, for example "NAME/exp_avg:0-16". If the name has no kind (a
+// part such as /exp_avg), the tensor has the values of the parameter NAME. If the name has no
+// range, the tensor is whole.
 struct TensorName {
   std::string parameter;
   StateKind kind{};
-  std::optional<std::pair<int64_t, int64_t>> range;  // [elements] begin and end in the parameter
+  // Begin and end of the range, as indices of elements of the parameter.
+  std::optional<std::pair<int64_t, int64_t>> range;
 
   std::string text() const;
   static TensorName parse(const std::string& text);

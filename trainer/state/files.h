@@ -21,7 +21,7 @@ class FileWriter {
   void write(const void* bytes, size_t count);
   void close();  // returns when the bytes are on the disk
 
-  int64_t size() const { return size_; }              // [bytes] written so far
+  int64_t size() const { return size_; }              // number of bytes written so far
   std::string sha256() const { return hash_.hex(); }  // SHA-256 of the bytes written so far
 
  private:
@@ -38,7 +38,7 @@ class FileReader {
   FileReader(const FileReader&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }  // [bytes] in the file
+  int64_t size() const { return size_; }  // number of bytes in the file
   // Reads exactly `count` bytes of the file, from `offset` on, to `into`.
   void read(int64_t offset, void* into, size_t count) const;
   std::string sha256() const;  // SHA-256 of the whole file

@@ -13,12 +13,12 @@ struct ModelState {
   struct Parameter {
     std::string name;
     std::vector<int64_t> sizes;
-    at::ScalarType dtype{at::kFloat};  // only a buffer can have another dtype
+    at::ScalarType dtype{at::kFloat};  // parameters are fp32; a buffer can have another dtype
 
     int64_t numel() const;
     bool operator==(const Parameter&) const = default;
   };
-  // Distinct, in the order of first registration; then the buffers.
+  // The distinct parameters, in the order of their first registration; then the buffers.
   std::vector<Parameter> parameters;
   // A range of this rank and a range of another rank are either equal or have no element in common.
   std::vector<StateRange> ranges;

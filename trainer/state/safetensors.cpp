@@ -13,7 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLongestHeader = 100'000'000;  // [bytes] limit in the safetensors package too
+// The most bytes of a header, as in the package safetensors.
+constexpr int64_t kLongestHeader = 100'000'000;
 constexpr size_t kHeaderAlignment = 8;
 const std::string kMetadataKey = "__metadata__";
 

@@ -45,12 +45,12 @@ class SafetensorsWriter {
   // written than the header has room for.
   void close();
 
-  int64_t size() const { return file_.size(); }  // [bytes] written so far
+  int64_t size() const { return file_.size(); }  // number of bytes written so far
   std::string sha256() const { return file_.sha256(); }
 
  private:
   FileWriter file_;
-  int64_t missing_{};  // [bytes] of tensors that are not written yet
+  int64_t missing_{};  // number of bytes of tensors that are not written yet
 };
 
 // Reads an untrusted file. The constructor checks the header's length against the size of the file
@@ -62,7 +62,7 @@ class SafetensorsReader {
     at::ScalarType dtype;
     std::vector<int64_t> sizes;
     int64_t numel;
-    int64_t offset;  // [bytes] offset of the tensor from the beginning of the file
+    int64_t offset;  // offset of the tensor from the beginning of the file, in bytes
   };
 
   // Reads the header of the file `path`. Throws std::runtime_error "FILE: what is wrong" or "FILE:

@@ -57,7 +57,8 @@ class SavedTensors {
   std::vector<SavedFile> saved_files_;
   std::map<std::string, const ModelState::Parameter*> parameters_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  // By kind, then by parameter.
+  // The tensors in the files: for each kind, the name of a parameter -> its saved tensors of this
+  // kind.
   std::array<std::map<std::string, Saved>, kStateKinds.size()> saved_;
   Locate locate_;
 };

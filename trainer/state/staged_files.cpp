@@ -41,7 +41,8 @@ std::unique_ptr<TensorSink> StagedFiles::open(const TensorFile& file) {
 }
 
 std::vector<SavedFile> StagedFiles::write(const std::string& folder, const std::stop_token& stop) {
-  constexpr size_t kMost = size_t{1} << 20;  // [bytes] written between two checks of `stop`
+  // The most bytes that are written between two checks of `stop`.
+  constexpr size_t kMost = size_t{1} << 20;
   std::vector<SavedFile> written;
   for (File& file : files_) {
     SafetensorsWriter writer(folder + '/' + file.header.name, file.header.entries,

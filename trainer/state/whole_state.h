@@ -38,7 +38,7 @@ class WholeState {
     int rank;
     size_t range;  // index in the list of ranges of rank `rank`
     int64_t begin, end;
-    // By kind: whether `rank` has a tensor of this kind for the range.
+    // For each kind of tensor: whether `rank` has a tensor of this kind for the range.
     std::array<bool, kStateKinds.size()> has;
   };
   void check() const;

@@ -36,7 +36,7 @@ class AddedTokens {
  private:
   const AddedToken* longest_at(std::string_view text, size_t at) const;
 
-  // The tokens by the first byte of their content, with the longest ones first.
+  // For each byte: the tokens whose content begins with this byte, the longest token first.
   std::array<std::vector<AddedToken>, 256> by_first_byte_;
 };
 

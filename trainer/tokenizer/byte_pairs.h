@@ -40,7 +40,8 @@ class BytePairs {
   void merge(std::vector<Part>& parts) const;
 
   std::unordered_map<std::string, int32_t> vocabulary_;
-  std::unordered_map<uint64_t, Ranked> merges_;  // by the ids of a pair's left and right token
+  // Ids of a pair's left and right token, as one number -> the merge of the pair.
+  std::unordered_map<uint64_t, Ranked> merges_;
   bool whole_words_;
 };
 

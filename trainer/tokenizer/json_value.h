@@ -19,12 +19,13 @@ class JsonValue {
   const std::string& key() const { return key_; }
   bool is_null() const { return json_.is_null(); }
 
-  JsonValue member(const std::string& name) const;  // a null value if the object has no such member
-  size_t size() const;                              // number of items; throws unless it is an array
-  JsonValue item(size_t index) const;               // item of the array
+  // Returns the member `name` of the object; a null value if there is no such member.
+  JsonValue member(const std::string& name) const;
+  size_t size() const;  // returns the number of items; throws unless the value is an array
+  JsonValue item(size_t index) const;  // returns item number `index` of the array, from 0
   std::string text() const;
   bool flag(bool if_null) const;
-  int32_t id() const;  // a token id: a whole number from 0 to 2^31 - 1
+  int32_t id() const;  // returns a token id: a whole number from 0 to 2^31 - 1
 
   [[noreturn]] void refuse(const std::string& what) const;  // throws "KEY: `what`"
   // Throws for a value that is valid in a tokenizer.json but that this program does not read. The

@@ -12,7 +12,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kLongest = 500'000'000;  // [bytes] limit for a tokenizer.json
+constexpr int64_t kLongest = 500'000'000;  // the most bytes of a tokenizer.json
 const std::string kWhatIsRead = "only byte-level BPE is read, as of GPT-2, Llama 3 and Qwen";
 
 // Throws std::runtime_error unless the value is missing, null or `text`.
@@ -173,7 +173,7 @@ void read_post_processor(const JsonValue& json, TokenizerFile& file) {
   const JsonValue type = json.member("type");
   const std::string name = type.text();
   if (name == "TemplateProcessing") return read_template(json, file);
-  if (name == "ByteLevel") return;  // ByteLevel changes no token
+  if (name == "ByteLevel") return;  // as a post-processor, ByteLevel adds and changes no token
   if (name != "Sequence")
     type.refuse_kind("is " + one_line(name) + "; only ByteLevel and TemplateProcessing are read");
   const JsonValue all = json.member("processors");

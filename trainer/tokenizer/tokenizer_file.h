@@ -16,7 +16,7 @@ struct TokenizerFile {
   std::unordered_map<std::string, int32_t> vocabulary{};  // the bytes of each token -> its id
   // Maps the id of each token, added tokens included, to the bytes of the token.
   std::unordered_map<int32_t, std::string> bytes_of_id{};
-  std::vector<BytePairs::Merge> merges{};  // in the order of their priority
+  std::vector<BytePairs::Merge> merges{};  // the merge that encode() tries first comes first
   bool ignore_merges;                      // true: a word that is a token needs no merges
   bool nfc;                                // true: encode() normalizes the text to NFC
   PreTokenizer pre_tokenizer;

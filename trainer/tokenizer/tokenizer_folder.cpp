@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLongestTokenizer = 500'000'000, kLongestSettings = 1 << 24;  // [bytes] at most
+// The most bytes of a tokenizer.json, and of another file of settings.
+constexpr int64_t kLongestTokenizer = 500'000'000, kLongestSettings = 1 << 24;
 const std::string kEndId = "eos_token_id";
 
 // Returns the JSON object in the file `path`, or an empty object if there is no such file.

@@ -12,7 +12,9 @@ inline constexpr char32_t kInvalid = 0x110000;
 // A code point of a text, or bytes that are not valid UTF-8.
 struct CodePoint {
   char32_t value;  // kInvalid for bytes that are not valid UTF-8
-  size_t bytes;    // number of bytes; for kInvalid, of those that one U+FFFD replaces
+  // Number of bytes of the code point; for kInvalid, the number of invalid bytes that one U+FFFD
+  // replaces.
+  size_t bytes;
 };
 
 // Decodes the code point that begins at offset `at` of the text; `at` must be less than
