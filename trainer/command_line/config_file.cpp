@@ -201,7 +201,8 @@ class ConfigReader : public CLI::ConfigBase {
       items.emplace_back();
       items.back().name = line.name;
       items.back().inputs = line.values;
-      // Stores the line unless the option is also on the command line, whose value is used then.
+      // Stores the line's number, unless the option is also on the command line: then the value on
+      // the command line is used, not the one in the file.
       if (option->count() == 0) places_[option->get_single_name()] = line.number;
     }
     return items;

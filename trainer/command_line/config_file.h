@@ -49,8 +49,8 @@ void add_config_option(CLI::App& app);
 std::string config_of(const CLI::App& app,
                       const std::function<bool(const CLI::Option& option)>& left_out);
 
-// Returns " (line 3 of run.toml)" if the value of `option`, "--NAME", comes from that line of the
-// file; else "".
+// Returns the place in the file of --config from which the value of `option` ("--NAME") comes, such
+// as " (line 3 of run.toml)"; "" if the value does not come from the file.
 std::string place_in_config(const CLI::App& app, const std::string& option);
 
 }  // namespace fsdp

@@ -78,7 +78,7 @@ struct TrainingConfig {
 // before an update. If there is a warmup or a decay of the learning rate,
 // OptimizerOptions::lr_factor is not null.
 struct OptimizerConfig : OptimizerOptions {
-  int64_t warmup{};  // [steps] over which the learning rate grows to `lr`
+  int64_t warmup{};  // number of steps over which the learning rate grows to `lr`
   LrDecay lr_decay{LrDecay::none};
   double min_lr{};  // learning rate of the last step, if lr_decay is not none
   std::optional<double> clip;
@@ -91,18 +91,19 @@ struct OptimizerConfig : OptimizerOptions {
   std::vector<ParameterGroup> parameter_groups() const;
 };
 
-// As the value of ShardingConfig::limit: no limit.
+// The value of ShardingConfig::limit that stands for no limit: all units may be gathered at a time.
 inline constexpr int kAllUnits = std::numeric_limits<int>::max();
 
 struct ShardingConfig {
   std::string wrap{"auto"};  // value of --wrap: auto, block, none, type:NAME or size:BYTES
-  int shard_size{};          // number of ranks that share one replica; 0: all ranks
+  int shard_size{};  // number of ranks over which a replica of the model is sharded; 0: all ranks
   bool reshard_after_forward{true};
   bool prefetch{true};
   // The most units that may be gathered at a time, including the running one (see Prefetcher);
   // kAllUnits: no limit.
   int limit{2};
-  // The limit in the forward pass and in the backward pass; empty: `limit`.
+  // The most units that may be gathered at a time in the forward pass, and in the backward pass;
+  // empty: `limit`.
   std::optional<int> forward_limit, backward_limit;
   bool meta_init{true};
 
@@ -126,14 +127,14 @@ struct MemoryConfig {
   // Folder for the files that hold the optimizer's moments and sums of gradients (--offload
   // optimizer); empty: these are in memory.
   std::string offload_dir;
-  // [bytes] of a rank's moments that stay in memory if offload_dir is set.
+  // Number of bytes of a rank's moments that stay in memory if offload_dir is set.
   int64_t offload_resident{};
 };
 
 struct CheckpointConfig {
   std::string dir;              // folder to save checkpoints in; empty: none
-  int64_t save_every{1};        // [steps] between two checkpoints
-  std::optional<int64_t> keep;  // number of latest checkpoints to keep; none: all
+  int64_t save_every{1};        // number of steps between two checkpoints
+  std::optional<int64_t> keep;  // number of latest checkpoints to keep; empty: all
   CheckpointFormat format{CheckpointFormat::sharded};
   bool async{};        // checkpoints are written while training continues
   std::string resume;  // folder of the checkpoint to resume from; empty: none
@@ -149,11 +150,11 @@ struct ReportsConfig {
   std::string json;
   // File of the log, which gets a line of JSON after each step that log_every selects.
   std::string log;
-  std::string trace;    // file of the timelines of all ranks
+  std::string trace;    // file for the timeline of the events of all ranks
   std::string profile;  // file for what PyTorch's profiler records
   std::string hashes;   // folder for the hashes of the tensors that each step makes
   // An EventKey as JSON: the files in `hashes` get not only the hash of this event but also its
-  // values; empty: of no event.
+  // values; empty: the files get the values of no event.
   std::string captured_event;
   // The commit of the program's sources, which the JSON file reports; empty: not known.
   std::string commit;
@@ -167,21 +168,22 @@ struct ReportsConfig {
   int64_t receipt_sample{8};
   // The private key that signs the receipt, as the text of its PEM file; empty: no signature.
   std::string receipt_key;
-  // The most microbatches a minute that Watch has computed again while the run trains; 0: none.
+  // The most microbatches a minute that Watch lets another process compute again while the run
+  // trains; 0: none.
   int64_t watch{};
   // The program that Watch starts to compute a microbatch again; empty: the program that trains.
   std::string watch_program;
   // The options that the receipt has, in the format of --config: those on which the numbers of the
   // run depend, except --world and --microbatches.
   std::string audited_options;
-  bool dry_run{};      // print what the run would need, and train nothing
+  bool dry_run{};      // print how much memory the run would need, and train nothing
   bool print_units{};  // print the table of the units, and train nothing
   // Print the settings that decide which numbers the run computes, and train nothing.
   bool print_settings{};
 };
 
 struct DebugConfig {
-  bool poison{};  // memory that no code may read is filled with NaN
+  bool poison{};  // fill freed memory, unwritten memory and padding with NaN
 };
 
 struct TrainConfig {

@@ -17,7 +17,7 @@ namespace {
 
 using c10::CachingDeviceAllocator::TraceEntry;
 
-bool in_use = false;  // use_gpu_of() has selected a GPU for this process
+bool in_use = false;  // whether use_gpu_of() has selected a GPU for this process
 
 // Counts in live_bytes that a block of GPU memory was allocated or freed. PyTorch's caching
 // allocator calls this function under its lock, on the thread that allocates or frees.

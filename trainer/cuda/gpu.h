@@ -28,9 +28,10 @@ void use_gpu_of(int rank);
 // Statistics of PyTorch's caching allocator for this rank's GPU. allocator_stats() returns nothing
 // on the CPU.
 struct AllocatorStats {
-  int64_t peak_allocated{};  // [bytes] in blocks at the peak; the sizes of blocks are rounded up
-  // [bytes] taken from the GPU at the peak, including free blocks that the allocator keeps for
-  // reuse.
+  // Number of bytes in allocated blocks at the peak, with the rounded-up size of each block.
+  int64_t peak_allocated{};
+  // Number of bytes that the allocator had taken from the GPU at the peak, including free blocks
+  // that the allocator keeps for reuse.
   int64_t peak_reserved{};
   // How often the allocator has taken memory from the GPU so far (cudaMalloc). The CPU waits each
   // time.

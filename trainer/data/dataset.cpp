@@ -81,7 +81,8 @@ class ModularDataset : public Dataset {
 
   int64_t modulus_;
   uint64_t seed_;
-  // [n] int64, owned. Each pair a, b is in exactly one of the two tensors.
+  // [n] int64, owned: the pairs from which batches draw, and the pairs that are held out. The pair
+  // of a and b is stored as a * modulus_ + b. Each pair is in exactly one of the two tensors.
   at::Tensor trained_, held_out_;
 };
 

@@ -67,7 +67,8 @@ std::shared_ptr<Dataset> make_pattern_dataset(int64_t vocabulary, uint64_t seed)
 // Returns the bytes of text files, one file after another.
 // - A folder stands for all text files in it and in the folders below it, sorted by path. Files
 //   that are not plain files or have a NUL byte are left out.
-// - If a process calls this before it forks, its ranks share the memory of the text.
+// - If a process calls read_text_files() before it forks ranks, the text is in memory only once,
+//   for all these ranks.
 // Throws: std::invalid_argument, which names the path, if a path is neither a plain file nor a
 // folder, has no text, or can't be read.
 using Text = std::shared_ptr<const std::string>;
@@ -84,7 +85,8 @@ class SequenceDataset : public Dataset {
  protected:
   // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
-  virtual int64_t size() const = 0;  // [ids] in the whole sequence, trained and held out
+  // Number of ids in the sequence, those to train on and those held out.
+  virtual int64_t size() const = 0;
   // Returns the length of the part from which batches draw: this many ids, from the first one on.
   // The ids after them are held out.
   virtual int64_t trained() const { return size() - size() / 10; }
@@ -106,7 +108,8 @@ class TextDataset : public SequenceDataset {
   TextDataset(Text text, uint64_t seed)
       : SequenceDataset("bytes of text", seed), text_(std::move(text)) {}
   int64_t size() const override { return static_cast<int64_t>(text_->size()); }
-  double unigram_entropy() const;  // [nats per byte] of the distribution of single bytes
+  // Returns the entropy, in nats per byte, of the distribution of the text's single bytes.
+  double unigram_entropy() const;
 
  private:
   void read(int64_t begin, int64_t count, int64_t* into) const override;
@@ -121,8 +124,10 @@ struct TokenFile {
   explicit TokenFile(std::string path);
   std::string path;
   int64_t bytes_per_id;  // size of an id in the file: 2 or 4
-  int64_t begin;         // [ids] position of the first id: 0, or the size of the header
-  int64_t size;          // [ids] number of ids in the file
+  // Position of the first id in the file, counted in ids: 0 or, if the file has a header, the
+  // number of ids that the space of the header could hold.
+  int64_t begin;
+  int64_t size;  // number of ids in the file
 };
 
 // A dataset that trains on the first file of `paths` and holds out the second one. If `paths` has

@@ -27,7 +27,7 @@ namespace fsdp {
 // The values of --stack, --link and --timeout as the user gives them.
 struct GivenRanks {
   std::string stack{"reference"}, link;
-  double timeout{300};  // [s] that a rank waits for another one
+  double timeout{300};  // number of seconds that a rank waits for another rank
 };
 void add_ranks_options(CLI::App& app, TrainConfig& config, GivenRanks& given, int max_world);
 // If a launcher has started this process as a rank, sets the number of ranks to that of the
@@ -43,15 +43,16 @@ void resolve_ranks(TrainConfig& config, const GivenRanks& given);
 // option, this build, or the GPUs of this machine. Another process counts the GPUs, so this process
 // can still fork ranks that use them.
 void check_ranks(const TrainConfig& config);
-// Throws UsageError if --on-lost-host continue contradicts another option, or if fewer ranks could
-// not continue to the same bits. Call it when all settings that decide the order of the sum over
-// microbatches are known.
+// Throws UsageError if --on-lost-host continue contradicts another option, or if, after the loss of
+// a host, the remaining ranks could not continue with the bits of a run without the loss. Call it
+// when all settings that decide the order of the sum over microbatches are known.
 void check_lost_host_option(const TrainConfig& config);
 
 // ---- model ----
 
 void add_model_options(CLI::App& app, TrainConfig& config);
-// The texts of --init that differ between the programs that have this option.
+// Parts of the texts about --init (the help and an error message) that differ between the programs
+// that have this option.
 struct InitUse {
   std::string default_model;  // for the help: what the program uses without --init
   // For an error message: the program's option that takes a checkpoint, because --init takes none.

@@ -11,9 +11,10 @@
 namespace fsdp {
 namespace {
 
-// Returns a number of microbatches with which, when a host is lost, fewer ranks can continue to the
-// same bits. Prefers the smallest such number from that of `config` up to kMost, then the largest
-// one below that of `config`. Returns 0 if there is none.
+// Returns a number of microbatches with which, after the loss of a host, fewer ranks can continue
+// with the bits of a run without the loss. Prefers the smallest such number that is at least the
+// number of `config` and at most kMost; if there is none, the largest one below the number of
+// `config`. Returns 0 if there is no such number at all.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;

@@ -144,8 +144,8 @@ bool names_results(const CLI::Option& option) {
 }
 
 // Returns whether a receipt leaves out the option, because no number of the run depends on it, or
-// because an audit, which computes in one process, gives it itself. A run in one process without
-// these options has the bits of the run.
+// because an audit, which computes in one process, sets the option itself. If one process repeats
+// the run without these options, it computes the same bits.
 bool is_not_audited(const CLI::Option& option, Mode mode) {
   static const std::set<std::string> groups{"checkpoint", "reports", "debug"};
   static const std::set<std::string> names{// of the group ranks
@@ -204,8 +204,8 @@ void check_audited_options(const std::string& text, bool no_files,
   for (const ConfigLine& line : read_config(text)) {
     const std::string name = "--" + one_line(line.name);
     const CLI::Option* option = app.get_option_no_throw("--" + line.name);
-    // Mode::fsdp: the options that a receipt of any mode may have. With Mode::ddp, is_not_audited()
-    // would also leave out --strategy and --shard-size.
+    // Passes Mode::fsdp because the receipt may be of a run in any mode: with Mode::ddp,
+    // is_not_audited() would return true for --strategy and --shard-size too.
     const bool is_audited = option != nullptr && option->get_single_name() == line.name &&
                             option->get_configurable() && !is_not_audited(*option, Mode::fsdp);
     if (!is_audited) throw std::invalid_argument(name + ": no run writes it into a receipt");

@@ -26,7 +26,8 @@ struct TrainParsing {
 
 // Parses the command line of `./fsdp train`, fills in defaults, and checks the options as far as
 // this is possible without the model.
-// - `check_wrap` must throw std::invalid_argument for a --wrap that the stack does not know.
+// - `check_wrap` must throw std::invalid_argument if the value of --wrap is not valid (see
+//   wrap_policy_of()).
 // - Prints on stderr the options that have no effect, unless parsing.only_plans is set.
 // - If the command line asks for help, prints it and exits with status 0. If --resume auto finds
 //   that all steps are done, prints this and exits with status 0.

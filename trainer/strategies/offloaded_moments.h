@@ -7,7 +7,8 @@
 
 namespace fsdp {
 
-// What messages about a file call the partial sums of gradients that the file has.
+// The words in messages about a file that say what is in the file: earlier partial sums of
+// gradients.
 inline const std::string kSumsInFile = "sums of gradients that wait";
 
 // Returns a copy of `config` with a MomentFile for the moments of `rank` in

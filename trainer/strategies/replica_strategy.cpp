@@ -308,11 +308,11 @@ class ReplicaStrategy : public MicrobatchStrategy {
   std::vector<std::vector<Piece>> pieces_;
   // For each piece in pieces_, the slot of its parameter.
   std::vector<std::vector<const Slot*>> piece_slots_;
-  std::vector<int64_t> bucket_numels_;          // [elements] in each bucket
+  std::vector<int64_t> bucket_numels_;          // number of elements in each bucket
   std::vector<at::Tensor> buckets_;             // gradients; empty between steps
   std::unique_ptr<BucketReduction> reduction_;  // null: backward reduces no bucket
   // `begins_` and `collected_` describe the microbatch whose backward pass runs.
-  bool begins_{};                // the microbatch's gradients begin a partial sum
+  bool begins_{};                // whether the microbatch's gradients begin a new partial sum
   std::vector<bool> collected_;  // for each slot, whether its gradient is in its bucket
 };
 

@@ -14,7 +14,7 @@ namespace fsdp {
 namespace {
 
 int number_of_pass() {
-  // Outside of backward passes, the number is negative.
+  // Outside of a backward pass, get_current_graph_task_id() returns a negative number.
   return torch::autograd::get_current_graph_task_id();
 }
 

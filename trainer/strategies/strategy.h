@@ -66,7 +66,7 @@ class Strategy {
   // The part of a parameter that this rank holds, and of the parameter's gradient, as views.
   struct Owned {
     std::string parameter;  // the first name of the parameter
-    int64_t begin{};        // [elements] offset of the part in the parameter
+    int64_t begin{};        // index in the parameter of the part's first element
     at::Tensor value;       // [n] elements of the part
     // [n] the part of the gradient, from forward_backward() until step(). Undefined at other times,
     // and if the parameter is frozen.

@@ -42,7 +42,7 @@ class CountedRun final : public CallObserver {
 
   std::shared_ptr<FlopClock> clock_;
   int64_t began_{}, computing_{};  // [ns] the clock's times when begin() was called
-  int64_t written_;                // [bytes] of memory beside tensors when this object was made
+  int64_t written_;  // number of bytes of memory beside tensors when this object was made
   int64_t besides_{};
 };
 

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-int64_t memory_of_machine();  // [bytes] of memory and of swap
+int64_t memory_of_machine();  // returns the number of bytes of this machine's memory and swap
 
 // Throws std::runtime_error if the run is predicted to need more than `memory` bytes on the CPU,
 // because such a run would fail in the middle. The prediction covers a step of `processes` ranks

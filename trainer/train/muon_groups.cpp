@@ -20,8 +20,9 @@ std::string kind_of(const std::string& parameter) {
 // The matrices that Muon updates.
 struct Matrices {
   int64_t count{};
-  std::vector<std::string> kinds;  // kinds of their names, in the order of the model
-  std::vector<int64_t> by_rank;    // by rank: how many matrices it orthogonalizes
+  // The names of the matrices as kind_of() returns them, each once, in the order of the model.
+  std::vector<std::string> kinds;
+  std::vector<int64_t> by_rank;  // for each rank, how many matrices the rank orthogonalizes
 
   void add(const OwnedMatrix& matrix) {
     ++count;
@@ -39,7 +40,8 @@ struct Matrices {
 
 std::string describe_muon(const TrainConfig& config, const ShardLayout& layout) {
   if (config.optimizer.kind != OptimizerOptions::Kind::muon) return "";
-  const bool shares = config.ranks.mode == Mode::fsdp;  // otherwise every rank updates all matrices
+  // Whether the matrices are divided among the ranks; if not, every rank updates all matrices.
+  const bool shares = config.ranks.mode == Mode::fsdp;
   const int ranks = shares ? config.ranks.world : 1;
   Matrices matrices{.count = 0, .kinds = {}, .by_rank = std::vector<int64_t>(ranks)};
   try {

@@ -19,7 +19,7 @@ using Row = std::array<std::string, 7>;
 // The numbers in a unit's row of the table, or their sums over units.
 struct Numbers {
   int64_t parameters{}, trainable{}, numel{}, padded{};
-  int64_t gathered{};  // [bytes] of the gathered unit
+  int64_t gathered{};  // number of bytes of the gathered unit
 
   void operator+=(const Numbers& other) {
     parameters += other.parameters;

@@ -33,7 +33,8 @@ void add_rank(const std::string& folder, int rank, const std::optional<StepRange
               Receipt& receipt) {
   const RunHashes own = read_hashes(folder + "/rank." + std::to_string(rank), steps);
   receipt.settings = own.settings;
-  receipt.settings.erase("first_step");  // the receipt has first_step in `sampling`
+  // The receipt has first_step in its member `sampling` instead.
+  receipt.settings.erase("first_step");
   for (const auto& [key, part] : own.events) {
     auto& [event, ranks] = receipt.leaves[key];
     event = {part.place, part.unit, event.hash + part.hash, event.numel + part.numel};

@@ -37,7 +37,8 @@ class StepMeter final : public CallObserver {
   class MeasuredDataset;
   struct Traffic {
     int64_t calls{}, bytes{};
-    int64_t waiting{}, moving{};  // [ns] waiting for calls, moving their bytes
+    // [ns] for which the rank waited for the calls, and for which the calls' bytes moved.
+    int64_t waiting{}, moving{};
   };
   // [ns] The clock's time minus the time that this rank has waited in the current step.
   int64_t own_time() const { return clock_->now() - waiting_; }
@@ -46,7 +47,7 @@ class StepMeter final : public CallObserver {
   // [ns] Times of the current step: when its parts began, and how long they took.
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};
-  std::array<Traffic, kOperations> traffic_{};  // by operation, such as all-gather
+  std::array<Traffic, kOperations> traffic_{};  // for each operation, such as all-gather
 };
 
 // Returns, for each memory class and for all classes together, the bytes that are alive now and the

@@ -82,7 +82,9 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
     const auto update = pending_update_;  // a copy, because the update resets the member
     update();
   } catch (const CollectiveError&) {
-    return;  // a rank still reads what the update would change: no rank updated
+    // A rank still reads the values that the update would change. In this case no rank has made the
+    // update.
+    return;
   }
   context_.handover->save(steps_done_, write);
 }

@@ -467,7 +467,8 @@ class TrainingRun {
 
   std::vector<Call> take_log() {
     std::vector<Call> log = comm_->take_log();
-    const auto others = strategy_comm_->take_log();  // empty if strategy_comm_ is comm_
+    // Empty if strategy_comm_ and comm_ are the same object.
+    const auto others = strategy_comm_->take_log();
     log.insert(log.end(), others.begin(), others.end());
     return log;
   }

@@ -10,8 +10,10 @@ namespace fsdp {
 
 // The loss and the accuracy of a model on held-out rows of a dataset.
 struct HeldOutResult {
-  double loss{};      // mean cross entropy of the tokens whose target is not kIgnoreIndex
-  double accuracy{};  // fraction of these tokens whose target has the highest logit
+  double loss{};  // mean cross entropy of the tokens whose target is not kIgnoreIndex
+  // Of the tokens whose target is not kIgnoreIndex: the fraction for which the target has the
+  // highest logit.
+  double accuracy{};
 };
 
 // Returns the result as text: "loss 0.012300, accuracy 99.48 %".

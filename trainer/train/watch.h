@@ -30,8 +30,9 @@ class Watch {
   // temporary files can be made.
   Watch(const TrainConfig& config, const RankContext& context);
 
-  // Call it when the run has made `steps` steps and, if a save is due, has saved their checkpoint.
-  // Returns a line to print if a microbatch could not be computed again or compared; else "".
+  // Call it when the run has made `steps` steps and, if a save is due, has saved the checkpoint
+  // after the last of them. Returns a line to print if a microbatch could not be computed again or
+  // compared; else "".
   std::string after_step(int64_t steps);
 
   // Call it after the last step. If a process still runs, waits for it. Returns lines to print that
@@ -72,12 +73,13 @@ class Watch {
   std::mt19937_64 random_{std::random_device()()};
   std::optional<Receipt> head_;  // the run's receipt without events; empty before the first start()
   Recomputation piece_{};        // what the auditing process computes
-  std::unique_ptr<ChildProgram> process_;       // null: no auditing process runs
-  std::chrono::steady_clock::time_point next_;  // no auditing process starts before this
-  int64_t drawn_step_{-1};                      // step of the microbatch drawn last
-  std::vector<int> left_;                       // microbatches of drawn_step_ not drawn yet
-  int64_t events_{};                            // number of events found equal
-  int64_t microbatches_{};                      // number of microbatches found equal
+  std::unique_ptr<ChildProgram> process_;  // null: no auditing process runs
+  // The earliest time at which the next auditing process may start.
+  std::chrono::steady_clock::time_point next_;
+  int64_t drawn_step_{-1};  // step of the microbatch drawn last
+  std::vector<int> left_;   // microbatches of drawn_step_ not drawn yet
+  int64_t events_{};        // number of events found equal
+  int64_t microbatches_{};  // number of microbatches found equal
   std::string wrong_;
 };
 
