@@ -21,8 +21,8 @@ done
 finished=$FRESH_BUILD/$output
 folder=$PWD
 
-# Succeeds if the output is in the build folder of the clone, and FRESH_BUILD has this output, made
-# from the same sources.
+# Succeeds if `output` is in the build folder of the clone and FRESH_BUILD has a file at the same
+# path, made from the same sources.
 is_the_same() {
   [[ $output && $output != /* && $folder == "$FRESH_CLONE"/build/* && -f $finished ]] || return 1
   if [[ ! $source ]]; then

@@ -40,17 +40,18 @@ PAGES = (
     "grading/*/README.md",
     "scripts/maintain.txt",
 )
-# The names that stand for a page in the table, for lines that fresh_clone.toml adds: OWN for the
-# lines of its `also`, IN_HANDOUT for the lines of its `in_handout`.
+# Lines that fresh_clone.toml adds to the table are on no page. Their `page` is OWN if they are in
+# its list `also`, and IN_HANDOUT if they are in its list `in_handout`.
 OWN, IN_HANDOUT = "fresh_clone.toml", "fresh_clone.toml, in a handout"
-# A row of a code block is a command if it begins with a match of this. In scripts/maintain.txt, `P`
-# stands for the Python of the repository.
+# A row of a code block on a page is a command if its beginning matches this regular expression. In
+# scripts/maintain.txt, `P` stands for the Python of the repository.
 BEGINS = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:\./fsdp|scripts/|build/|\.venv/bin/|P grading/|cmake |ctest |ninja |gdb |"
     r"torchrun |mpirun |srun )"
 )
-# Error texts. If a line prints one of them, something that it needs is missing, and the line counts
-# as failed unless fresh_clone.toml expects the text.
+# If the output of a command matches this regular expression of error texts, something that the
+# command needs is missing. Then the command counts as failed, unless fresh_clone.toml expects the
+# text.
 WRONG = re.compile(
     r"Traceback|CMake Error|No such file or directory|command not found|unknown verb|is not built"
 )
@@ -69,8 +70,8 @@ class Line:
 
     @property
     def keeps_build(self):
-        """Returns whether the line runs programs that the lines before it have built. If so, build/
-        is not removed before the line."""
+        """Returns whether this command runs programs that the commands before it have built. If so,
+        build/ is not removed before this command runs."""
         words = [
             word
             for word in shlex.split(self.text, comments=True)
@@ -117,8 +118,8 @@ def lines_of_help():
 
 
 def load():
-    """Returns every line of the table, with what fresh_clone.toml expects of it, and the settings
-    of fresh_clone.toml."""
+    """Returns every command of the table as a Line, with what fresh_clone.toml expects of it, and
+    the settings in fresh_clone.toml."""
     settings = tomllib.loads((HERE / "fresh_clone.toml").read_text())
     lines = lines_of_help()
     for pattern in PAGES:
@@ -165,8 +166,8 @@ class Clone:
         )
 
     def begin(self, page):
-        """Replaces the clone by a new one, in which the lines of `page` run. If the page is for
-        students, the new one is a handout."""
+        """Replaces the clone by a new one, in which the commands of `page` will run. If the page is
+        for students, the new clone is a handout: the files that students get."""
         shutil.rmtree(self.folder, ignore_errors=True)
         in_handout = page in handouts_pages()
         if in_handout:
@@ -228,7 +229,8 @@ def needed_files():
 
 
 def handouts_pages():
-    """Returns the pages whose commands are for students. These commands run in a handout."""
+    """Returns the pages whose commands are for students. These commands run in a handout: the files
+    that students get."""
     names = (handout.RENAMED.get(line, line) for line in handout.tracked())
     return {
         IN_HANDOUT,
@@ -265,7 +267,7 @@ def clone_of_repository(folder):
 
 
 def command_of(line, words):
-    """Returns the command that is run for a line: the line's text without comments and optional
+    """Returns the command that is run for a Line: the line's text without comments and optional
     parts, with values for the words that a reader replaces, and with the shorter options of
     fresh_clone.toml."""
     if line.page in (OWN, IN_HANDOUT):
@@ -283,8 +285,8 @@ def command_of(line, words):
 
 
 def attempt(clone, line, words):
-    """Runs a line in the clone. Returns how its status, its output or the files that it makes
-    differ from what is expected; "" if nothing differs."""
+    """Runs the command of `line` in the clone. Returns how its exit status, its output or the files
+    that it makes differ from what fresh_clone.toml expects; "" if nothing differs."""
     expected = line.expected
     if not line.keeps_build:
         shutil.rmtree(clone.folder / "build", ignore_errors=True)
@@ -311,8 +313,8 @@ def attempt(clone, line, words):
 
 
 def why_left_out(line, clone):
-    """Returns the reason why the line is not run; None or "" if it is run. `needs` in
-    fresh_clone.toml is a path or the name of a program that this machine must have."""
+    """Returns the reason why the command of `line` is not run; None or "" if it is run. The field
+    `needs` in fresh_clone.toml is a path or the name of a program that this machine must have."""
     if line.expected.get("compiles") and not clone.really:
         return "calls the compiler itself, in a sandbox; --really tries it"
     needed = line.expected.get("needs")
@@ -322,7 +324,8 @@ def why_left_out(line, clone):
 
 
 def play(lines, settings, clone):
-    """Runs the lines and prints the table. Returns how many passed, failed and were left out."""
+    """Runs the commands of `lines` and prints the table. Returns how many passed, how many failed
+    and how many were left out."""
     counts, page = [0, 0, 0], None
     print(f"{'line':100} {'seconds':>7}  verdict")
     for line in lines:
@@ -340,8 +343,9 @@ def play(lines, settings, clone):
     return counts
 
 
-# Unless --only is given, the lines of these pages always run: the help of every verb, the first
-# commands of students and users, and wrong commands.
+# Unless --only is given, the commands of these two pages always run. "./fsdp help" stands for the
+# help of every verb. OWN stands for the list `also` of fresh_clone.toml: the first commands of
+# students and users, and wrong commands.
 QUICK = ("./fsdp help", OWN)
 
 
@@ -384,8 +388,8 @@ def main():
     if not arguments.really:
         changed.prepare("everything")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        # A line may grade code, which runs as another user and must be able to read files in this
-        # folder.
+        # A command of the table may grade a submission. The grader runs the submission's code as
+        # another user, who must be able to read files in this folder.
         os.chmod(folder, 0o755)
         passed, failed, left_out = play(
             lines, settings, Clone(pathlib.Path(folder).resolve(), arguments.really)

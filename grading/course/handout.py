@@ -25,8 +25,8 @@ import skeletons  # noqa: E402
 ROOT = skeletons.ROOT
 FOLDER = "fsdp-course"
 
-# A file of this repository is in the handout if its path begins with one of these. The other files
-# are for maintainers.
+# A file of this repository is in the handout if its path begins with one of these strings. The
+# other files are for maintainers.
 GIVEN = tuple(
     """
     .clang-format .clangd .devcontainer/ .dockerignore .gitignore .vscode/ AGENTS.md
@@ -49,8 +49,8 @@ GIVEN = tuple(
 """.split()
 )
 LIST, HASHES = ".pristine/delivered", ".pristine/hashes"
-# The test programs are built from files whose paths begin with one of these. The grader uses its
-# own copies of these files, so a student must not change them.
+# The test programs are built from the files whose paths begin with one of these strings. The grader
+# uses its own copies of these files, so a student must not change them.
 DECIDES = (
     "CMake",
     "cmake/",
@@ -110,8 +110,8 @@ def contents(release=1):
 
 
 def hashes(files):
-    """Returns lines in the format of sha256sum for the files that decide a verdict and that the
-    student must not change."""
+    """Returns lines in the format of sha256sum, one for each file on which the result of a test
+    depends and that the student must not change: the files of DECIDES and the headers in tasks/."""
     return "".join(
         f"{hashlib.sha256(content).hexdigest()}  {name}\n"
         for name, (content, _) in sorted(files.items())

@@ -61,8 +61,8 @@ def broken_rooms(includes, readme):
 
 
 def wrong_count(texts, includes, readme):
-    """Yields, if common/README.md states a wrong number of headers that a student meets, a message
-    with the right sentence."""
+    """Yields, if the sentence in common/README.md about the number of headers that a student meets
+    is wrong, a message with the right sentence."""
     own = [path for path in texts if path.startswith(("solutions/", "tasks/"))]
     common = {path for path in texts if path.startswith("common/")}
     direct = set().union(*(includes[path] for path in own)) & common

@@ -110,9 +110,10 @@ def block_span(text, sample):
 
 
 def check_with_a_mistake(sample):
-    """Returns what `check` prints if the reference solution has the sample's mistake. The test
-    program with the mistake gets the name of the stack in the sample's field `stack`, and `check`
-    tests this stack."""
+    """Returns what the program `check` prints if the reference solution has the sample's mistake.
+    `check` selects test programs by a name, the stack: mine_on_2 is the student's code linked with
+    the reference solutions of tasks 1 and 2. The test program with the mistake gets the name in the
+    sample's field `stack`, and `check` runs this program."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         changed.build(

@@ -14,8 +14,8 @@ from course_copy import SKELETON
 
 
 class Everything(unittest.TestCase):
-    """Tests that the target `everything` contains every program that Python's tests run, because
-    ./fsdp lint builds only this target before it runs these tests."""
+    """Tests that the target `everything` contains every program that the tests in Python run,
+    because ./fsdp lint builds only this target before it runs these tests."""
 
     @unittest.skipUnless(
         (skeletons.ROOT / "build/default/build.ninja").exists(), "nothing is configured"
@@ -170,7 +170,7 @@ class Build(course_copy.CourseCopy):
     def test_a_build_of_an_up_to_date_target_succeeds_in_a_read_only_folder(self):
         self.assertEqual(self.read_only_build("touch made"), (0, ""))
 
-    def test_a_build_of_an_outdated_target_fails_in_a_read_only_folder_and_says_so(self):
+    def test_a_build_of_an_outdated_target_in_a_read_only_folder_fails_and_prints_the_cause(self):
         status, said = self.read_only_build("true")
         self.assertEqual(status, 1)
         self.assertIn("fsdp: build/default can't be written, and does not hold made", said)

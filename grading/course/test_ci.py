@@ -39,7 +39,7 @@ class Run(course_copy.CourseCopy):
                       (good, "echo '2 passed, 0 failed, 0 skipped'; exit 1")):
             self.assertEqual(self.run_with(*verbs), (1, ["5 passed, 1 failed, 0 skipped"]), verbs)
 
-    def test_ci_run_counts_a_verb_without_a_total_as_one_failure_and_runs_the_other_verb(self):
+    def test_ci_run_counts_fsdp_test_without_a_total_as_one_failure_and_still_runs_fsdp_lint(self):
         self.assertEqual(
             self.run_with("echo broken; exit 1", "echo '2 passed, 0 failed, 0 skipped'"),
             (1, ["broken", "./fsdp test broke off", "2 passed, 1 failed, 0 skipped"]),

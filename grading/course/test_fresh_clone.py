@@ -25,7 +25,7 @@ PAGE = """# A page
 
 
 class Lines(unittest.TestCase):
-    def test_lines_of_text_finds_the_commands_in_indented_blocks_but_no_output(self):
+    def test_lines_of_text_finds_the_commands_in_indented_blocks_and_ignores_output(self):
         lines = fresh_clone.lines_of_text("a.md", PAGE)
         self.assertEqual(
             [fresh_clone.command_of(line, {}) for line in lines],
@@ -51,7 +51,7 @@ class Lines(unittest.TestCase):
                 {},
             )
 
-    def test_only_a_line_that_runs_an_already_built_program_keeps_the_build_folder(self):
+    def test_only_a_command_that_runs_an_already_built_program_keeps_the_build_folder(self):
         for text, keeps in (
             ("./fsdp hello", False),
             ("FSDP_DEBUG=1 gdb x", True),
@@ -78,7 +78,8 @@ class Lines(unittest.TestCase):
 
 
 class FakeClone:
-    """Records each command and what was in build/ at that time, and returns the given output."""
+    """Stands for a Clone. run() records the command and whether the folder build/ existed at that
+    time, and returns the status and the output that the constructor got."""
 
     def __init__(self, folder, status=0, printed="fine"):
         self.folder, self.answer, self.typed, self.really = folder, (status, printed), [], False
@@ -99,7 +100,7 @@ class Verdicts(unittest.TestCase):
         line = fresh_clone.Line("a.md", 1, "./fsdp hello", expected)
         return fresh_clone.attempt(FakeClone(self.folder, **answer), line, {})
 
-    def test_a_line_fails_if_its_status_its_output_or_its_files_are_not_as_expected(self):
+    def test_attempt_reports_a_command_whose_status_output_or_files_are_not_as_expected(self):
         for expected, answer, differs in (
             ({}, {}, ""),
             ({"status": 2}, {"status": 2}, ""),
@@ -115,7 +116,7 @@ class Verdicts(unittest.TestCase):
             said = self.attempt(expected, **answer)
             self.assertTrue(said.startswith(differs) and bool(said) == bool(differs), said)
 
-    def test_build_is_removed_before_each_line_that_does_not_run_built_programs(self):
+    def test_attempt_removes_build_before_each_command_that_does_not_run_built_programs(self):
         clone = FakeClone(self.folder)
         for text, expected in (
             ("./fsdp hello", {"before": ["cp a b"]}),
@@ -199,12 +200,12 @@ class Compiler(unittest.TestCase):
         (self.folder / "clone/common/a.cpp").write_text("int b;\n")
         self.assertEqual(self.compiled()[1][:4], b"\x7fELF")
 
-    def test_the_compiler_of_the_clone_links_programs_of_other_solutions_itself(self):
+    def test_the_compiler_of_the_clone_copies_a_program_or_links_it_if_files_of_tasks_differ(self):
         (self.build / "bin").mkdir()
         self.assertEqual(self.call("-o", "bin/mine_train").returncode, 0)
         self.assertEqual((self.build / "bin/mine_train").read_text(), "finished")
-        # If FRESH_TASKS is set, the script runs the real compiler. It fails, because it has nothing
-        # to link.
+        # If FRESH_TASKS is set, compiler_of_clone.sh runs the real compiler, FRESH_CXX. In this
+        # test the real compiler fails, because the command names no object to link.
         self.assertNotEqual(self.call("-o", "bin/mine_train", FRESH_TASKS="others").returncode, 0)
 
 

@@ -21,10 +21,10 @@ def broken(includes):
 
 
 class Rooms(unittest.TestCase):
-    def test_a_room_as_launch_may_include_a_lower_room_as_comm(self):
+    def test_a_file_of_common_launch_may_include_a_header_of_common_comm(self):
         self.assertEqual(broken({"common/launch/launcher.cpp": {"common/comm/ledger.h"}}), [])
 
-    def test_a_room_as_comm_that_includes_a_higher_room_as_launch_is_reported(self):
+    def test_a_file_of_common_comm_that_includes_a_header_of_common_launch_is_reported(self):
         self.assertEqual(
             broken({"common/comm/ledger.cpp": {"common/launch/hosts.h"}}),
             [
@@ -33,7 +33,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_a_room_as_launch_that_includes_trace_which_observes_it_is_reported(self):
+    def test_a_file_of_common_launch_that_includes_a_header_of_common_trace_is_reported(self):
         self.assertEqual(
             broken({"common/launch/run.cpp": {"common/trace/recorder.h"}}),
             [
@@ -42,7 +42,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_a_file_outside_the_rooms_that_includes_an_unlisted_header_is_reported(self):
+    def test_a_trainer_file_that_includes_a_comm_header_missing_in_the_readme_is_reported(self):
         self.assertEqual(
             broken({"trainer/train/run.cpp": {"common/comm/ledger.h"}}),
             [
@@ -51,7 +51,7 @@ class Rooms(unittest.TestCase):
             ],
         )
 
-    def test_a_listed_header_that_no_file_outside_the_rooms_includes_is_reported(self):
+    def test_a_launch_header_listed_in_the_readme_that_no_file_outside_includes_is_reported(self):
         includes = {"library/fsdp.h": {"common/comm/communicator.h"}}
         self.assertEqual(
             list(rooms.broken_rooms(includes, README)),

@@ -11,7 +11,7 @@ import skeletons
 
 
 class Setup(course_copy.CourseCopy):
-    def test_cmake_finds_libtorch_by_cmake_prefix_path_by_libtorch_and_by_torch_dir(self):
+    def test_cmake_finds_libtorch_through_the_variables_cmake_prefix_path_libtorch_torch_dir(self):
         torch = self.root / "wheel/torch"
         for header, text in (("headeronly/version.h", "#define TORCH_VERSION_MAJOR 2\n"),
                              ("csrc/api/include/torch/torch.h", "")):
@@ -36,8 +36,9 @@ class Setup(course_copy.CourseCopy):
             self.assertEqual(pathlib.Path(found), torch, f"{name}={folder}")
 
     def libtorch(self, version="11"):
-        """Creates a folder with those files of a LibTorch by which cmake/missing.cmake recognizes
-        one."""
+        """Creates a folder with the two headers by which cmake/missing.cmake finds that a folder is
+        a LibTorch. `version`: the minor version, which one of the headers defines. Returns the
+        folder."""
         folder = self.root / f"libtorch {version}"
         for header, text in (
             (
@@ -122,7 +123,8 @@ class Setup(course_copy.CourseCopy):
 
     def built_copy(self, libtorch, named):
         """Makes this copy look as if it was built with the LibTorch in `libtorch`. `named`: the
-        values, at that time, of Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH, joined by colons."""
+        values that Torch_DIR, CMAKE_PREFIX_PATH and LIBTORCH had during that build, joined by
+        colons."""
         folder = self.root / "build/default"
         folder.mkdir(parents=True)
         (folder / "CMakeCache.txt").write_text(

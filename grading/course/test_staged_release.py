@@ -30,9 +30,10 @@ class StagedRelease(unittest.TestCase):
         self.root = self.folder / handout.FOLDER  # a student's copy
 
     def release(self, number, changed=()):
-        """Makes release `number` of the handout. Unpacks it over the student's copy with ./fsdp
-        update or, if there is no copy yet, makes the copy of it. `changed`: name -> content of
-        files that differ in the release; None: the release lacks the file."""
+        """Makes release `number` of the handout. If the student has a copy already, unpacks the
+        release over the copy with ./fsdp update; if not, the unpacked release becomes the student's
+        copy. `changed`: name -> content of files that differ in this release; None: the release
+        lacks the file."""
         files = {
             **handout.contents(number),
             **{name: (content, False) for name, content in dict(changed).items()},
@@ -56,8 +57,8 @@ class StagedRelease(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def stack_of(self, task, *options):
-        """Returns the name of the stack, the set of solutions that the tests are linked with, that
-        ./fsdp check uses for the task."""
+        """Returns the name of the stack that ./fsdp check uses for the task. A stack is the set of
+        solutions, the student's and released ones, with which the tests are linked."""
         script = (
             f"source scripts/verb.sh; source scripts/stacks.sh; stack_of {task} {' '.join(options)}"
         )
@@ -68,7 +69,7 @@ class StagedRelease(unittest.TestCase):
 
     def code_in(self, target):
         """Returns two lists of task numbers: of the tasks whose code in solutions/ is compiled for
-        the target, and of those whose code in tasks/ is."""
+        the build target `target`, and of the tasks whose code in tasks/ is compiled for it."""
         listed = subprocess.run(["ninja", "-C", self.root / "build", "-t", "commands", target],
                                 capture_output=True, text=True, check=True).stdout
         found = set(
@@ -111,7 +112,7 @@ class StagedRelease(unittest.TestCase):
         status, text = self.fsdp("submit", out, TMPDIR=str(temporary))
         self.assertEqual((status, list(temporary.iterdir()), out.is_file()), (0, [], True), text)
 
-    def test_check_refuses_a_base_whose_solutions_are_not_released_before_it_builds(self):
+    def test_check_over_solutions_that_are_not_released_is_refused_before_anything_is_built(self):
         self.release(4)
         for arguments, said in (
             (("5", "--base", "reference"), "no solution of task 4, on which task 5"),

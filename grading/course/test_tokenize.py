@@ -63,7 +63,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
                          (status, b"", reason + "\n"))
 
-    def test_tokenize_writes_the_template_token_before_a_text_except_with_only_text(self):
+    def test_tokenize_puts_the_token_of_the_template_before_a_text_unless_only_text_is_given(self):
         line = [256, *b"e pa", 256, 257, *"Größe\n".encode()]
         for options, begin in (([], [257]), (["--only-text"], [])):
             done = self.tokenized(*options)
@@ -98,7 +98,7 @@ class Tokenize(unittest.TestCase):
         self.assert_refused(self.tokenized(output=self.text), 2,
                             f"fsdp tokenize: --output {self.text}: is the file of --input")
 
-    def test_generate_prints_text_for_a_checkpoint_trained_on_ids_if_it_has_the_tokenizer(self):
+    def test_generate_prints_text_for_a_checkpoint_trained_on_ids_if_the_tokenizer_is_given(self):
         run, prompt = self.trained("run"), ["--prompt", "Größe: the", "--tokens", "30"]
         self.assert_refused(
             fsdp("generate", "--checkpoint", run, *prompt), 1,

@@ -195,8 +195,8 @@ class Verbs(course_copy.CourseCopy):
         )
 
     def object_of(self, task, name, code):
-        """Writes the code into the file `name` of tasks/, compiles it, and returns the path of the
-        object: where the build would put it."""
+        """Writes the code into the file `name` of tasks/ and compiles it. The object is at the path
+        where the build would put it. Returns this path."""
         (self.root / name).write_text(code)
         made = self.root / f"build/default/CMakeFiles/mine_task{task}.dir/{name}.o"
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -285,14 +285,14 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
-    def test_check_refuses_the_options_that_it_passes_to_its_program_itself(self):
+    def test_check_refuses_the_options_that_only_check_itself_may_pass_to_its_program(self):
         for option in ("--stacks", "--blank", "--broken", "--rejected"):
             self.assertEqual(
                 self.run_verb("check", "3", option, "3"),
                 (2, f"fsdp: check: leave out {option}, which ./fsdp check gives by itself\n"),
             )
 
-    def test_check_prints_only_the_reason_if_the_build_cannot_be_configured(self):
+    def test_check_ends_with_the_reason_if_the_build_cannot_be_configured(self):
         (self.root / "scripts/verbs/setup.sh").write_text(
             "echo 'fsdp: please install these packages: g++' >&2; exit 1\n"
         )

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the texts with the repository, and prints what does not agree. The rules are:
+"""Compares the course's texts (its Markdown pages and scripts/maintain.txt) with the repository,
+and prints what does not agree. The rules are:
 
 - A handout has a section for each problem of course.toml, with its name, points and command.
   HINTS.md has three levels for each problem.
@@ -21,7 +22,7 @@ from grader.course import ROOT, tomllib  # noqa: E402
 CODE = re.compile(r"`([^`\n]+)`")
 TEST = re.compile(r"\bT[0-7]_\d_[a-z_]+\.[A-Za-z_0-9]+")
 COMMAND = re.compile(r"\./fsdp ([a-z]+)([^`\n]*)")
-# Paths that begin with one of these need not exist, because a student's commands make them.
+# A path that begins with one of these strings need not exist, because a student's commands make it.
 MADE = ("build/", ".backup/", ".venv", "/tmp/")
 
 
@@ -145,8 +146,9 @@ def headers_in(text):
 
 
 def problems_of_headers(text, is_task, list_of_common):
-    """Yields names that are not in the header that the text gives for them, and headers of common/
-    that a task's text names but its list lacks."""
+    """Yields names that are not in the header that the text gives for them. If `is_task`, also
+    yields the headers of common/ that the text names and `list_of_common`, the text of
+    common/README.md, does not list."""
     for name, header in headers_in(text):
         path = next(
             (path for path in (ROOT / header, ROOT / "common" / header) if path.exists()), None
