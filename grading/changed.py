@@ -2,9 +2,10 @@
 changed.
 
 A change is an entry of a bank (faults/taskN.toml or course/samples.toml) with `file`, `old` and
-`new`, and with `old_2` and `new_2` (and 3) if it changes several places. In the file of this name,
-of the task's solution or its extensions, each old text is replaced by the new one. Only this file
-and the .cpp files that name it are compiled again, with the commands of build/default.
+`new`, and with `old_2` and `new_2`, `old_3` and `new_3` if it changes several places. `file` names
+a file of the task's solution or of its extensions. In this file, each old text is replaced by its
+new text. Only this file and the .cpp files that name it are compiled again, with the commands of
+build/default.
 """
 
 import pathlib
@@ -46,7 +47,7 @@ def changed_text(task, change):
 
 
 def prepare(*targets):
-    """Builds these targets in build/default; ends this program if that fails."""
+    """Builds the `targets` in build/default. Ends this program if the build fails."""
     if subprocess.run([ROOT / "fsdp", "build", *targets]).returncode:
         raise SystemExit(1)
 
@@ -73,9 +74,10 @@ def call(words):
 
 
 def compile_as(path, source, task, output):
-    """Compiles `source` with the command with which the build compiles `path`, a file of the task's
-    solution. Headers in the folder of the output are found first. The object's debug information
-    names `path` and not `source`."""
+    """Compiles `source`, a changed copy of `path`, a file of the task's solution, with the command
+    with which the build compiles `path`. A header in the folder of `output` is used in place of the
+    header of the same name in solutions/. The object's debug information names `path` and not
+    `source`."""
     words = command(f"CMakeFiles/reference_task{task}.dir/{path.relative_to(ROOT)}.o")
     words[words.index("-o") + 1] = str(output)
     words[words.index("-MF") + 1] = f"{output}.d"

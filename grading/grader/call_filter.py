@@ -3,8 +3,8 @@ processes, the system or the sandbox, and old kernel interfaces that no computat
 sockets are allowed, because gloo's ranks use sockets; in mode `namespaces` the sandbox has no
 network.
 
-    call_filter.py PROGRAM [ARGUMENT...]    runs the program with the other calls, for modes without
-                                            bubblewrap
+    call_filter.py PROGRAM [ARGUMENT...]    runs the program with the other calls, for sandboxes
+                                            without bubblewrap
 """
 
 import ctypes
@@ -31,14 +31,15 @@ class Compare(ctypes.Structure):
 
 
 def rules():
-    """Returns libseccomp and its filter. Raises OSError if the machine lacks libseccomp."""
+    """Returns libseccomp, as a loaded library, and the filter that it has made. Raises OSError if
+    the machine lacks libseccomp."""
     lib = ctypes.CDLL("libseccomp.so.2")
     lib.seccomp_init.restype = ctypes.c_void_p
     made = ctypes.c_void_p(lib.seccomp_init(ALLOW))
 
     def refuse(call, error, *compared):
         number = lib.seccomp_syscall_resolve_name(call.encode())
-        if number >= 0:  # else this machine or this libseccomp has no such call
+        if number >= 0:  # negative if this machine or this libseccomp has no such call
             lib.seccomp_rule_add_array(
                 made, REFUSE | error, number, len(compared), (Compare * 1)(*compared)
             )

@@ -228,8 +228,10 @@ def histogram(points, most):
 
 
 def rates(grades):
-    """Returns pairs (test, number of submissions that pass it on the better base), the test that
-    fewest pass first."""
+    """Returns pairs (test, number of submissions that pass it), the test that fewest submissions
+    pass first. For each submission, the better of its two results for the task counts, as
+    score.better() chooses it: over the student's own earlier tasks, or over the reference
+    solutions of them."""
     found = collections.Counter()
     for done in grades:
         for task in done.graded:

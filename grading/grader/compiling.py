@@ -21,7 +21,7 @@ from grader.course import BUILD, ROOT, Refused
 from grader.sandbox import KEPT
 
 OBJECTS = KEPT / "objects"
-MOST_KEPT = 1_000_000_000  # [bytes] kept in OBJECTS
+MOST_KEPT = 1_000_000_000  # [bytes] limit for the folder OBJECTS
 AT_A_TIME = 2
 LOOK = ROOT / "scripts" / "look.sh"
 TOO_MUCH, NO_TIME = (
@@ -44,7 +44,7 @@ MACHINE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    path: object = None  # of the object; None: it was not made
+    path: object = None  # path of the object; None: it was not made
     why: str = ""  # why there is no object
 
 
@@ -189,7 +189,7 @@ class Compiler:
         self.rejected, self.stopped, self.remarks = {}, {}, {}  # file name -> findings of look.sh
         self.left = course.rubric()["limits"][
             "submission_build_seconds"
-        ]  # [s] left for the whole submission
+        ]  # [s] of compiling that are left for the whole submission
 
     def compile(self, names, on_step=None):
         """Compiles those of the files `names` that are not compiled yet. Afterwards self.made has

@@ -24,7 +24,9 @@ class Grade:
     missing: tuple = ()
     ignored: tuple = ()
     changed: tuple = ()  # headers of the course that the student has changed
-    # Task number -> list of TaskScore, one for each base ("own", "reference").
+    # Task number -> list of TaskScore: one with the task linked with the student's own earlier
+    # tasks (base "own") and one with the reference solutions of the earlier tasks (base
+    # "reference").
     scores: dict = dataclasses.field(default_factory=dict)
     throughput: dict = dataclasses.field(default_factory=dict)
     # The result of leaderboard_entry.of_submission(): the leaderboard's numbers, or why they do not
@@ -85,7 +87,7 @@ class Grade:
 
     @property
     def extensions(self):
-        """(Problem, points) of each extension. These points count in no total."""
+        """Returns (Problem, points) of each extension. These points count in no total."""
         return [
             found
             for task in course.tasks()
@@ -127,8 +129,9 @@ def prepare(only=None):
             f"tasks/ in the grader's copy was changed: {changed[0]}; grade from a clean copy"
         )
     numbers = only or [task.number for task in course.tasks()]
-    # The targets mine_taskN_tests are the judges, which contain the tests. The libraries of the
-    # reference solutions are linked below a student's task.
+    # The program mine_taskN_tests is the judge of task N: it contains the tests, runs no graded
+    # code, and compares what the ranks of a graded program report. The libraries of the reference
+    # solutions are linked with a student's task in place of the student's earlier tasks.
     below = [f"reference_task{number - 1}" for number in numbers if number > 1] if only else []
     below += ["reference_train"] if course.tasks()[-1].number in numbers else []
     build("check", *below, *(f"mine_task{number}_tests" for number in numbers))
@@ -143,7 +146,7 @@ def results(builder, seed, wanted, fresh=False, on_step=None, kinds=KINDS):
     program of `wanted`: first the kept results, then the results of the programs that it builds and
     runs. Calls on_step("3/25") while it compiles."""
     seeds, patience = {"tests": "", "hidden": seed}, run.Patience()
-    missing, held = [], set()  # held: their hidden cases can't give points
+    missing, held = [], set()  # held: the programs whose sentinel fails
     for program in wanted:
         key = program.key(builder.submission, builder.looked_at)
         for kind in kinds:

@@ -49,7 +49,7 @@ PARAMETERS = re.compile(r"^param sum .*, sha256 (\w+)$", re.MULTILINE)
 class Counted:
     """The numbers that a training prints with `./fsdp train --flops`."""
 
-    nanoseconds: int  # counted time of all steps
+    nanoseconds: int  # [ns] counted time of all steps
     computing: int  # [ns] counted on the rank that computed least
     peak: int  # [bytes] peak of tensors
     other: int  # [bytes] peak of other memory

@@ -1,5 +1,7 @@
-"""The programs that are linked from a submission's objects and the course's: a test program for
-each task and base."""
+"""The programs that are linked from a submission's objects and the course's. Each task has two test
+programs: one with the student's own earlier tasks, and one with the reference solutions of the
+earlier tasks. Task 0 and task 1 have only the first. One more program trains with all tasks of the
+student."""
 
 import contextlib
 import dataclasses
@@ -162,8 +164,8 @@ def command_for(target):
 
 def link_command(program, objects, folder, guarded=True):
     """Returns the command that links the objects into `folder`/program, as the build links the
-    program's target. `guarded`: each function that scripts/look.sh calls `stopped` is replaced by a
-    function that ends the rank."""
+    program's target. `guarded`: if true, each function for which scripts/look.sh prints a line of
+    the kind `stopped` is replaced by a function that ends the rank."""
     own = f"{folder}/own.o"
     isolate = shlex.split(command_for(program.own_object))
     if isolate.count("--") != 2 or str(ISOLATE) not in isolate:
@@ -184,14 +186,14 @@ def link_command(program, objects, folder, guarded=True):
     link = command_for(f"bin/{program.target}")
     link = re.sub(rf"\S*{re.escape(program.own_object)}(?=\s)", lambda _: shlex.quote(own), link)
     link = link.replace(f"-o bin/{program.target}", f"-o {shlex.quote(f'{folder}/program')}")
-    if "-fuse-ld=lld" in link:  # else an object's section could name a library
+    if "-fuse-ld=lld" in link:  # else a section of an object could name a library to link
         link = link.replace("-fuse-ld=lld", "-fuse-ld=lld -Wl,--no-dependent-libraries")
     return f"{shlex.join(words)} && {link}"
 
 
 @dataclasses.dataclass
 class Built:
-    path: object = None  # of the linked program; None: it was not made
+    path: object = None  # path of the linked program; None: it was not made
     why: str = ""  # why the program was not made
     left_out: str = ""  # why the blank extensions replace the submitted ones
 
@@ -301,7 +303,7 @@ class Builder:
             BUILD,
             as_grader=True,
         )
-        links = []  # isolate.sh finds the task in the paths of these links
+        links = []  # isolate.sh reads the name of the task from these paths
         for name, path in objects.items():
             links.append(folder / "tasks" / f"{name}.o")
             links[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import time
 from grader import compiling, sandbox, session, whole_file
 from grader.course import BUILD, ROOT, rubric
 
-OVERHEAD = 60  # [s] beyond the tests' time limit
+OVERHEAD = 60  # [s] that a program may take beyond its tests' time limit
 MOST_RESULT = 100_000_000  # [bytes] of the JSON that check writes
 
 

@@ -214,8 +214,9 @@ def filters_calls():
     return subprocess.run(program, capture_output=True).returncode == 0
 
 
-# A shell script for a trial. It succeeds if it has no capability and can neither unmount a file
-# system nor make it writable again.
+# A shell script that best_mode() runs in a sandbox, to try whether the sandbox's mode works. The
+# script succeeds if it has no capability and can neither unmount a file system nor make it writable
+# again.
 TRIES_TO_BREAK_OUT = """
 grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 1
 umount /tmp && exit 2

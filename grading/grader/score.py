@@ -7,8 +7,8 @@ from grader.course import printable, rubric
 
 @dataclasses.dataclass
 class ProblemScore:
-    """The score of one problem on one base, that is, linked with the student's own earlier tasks or
-    with the reference solutions of them."""
+    """The score of one problem on one base. The base says with which earlier tasks the tests were
+    linked: "own", the student's, or "reference", the reference solutions."""
 
     problem: object
     counts: dict  # "tests" and "hidden" -> (passed, failed, not started)
@@ -44,7 +44,7 @@ class TaskScore:
     # (Problem, points) of each extension; these points are not part of `points`.
     extensions: list = dataclasses.field(default_factory=list)
     left_out: str = ""  # why extensions are graded as if they were not handed in
-    base_of_hidden: str = ""  # set by better(): the base of the hidden cases
+    base_of_hidden: str = ""  # set by better(): the base whose hidden cases count
     reasons: tuple = ()  # set by better(): why no test was run, on each base
     not_begun: frozenset = frozenset()  # the numbers of the extensions that are not begun
 
@@ -94,8 +94,9 @@ def shortened(text):
 
 
 def points_of(number, most, result, held):
-    """Returns the points of problem `number`, at most `most`. `held`: the task's sentinel fails or
-    an extension is not begun, so the problem gets no points."""
+    """Returns the points of problem `number`, at most `most`. If `held`, the problem gets no
+    points: the task's sentinel (the test that measures whether the task saves memory) fails, or the
+    problem is an extension that the student has not begun."""
     found = result.problems.get(number)
     return round(most * found["share"], 2) if found and not held else 0.0
 
@@ -126,9 +127,9 @@ def outcomes(results):
 
 def score_task(task, base, results, not_begun=()):
     """Returns the TaskScore. `results`: kind ("tests", "hidden") -> Result of the task on this
-    base. If the sentinel fails in the usual tests, the hidden cases get no points either.
-    `not_begun`: the numbers of the extensions that the student has not begun; they get no points,
-    even if tests pass."""
+    base. If the sentinel (the test that measures whether the task saves memory) fails in the usual
+    tests, the hidden cases get no points either. `not_begun`: the numbers of the extensions that
+    the student has not begun; they get no points, even if tests pass."""
     held = results["tests"].sentinel_fails
     problems = [score_problem(problem, results, held) for problem in task.problems]
     score = TaskScore(task, base, problems, outcomes(results), why=results["tests"].why,

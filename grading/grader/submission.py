@@ -13,8 +13,8 @@ import zipfile
 from grader import course, leaderboard
 from grader.course import Refused
 
-MOST_BYTES = 1_000_000  # limit for one file
-MOST_FILES = 300  # tasks/ has about fifty
+MOST_BYTES = 1_000_000  # [bytes] limit for one file
+MOST_FILES = 300  # limit for the number of files; tasks/ has about fifty
 MOST_ZIPPED = 20_000_000  # [bytes] limit for a zip; tasks/ has 0.1 MB zipped
 HEADERS = (".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".ipp", ".tpp")
 # Suffixes of archives that are not zips.

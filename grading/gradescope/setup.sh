@@ -16,9 +16,10 @@ cd fsdp
 # This grading of the blank tasks compiles the tests and the reference solutions, so that the
 # gradings of students compile only the students' files.
 ./fsdp grade tasks --out /tmp/blank.json --seed first
-# Graded code must not read these folders and the seed, so only root may. Without namespaces, graded
-# code is compiled and run as another user. This user must be able to read the headers and the
-# precompiled header; the programs are copied to folders that this user can read.
+# Graded code must not read these folders and the seed, so only root keeps the permission to read
+# them. Without namespaces, graded code is compiled and run as another user. This user must be able
+# to read the headers and the precompiled header; the programs are copied to folders that this user
+# can read.
 chmod go-rwx solutions grading tests ../seed
 chmod go-r build build/default build/default/CMakeFiles
 find build/default build/default/CMakeFiles -mindepth 1 -maxdepth 1 ! -name CMakeFiles \
