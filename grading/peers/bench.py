@@ -24,7 +24,7 @@ from sizes import LR, MODELS, MODULAR_SEQ
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TRAIN = ROOT / "build/default/bin/reference_train"
-COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # counts the peers' bytes
+COUNTER = ROOT / "build/default/lib/libpeers_counter.so"  # library that counts the peers' bytes
 
 # Program -> its name in the table. OURS is our FSDP with the units of the FSDP2 program, one for
 # each block; AUTO is our FSDP with the units of --wrap auto. ALONE is W independent processes that
@@ -48,9 +48,9 @@ WRAPS = {OURS: "block", AUTO: "auto"}
 # a missing step) change losses by 1e-5 or more.
 LOSS_TOLERANCE = 1e-6
 COMPARED = (
-    100  # first losses: later, if a model learns suddenly, rounding errors grow to 1 %
+    100  # number of first losses: later, if a model learns suddenly, rounding errors grow to 1 %
 )
-WARMUP = 3  # first steps that are not timed: they allocate, and DDP makes its buckets
+WARMUP = 3  # number of first steps that are not timed: they allocate, and DDP makes its buckets
 EVAL_EVERY = 20  # steps between evaluations of --recipe modular
 
 
@@ -214,10 +214,14 @@ def learned(run):
 
 
 def summarize(runs):
-    """Returns program -> summary of its runs: the speed (over the rounds, the median step's tokens
-    per second), the ratio of our speed to the program's in the same round (for DDP, of our DDP's
-    speed), peak bytes, bytes moved, and the difference of its losses from ours. `runs`: program ->
-    its run in every round."""
+    """Returns program -> summary of its runs:
+    - the speed: the median, the lowest and the highest, over the rounds, of the median tokens per
+      second of a run's steps;
+    - the ratio of our FSDP's speed to the program's speed in the same round; for PyTorch's DDP, the
+      ratio of our DDP's speed to its speed;
+    - the peak of bytes, the bytes moved, and the difference of the program's losses from those of
+      our FSDP.
+    `runs`: program -> its run in every round."""
     speeds = {program: [statistics.median(one["tokens_per_s"][WARMUP:]) for one in rounds]
               for program, rounds in runs.items()}
     expected = runs[OURS][0]

@@ -30,8 +30,8 @@ LABELS = {
 OURS = ("fsdp", "single")
 RUNS = [("gpt2-124m", 8, 1024), ("gpt2-774m", 4, 1024)]  # model, rows, tokens of a row
 DRY_RUNS = [("gpt2-tiny", 2, 16)]
-WARMUP = 5  # first steps that are not timed: allocations, choice of kernels
-PROFILED = 2  # last steps, which the profiler slows; as many as with train's --profile
+WARMUP = 5  # number of first steps that are not timed: allocations, choice of kernels
+PROFILED = 2  # number of last steps, which the profiler slows; as in train's --profile
 LIMIT = 120  # [s] time limit of a run
 # The relative difference that losses of two programs may have. The programs call the same kernels
 # with the same numbers, but on a GPU a kernel may give other bits each time, and DDP adds gradients

@@ -26,5 +26,5 @@ MODELS = {
     "gpt2-1558m": _gpt2(1600, 48, 25),
 }
 
-LR = 1e-4        # of the published recipe, for these models
+LR = 1e-4        # learning rate of the recipe `published` for these models
 MODULAR_SEQ = 3  # tokens in a row of the recipe modular

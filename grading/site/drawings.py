@@ -39,8 +39,8 @@ class Drawing:
         self.drawn[row][begin:end] = [True] * (end - begin)
 
     def box(self, row, begin, end, color, inset=2, about="fill"):
-        """Draws a box from the left edge of column `begin` to the left edge of column `end`. 3.5 is
-        the middle of column 3."""
+        """Draws a box from the left edge of column `begin` to the left edge of column `end`. The
+        two may be fractions: 3.5 is the middle of column 3."""
         self.shapes.append(
             f'<rect x="{begin * WIDE}" y="{row * HIGH + inset}" width="{(end - begin) * WIDE}" '
             f'height="{HIGH - 2 * inset}" class="{about}" style="--color: var(--{color})"/>'

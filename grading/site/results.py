@@ -11,8 +11,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from course.skeletons import tomllib  # noqa: E402
 
-# A row of programs/reproduce/tables.toml. `shown`: the name of the row whose tables show this row,
-# mostly its own name. If it is the name of another row, `when` is None.
+# A row of programs/reproduce/tables.toml. `when`: with which options ./fsdp reproduce runs the row.
+# `shown`: the name of the row whose tables show this row. This is mostly the row's own name; if it
+# is the name of another row, `when` is None.
 Row = collections.namedtuple("Row", "name source kind minutes when shown command")
 TITLES = {  # titles of pages for readers who know neither the documents nor the rows
     "gpt2xl": "GPT-2 XL: FSDP on eight ranks computes what one process computes",

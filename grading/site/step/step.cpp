@@ -16,17 +16,17 @@ constexpr int64_t kSeq = 127;  // tokens of a row, as for the model `small`
 // d_ff = 4 d_model. The page checks the values before it calls this code.
 struct Settings {
   int world{};
-  int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: batch rows of each rank
+  int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: number of rows in a rank's batch
   std::string wrap;                                 // auto, block or none
   std::string mode;                                 // fsdp, ddp or single
-  int shard_size{};                                 // ranks that share one replica of the model
+  int shard_size{};                                 // number of ranks that shard one replica
   int limit{};
   bool reshard{};
   std::string param_dtype, reduce_dtype;  // fp32 or bf16
-  int recompute_every{};                  // n: every n-th block recomputes; 0: none
-  int64_t latency{};                      // [ns] of the simulated link
-  int64_t bandwidth{};                    // [MB/s] of the simulated link
-  int64_t speed{};                        // [Gflop/s] of a rank
+  int recompute_every{};                  // n: checkpoints activations of every n-th block; 0: none
+  int64_t latency{};                      // [ns] latency of the simulated link
+  int64_t bandwidth{};                    // [MB/s] bandwidth of the simulated link
+  int64_t speed{};                        // [Gflop/s] computing speed of a rank
 
   explicit Settings(const std::string& line) {
     std::istringstream(line) >> world >> layers >> width >> vocabulary >> rows >> wrap >> mode >>
@@ -91,9 +91,10 @@ std::string command_of(const Settings& settings) {
 struct Parameter {
   std::string name;
   int64_t numel;
-  int layer{-1};  // its block's layer; -1: not in a block
-  // [flops] The matrix products with this parameter. output_proj also counts the products of the
-  // block's attention, and w3 those of recomputing the block in backward.
+  int layer{-1};  // index of the parameter's block, from 0; -1: it is in no block
+  // [flops] of the matrix products with this parameter, of all rows of a rank. output_proj also
+  // counts the products of queries, keys and values in the block's attention. If the block is
+  // checkpointed, the backward of w3 also counts the block's second forward.
   int64_t forward{}, backward{};
 };
 
@@ -101,7 +102,7 @@ struct Parameter {
 // operations.
 std::vector<Parameter> parameters_of(const Settings& settings) {
   const int64_t d = settings.width, tokens = settings.rows * kSeq;
-  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of one of attention's products
+  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of Q K^T; scores times V needs as many
   std::vector<Parameter> all;
   const auto matrix = [&](const std::string& name, int64_t numel, int layer = -1) {
     all.push_back({name + ".weight", numel, layer, 2 * tokens * numel, 4 * tokens * numel});
@@ -160,9 +161,10 @@ ShardLayout layout_of(const Settings& settings, const std::vector<Parameter>& pa
   return layout;
 }
 
-// Returns how many units come before ln_final, the first module that reads parameters of the root
-// unit in backward. Returns nothing with --wrap none: then the root unit has all parameters and
-// stays unsharded to the end (strategies/root_readers.h).
+// Returns how many units, without the root's, come before ln_final in forward. ln_final is the
+// first module that reads parameters of the root unit in backward. With --wrap none, this function
+// returns nothing, because then the root unit has all parameters and stays unsharded until backward
+// ends (strategies/root_readers.h).
 std::optional<size_t> units_before_readers(const Settings& settings, const ShardLayout& layout) {
   if (settings.wrap == "none") return {};
   const bool has_head = layout.units.back().name == "lm_head";
@@ -189,8 +191,8 @@ int64_t number(const std::optional<size_t>& unit) {
   return unit ? static_cast<int64_t>(*unit) : -1;
 }
 
-// Writes the words of an action of the schedule. describe() writes the times of the action and the
-// live bytes after it before these words, in the same line.
+// Writes the name and the fields of an action of the schedule, such as "compute 3". describe()
+// writes the times of the action and the live bytes after it before these words, in the same line.
 struct Words {
   std::ostream& out;
   void operator()(const Schedule::Enter& entered) { out << "enter " << to_string(entered.phase); }
