@@ -19,7 +19,7 @@ EXTENSION = next(name for name in course.tasks()[4].files if name.startswith("ex
 
 
 class Errors(unittest.TestCase):
-    def test_first_errors_shows_errors_in_the_students_files_and_of_a_full_machine(self):
+    def test_first_errors_shows_errors_in_the_students_files_and_errors_of_a_full_machine(self):
         long = "tasks/a.cpp:1: error: " + "x" * 500
         full = (
             "mktemp: failed to create directory: No space left on device",
@@ -102,7 +102,7 @@ class Looks(unittest.TestCase):
             )
         return done.stdout.splitlines()
 
-    def test_look_names_calls_to_files_processes_sockets_and_unknown_functions(self):
+    def test_look_names_each_use_of_files_processes_sockets_and_unknown_functions(self):
         c = 'extern "C" __attribute__((weak))'
         remark = (
             "getenv",
@@ -230,7 +230,7 @@ class Looks(unittest.TestCase):
             self.assertIn(f"uses {names}:", text)
             self.assertIn(why, text)
 
-    def test_look_ignores_similar_names_and_functions_that_the_student_defines(self):
+    def test_look_ignores_functions_of_the_student_even_if_their_names_resemble_refused_ones(self):
         uses = (
             "namespace fsdp { void launch_all(); void collect(); }\nnamespace mine { void g(); "
             "}\nint helper(int);\n"
@@ -298,7 +298,7 @@ class Isolation(unittest.TestCase):
         }"""
     )
 
-    def test_isolate_separates_equal_names_but_variables_of_a_common_header_stay_shared(self):
+    def test_isolate_keeps_equal_names_of_two_files_apart_but_shares_variables_of_a_library(self):
         with tempfile.TemporaryDirectory() as folder:
             def run(*words):
                 subprocess.run(words, cwd=folder, check=True)
@@ -428,7 +428,7 @@ class IsolationOfTasks(unittest.TestCase):
             said,
         )
 
-    def test_a_refused_call_is_replaced_and_ends_the_program_only_if_it_runs(
+    def test_a_call_to_a_refused_function_ends_the_program_only_if_it_runs(
         self,
     ):
         stops = """
@@ -466,7 +466,7 @@ class IsolationOfTasks(unittest.TestCase):
 
 
 class Jobs(unittest.TestCase):
-    def test_a_job_removes_its_folder_at_its_end_and_folders_that_killed_graders_left(self):
+    def test_new_job_removes_its_folder_at_its_end_and_folders_that_killed_graders_left(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.object(programs, "JOBS", pathlib.Path(folder)),
@@ -495,7 +495,7 @@ class Jobs(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    def test_the_key_of_a_program_depends_on_its_sources_and_on_all_own_headers(self):
+    def test_the_hash_key_of_a_program_depends_on_its_sources_and_all_headers_of_the_student(self):
         blank = submission.completed({})
         for name, numbers in (
             (OF_TASK[2], {2}),
@@ -510,9 +510,9 @@ class Programs(unittest.TestCase):
                 )
 
     def builder(self, files=(), why=(), rejected=()):
-        """Returns a Builder whose compiler has finished and whose link() returns its next answer.
-        `files`: files that the student has changed; `why`: file -> why it does not compile;
-        `rejected`: file -> why look.sh rejects it."""
+        """Returns a Builder whose files count as compiled. Its link() links nothing but returns the
+        next of the builder's `answers`. `files`: files that the student has changed; `why`: file ->
+        why it does not compile; `rejected`: file -> why look.sh rejects it."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         made = programs.Builder(
@@ -535,7 +535,7 @@ class Programs(unittest.TestCase):
         made.link, made.answers = link, [Built(pathlib.Path("program"))] * 2
         return made
 
-    def test_a_bad_file_costs_only_the_programs_that_contain_it(
+    def test_a_file_that_cannot_be_used_prevents_only_the_programs_that_contain_it(
         self,
     ):
         for how in (
@@ -561,7 +561,7 @@ class Programs(unittest.TestCase):
             {"is not run: tasks/6 uses fork"},
         )
 
-    def test_the_better_score_has_the_reasons_why_both_bases_were_not_run(self):
+    def test_better_returns_both_reasons_if_a_task_ran_over_neither_own_nor_reference_tasks(self):
         task = course.tasks()[6]
         found = [
             score.score_task(
@@ -612,6 +612,6 @@ class Programs(unittest.TestCase):
 
 
 class Lists(unittest.TestCase):
-    def test_a_submission_can_be_made_of_every_entry_of_the_banks(self):
+    def test_a_submission_can_be_made_of_every_entry_of_honest_submissions_and_exploits(self):
         for entry in submissions.load():
             self.assertLessEqual(set(course.blank()), set(submissions.handed_in(entry).files))

@@ -58,14 +58,14 @@ class Chosen(unittest.TestCase):
         found = lists.changed_entries(self.entries, self.files_of, set(changed), added, fixed, most)
         return [int(entry["name"][-2:]) for entry in found]
 
-    def test_changed_selects_the_same_fixed_entries_if_no_file_has_changed(self):
+    def test_the_option_changed_selects_the_same_fixed_entries_if_no_file_has_changed(self):
         self.assertEqual([self.chosen(), self.chosen(fixed=4)], [[0, 10], [0, 5, 10, 15]])
 
-    def test_changed_selects_an_entry_if_its_file_or_a_line_of_it_has_changed(self):
+    def test_the_option_changed_selects_an_entry_whose_file_or_one_of_its_lines_has_changed(self):
         self.assertEqual(self.chosen({"3.cpp", "other.cpp"}), [0, 3, 10])
         self.assertEqual(self.chosen(added='["entry number 07"]\n'), [0, 7, 10])
 
-    def test_changed_selects_at_most_the_given_number_of_changed_entries(self):
+    def test_the_option_changed_selects_at_most_the_given_number_of_changed_entries(self):
         self.assertEqual(self.chosen({f"{i}.cpp" for i in range(1, 10)}, fixed=0), [1, 4, 7])
 
     def test_an_entry_that_passed_is_selected_again_only_after_it_or_its_file_changes(self):

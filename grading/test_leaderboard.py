@@ -58,7 +58,7 @@ class Leaderboard(unittest.TestCase):
             self.refusal(leaderboard.check, changed(parameters="abd"), SINGLE),
         )
 
-    def test_a_training_is_refused_if_a_rank_computes_less_than_its_share_of_the_model(self):
+    def test_a_training_is_refused_if_a_rank_computes_for_less_time_than_its_share_needs(self):
         leaderboard.check(changed(computing=1_998), SINGLE)  # 2 ns less are allowed
         self.assertIn(
             "a rank computed for 1,997 ns only, but the model and its recomputation need 2,000 ns",
@@ -125,7 +125,7 @@ class Leaderboard(unittest.TestCase):
             "fsdp leaderboard: /no/such/numbers.json can't be written: No such file or directory",
         )
 
-    def test_the_run_in_one_process_has_the_same_seed_microbatches_and_recomputation(self):
+    def test_the_run_in_one_process_gets_the_seed_microbatches_and_recomputation_of_the_ranks(self):
         ran = []
 
         def train(result):

@@ -154,7 +154,7 @@ class Receipts(unittest.TestCase):
         path = self.runs / "run.receipt"
         self.assertEqual(sealed(*lines_of(path)), path.read_text())
 
-    def test_the_audit_of_an_honest_receipt_is_equal_with_and_without_checkpoints(self):
+    def test_the_audit_of_an_honest_receipt_has_the_result_equal_with_or_without_checkpoints(self):
         self.assertEqual(self.status, 0, self.text)
         for student, receipt in (("ada", "run.receipt"), ("bob", "in/other.receipt")):
             row = self.rows[student, receipt]
@@ -195,7 +195,7 @@ class Receipts(unittest.TestCase):
         self.assertEqual(self.rows["gus", ""]["result"], "no receipt")
         self.assertRegex(self.text, r"(?m)^gus +no receipt$")
 
-    def test_a_zip_with_a_receipt_outside_of_its_folder_is_refused(self):
+    def test_a_zip_that_has_a_receipt_with_a_path_outside_of_the_zips_folder_is_refused(self):
         row = self.rows["hal", ""]
         self.assertEqual(row["result"], "refused")
         self.assertIn("../x.receipt lies outside of the zip's folder", row["reason"])
@@ -232,7 +232,7 @@ class Receipts(unittest.TestCase):
                                        text.partition("result\n")[2])), {result}, text)
         self.assertFalse(self.written.exists())
 
-    def test_the_option_text_of_the_instructor_replaces_the_text_that_a_receipt_names(self):
+    def test_a_receipt_of_a_text_file_is_audited_only_with_the_text_that_the_instructor_gives(self):
         book = self.folder / "the book.txt"
         book.write_text("It was the best of times, it was the worst of times. " * 200)
         mine = self.folder / "with text/joe"
@@ -357,7 +357,7 @@ class Copies(InAFolder):
 
 
 class Table(unittest.TestCase):
-    def test_the_seed_of_the_draws_depends_on_the_class_and_on_the_student(self):
+    def test_the_seed_that_draws_the_audited_events_depends_on_the_class_and_on_the_student(self):
         seeds = {receipts.seed_of(seed, name) for seed in "12" for name in ("ada", "bob")}
         self.assertEqual(len(seeds), 4)
 

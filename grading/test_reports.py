@@ -225,7 +225,7 @@ class Reports(unittest.TestCase):
             self.assertIn("task 3 does not compile", text)
         self.assertEqual(whole_grade("failed").remark, "")
 
-    def test_if_both_bases_have_equal_points_the_base_whose_tests_ran_is_shown(self):
+    def test_if_results_over_own_and_reference_tasks_have_equal_points_the_one_that_ran_wins(self):
         nothing = Result([], "is not run: task 1 is refused")
         own = score.score_task(course.tasks()[3], "own", {"tests": nothing, "hidden": nothing})
         self.assertEqual(

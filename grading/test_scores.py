@@ -15,7 +15,7 @@ from fake_results import result_of, scored
 
 
 class Scores(unittest.TestCase):
-    def test_a_task_gets_all_points_if_all_tests_pass_and_none_if_its_sentinel_fails(self):
+    def test_a_task_gets_all_points_if_all_tests_pass_and_none_if_its_sentinel_test_fails(self):
         for task in course.tasks():
             self.assertAlmostEqual(scored(task, "own").points, task.points)
             self.assertEqual(scored(task, "own", "not started", sentinel_fails=True).points, 0)
@@ -33,11 +33,12 @@ class Scores(unittest.TestCase):
             task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)}
         )
 
-    def test_the_better_base_counts_separately_for_usual_tests_and_hidden_cases(
+    def test_usual_tests_and_hidden_cases_each_count_over_the_better_of_own_or_reference_tasks(
         self,
     ):
-        """Usual tests and hidden cases are chosen independently, because what a student sees must
-        not depend on hidden cases."""
+        """The better of two results counts: with the task linked with the student's own earlier
+        tasks, or with the reference solutions of them. Usual tests and hidden cases are chosen
+        independently, because what a student sees must not depend on hidden cases."""
         bases, outcomes = ("own", "reference"), ("passed", "failed")
         for usual in outcomes:
             for hidden in outcomes:
@@ -55,7 +56,7 @@ class Scores(unittest.TestCase):
         )
         self.assertEqual((best.base, best.points), ("reference", course.tasks()[2].points))
 
-    def test_a_sentinel_that_fails_only_in_hidden_cases_costs_only_their_points(self):
+    def test_a_sentinel_test_that_fails_only_in_hidden_cases_costs_only_their_points(self):
         task = course.tasks()[2]
         results = {
             "tests": result_of(task),
@@ -217,7 +218,7 @@ class Patience(unittest.TestCase):
         self.assertEqual(patience.of_next(), self.LIMITS["lost_seconds_at_last"])
         self.assertFalse(patience.is_over())
 
-    def test_no_program_runs_after_failing_ones_have_taken_too_long(self):
+    def test_no_program_runs_after_programs_with_failed_tests_have_taken_too_long(self):
         for outcome, over in (("passed", False), ("", True), ("failed", True)):
             patience = run.Patience()
             tests = [{"test": "a", "outcome": outcome}] if outcome else []
@@ -251,8 +252,8 @@ class Held(unittest.TestCase):
 
     def kinds_that_ran(self, kept, sentinel_fails):
         """Returns which kinds of tests ("tests", "hidden") run for a program. `kept`: whether the
-        result of its usual tests is known from an earlier grading. `sentinel_fails`: whether its
-        sentinel fails."""
+        result of its usual tests is known from an earlier grading. `sentinel_fails`: whether the
+        sentinel fails, the test that must pass before the task gets any points."""
         ran, result = [], result_of(self.TASK, sentinel_fails=sentinel_fails)
 
         def run_tests(path, task, seed, patience):
@@ -272,7 +273,7 @@ class Held(unittest.TestCase):
             self.assertEqual([kind for _, kind, *_ in found], ["tests", "hidden"])
         return ran
 
-    def test_hidden_cases_run_unless_the_sentinel_of_the_usual_tests_fails(self):
+    def test_hidden_cases_run_unless_the_sentinel_test_fails_in_the_usual_tests(self):
         self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=False), ["tests", "hidden"])
         self.assertEqual(self.kinds_that_ran(kept=True, sentinel_fails=False), ["hidden"])
         self.assertEqual(self.kinds_that_ran(kept=False, sentinel_fails=True), ["tests"])
@@ -304,7 +305,7 @@ class Throughput(unittest.TestCase):
                 measured = throughput.measure(builder, grade, "seed", False)
             self.assertEqual("ratio" in measured, tried)
 
-    def test_throughput_compares_with_the_reference_which_must_train(
+    def test_throughput_compares_with_the_reference_whose_failure_is_the_machines_fault(
         self,
     ):
         of_reference, failed = (

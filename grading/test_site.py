@@ -137,7 +137,7 @@ class Drawing(unittest.TestCase):
                                  sorted(re.findall(r"[A-Za-uw-z]", text)))  # v may be an arrow
                 self.assertIn(f"<pre>{html.escape(text.rstrip())}</pre>", drawings.figure(text))
 
-    def test_every_text_drawing_of_a_handout_is_marked_as_a_figure(self):
+    def test_every_text_drawing_of_a_handout_is_in_a_code_block_of_the_language_figure(self):
         for path in ROOT.glob("tasks/*/README.md"):
             text = drawings.FIGURE.sub("", path.read_text())
             self.assertNotRegex(text, r"-->|<--|==\|", path)
@@ -208,7 +208,7 @@ class Parts(unittest.TestCase):
 
 
 class Table(unittest.TestCase):
-    def test_a_results_table_has_coloured_verdicts_and_the_difference_from_published(self):
+    def test_a_results_table_has_coloured_verdicts_and_the_difference_from_published_values(self):
         text = results.shown([{"W": "1", "published": "2.0", "GB": "2.1", "": "ok"},
                               {"W": "2", "published": "", "GB": "x", "": "NOT OK"}])
         self.assertIn('| +5.0% | <span class="ok">ok</span> |', text)

@@ -46,8 +46,9 @@ def settings(dice):
             dice.choice([10, 1000])]
 
 
-# A script for docs/step.html. It moves every slider to every position, opens every stop and some
-# wrong addresses, and replaces the page's content by what the page showed meanwhile.
+# A script for docs/step.html. It moves every slider to every position, opens every stop of the
+# page's tour (stops.js) and some wrong addresses, and replaces the page's content by what the page
+# showed meanwhile.
 DRIVE = """<script>(async () => {
   while (!run) await new Promise(done => setTimeout(done, 10));
   const said = [], wrong = () => element('wrong').textContent;
@@ -122,7 +123,7 @@ class Step(unittest.TestCase):
                 page.described(line), today.described(line), "run grading/site/step/build.py"
             )
 
-    def test_every_slider_and_every_stop_of_step_html_works_in_a_browser(self):
+    def test_every_slider_and_every_stop_of_the_tour_in_step_html_works_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
             self.skipTest("missing: chromium")
