@@ -10,8 +10,8 @@ inline void all_gather(Communicator& comm, const std::string& unit, int64_t n = 
   comm.all_gather_into(at::zeros({comm.world_size() * n}), at::zeros({n}), unit).wait();
 }
 
-// Calls every collective on values that depend on `number`, and sends the four results to
-// `channel`, one frame for each.
+// Calls every collective on values that depend on `number`. Sends the results to `channel`, one
+// frame for each of the four collectives that have a result; barrier() has none.
 inline void send_collectives(Communicator& comm, int number, Channel& channel) {
   at::set_num_threads(1);
   const int64_t world = comm.world_size();

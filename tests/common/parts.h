@@ -6,8 +6,9 @@
 
 namespace fsdp {
 
-// Returns part `number`, [numel]. Its values are such that the last bits of a sum of parts depend
-// on the order of the additions.
+// Returns summand `number` of a sum, [numel]. In most tests this is the input of rank `number`. The
+// values are such that the last bits of a sum of several summands depend on the order of the
+// additions.
 inline at::Tensor part(int number, int64_t numel = 100) {
   constexpr double scales[] = {1.1, 3.0, -0.7, 0.3, -2.9};
   return at::arange(numel, at::kFloat)
@@ -24,7 +25,8 @@ inline std::vector<at::Tensor> parts(int count, int64_t numel = 100) {
   return all;
 }
 
-// Returns the tree sum of 1 to 8 parts, written out: ((0 + 1) + (2 + 3)) + 4 for five of them.
+// Returns the sum of the 1 to 8 tensors in `p` in the order of the tree sum, which is written out
+// for each number of tensors: ((0 + 1) + (2 + 3)) + 4 for five.
 inline at::Tensor sum_by_hand(const std::vector<at::Tensor>& p) {
   switch (p.size()) {
     case 1:

@@ -48,7 +48,7 @@ TEST(CallComparison, with_compare_first_iteration_ranks_compare_no_later_collect
 }
 
 TEST(CallComparison,
-     compare_never_compares_no_all_gather_even_if_more_calls_differ_than_the_ledger_holds) {
+     with_compare_never_more_differing_all_gathers_than_the_ledger_holds_cause_no_error) {
   const auto body = [](Communicator& comm) {
     for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
       call_for_different_units(comm);

@@ -15,7 +15,8 @@ TEST(ChromeTimeline, the_chrome_timeline_shows_each_rank_as_a_process_with_threa
   for (const auto& line : whole["traceEvents"])
     phases[line["ph"]].push_back(line);
 
-  // For each rank: names of the process, the compute thread and the communication thread.
+  // Three events for each rank: they name its process, its compute thread and its communication
+  // thread.
   EXPECT_EQ(phases["M"].size(), 2 * 3);
   ASSERT_EQ(phases["X"].size(), 2);
   EXPECT_EQ(phases["X"][0]["name"], "forward layers.3");
@@ -28,7 +29,7 @@ TEST(ChromeTimeline, the_chrome_timeline_shows_each_rank_as_a_process_with_threa
   ASSERT_EQ(phases["B"].size(), 1) << "the wait that did not end";
   EXPECT_EQ(phases["B"][0]["pid"], 1);
 
-  // Two counter values for each of the two events that have live bytes.
+  // Each of the two events that have live bytes gives two counter values.
   ASSERT_EQ(phases["C"].size(), 4);
   EXPECT_EQ(phases["C"][0]["ts"], 1.0);
   EXPECT_EQ(phases["C"][0]["args"]["gathered"], 192);

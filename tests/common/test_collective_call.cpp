@@ -59,7 +59,9 @@ INSTANTIATE_TEST_SUITE_P(Transports, CollectiveCall,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};  // numbers of elements; 40,003 exceeds kChunk
+// Numbers of elements. 40,003 exceeds kChunk, the largest number of elements that are summed at a
+// time.
+constexpr int64_t kSizes[] = {0, 1, 5, 1000, 40'003};
 
 TEST_P(CollectiveCall, all_gather_into_concatenates_inputs_in_rank_order_even_in_place) {
   on_ranks([](Communicator& comm) {

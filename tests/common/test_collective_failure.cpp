@@ -128,7 +128,8 @@ TEST_P(CollectiveFailure, an_error_names_alternating_calls_of_two_threads_as_its
 // Rank 1 issues its two barriers only after rank 0's first wait has failed. So if the communicator
 // of rank 0 did not remember the failure, rank 0's second wait would succeed.
 TEST_P(CollectiveFailure, after_a_failure_every_call_and_every_wait_throws_the_same_error_at_once) {
-  SharedWords words;  // [0]: rank 0 has failed; [1]: rank 1 has issued its barriers
+  // words[0] is 1 when rank 0 has failed, words[1] is 1 when rank 1 has issued its barriers.
+  SharedWords words;
   const auto body = [&](Communicator& comm) {
     if (comm.rank() == 1) wait_until(words[0], 1);
     Handle first = comm.barrier("first"), second = comm.barrier("second");

@@ -118,13 +118,15 @@ int64_t resident() {
   return pages * getpagesize();
 }
 
-// Fills and frees a tensor of `big` bytes, whose memory the allocator keeps, and then fills small
-// tensors that cannot use that memory. Expects that the process never takes more than `most` bytes
-// beyond what it had before.
+// Fills and frees a tensor of `big` bytes, whose memory the allocator keeps for later tensors of at
+// least 128 KiB. Then fills smaller tensors, which cannot use that memory. Expects that the process
+// never takes more than `most` bytes beyond what it had before, so the allocator must return kept
+// memory to the system.
 void expect_taken_at_most(int64_t big, int64_t most) {
   counted([&] {
     constexpr int64_t kSmall = 100 << 10;
-    constexpr int64_t kBesides = 8 << 20;  // [bytes] that the process may take besides the tensors
+    // Number of bytes that the process may take besides the tensors.
+    constexpr int64_t kBesides = 8 << 20;
     counting_allocator::keep_at_most(64 << 20);
     // Loads the code that fills a tensor, before memory is measured.
     at::zeros({1 << 20}, at::kByte);
@@ -138,7 +140,8 @@ void expect_taken_at_most(int64_t big, int64_t most) {
   });
 }
 
-TEST(CountingAllocator, the_counting_allocator_releases_kept_memory_that_small_tensors_cannot_use) {
+TEST(CountingAllocator,
+     the_counting_allocator_frees_kept_memory_of_large_tensors_as_small_tensors_need_more) {
   expect_taken_at_most(64 << 20, (64 << 20) / 4 * 5);
   expect_taken_at_most(512 << 20, (512 + 64) << 20);
 }
@@ -168,7 +171,7 @@ TEST_IN_A_PROCESS(CountingAllocator, allocating_the_same_tensors_again_touches_n
 TEST_IN_A_PROCESS(CountingAllocator, a_large_tensor_can_be_allocated_in_a_limited_address_space) {
   counting_allocator::install();
   std::ifstream statm("/proc/self/statm");
-  rlim_t addresses = 0;  // [pages] address space of this process
+  rlim_t addresses = 0;  // size of this process's address space, in pages
   statm >> addresses;
   const rlim_t most = addresses * getpagesize() + (rlim_t{200} << 20);
   const rlimit limit{most, most};

@@ -11,8 +11,9 @@ const void* address(int64_t number) {
   return reinterpret_cast<const void*>(number * 512);
 }
 
-TEST_IN_A_PROCESS(DeviceBlocks,
-                  a_block_counts_as_live_bytes_of_a_class_and_can_move_to_another_one) {
+TEST_IN_A_PROCESS(
+    DeviceBlocks,
+    a_gpu_block_counts_as_live_bytes_of_its_memory_class_and_can_move_to_another_class) {
   {
     const MemoryScope scope(MemoryClass::shards);
     device_blocks::allocated(address(1), 100);
@@ -29,8 +30,9 @@ TEST_IN_A_PROCESS(DeviceBlocks,
   EXPECT_EQ(live_bytes::peak_total(), 130) << "a move raises no peak";
 }
 
-TEST_IN_A_PROCESS(DeviceBlocks,
-                  a_gpu_block_of_negative_size_throws_and_an_unknown_block_is_ignored) {
+TEST_IN_A_PROCESS(
+    DeviceBlocks,
+    a_gpu_block_of_negative_size_throws_and_freeing_or_moving_an_unknown_block_does_nothing) {
   EXPECT_THROW(device_blocks::allocated(address(1), -100), std::invalid_argument);
   device_blocks::freed(address(1));
   device_blocks::reclassify(address(2), MemoryClass::gradients);

@@ -27,7 +27,7 @@ Call reduce(const std::string& unit) {
   return call(Operation::reduce_scatter, unit);
 }
 
-// Returns `calls` as a history in which they are numbered from 0.
+// Returns a history of `calls`, and numbers these calls from 0.
 CallHistory history(std::vector<Call> calls) {
   for (size_t i = 0; i < calls.size(); ++i)
     calls[i].sequence = i;

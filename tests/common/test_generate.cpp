@@ -48,7 +48,7 @@ TEST(Generate, generate_gives_the_model_no_more_tokens_than_its_context) {
   EXPECT_EQ(logits_of(model, {0, 0, 0, 1}, 3).sizes(), (at::IntArrayRef{3, 5}));
 }
 
-TEST(Generate, generate_ends_before_an_end_token) {
+TEST(Generate, generate_stops_at_an_end_token_and_does_not_return_it) {
   Successor model(5, 3.0);
   const GenerateOptions options{.context = 8, .ids = 5, .end_tokens = {4, 2}};
   EXPECT_EQ(generated(model, {4}, 9, options), (Tokens{0, 1}));

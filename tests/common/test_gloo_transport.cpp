@@ -49,15 +49,17 @@ TEST(GlooTransport, if_too_few_files_may_be_open_the_error_states_how_many_gloo_
   EXPECT_CONTAINS(text, ": backend gloo needs ");
   EXPECT_CONTAINS(text,
                   " open files to connect 4 ranks, and this process may have 12; raise the limit");
-  // The stated number is enough.
+  // With as many open files as the error says, gloo connects all ranks.
   const rlim_t needed = std::stoul(text.substr(text.find("needs ") + 6));
   EXPECT_EQ(with_limit(needed), "");
 }
 
-TEST_IN_A_PROCESS(GlooTransport, the_rendezvous_fails_at_once_without_proc) {
+TEST_IN_A_PROCESS(GlooTransport,
+                  the_rendezvous_fails_at_once_if_its_path_in_proc_cannot_be_opened) {
   const auto shared = SharedRegion::create_for_started(2);
   const std::string path = shared->rendezvous_path();
-  // Now the path names a closed file descriptor.
+  // Closes the file descriptor that the path names. So the path cannot be opened, as if /proc were
+  // not mounted.
   close(std::stoi(path.substr(path.rfind('/') + 1)));
   EXPECT_EQ(error_of([&] {
               rendezvous_of({0, 2, shared}, Group::world(2), "", std::chrono::hours(1));

@@ -110,7 +110,7 @@ TEST_IN_A_PROCESS(LaunchedRunFailure, gloo_is_used_if_the_file_size_limit_is_too
   EXPECT_EQ(ended.statuses, (std::vector<int>{0, 0})) << ended.said;
 }
 
-// Returns the error with which join(self) fails.
+// Returns the message of the error that join(self) throws.
 std::string refusal(const LaunchedRank& self) {
   return error_of<std::runtime_error>([&] { join(self); });
 }
@@ -149,7 +149,8 @@ TEST(LaunchedRunFailure, a_rank_that_waits_long_in_join_prints_once_which_ranks_
   HostedStore store;
   std::vector<std::string> told;
   const auto tell = [&](const std::string& text) { told.push_back(text); };
-  // Repeats the loop if join() did not reach the store, for the reason in refusal_of_the_store().
+  // Calls join() up to five times, until it has reached the store. The comment above
+  // refusal_of_the_store() says why a call may not reach it.
   for (int i = 0; i < 5 && (told.empty() || told[0].find("reach the store") < told[0].size());
        ++i) {
     told.clear();

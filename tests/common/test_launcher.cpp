@@ -74,7 +74,8 @@ TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
 // ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   const pid_t child = fork_process([&] {
-    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})  // a shell can have set them to be ignored
+    // The shell that started the test program can have set these signals to be ignored.
+    for (int ignored : {SIGINT, SIGQUIT, SIGHUP})
       signal(ignored, SIG_DFL);
     const rlimit no_core_files{};
     setrlimit(RLIMIT_CORE, &no_core_files);
@@ -121,7 +122,7 @@ TEST(Launcher, a_signal_that_ends_the_caller_of_launch_ends_every_rank_first) {
 }
 
 TEST(Launcher, if_the_caller_of_launch_is_killed_no_rank_is_left_behind) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the ranks of the killed caller
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that this process adopts the ranks of the killed caller
   SharedWords pids;
   end_a_launch(pids, 3, [](pid_t child) { kill(child, SIGKILL); });
   for (int rank = 0; rank < 3; ++rank) {

@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The ledgers of two ranks. This one process plays both ranks, which a ledger cannot notice.
+// The Ledger objects of two ranks, both in this process. A Ledger works as if each rank had a
+// process of its own.
 class LedgerOfTwoRanks : public testing::Test {
  protected:
   static constexpr size_t kPage = 4096;
@@ -38,7 +39,7 @@ class LedgerOfTwoRanks : public testing::Test {
 };
 
 TEST_F(LedgerOfTwoRanks,
-       a_rank_whose_ring_is_full_blocks_until_the_other_rank_has_waited_for_the_oldest_call) {
+       publish_blocks_on_a_full_ledger_ring_until_the_other_rank_has_waited_for_the_oldest_call) {
   for (Ledger& rank : ranks_) {
     for (uint64_t i = 0; i < Ledger::kRing; ++i)
       rank.publish(record(i, "unit"));

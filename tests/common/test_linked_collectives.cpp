@@ -63,7 +63,7 @@ MULTI_RANK_TEST(LinkedCollective, a_simulated_link_moves_bytes_while_the_ranks_c
 MULTI_RANK_SUITE_ON(LinkedMismatch, 2, 3);
 
 MULTI_RANK_TEST(LinkedMismatch,
-                a_call_that_differs_between_ranks_is_reported_before_the_link_computes_its_time) {
+                over_a_simulated_link_a_call_that_differs_between_ranks_is_reported) {
   const auto body = [](TestRank& rank) {
     const char* const unit = rank.rank() == 0 ? "this" : "that";
     rank.communicator()

@@ -56,7 +56,8 @@ TEST_IN_A_PROCESS(Lora, an_adapter_adds_the_product_of_its_matrices_times_alpha_
   }
 }
 
-TEST_IN_A_PROCESS(Lora, a_merged_layer_computes_the_same_without_its_adapter) {
+TEST_IN_A_PROCESS(Lora,
+                  merge_lora_and_unmerge_lora_change_the_weight_but_not_the_output_of_a_layer) {
   torch::manual_seed(3);
   LoraLinear layer(torch::nn::Linear(6, 4));
   train_adapters(layer);
@@ -90,7 +91,7 @@ TEST_IN_A_PROCESS(Lora, add_lora_adapts_the_layers_that_match_and_freezes_all_el
   EXPECT_TRUE(model->named_parameters()["h.0.attn.c_attn.lora.A"].requires_grad());
 }
 
-TEST_IN_A_PROCESS(Lora, adapters_that_can_not_be_added_are_refused) {
+TEST_IN_A_PROCESS(Lora, add_lora_throws_and_says_why_it_cannot_add_adapters) {
   const auto model = make_model("gpt2-tiny");
   const auto refusal = [&](const std::string& pattern, const LoraOptions& options) {
     return error_of([&] { add_lora(*model, pattern, options); });

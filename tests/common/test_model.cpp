@@ -216,7 +216,7 @@ TEST_IN_A_PROCESS(Model, residual_projections_start_with_smaller_values) {
   EXPECT_NEAR(std_of("h.3.attn.c_proj.weight"), 0.005, 0.0003);
 }
 
-TEST_IN_A_PROCESS(Model, a_model_computes_in_bf16) {
+TEST_IN_A_PROCESS(Model, with_bf16_parameters_a_model_computes_in_bf16_and_its_loss_in_fp32) {
   torch::manual_seed(5);
   TransformerLM model(kTinyLM);
   const auto tokens = torch::randint(0, 61, {2, 9}, torch::kLong);
@@ -230,7 +230,7 @@ TEST_IN_A_PROCESS(Model, a_model_computes_in_bf16) {
   EXPECT_EQ(language_model_loss(model, tokens, tokens).scalar_type(), torch::kFloat);
 }
 
-TEST_IN_A_PROCESS(Model, a_sequence_that_is_too_long_and_an_unknown_name_throw) {
+TEST_IN_A_PROCESS(Model, a_sequence_longer_than_the_context_and_an_unknown_model_name_throw) {
   TransformerLM model(kTinyLM);
   EXPECT_THROW(model(torch::zeros({1, 20}, torch::kLong)), std::invalid_argument);
   const std::string error = error_of<std::invalid_argument>([] { make_model("gpt5"); });

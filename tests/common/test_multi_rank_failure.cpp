@@ -73,7 +73,7 @@ TEST(MultiRankFailure, every_process_that_a_rank_of_a_test_started_ends_with_the
   ASSERT_EQ(pipe(life), 0);
   const RankRun run = try_ranks(2, [&](TestRank& rank) {
     if (fork() == 0) {
-      alarm(20);  // ends this process even if the test fails
+      alarm(20);  // ends the forked process even if the test fails
       pause();
     }
     if (rank.rank() == 1) abort();
@@ -95,7 +95,8 @@ TEST(MultiRankFailure, a_rank_that_observes_one_name_twice_fails_and_its_first_v
   EXPECT_EQ(run.at(0, "loss"), 1);
 }
 
-// TestRank never sends such reports, but code that finds the file of the channel could.
+// TestRank never sends such reports. But a student's code could send one, if it found the file of
+// the Channel through which its rank reports.
 TEST(MultiRankFailure, a_rank_that_reports_a_value_twice_or_after_the_end_of_the_test_fails) {
   const auto told = [](const std::vector<nlohmann::json>& frames) {
     Channel channel;

@@ -46,7 +46,8 @@ TEST_IN_A_PROCESS(MuonArithmetic,
   }
 }
 
-TEST_IN_A_PROCESS(MuonArithmetic, all_singular_values_of_an_update_are_near_its_factor) {
+TEST_IN_A_PROCESS(MuonArithmetic,
+                  all_singular_values_of_an_update_are_0_6_to_1_3_times_muons_scale_factor) {
   const at::Tensor matrix = random({12, 30}, 6);
   orthogonalize(matrix);
   const at::Tensor values = at::linalg_svdvals(matrix) / factor(matrix);
@@ -81,8 +82,10 @@ TEST_IN_A_PROCESS(MuonArithmetic, an_update_of_zeros_is_zero_and_no_zero_of_an_u
   EXPECT_FALSE(at::logical_and(matrix.eq(0), at::signbit(matrix)).any().item<bool>());
 }
 
-// Tests the elementwise parts of Muon's update, on a piece that ends inside a matrix.
-TEST_IN_A_PROCESS(MuonArithmetic, averages_and_updates_follow_their_definition) {
+// Tests the elementwise steps of Muon's update. They run on a Piece, which has neighbouring
+// elements of a rank's shard and can end inside a matrix.
+TEST_IN_A_PROCESS(MuonArithmetic,
+                  momentum_averages_and_elementwise_updates_follow_muons_definition) {
   OptimizerOptions options;
   options.kind = OptimizerOptions::Kind::muon;
   options.lr = 0.1;

@@ -71,7 +71,7 @@ TEST(Recorder, the_recorder_records_once_that_the_gathered_storage_of_a_unit_was
     gathered.reset();
     at::empty({300}, at::kByte);
   });
-  // An issue event and a flight event of each of the two calls, and the free.
+  // Each of the two collectives has an issue event and a flight event. The fifth event is the free.
   ASSERT_EQ(events.size(), 5);
   EXPECT_EQ(events[4].text(), "free");
   EXPECT_EQ(events[4].name(), "layers.1");
@@ -80,7 +80,7 @@ TEST(Recorder, the_recorder_records_once_that_the_gathered_storage_of_a_unit_was
 }
 
 TEST(Recorder,
-     the_flight_of_a_collective_has_the_begin_and_end_that_the_transport_reported_if_any) {
+     the_flight_event_of_a_collective_has_the_begin_and_end_of_its_transfer_if_they_are_known) {
   const auto events = recorded([] {
     const Call known = call_of(Operation::broadcast, 0, "known");
     const Call other = call_of(Operation::broadcast, 1, "other");

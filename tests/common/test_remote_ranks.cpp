@@ -152,7 +152,8 @@ nlohmann::json judged(const std::string& test) {
   std::vector<nlohmann::json> records;
   for (std::string line; std::getline(lines, line);)
     records.push_back(nlohmann::json::parse(line));
-  // The records of the plan, of the start and of the end of the test.
+  // The program under the judge writes three records: its plan, the start of the test and the end
+  // of the test.
   EXPECT_EQ(records.size(), 3U) << text;
   return records.back();
 }

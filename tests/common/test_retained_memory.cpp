@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 constexpr int64_t kModel = 14 * kMegabyte;
-// [bytes] Tolerance: a third of the one in the tests of the tasks.
+// Tolerance in bytes: a third of 3/8 of the model, which is the limit in expect_no_copies().
 constexpr int64_t kNoise = kModel / 8;
 
 at::Tensor tensor_of(int64_t bytes) {
@@ -115,7 +115,8 @@ TEST(RetainedMemory, retained_memory_fails_the_rank_if_live_bytes_counts_less_th
   EXPECT_CONTAINS(run.failure(), "fewer bytes of tensors are counted than were allocated");
 }
 
-TEST(RetainedMemory, a_todo_inside_as_far_as_written_ends_only_its_body_and_the_test_continues) {
+TEST(RetainedMemory,
+     a_todo_in_the_body_of_as_far_as_written_ends_only_this_body_and_the_test_continues) {
   const RankRun run = run_ranks(2, [](TestRank& rank) {
     as_far_as_written([&] {
       rank.observe("before", 1);

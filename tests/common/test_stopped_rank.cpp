@@ -60,7 +60,8 @@ void stop(pid_t process) {
 }
 
 TEST(StoppedRank, ranks_are_stopped_by_ctrl_z_and_continued_together_with_their_launcher) {
-  SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when the ranks may end
+  // Words 0 and 1 have the process ids of the ranks. Word 2 is 1 when the ranks may end.
+  SharedWords words;
   const pid_t launcher = in_a_group([&] {
     const auto wait = [&](const RankContext& context) {
       words[context.rank] = getpid();
@@ -83,7 +84,8 @@ TEST(StoppedRank, ranks_are_stopped_by_ctrl_z_and_continued_together_with_their_
 }
 
 TEST(StoppedRank, time_limits_do_not_count_time_in_which_the_launcher_and_its_ranks_are_stopped) {
-  SharedWords words;  // 0 and 1: process ids of the ranks; 2: 1 when rank 1 may call barrier()
+  // Words 0 and 1 have the process ids of the ranks. Word 2 is 1 when rank 1 may call barrier().
+  SharedWords words;
   const pid_t launcher = in_a_group([&] {
     const auto meet = [&](const RankContext& context) {
       auto comm = Communicator::create(context, {.timeout = 1000ms});

@@ -52,7 +52,7 @@ TEST(SurvivorDecision, a_run_fails_if_rank_0_is_lost_no_host_is_lost_or_a_state_
       Decision::Kind::fail);
 }
 
-TEST(SurvivorDecision, a_rank_that_answers_done_makes_the_survivor_decision_done) {
+TEST(SurvivorDecision, if_a_rank_answers_that_it_is_done_the_decision_is_that_the_run_is_done) {
   EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Decision::Kind::done);
 }
 

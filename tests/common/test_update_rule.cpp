@@ -71,7 +71,7 @@ TEST_IN_A_PROCESS(UpdateRule, an_update_of_pieces_that_are_not_padded_throws) {
   EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
 }
 
-// A store that hands out parts of `memory` and notes which elements of it were used.
+// A MomentStore that returns parts of `memory` and notes which elements of `memory` were used.
 struct NotingStore : MomentStore {
   explicit NotingStore(int64_t numel) : memory(at::zeros({numel})) {}
   at::Tensor zeros(int64_t numel) override {
@@ -85,7 +85,8 @@ struct NotingStore : MomentStore {
   }
   at::Tensor memory;  // [numel]
   int64_t given{};
-  std::vector<std::pair<int64_t, int64_t>> uses{};  // begin and end, in `memory`
+  // For each call of used(): the first element of the part in `memory`, and the end of the part.
+  std::vector<std::pair<int64_t, int64_t>> uses{};
 };
 
 // The second piece is longer than 2^22 elements, which is the largest number that update()

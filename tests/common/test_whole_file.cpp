@@ -147,7 +147,8 @@ TEST(WholeFile, write_whole_file_writes_into_a_fifo_or_device_and_does_not_repla
   EXPECT_EQ(refusal("/dev/full"), "/dev/full: can't be written: No space left on device");
 }
 
-TEST(WholeFile, write_whole_file_to_dev_stdout_appends_to_the_file_behind_it) {
+TEST(WholeFile,
+     write_whole_file_to_dev_stdout_keeps_the_content_of_the_file_behind_it_and_appends) {
   const TemporaryFolder folder;
   const std::string path = folder.write("file", "old ");
   in_a_process([&] {
@@ -159,7 +160,8 @@ TEST(WholeFile, write_whole_file_to_dev_stdout_appends_to_the_file_behind_it) {
   EXPECT_EQ(content_of(path), "old new new new ");
 }
 
-TEST(WholeFile, same_file_returns_true_for_two_paths_or_links_to_one_file) {
+TEST(WholeFile,
+     same_file_is_true_for_two_paths_or_links_to_one_file_and_false_for_two_files_or_a_device) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file", other = folder.path() + "/other";
   EXPECT_TRUE(same_file(path, folder.path() + "/./file"));
