@@ -18,7 +18,7 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensor
 
 struct ContextOutput {
   at::Tensor y;                     // [rows, kContextWidth]
-  std::optional<at::Tensor> aside;  // [] a second loss
+  std::optional<at::Tensor> aside;  // a scalar: a second loss
   at::Tensor largest;               // [rows] int64, has no gradient
   auto tensors() { return std::tie(y, aside, largest); }
 };

@@ -85,8 +85,8 @@ MULTI_RANK_TEST(Advice, following_the_advice_for_a_trained_ignored_module_resolv
     WarningsOf warnings;
     FullyShardedDataParallel model(*net, comm, {.wrap = wrap_none(), .ignored = {net->rest.get()}});
     const std::string warning = "rest.linear.weight of an ignored module is trainable, and each";
-    // No warning yet, because until the first forward another wrapper may still replicate the
-    // module.
+    // There is no warning yet, because another wrapper may still replicate the ignored module
+    // before the first forward.
     EXPECT_EQ(warnings.texts, "");
     loss_of(*net, rank);
     EXPECT_EQ(warnings.texts.find(warning) != std::string::npos, rank.rank() == 0);

@@ -322,7 +322,7 @@ MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_sha
         rank.communicator());
     for (int step = 0; step < kSteps; ++step) {
       const at::Tensor x =
-          batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // cast by the model
+          batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // sharded.model casts it
       const at::Tensor output = sharded.model(x), expected = (*net)(x.to(at::kBFloat16));
       EXPECT_TRUE(at::equal(output, expected)) << "step " << step;
       for (const at::Tensor& one : {output, expected})
@@ -331,7 +331,7 @@ MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_sha
       sharded.optimizer->zero_grad();
       optimizer->step();
       optimizer->zero_grad();
-      sharded.model.summon_full_params([] {});  // must leave the parameters as they are
+      sharded.model.summon_full_params([] {});  // this call must not change a parameter
     }
     EXPECT_EQ(sharded.model.state_dict().at("scale").scalar_type(), at::kFloat);
   });

@@ -32,7 +32,8 @@ struct CrossBlock
   CrossBlock()
       : query(register_parameter("query", drawn({kWidth, kWidth}))),
         both(register_parameter("both", drawn({2 * kWidth, kWidth}))) {}
-  // x, context [rows, kWidth], mask [rows, rows] bool -> [rows, kWidth] and [].
+  // x and context are [rows, kWidth], mask is [rows, rows] bool. Returns a tensor [rows, kWidth]
+  // and a scalar.
   std::pair<at::Tensor, at::Tensor> forward(at::Tensor x, const at::Tensor& context,
                                             const at::Tensor& mask, int heads) override {
     const auto keys_values = at::linear(context, both).chunk(2, 1);

@@ -31,7 +31,8 @@ void expect_as_plain(ShardedNet& other, const Step& step,
 
 // A communicator has at most 64 pending calls. The values of .limit in this test are below, at and
 // above this number.
-MULTI_RANK_TEST(AnyTraining, a_model_of_200_units_ends_with_the_same_sum_for_every_prefetch_limit) {
+MULTI_RANK_TEST(AnyTraining,
+                a_model_of_200_units_ends_with_the_same_sum_of_weights_for_every_prefetch_limit) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor expected;
     for (const int limit : {2, 34, 64, 65, 200}) {

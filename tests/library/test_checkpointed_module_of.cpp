@@ -21,7 +21,8 @@ struct ContextNet : Module {
     for (const auto& block : blocks) {
       const ContextOutput made = (*block)(x, contexts, block == blocks.front() ? "tanh" : "relu");
       x = made.y;
-      // The `aside` of the last block gets no gradient.
+      // The loss does not depend on `aside`, the second output, of the last block. So this output
+      // gets no gradient.
       if (block != blocks.back()) more = more + *made.aside;
     }
     return x * (1 + more);

@@ -27,7 +27,8 @@ MULTI_RANK_TEST(CheckpointedUnit, activation_checkpointing_under_autocast_change
       for (int step = 0; step < kSteps; ++step) {
         at::autocast::set_autocast_enabled(at::kCPU, true);
         const at::Tensor loss = loss_of(*net, rank, step);
-        // In step 1 the cache stays, so FullyShardedDataParallel must drop the old casts.
+        // In step 1 the test does not clear autocast's cache. So FullyShardedDataParallel must drop
+        // the casts of the parameters' old values.
         if (step != 1) at::autocast::clear_cache();
         at::autocast::set_autocast_enabled(at::kCPU, false);
         loss.backward();

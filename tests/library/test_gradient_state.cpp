@@ -43,7 +43,8 @@ Parameter parameter_in(GradientState state) {
   return one;
 }
 
-// Returns a parameter whose gradient is incomplete, with a local sum of twos.
+// Returns a parameter whose gradient is incomplete, and whose local sum has only twos. A local sum
+// is the sum of the gradients that this rank has computed in no_sync().
 Parameter parameter_with_local_sum() {
   Parameter one = parameter_in(complete);
   one.of_whole() = at::full({2, 3}, 2.0);
@@ -239,7 +240,8 @@ TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_of_th
   });
 }
 
-TEST(GradientState, the_throwing_tensor_of_a_misplaced_gradient_is_removed_before_backward) {
+TEST(GradientState,
+     when_backward_begins_the_throwing_tensor_for_a_gradient_put_into_the_module_leaves_grad) {
   in_a_process([] {
     Parameter one = parameter_in(GradientState::misplaced);
     one.gradient.see_users_changes();
@@ -273,7 +275,8 @@ TEST(GradientState, a_dropped_no_sync_sum_becomes_zeros_if_its_unit_still_has_to
         drop(one);
         one.gradient.see_users_changes();
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::dropped);
-        one.of_whole() = at::ones({2, 3});  // these ones stand for a trap in .grad
+        // In training, a trap is in .grad of the module's parameter here.
+        one.of_whole() = at::ones({2, 3});
         one.gradient.begin_pass(true, unit_waits);
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);
         ASSERT_EQ(one.of_whole().defined(), unit_waits);

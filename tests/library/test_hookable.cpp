@@ -67,7 +67,8 @@ TEST(Hookable, a_hookable_torch_embedding_reads_no_parameters_in_backward) {
   });
 }
 
-TEST_IN_A_PROCESS(Hookable, hookable_takes_a_signature_if_forward_has_default_arguments) {
+TEST_IN_A_PROCESS(
+    Hookable, hookable_with_a_given_signature_wraps_a_module_whose_forward_has_default_arguments) {
   using States = std::tuple<at::Tensor, std::tuple<at::Tensor, at::Tensor>>;
   Events events;
   const auto lstm = hookable<States(const at::Tensor&)>(torch::nn::LSTM(3, 2));

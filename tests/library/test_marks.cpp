@@ -4,7 +4,8 @@
 
 #include <thread>
 
-// Tests fully_shard(module), which marks a module for all threads of the process.
+// Tests fully_shard(module), which marks a module. wrap_marked() then makes the module a unit,
+// whichever threads of the process call the two functions.
 namespace fsdp {
 namespace {
 
@@ -40,7 +41,8 @@ MULTI_RANK_TEST(Mark, a_module_marked_by_fully_shard_is_marked_for_other_threads
   });
 }
 
-MULTI_RANK_TEST(Mark, a_marked_module_that_is_not_sharded_throws_when_any_thread_calls_it) {
+MULTI_RANK_TEST(Mark,
+                a_module_marked_by_fully_shard_but_not_sharded_throws_when_any_thread_calls_it) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto net = block_net();
     in_a_thread([&] { fully_shard(*net->blocks[0]); });
@@ -53,7 +55,7 @@ MULTI_RANK_TEST(Mark, a_marked_module_that_is_not_sharded_throws_when_any_thread
 }
 
 // The allocator is likely to put a new module where a marked one was destroyed.
-TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_destroyed_marked_one_is_not_marked) {
+TEST(MarkOfOneProcess, a_new_module_where_one_marked_by_fully_shard_was_destroyed_is_not_marked) {
   run_ranks(1, [](TestRank& rank) {
     for (int i = 0; i < 20; ++i) {
       const auto net = block_net();

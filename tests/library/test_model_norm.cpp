@@ -221,7 +221,7 @@ MULTI_RANK_TEST(ModelNorm, param_norms_and_grad_norms_have_the_bits_of_the_whole
 }
 
 MULTI_RANK_TEST(ModelNorm,
-                grad_norms_leave_out_parameters_without_gradient_and_a_wrong_type_throws) {
+                grad_norms_leaves_out_parameters_without_gradient_and_an_invalid_norm_type_throws) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const auto net = block_net(), other = block_net();
     net->blocks[0]->linear->weight.set_requires_grad(false);

@@ -44,7 +44,7 @@ TEST(ModuleValue, forward_pre_hooks_do_not_change_the_callers_arguments) {
   });
 }
 
-TEST(ModuleValue, arguments_without_tensors_and_references_reach_forward_unchanged) {
+TEST(ModuleValue, references_and_arguments_without_tensors_reach_forward_unchanged) {
   in_a_process([] {
     struct Other {
       int value;

@@ -61,7 +61,8 @@ at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pas
 // these sums are then added over ranks as a tree, and divided once by the number of ranks.
 struct Expected {
   std::map<std::string, at::Tensor> means;  // mean gradients of the sharded parameters, over ranks
-  // [rank] Gradient sums of the ignored module.
+  // For each rank, the sums of the gradients that this rank has computed. A rank keeps such a sum
+  // for each parameter of the ignored module, because these gradients are not reduced.
   std::vector<std::map<std::string, at::Tensor>> of_own;
 };
 

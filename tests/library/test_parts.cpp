@@ -482,7 +482,8 @@ MULTI_RANK_TEST(RankPart, on_several_ranks_a_part_has_its_parameters_dim_but_at_
 }
 
 using Change = void (*)(Parts&);
-MULTI_RANK_TEST(RankPartOnSeveralRanks, writing_to_a_ranks_part_leaves_it_marked_as_a_part) {
+MULTI_RANK_TEST(RankPartOnSeveralRanks,
+                after_a_write_to_a_ranks_part_operators_still_treat_it_as_a_part) {
   run_ranks(world_size(), [](TestRank& rank) {
     const std::vector<std::pair<const char*, Change>> changes{
         {"step", [](Parts& parts) { parts.sharded.optimizer->step(); }},

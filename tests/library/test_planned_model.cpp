@@ -102,7 +102,7 @@ MULTI_RANK_SUITE_ON(PlanStepOfReplicas, 2, 4);
 
 // In PlanOptions, a shard size of 0 means that the model is sharded over all ranks.
 MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_training_measures) {
-  std::set<int64_t> shards;  // [bytes] that a rank holds with each shard size
+  std::set<int64_t> shards;  // numbers of bytes in a rank's shards, for all shard sizes
   for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
     const int size = shard_size == 0 ? world_size() : shard_size;
     if (world_size() % size != 0) continue;
@@ -120,14 +120,15 @@ MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_tr
           EXPECT_EQ(plan.peaks[i + 1][cls], measured.peaks[i][cls])
               << to_string(cls) << (i == 0 ? " in forward" : " in backward");
       const int64_t loss_of_all =
-          // [bytes] The plan includes that a training averages its loss over ranks.
+          // The plan also counts the bytes of averaging the loss over ranks. The training of this
+          // test does not average it.
           16 * (rank.world_size() - 1);
       EXPECT_EQ(plan.received_bytes, measured.received_bytes + loss_of_all)
           << "bytes that rank 0 receives";
     });
     shards.insert(run.at(0, "shards").get<int64_t>());
   }
-  // One result for each of the shard sizes 1, 2 and 4.
+  // There is one number for each of the shard sizes 1, 2 and, on four ranks, 4.
   EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);
 }
 

@@ -138,7 +138,8 @@ std::string refusal_of_input() {
   return error_of([&] { checkpoint_activations(module); });
 }
 
-TEST(RecomputedCall, checkpoint_activations_throws_if_inputs_cannot_be_used_twice) {
+TEST(RecomputedCall,
+     checkpoint_activations_throws_if_an_input_may_change_or_cannot_be_copied_or_searched) {
   in_a_process([] {
     EXPECT_CONTAINS(refusal_of_input<std::vector<int>&>(), "input 2: it is taken by reference");
     EXPECT_CONTAINS(refusal_of_input<std::unique_ptr<int>>(), "input 2: it can't be copied");

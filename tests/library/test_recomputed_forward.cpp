@@ -104,7 +104,7 @@ std::vector<at::Tensor> gradients_of(NotingBlock& block, const Settings& of,
 }
 
 TEST(RecomputedForward,
-     a_recomputed_forward_has_the_settings_of_the_first_and_backward_keeps_its_own) {
+     a_recomputed_forward_uses_the_settings_of_the_first_forward_and_backward_keeps_its_own) {
   run_ranks(1, [](TestRank& rank) {
     for (const Settings& each : all_settings())
       for (const bool in_another_thread : {false, true}) {

@@ -7,7 +7,8 @@ namespace {
 
 MULTI_RANK_SUITE_ON(SameOnAllRanks, 2, 3);
 
-MULTI_RANK_TEST(SameOnAllRanks, if_seed_depth_or_shape_of_models_differ_wrapping_states_how) {
+MULTI_RANK_TEST(SameOnAllRanks,
+                wrapping_models_that_differ_between_ranks_throws_and_names_the_difference) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const std::shared_ptr<Module>& net, const char* says) {
       const auto shard = [&] { FullyShardedDataParallel model(*net, rank.communicator()); };
@@ -28,7 +29,9 @@ MULTI_RANK_TEST(SameOnAllRanks, if_seed_depth_or_shape_of_models_differ_wrapping
   });
 }
 
-MULTI_RANK_TEST(SameOnAllRanks, if_units_or_options_differ_between_ranks_wrapping_states_how) {
+MULTI_RANK_TEST(
+    SameOnAllRanks,
+    wrapping_with_units_or_options_that_differ_between_ranks_throws_and_names_the_difference) {
   run_ranks(world_size(), [](TestRank& rank) {
     const auto expect = [&](const FullyShardedDataParallelOptions& of_others, const char* says) {
       const auto net = block_net();

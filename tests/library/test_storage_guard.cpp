@@ -103,7 +103,8 @@ MULTI_RANK_TEST(StorageGuard,
   });
 }
 
-MULTI_RANK_TEST(StorageGuard, is_freed_is_true_for_unguarded_storage_with_too_few_bytes) {
+MULTI_RANK_TEST(StorageGuard,
+                is_freed_is_true_for_a_tensor_whose_unguarded_storage_has_too_few_bytes) {
   run_ranks(world_size(), [](TestRank&) {
     const c10::Storage storage = storage_of_no_bytes(c10::kCPU);
     const at::Tensor tensor = view_of_storage(storage, 0, {4});

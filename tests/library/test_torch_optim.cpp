@@ -28,7 +28,8 @@ struct Scheduled : torch::optim::SGD {
     return loss;
   }
   torch::optim::StepLR scheduler{*this, /*step_size=*/1, /*gamma=*/0.5};
-  // Expected learning rate, halved before each comparison; StepLR's first step changes nothing.
+  // The expected learning rate, which step() halves before each comparison. It starts at twice the
+  // optimizer's learning rate, because the first step of StepLR changes nothing.
   double rate{0.2};
 };
 
@@ -71,7 +72,8 @@ std::unique_ptr<torch::optim::Optimizer> decaying_by_dim(const std::vector<at::T
       std::vector<torch::optim::OptimizerParamGroup>{group(weights, 0.5), group(others, 0)});
 }
 
-// Calls torch's kernels for lists of tensors, which torch's C++ optimizers do not call.
+// Calls torch's kernels for lists of tensors, such as at::_foreach_add_(), which torch's C++
+// optimizers do not call.
 struct OfLists : torch::optim::SGD {
   using SGD::SGD;
   at::Tensor step(LossClosure /*closure*/) override {
