@@ -16,7 +16,8 @@
 namespace fsdp {
 
 constexpr int64_t kWidth = 8, kContext = 12;
-constexpr int64_t kRowsOfABlock = 70;  // a TransformerBlock has as many elements as 70 rows, 560
+// A TransformerBlock has 560 elements, as many as an embedding of 70 rows.
+constexpr int64_t kRowsOfABlock = 70;
 
 inline std::shared_ptr<Module> untied_model(int64_t vocabulary) {
   return std::make_shared<TransformerLM>(

@@ -15,7 +15,7 @@ TrainConfig config_of(const std::string& folder, int64_t pinned) {
   return config;
 }
 
-// Returns the peak [bytes] of gradients in the backward passes of one process.
+// Returns how many bytes the gradients take at their peak in the backward passes of one process.
 int64_t most_gradients(const std::string& folder) {
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

@@ -101,7 +101,7 @@ class Backward {
 };
 
 constexpr const char* kWhole = "head norm second gain unread first";
-// For a model whose root is not reported as unread before the end of backward.
+// The hooks of a backward pass in which the root is not reported as unread.
 constexpr const char* kToTheEnd = "head norm second gain first";
 
 TEST_IN_A_PROCESS(RootReader, the_root_is_reported_unread_after_the_backward_of_its_last_reader) {
@@ -125,7 +125,9 @@ TEST_IN_A_PROCESS(RootReader,
   }
 }
 
-TEST_IN_A_PROCESS(RootReader, a_reader_of_the_root_that_ran_twice_must_run_its_backward_twice) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    a_reader_of_the_root_that_ran_twice_must_run_its_backward_twice_before_the_root_is_unread) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor one = (*model)(rows()).sum();
@@ -133,8 +135,9 @@ TEST_IN_A_PROCESS(RootReader, a_reader_of_the_root_that_ran_twice_must_run_its_b
   EXPECT_EQ(backward.of(one + other), std::string(kToTheEnd) + " " + kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader,
-                  a_reader_outside_the_loss_keeps_the_root_to_the_end_of_this_backward_pass_only) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    the_root_is_not_reported_unread_in_a_backward_pass_if_a_reader_ran_outside_the_loss) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   (*model->head)(at::ones({kWidth}).requires_grad_());
@@ -142,8 +145,9 @@ TEST_IN_A_PROCESS(RootReader,
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader,
-                  a_reader_whose_input_needs_no_gradient_keeps_the_root_to_the_end_of_backward) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    the_root_is_not_reported_unread_in_backward_if_the_input_of_a_reader_needs_no_gradient) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor beside = (*model->norm)(at::ones({kWidth})).sum();
@@ -160,7 +164,7 @@ TEST_IN_A_PROCESS(
 }
 
 TEST_IN_A_PROCESS(RootReader,
-                  after_a_backward_pass_that_threw_the_next_pass_keeps_the_root_to_its_end) {
+                  the_root_is_not_reported_unread_in_the_first_backward_pass_after_one_that_threw) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -172,7 +176,9 @@ TEST_IN_A_PROCESS(RootReader,
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kWhole);
 }
 
-TEST_IN_A_PROCESS(RootReader, calls_of_readers_in_an_evaluation_do_not_count) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    calls_of_root_readers_without_gradients_do_not_change_when_the_root_is_reported_unread) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor loss = (*model)(rows()).sum();
@@ -233,15 +239,17 @@ struct LadderWithOwnCheckpoint : PromisingLadder {
   }
 };
 
-TEST_IN_A_PROCESS(RootReader,
-                  a_reader_that_a_user_checkpoints_by_hand_keeps_the_root_to_the_end_of_backward) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    the_root_is_not_reported_unread_in_backward_if_a_user_checkpoints_a_reader_by_hand) {
   const auto model = std::make_shared<LadderWithOwnCheckpoint>();
   Backward backward(model);
   EXPECT_EQ(backward.of((*model)(rows()).sum()), kToTheEnd);
 }
 
-TEST_IN_A_PROCESS(RootReader,
-                  a_reader_in_an_inner_backward_pass_keeps_the_root_to_the_end_of_backward) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    the_root_is_not_reported_unread_in_backward_if_a_reader_runs_in_an_inner_backward_pass) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   const at::Tensor x = at::ones({kWidth}).requires_grad_();
@@ -259,7 +267,7 @@ struct LadderWithOwnParameter : PromisingLadder {
 
 TEST_IN_A_PROCESS(
     RootReader,
-    readers_of_the_root_are_known_only_if_the_model_promises_and_its_children_have_hooks) {
+    readers_of_the_root_are_known_only_for_a_model_with_reads_in_calls_and_hooks_on_its_children) {
   const auto is_known = [](const std::shared_ptr<Module>& model) {
     return when_root_is_unread(*model, layout_of(*model), [] {});
   };

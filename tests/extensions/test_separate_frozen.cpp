@@ -18,7 +18,7 @@ NamedParameter parameter(const std::string& name, bool trainable) {
   return {name, at::zeros({2}).set_requires_grad(trainable)};
 }
 
-// Returns "NAME: parameter parameter; " for each unit.
+// Returns a text such as "root: a b; block: c; ", which lists the parameters of each unit.
 std::string units_in(const std::vector<UnitPlan>& plan) {
   std::string text;
   for (const UnitPlan& unit : plan) {
@@ -30,7 +30,9 @@ std::string units_in(const std::vector<UnitPlan>& plan) {
   return text;
 }
 
-TEST_IN_A_PROCESS(SeparateFrozen, only_a_unit_with_both_kinds_is_divided_and_the_order_stays) {
+TEST_IN_A_PROCESS(
+    SeparateFrozen,
+    only_a_unit_with_frozen_and_trainable_parameters_is_divided_and_the_order_of_units_stays) {
   Empty root, block;
   std::vector<UnitPlan> plan{
       {"root", &root, {parameter("a", false), parameter("b", false)}},

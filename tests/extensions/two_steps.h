@@ -63,7 +63,8 @@ inline void train_as_predicted(TestRank& rank, const TrainConfig& config,
   const Schedule step = traced_step(config, workload, strategy->layout(), rank.rank());
   observe_peaks(rank, predict_memory(step, "shm").bytes);
   auto predicted = predict_comm_bytes(step);
-  // The bytes of averaging the loss, which the trainer does and these tests do not.
+  // The prediction counts the bytes of averaging the loss over ranks. The trainer averages it, but
+  // these tests do not.
   predicted.erase("metrics");
   std::map<std::string, int64_t> received;
   for (const Call& call : rank.communicator()->take_log())
