@@ -16,7 +16,7 @@ Plan plan_of(const PlanSettings& settings) {
 TEST_IN_A_PROCESS(Plan, a_plan_counts_six_operations_for_each_parameter_and_token) {
   const auto settings = parse_plan_options({"--model", "llama-13b", "--rows", "1", "--seq", "64"});
   const int64_t numel = layout_of(settings.configs.front()).numel();
-  // Elements of the embedding, which is a lookup and no matrix product.
+  // Number of elements of the embedding, which is a lookup and no matrix product.
   const int64_t embedding = int64_t{32000} * 5120;
   EXPECT_NEAR(static_cast<double>(plan_of(settings).flops) /
                   (6.0 * static_cast<double>(numel - embedding) * 64),
@@ -53,7 +53,7 @@ TEST_IN_A_PROCESS(Plan, the_traffic_of_a_host_adds_up_what_its_ranks_receive) {
   EXPECT_EQ(full.host.between, full.between);
   EXPECT_EQ(full.host.within, 3 * full.between);
   const Plan hybrid = plan({"--strategy", "hybrid", "--shard-size", "4"});
-  // [bytes] that a rank receives in the all-reduce of the loss, in a ring of all ranks.
+  // Number of bytes that a rank receives in the all-reduce of the loss, in a ring of all ranks.
   const int64_t loss = 2 * 15 * 8;
   EXPECT_EQ(hybrid.host.between, 4 * (hybrid.between - loss) + loss);
   EXPECT_EQ(hybrid.host.within, 4 * hybrid.within + 3 * loss);

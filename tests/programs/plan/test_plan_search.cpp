@@ -110,7 +110,8 @@ TEST_IN_A_PROCESS(PlanSearch, a_search_with_a_batch_cuts_it_into_microbatches) {
   EXPECT_EQ(rows, (std::set<int64_t>{1, 2, 4}));
 }
 
-TEST_IN_A_PROCESS(PlanSearch, a_search_does_not_double_the_rows_for_less_than_a_hundredth) {
+TEST_IN_A_PROCESS(PlanSearch,
+                  a_search_does_not_double_the_rows_if_the_speed_rises_by_less_than_one_percent) {
   const auto most_rows = [](const std::string& link) {
     int64_t most = 0;
     for (const Candidate& candidate :
@@ -144,9 +145,12 @@ TEST_IN_A_PROCESS(PlanSearch, every_line_of_a_search_has_fewer_bytes_than_the_li
   }
 }
 
-// Without times, the first plan is the smallest of those that recompute nothing, keep the moments
-// in memory and prefetch.
-TEST_IN_A_PROCESS(PlanSearch, a_search_without_times_begins_with_the_plan_that_works_least) {
+// If times are unknown, because no option states how fast the machine is, the first plan is the one
+// with the fewest bytes among those that recompute nothing, keep the moments in memory and
+// prefetch.
+TEST_IN_A_PROCESS(
+    PlanSearch,
+    if_times_are_unknown_a_search_lists_first_the_smallest_plan_that_does_no_extra_work) {
   const auto found = found_for(parse_plan_options(
       {"--model", "gpt2-tiny", "--world", "4", "--search", "--memory", "1GB", "--backend", "shm"}));
   const Candidate& first = found.front();

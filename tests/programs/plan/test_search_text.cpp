@@ -27,7 +27,8 @@ std::vector<std::string> small_with(const std::vector<std::string>& more) {
   return options;
 }
 
-TEST_IN_A_PROCESS(SearchText, the_first_line_names_the_model_the_ranks_their_memory_and_the_rows) {
+TEST_IN_A_PROCESS(SearchText,
+                  the_first_line_of_a_search_names_the_model_the_ranks_their_memory_and_the_rows) {
   const std::string text = answer(small_with({"--memory", "1GB"}));
   EXPECT_TRUE(text.starts_with(
       "fsdp of small (4.709 million parameters) on 4 ranks, 1.000 GB each, rows of 256 tokens\n"
@@ -36,7 +37,8 @@ TEST_IN_A_PROCESS(SearchText, the_first_line_names_the_model_the_ranks_their_mem
   EXPECT_LACKS(answer(small_with({"--memory", "1GB", "--seq", "64"})), "the model's context");
 }
 
-TEST_IN_A_PROCESS(SearchText, a_search_without_times_prints_that_its_order_is_that_of_the_bytes) {
+TEST_IN_A_PROCESS(SearchText,
+                  if_times_are_unknown_a_search_prints_that_its_order_is_that_of_the_bytes) {
   const std::string by_bytes = "times are not known, so the order is that of bytes";
   EXPECT_CONTAINS(answer(small_with({"--memory", "1GB"})), by_bytes);
   const std::string timed =
@@ -61,7 +63,8 @@ TEST_IN_A_PROCESS(SearchText,
   EXPECT_LACKS(text, "./fsdp train");
 }
 
-TEST_IN_A_PROCESS(SearchText, no_line_of_an_answer_has_more_than_a_hundred_columns) {
+TEST_IN_A_PROCESS(SearchText,
+                  no_line_that_a_search_or_a_plan_prints_has_more_than_a_hundred_columns) {
   const std::string long_name =
       "llama:vocabulary=1000,context=256,d_model=256,layers=4,heads=4,d_ff=1024";
   const auto settings = parse_plan_options({"--model", long_name, "--machine", "8xA100-80GB"});

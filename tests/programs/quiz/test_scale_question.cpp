@@ -30,18 +30,20 @@ struct ByHand {
   static double padded(double parameters, double ranks) {
     return std::ceil(parameters / (16 * ranks)) * 16 * ranks;
   }
-  // [bytes] that a rank receives in an all-gather or a reduce-scatter of `parameters` in bf16
+  // Returns how many bytes a rank receives in an all-gather or a reduce-scatter of `parameters`
+  // elements in bf16.
   static double bytes_of(double parameters, double ranks) {
     return (ranks - 1) / ranks * 2 * padded(parameters, ranks);
   }
-  // [s] that an all-gather or reduce-scatter of `parameters` takes: W - 1 hops and the transfer of
-  // the bytes
+  // Returns how many seconds an all-gather or reduce-scatter of `parameters` elements takes: W - 1
+  // hops and the transfer of the bytes.
   double time_of(double parameters, double ranks) const {
     return (ranks - 1) * static_cast<double>(link.latency.count()) * 1e-9 +
            bytes_of(parameters, ranks) / link.bytes_per_second;
   }
-  // [s] that a block computes for one row of the batch. In addition to the products with its
-  // matrices, it has 2 products of attention in forward and 5 in backward.
+  // Returns how many seconds the forward of a block computes for one row of the batch. In addition
+  // to the products with its matrices, a block has 2 products of attention in forward and 5 in
+  // backward.
   double forward_of_row() const {
     return seq * (2 * 12 * d() * d() + 4 * seq * d()) / settings.machine.flops;
   }
@@ -243,7 +245,8 @@ TEST_IN_A_PROCESS(ScaleQuestion, the_answers_of_plan_are_those_that_a_student_co
 }
 
 // The grader accepts an answer that is at most 1 % off.
-TEST_IN_A_PROCESS(ScaleQuestion, the_explained_time_of_a_step_is_that_of_plan_for_every_strategy) {
+TEST_IN_A_PROCESS(ScaleQuestion,
+                  for_every_strategy_the_time_of_a_step_computed_by_hand_is_near_that_of_plan) {
   counting_allocator::install();
   for (int student = 0; student < students(); ++student) {
     for (const Question& question : scale_questions_of(student)) {
@@ -256,7 +259,8 @@ TEST_IN_A_PROCESS(ScaleQuestion, the_explained_time_of_a_step_is_that_of_plan_fo
   }
 }
 
-TEST_IN_A_PROCESS(ScaleQuestion, the_plan_next_to_an_answer_shows_that_the_answer_is_the_limit) {
+TEST_IN_A_PROCESS(ScaleQuestion,
+                  plans_with_the_answer_and_with_its_neighbour_show_that_the_answer_is_the_limit) {
   counting_allocator::install();
   const auto questions = scale_questions_of(0);
   const int64_t ranks = most_ranks(questions.at(0)).at("ranks");

@@ -59,7 +59,8 @@ TEST_F(AuditRow, reproduce_audit_checks_each_receipt_of_a_row_with_one_microbatc
                           "equal\n");
 }
 
-TEST_F(AuditRow, reproduce_audit_returns_1_for_a_wrong_event_else_2_if_it_cannot_audit) {
+TEST_F(AuditRow,
+       reproduce_audit_returns_1_if_a_receipt_is_wrong_else_2_if_a_receipt_cannot_be_audited) {
   write("writeup/ddp.json", kTwoReceipts);
   const auto status_of = [&](const std::string& first, const std::string& second) {
     write("writeup/receipts/ddp-1.receipt", first);

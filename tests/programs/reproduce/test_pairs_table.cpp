@@ -77,7 +77,8 @@ TEST(PairsTable, every_line_of_the_pairs_table_with_a_wrong_result_is_not_ok) {
   }
 }
 
-TEST(PairsTable, the_pairs_and_line_tables_read_only_values_that_kept_results_have) {
+TEST(PairsTable,
+     the_results_that_are_kept_of_a_run_have_all_values_that_the_pairs_and_line_tables_read) {
   FakeTrain fake;
   EXPECT_EQ(failures(fake), 0U);
   FakeTrain kept([&](const TrainOptions& options, TrainResult& result) {

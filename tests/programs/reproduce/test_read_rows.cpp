@@ -64,7 +64,7 @@ TEST(ReadRows, read_rows_refuses_a_wrong_missing_or_unknown_key_of_a_row_and_nam
             "tables.toml:9: [[row]] has the name a, as a row above has");
 }
 
-TEST(ReadRows, read_rows_refuses_a_receipt_that_no_run_can_leave) {
+TEST(ReadRows, read_rows_refuses_a_receipt_of_one_event_in_0_or_of_another_program_than_train) {
   const std::string table = "labels = [\"W\"]\ncolumns = [\"loss\"]\n";
   EXPECT_CONTAINS(wrong_table(table + "line = [{ labels = [\"1\"], receipt = 0 }]\n"),
                   "has a receipt of one event in 0; it must be 1 (all events) or more");
@@ -108,7 +108,7 @@ TEST(ReadRows, read_rows_refuses_a_line_that_does_not_fit_the_columns_of_its_tab
   EXPECT_EQ(wrong_table(table), "tables.toml:9: [[row.table]] has neither a line nor a factor");
 }
 
-TEST(ReadRows, read_rows_refuses_factors_whose_runs_are_not_compared) {
+TEST(ReadRows, read_rows_refuses_a_pairs_table_with_incomplete_or_invalid_factors_or_comparisons) {
   const std::string factor =
       "[[row.table.factor]]\nname = \"W\"\napplies_to = \"every run\"\nvalues = [[\"1\", \"\"]]\n";
   EXPECT_EQ(wrong_table(factor),

@@ -27,7 +27,7 @@ TEST(Report, the_json_of_a_report_has_a_verdict_and_a_line_for_each_run) {
   EXPECT_EQ(lines[2], runs[1]);
 }
 
-TEST(Report, the_last_verdict_of_a_row_is_that_of_the_first_folder_with_a_report) {
+TEST(Report, last_verdict_returns_the_verdict_in_the_first_of_its_folders_that_has_a_report) {
   const TemporaryFolder first, second;
   EXPECT_EQ(last_verdict({first.path(), second.path()}, "a"), "not run");
   Report{"a", "", {{"A", {"W"}, {{{"2"}, true}}, {}}}}.write(second.path(), {});

@@ -11,7 +11,7 @@ TEST(TableCheck, the_check_within_bound_fails_if_prefetch_saves_more_time_than_p
 }
 
 TEST(TableCheck,
-     below_ddp_passes_if_fsdp_peaks_below_ddp_and_saves_more_than_it_needs_or_does_neither) {
+     the_check_below_ddp_passes_if_fsdp_peaks_below_ddp_and_saves_more_than_it_needs_or_neither) {
   const auto is_right = [](const char* peak, const char* saves) {
     return passes("below DDP if it saves more",
                   {{"DDP", "10.0"}, {"peak", peak}, {"saves", saves}, {"needs", "2.0"}});
