@@ -136,7 +136,7 @@ TEST(TrainingOn8GPUs, gpt2xl_reaches_the_published_losses_in_every_mode) {
   std::vector<int64_t> peaks;
   for (const std::string mode : {"single", "ddp", "fsdp"}) {
     TrainConfig config = published(mode, 8, "gpt2xl", 10, 8, 5e-4);
-    // Threads of the CPU, which initializes and hashes the parameters.
+    // The number of CPU threads. The CPU initializes and hashes the parameters.
     config.ranks.threads = mode == "single" ? 16 : 2;
     const TrainResult run = train(config);
     EXPECT_NEAR(run.loss(0) / 10.8519020, 1, 2e-6) << mode;

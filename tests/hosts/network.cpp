@@ -75,7 +75,7 @@ void make_files(int host, int hosts) {
   require(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0, "unshare");
   require(sethostname(Network::name(host).data(), Network::name(host).size()) == 0, "sethostname");
   mount_at("/", "none", nullptr, MS_REC | MS_PRIVATE);
-  mount_at("/proc", "tmpfs", "tmpfs", 0);  // a temporary place for the file of names
+  mount_at("/proc", "tmpfs", "tmpfs", 0);  // a temporary file system for the new /etc/hosts
   std::ofstream names("/proc/hosts");
   names << "127.0.0.1 localhost\n";
   for (int other = 0; other < hosts; ++other)
@@ -201,7 +201,7 @@ Network::Network(int hosts, const WireOptions& options)
       const std::vector<pollfd> ends = make(states_, hosts);
       close(kPipe);
       carry(states_, ends, options);
-    } catch (const std::exception& error) {  // from this process or a host's first process
+    } catch (const std::exception& error) {  // thrown in this process or a host's first process
       write_all(kPipe, error.what());
     }
     _exit(1);
@@ -230,7 +230,7 @@ pid_t Network::start(int host, const std::function<int()>& body) {
   const std::string folder = std::filesystem::current_path();
   const int own = handle_of(getpid());
   std::fflush(nullptr);
-  // After setns(), processes that this one forks belong to the host.
+  // After setns(), the processes that this process forks belong to the host.
   const bool enters = setns(init, CLONE_NEWPID) == 0;
   const pid_t process = enters ? fork() : -1;
   if (process == 0) run_on(init, folder, body);

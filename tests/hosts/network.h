@@ -69,7 +69,7 @@ class Network {
   static std::vector<pollfd> make(State* states, int hosts);
   [[noreturn]] static void carry(State* states, std::vector<pollfd> ends, const WireOptions&);
 
-  State* states_{};         // [hosts], in memory that the emulator's process shares
+  State* states_{};         // a State for each host, in memory shared with the emulator
   std::vector<int> inits_;  // pid file descriptors of the hosts' first processes
   pid_t wire_{};            // the emulator's process
 };

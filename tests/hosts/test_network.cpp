@@ -141,7 +141,7 @@ TEST_F(EmulatedHost, an_emulated_host_has_its_own_ports_processes_and_name) {
 }
 
 // Never returns. Also forks a process that leads a session of its own and that no process waits
-// for. Both processes count in running[0].
+// for. Each of the two processes adds 1 to running[0].
 bool fork_and_stay(SharedWords& running) {
   if (fork() == 0) setsid();
   ++running[0];

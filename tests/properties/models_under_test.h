@@ -54,7 +54,7 @@ class ModelUnderTest {
   virtual void end_backward(bool sync) = 0;
   virtual void lost_gradients() {}  // called after a backward pass has thrown
   virtual void dropped_gradients() {}
-  // Whether gradients are missing that a step would need.
+  // Returns whether gradients are missing that a step would need.
   virtual bool incomplete() const { return false; }
   virtual void zero_grad() = 0;
   virtual double clip(double norm_type) = 0;

@@ -94,7 +94,7 @@ class Run {
     });
   }
 
-  // Returns the loss of `net`, in which `rows` replaces the calls of its blocks.
+  // Returns the loss of `net`. Its forward calls the function `rows` instead of its blocks.
   static at::Tensor loss_of(Net& net, const at::Tensor& x, const Step& rows) {
     net.set_forward([&net, rows](Module&, const at::Tensor& in) { return rows(in) * net.scale; });
     const at::Tensor loss = net(x).square().mean();

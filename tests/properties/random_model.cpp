@@ -67,8 +67,8 @@ struct AnyLayer : Module {
       x = x + (hidden + gated) / rows;
     }
     // Returns a copy of the tensor that the inner layer has returned. If both layers returned one
-    // tensor, they would share its gradient, and in backward only this rank would gather the inner
-    // unit before the outer one.
+    // tensor, they would share its gradient. Then this rank would gather the inner unit before the
+    // outer one in backward, and other ranks the outer one first.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
     const auto dtype = weight.scalar_type();  // the bias may have another dtype

@@ -86,7 +86,8 @@ RandomProgram draw_program(uint64_t seed) {
     op.model = rng.below(program.models);
     op.number = rng.below(8);
     if (op.what == kHabit) op.what = habits()[rng.below(static_cast<int>(habits().size()))].name;
-    // With DDP this operation throws, because the gradient of the plain call may be reduced
+    // This operation calls a block checkpointed by hand, and also plainly, that is, without a
+    // checkpoint. With DDP it throws, because the gradient of the plain call may be reduced
     // already.
     if (program.ddp && op.what == kPlainlyToo) op.what = "backward of blocks checkpointed by hand";
     program.ops.push_back(op);
