@@ -20,7 +20,8 @@ struct HuggingFaceFiles {
                                 {"n_inner", 121}};
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
-  // Number of weight files; above 1 there is an index, and tensor i is in file i % files.
+  // Number of weight files. If it is above 1, write() adds an index file, and tensor i is in the
+  // weight file with the number i % files.
   size_t files{1};
 
   void add(const std::string& name, const at::Tensor& tensor) {
@@ -75,7 +76,7 @@ inline HuggingFaceFiles files_of_llama(const Module& model) {
   const auto parameters = model.named_parameters();
   const bool qwen2 = parameters.contains("layers.0.attn.q_proj.bias");
   const bool qwen3 = parameters.contains("layers.0.attn.q_norm.weight");
-  // Rows of q_proj of one head.
+  // The number of rows of q_proj that belong to one head.
   const int64_t width = parameters["layers.0.attn.q_proj.weight"].size(0) / 6;
   HuggingFaceFiles files;
   files.config = {{"model_type", qwen2   ? "qwen2"
@@ -153,7 +154,7 @@ inline ModelState cut(const Module& model, int rank, int world_size, bool moment
 }
 
 inline std::shared_ptr<Module> tiny(const std::string& name, uint64_t seed = 1) {
-  at::set_num_threads(1);  // so that the process can still fork
+  at::set_num_threads(1);  // one thread, so that the process can still fork
   torch::manual_seed(seed);
   const auto model = make_model(name);
   const at::NoGradGuard no_grad;

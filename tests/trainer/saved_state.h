@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-// A state without a model, divided among any number of ranks.
+// A ModelState (parameters and moments) that belongs to no model. Tests divide it among any number
+// of ranks, save it and load it.
 namespace fsdp {
 
 inline const std::vector<ModelState::Parameter> kSavedParameters{
@@ -36,7 +37,7 @@ inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   return state;
 }
 
-// Returns the whole state, as each rank holds it if all ranks hold copies.
+// Returns the undivided state, which each rank holds if all ranks hold copies.
 inline ModelState whole_state(bool zero = false) {
   return cut_state(0, 1, zero);
 }

@@ -4,7 +4,8 @@
 namespace fsdp {
 namespace {
 
-// Pairs of a text and the id of its added token, or -1 if it is none.
+// The parts into which AddedTokens splits a text. The number is the id of the added token, or -1 if
+// the part is not an added token.
 using Parts = std::vector<std::pair<std::string, int32_t>>;
 
 const AddedTokens kTokens({{.content = "<l>", .id = 1, .lstrip = true},

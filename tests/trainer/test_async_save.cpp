@@ -96,7 +96,9 @@ MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_writes_the_checkpoint_i
   });
 }
 
-MULTI_RANK_TEST(AsyncSave, if_a_rank_cannot_write_an_async_save_fails_everywhere_without_files) {
+MULTI_RANK_TEST(
+    AsyncSave,
+    if_a_rank_cannot_write_its_part_an_async_save_fails_on_all_ranks_and_leaves_no_files) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     Communicator& comm = *rank.communicator();
@@ -118,7 +120,8 @@ MULTI_RANK_TEST(AsyncSave, if_a_rank_cannot_write_an_async_save_fails_everywhere
 }
 
 // A limit of the file size takes the place of a full disk.
-MULTI_RANK_TEST(AsyncSave, if_the_disk_is_full_an_async_save_fails_everywhere_without_files) {
+MULTI_RANK_TEST(AsyncSave,
+                if_the_disk_is_full_an_async_save_fails_on_all_ranks_and_leaves_no_files) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     Communicator& comm = *rank.communicator();

@@ -18,7 +18,8 @@ std::vector<std::string> command_for(const std::string& options,
   return audit_command({"/bin/true", "", own}, receipt, {0, 1, std::nullopt}, "hashes");
 }
 
-TEST(AuditCommand, an_audit_joins_each_receipt_value_to_its_option_so_that_none_acts_as_an_option) {
+TEST(AuditCommand,
+     an_audit_command_writes_option_and_value_as_one_word_so_that_no_value_acts_as_an_option) {
   const auto words = command_for("text = [\"a\", \"--json=x\"]\nseed = 7\n");
   for (const char* word : {"--text=a", "--text=--json=x", "--seed=7"})
     EXPECT_EQ(std::ranges::count(words, word), 1) << word;

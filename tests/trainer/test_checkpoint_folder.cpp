@@ -24,7 +24,8 @@ TEST(CheckpointFolder, remove_old_checkpoints_keeps_the_latest_ones_and_removes_
   EXPECT_EQ(left, (std::set<std::string>{"step-000010", "step-1000000", "step-7", "notes"}));
 }
 
-TEST(CheckpointFolder, remove_old_checkpoints_also_keeps_the_checkpoint_of_the_held_step) {
+TEST(CheckpointFolder,
+     remove_old_checkpoints_also_keeps_the_checkpoint_of_the_step_in_the_argument_held) {
   const TemporaryFolder folder;
   for (const std::string name : {"step-000001", "step-000002", "step-000003", "step-000004"})
     folder.write(name + "/file", "");

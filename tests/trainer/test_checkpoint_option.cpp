@@ -20,7 +20,8 @@ nlohmann::ordered_json description_of(const TrainConfig& run) {
           {"run", settings_of_run(run)}};
 }
 
-// Writes the description of a checkpoint of this run after step 3, and returns its folder.
+// Writes only the description (checkpoint.json) of a checkpoint of this run after step 3. Returns
+// the folder of the checkpoint.
 std::string saved_by(const TrainConfig& run, const TemporaryFolder& folder) {
   const std::string path = step_folder(folder.path(), 3);
   std::filesystem::create_directories(path);
@@ -104,7 +105,8 @@ TEST(CheckpointOption, resume_uses_the_largest_number_of_ranks_that_divides_the_
   }
 }
 
-TEST(CheckpointOption, resume_with_another_number_of_microbatches_uses_it_and_prints_a_note) {
+TEST(CheckpointOption,
+     resume_prefers_the_option_microbatches_to_the_checkpoints_number_and_prints_a_note) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--world", "4"});
   testing::internal::CaptureStderr();
@@ -149,8 +151,8 @@ TEST(CheckpointOption, the_model_of_a_resumed_run_defaults_to_that_of_the_checkp
   EXPECT_EQ(refusal({"--resume", path, "--model", model}), "accepted");
 }
 
-// The hashes match the changed description, as if a user had changed both. So the mistake can be
-// found only by a check of the settings.
+// The hashes of the checkpoint match the changed checkpoint.json, as if a user had changed both. So
+// the mistake can be found only by a check of the settings.
 TEST(CheckpointOption, resume_refuses_a_checkpoint_with_impossible_settings_and_names_it) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {});
@@ -264,7 +266,7 @@ TEST(CheckpointOption, resume_with_other_steps_and_lr_decay_prints_that_rates_di
 }
 
 TEST(CheckpointOption,
-     a_resumed_run_with_another_number_of_steps_and_a_constant_rate_is_not_reported) {
+     resume_with_other_steps_prints_nothing_if_the_rate_does_not_depend_on_steps) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--warmup", "2", "--steps", "5"});
   testing::internal::CaptureStderr();

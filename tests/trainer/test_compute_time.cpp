@@ -22,7 +22,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 TEST(ComputeTime, the_compute_time_of_a_unit_excludes_waits_and_the_modules_inside) {
   const std::vector<Event> events{
-      span(EventKind::forward, "root", 1, 2 * kSecond),  // before the step, so it must not count
+      // This forward ends before the step begins, so it must not count.
+      span(EventKind::forward, "root", 1, 2 * kSecond),
       span(EventKind::step, "", 10 * kSecond, 60 * kSecond, 7),
       span(EventKind::forward, "root", 10 * kSecond, 30 * kSecond),
       span(EventKind::wait, "root", 10 * kSecond, 13 * kSecond),

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMost = 1 << 20;  // [bytes], the most that are read of a file
+constexpr int64_t kMost = 1 << 20;  // largest number of bytes that a test reads from a file
 
 void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -129,7 +129,8 @@ MULTI_RANK_TEST(DamagedCheckpoint, a_file_with_a_changed_tensor_name_is_reported
                 "the one in SHA256SUMS");
 }
 
-// Changes the description of the checkpoint in `folder`, and writes hashes that match it.
+// Changes checkpoint.json in the checkpoint `folder`, and writes hashes that match the changed
+// files.
 void describe_anew(const std::string& folder, const std::function<void(Json&)>& change) {
   Description description = read_description(folder);
   change(description.json);
@@ -142,7 +143,7 @@ void describe_anew(const std::string& folder, const std::function<void(Json&)>& 
   write_description(folder, description.json, description.files);
 }
 
-// Changes the header of the file that rank 0 wrote, and writes hashes that match it.
+// Changes the header of the safetensors file that rank 0 wrote, and writes hashes that match it.
 void change_header(const std::string& folder, const std::function<void(Json&)>& change) {
   const std::string path = folder + "/rank-0000-of-0002.safetensors";
   const std::string text = read_text(path, kMost);
@@ -236,7 +237,7 @@ MULTI_RANK_TEST(DamagedCheckpoint,
 }
 
 // No process writes into the FIFO, so a read from it would never end. The hash of the deeply nested
-// description matches.
+// checkpoint.json matches, so only its nesting is wrong.
 MULTI_RANK_TEST(DamagedCheckpoint, a_checkpoint_with_a_fifo_or_deeply_nested_json_is_refused) {
   const TemporaryFolder folder;
   DamagedCopies copies{saved_in(folder, CheckpointFormat::sharded)};

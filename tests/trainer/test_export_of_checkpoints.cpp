@@ -67,8 +67,8 @@ MULTI_RANK_TEST(ExportedCheckpoint, an_export_in_safetensors_has_the_names_of_th
 
 class Export : public testing::Test {
  protected:
-  // Saves a checkpoint of gpt2-tiny, whose description states that the model is `model`, and
-  // returns its folder.
+  // Saves a checkpoint that has the parameters of gpt2-tiny, but whose checkpoint.json states that
+  // its model is `model`. Returns the folder of the checkpoint.
   std::string saved(const std::string& model) {
     run_ranks(1, [&](TestRank& rank) { save(*tiny_gpt2(), model, rank, path("run")); });
     return step_folder(path("run"), 3);

@@ -25,7 +25,7 @@ ModelState zeros_of(ModelState state) {
 const std::vector<std::string> kTinyModels{"gpt2-tiny", kUntiedGPT2, kTinyLlama, kTinyQwen2,
                                            kTinyQwen3};
 
-TEST(HuggingFace, hugging_face_tensors_lists_names_and_shapes_without_building_the_model) {
+TEST(HuggingFace, hugging_face_tensors_lists_the_names_and_shapes_of_the_parameters_of_a_model) {
   for (const std::string& name : kTinyModels)
     EXPECT_EQ(parameters_of(hugging_face_tensors(model_shape(name))),
               state_without_ranges(distinct_parameters(*tiny(name))).parameters);

@@ -64,7 +64,8 @@ TEST_F(InitOption, the_model_defaults_to_that_of_the_init_folder) {
   EXPECT_EQ(parse({"--init", option(), "--seq", "19"}).model.name, model);
 }
 
-TEST_F(InitOption, if_init_has_a_tokenizer_train_says_that_it_has_no_effect_on_text) {
+TEST_F(InitOption,
+       train_prints_that_a_tokenizer_in_the_init_folder_has_no_effect_on_the_training_text) {
   files_.config["vocab_size"] = 256;
   files_.at("transformer.wte.weight") = at::zeros({256, 35});
   files_.write(folder_.path());

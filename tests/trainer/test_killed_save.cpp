@@ -33,7 +33,8 @@ using Save = std::function<void(const std::string& folder, CheckpointFormat form
   }
 }
 
-// Kills processes that save at random moments. Expects that each leaves a checkpoint that loads.
+// At random moments, kills processes that save checkpoints. Expects that each leaves a checkpoint
+// that loads.
 void expect_loadable_after_kills(const Save& save) {
   constexpr int kKills = 5;
   const TemporaryFolder folder;

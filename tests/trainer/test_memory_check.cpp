@@ -56,7 +56,8 @@ TEST(MemoryCheck, the_error_about_too_little_memory_advises_only_options_not_use
 }
 
 // Each of four ranks holds a quarter of the parameters and of the two moments, and a step count. In
-// a step it unshards all parameters; with the gradients it needs at most three whole copies.
+// a step a rank unshards all parameters; with the gradients it needs at most the memory of three
+// whole copies of the parameters.
 TEST(MemoryCheck, the_memory_check_of_fsdp_requires_less_than_that_of_replicas) {
   TrainConfig config = config_of("fsdp", 1);
   config.model.name = "a model";

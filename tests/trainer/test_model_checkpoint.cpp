@@ -58,8 +58,9 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
   }
 }
 
-// If a rank needs only whole saved ranges, load_checkpoint() does not call locate. So a stack
-// without locate() can load what the same number of ranks or one process has saved.
+// If a rank needs only whole saved ranges, load_checkpoint() does not call locate(). So a stack
+// whose locate() is not written yet can load what the same number of ranks or one process has
+// saved.
 MULTI_RANK_TEST(ModelCheckpoint, loading_on_as_many_ranks_as_have_saved_does_not_call_locate) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
@@ -149,7 +150,8 @@ MULTI_RANK_TEST(ModelCheckpoint,
       return each_element(range, saved);
     });
     EXPECT_TRUE(equal(state, cut_state(rank.rank(), more)));
-    // load_checkpoint() calls locate as often to check as to read.
+    // load_checkpoint() calls locate() as often to check the saved ranges as to read them. So the
+    // first half of the calls are checks, and the second half are reads.
     const Locate fails = [&](const ElementRange& range, const std::vector<ElementRange>& saved) {
       if (rank.rank() == more - 1 && ++checks > calls / 2)
         throw std::runtime_error(range.parameter + ": Input/output error");
@@ -174,7 +176,8 @@ MULTI_RANK_TEST(ModelCheckpoint, if_all_ranks_hold_copies_only_one_checkpoint_fi
   EXPECT_EQ(files, 1);
 }
 
-MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_appears_only_after_all_ranks_have_written) {
+MULTI_RANK_TEST(ModelCheckpoint,
+                save_checkpoint_throws_on_all_ranks_and_leaves_no_files_if_a_rank_cannot_write) {
   const TemporaryFolder folder;
   run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& [name, format] : kFormats) {

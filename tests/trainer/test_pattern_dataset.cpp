@@ -30,7 +30,8 @@ TEST(PatternDataset,
   });
 }
 
-TEST(PatternDataset, no_training_step_draws_a_held_out_row_of_the_pattern_dataset) {
+TEST(PatternDataset,
+     the_batches_of_training_steps_differ_from_the_held_out_batch_of_the_pattern_dataset) {
   in_a_process([] {
     const auto data = make_pattern_dataset(100, 1);
     const Batch held_out = data->held_out(8, 50);

@@ -15,7 +15,8 @@
 namespace fsdp {
 namespace {
 
-// Returns a receipt of two steps with two microbatches each. It has all events of the run.
+// Returns a receipt of two steps with two microbatches each. It has all events of the run: the
+// hashes of each loss, of each gradient of a microbatch and of each updated parameter.
 Receipt small_receipt() {
   Receipt receipt{.settings = {{"model", "gpt2-tiny"}, {"parts", 2}},
                   .options = "steps = 2\n",
@@ -75,7 +76,8 @@ MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7
 -----END PRIVATE KEY-----
 )";
 
-TEST(ReceiptFile, the_signature_of_a_receipt_covers_every_line_up_to_the_seal) {
+TEST(ReceiptFile,
+     a_receipts_signature_is_that_of_its_seal_and_the_seal_changes_if_the_receipt_changes) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/receipt";
   write_receipt(path, small_receipt(), kSigningKey);

@@ -10,7 +10,7 @@ namespace fsdp {
 namespace {
 
 TEST(RepositoryText,
-     the_default_training_text_is_the_sources_without_built_files_and_files_of_students) {
+     the_default_training_text_is_the_repositorys_sources_without_build_and_student_files) {
   const TemporaryFolder folder;
   std::vector<std::string> expected;
   for (const char* name : {"README.md", "docs/a.md", "common/nn/a.cpp", "common/nn/a.h"})

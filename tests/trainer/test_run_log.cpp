@@ -14,7 +14,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RunLog, the_run_log_appends_each_line_to_its_file_at_once) {
+TEST(RunLog, the_run_log_keeps_the_content_of_its_file_and_appends_each_line_at_once) {
   const TemporaryFolder folder;
   const std::string path = folder.write("log", "old\n");
   RunLog log(path);

@@ -11,7 +11,7 @@ int count_of(const Sampling& sampling, TensorKind what, int64_t step) {
   return count;
 }
 
-TEST(Sampling, a_receipt_with_sample_8_selects_one_event_in_8_and_other_ones_in_each_step) {
+TEST(Sampling, with_receipt_sample_8_a_receipt_has_one_event_in_8_and_other_events_in_each_step) {
   const Sampling sampling{.every = 8, .first_step = 0, .end_step = 9};
   EXPECT_NEAR(count_of(sampling, TensorKind::part, 3), 125, 30);
   int both = 0;
@@ -20,7 +20,7 @@ TEST(Sampling, a_receipt_with_sample_8_selects_one_event_in_8_and_other_ones_in_
     both += sampling.selects({3, 0, TensorKind::part, text}) &&
             sampling.selects({4, 0, TensorKind::part, text});
   }
-  EXPECT_LT(both, 40);  // the expectation is 1000 / 64, if the draws of two steps are independent
+  EXPECT_LT(both, 40);  // if the two steps draw independently, about 1000 / 64 events are in both
 }
 
 TEST(Sampling, a_receipt_has_all_parameters_at_saved_steps_and_all_moments_of_the_last_step) {

@@ -22,14 +22,14 @@ TEST(TextDataset, the_text_of_a_folder_has_its_text_files_in_the_order_of_their_
   in_a_process([&] {
     const TextDataset data(read_text_files({folder.path()}), 1);
     ASSERT_EQ(data.size(), 4);
-    // One row of three tokens, which takes the whole text of four.
+    // One row of three tokens. Its inputs and targets take the whole text, which has four bytes.
     const auto row = data.batch(0, 1, 3);
     EXPECT_TRUE(torch::equal(row.inputs[0], torch::tensor({'a', 'z', 'b'}, torch::kLong)));
     EXPECT_TRUE(torch::equal(row.targets[0], torch::tensor({'z', 'b', 'b'}, torch::kLong)));
   });
 }
 
-TEST(TextDataset, rows_of_a_batch_are_consecutive_pieces_of_the_text) {
+TEST(TextDataset, the_target_of_each_byte_in_a_row_is_the_next_byte_of_the_text) {
   const TemporaryFolder folder;
   const auto file = folder.write("bytes", counting_bytes());
   in_a_process([&] {

@@ -47,7 +47,7 @@ TEST(TokenFile, token_files_of_nanogpt_and_of_llm_c_give_the_same_rows) {
       EXPECT_TRUE(batch.inputs.equal(same.inputs));
       EXPECT_TRUE((batch.inputs + 1).equal(batch.targets));
       EXPECT_GE(batch.inputs.min().item<int64_t>(), 40'000);
-      // Ids from 40,090 on are the last tenth, which is held out.
+      // The ids from 40,090 on are the last tenth of the file, which is held out.
       EXPECT_LT(batch.targets.max().item<int64_t>(), 40'090);
     }
     EXPECT_EQ(one->held_out(9, 9).inputs[0][0].item<int64_t>(), 40'090);

@@ -62,11 +62,11 @@ TEST(Tokenizer, with_ignore_merges_a_word_that_is_in_the_vocabulary_becomes_one_
   EXPECT_EQ(tokenizer_of(json).encode("abc abc"), Ids({300, ' ', 256, 'c'}));
 }
 
-TEST(Tokenizer, merges_written_as_texts_of_two_tokens_give_the_same_ids) {
+TEST(Tokenizer, merges_written_as_texts_give_the_same_ids_as_merges_written_as_arrays) {
   nlohmann::json json = tokenizer_json(kMerges);
   for (nlohmann::json& merge : json["model"]["merges"])
     merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
-  json["model"].erase("type");  // older files have no type
+  json["model"].erase("type");  // older files do not state the type of the model
   EXPECT_EQ(tokenizer_of(json).encode(" thing"), Ids({' ', kTh, kIng}));
 }
 
@@ -83,7 +83,8 @@ TEST(Tokenizer, decoding_the_encoded_ids_of_random_bytes_returns_the_bytes) {
   }
 }
 
-TEST(Tokenizer, the_tokenizer_encodes_a_word_of_a_megabyte_quickly) {
+// If the time grew with the square of the word's length, this test would take very long.
+TEST(Tokenizer, the_tokenizer_encodes_a_word_of_one_megabyte) {
   const Tokenizer tokenizer = tokenizer_of(tokenizer_json({{"a", "a"}, {"aa", "aa"}}));
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'a')), Ids(1 << 18, 257));
 }
@@ -93,7 +94,7 @@ TEST(Tokenizer, an_added_token_is_found_before_the_text_is_split) {
   json["added_tokens"] = {added_token(300, "<|end|>"), added_token(301, "<|end|>the")};
   const Tokenizer tokenizer = tokenizer_of(json);
   EXPECT_EQ(tokenizer.encode("in<|end|>in"), Ids({kIn, 300, kIn}));
-  // The longest added token wins.
+  // If two added tokens begin at the same place, the tokenizer uses the longer one.
   EXPECT_EQ(tokenizer.encode("<|end|>the<|end|>"), Ids({301, 300}));
   EXPECT_EQ(tokenizer.encode("<|end|"), bytes("<|end|"));
   EXPECT_EQ(tokenizer.decode({300, kIn}), "<|end|>in");
