@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-// For tests that compare the numbers of a task's handout with a run. A test quotes a sentence of
-// the handout, with the values of the run in place of the numbers.
+// These functions compare the numbers in the handout of a task with a run. A test quotes a sentence
+// of the handout, with the values of the run in place of the numbers.
 namespace fsdp {
 
 using Values = std::map<std::string, nlohmann::json>;
@@ -61,7 +61,8 @@ inline std::string filled(std::string words, const Values& values) {
   return words;
 }
 
-// Fails unless the handout of the task contains these words, filled with the values.
+// Fails unless the handout of the task contains `words` after each {name} in them was replaced by
+// its value.
 inline void expect_said(int task, const Values& values, const std::string& words,
                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::string said = filled(words, values);

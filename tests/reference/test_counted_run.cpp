@@ -27,7 +27,7 @@ struct Counted {
         besides(line["counted"]["besides"]),
         peaks(line["peak_bytes"]) {}
 
-  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // [rank]
+  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // the index is the rank
 };
 
 Counted counted(const TrainConfig& config) {
@@ -91,7 +91,7 @@ std::unique_ptr<Strategy> strategy_with_hidden_memory(const TrainConfig& config,
   return make_fsdp_strategy(config, std::move(workload), std::move(comm));
 }
 
-TEST(CountedRun, a_counted_run_reports_memory_that_is_no_tensor_of_the_rank_that_has_it) {
+TEST(CountedRun, a_counted_run_reports_memory_outside_tensors_for_the_rank_that_allocated_it) {
   const TemporaryFolder folder;
   const FsdpImplementation hiding{strategy_with_hidden_memory, shard_layout, nullptr,
                                   construct_on_meta};
@@ -116,7 +116,7 @@ TEST(CountedRun, a_counted_run_reports_tensor_bytes_missing_from_live_bytes_as_o
   expect_on_all_ranks(run, "hidden", true);
 }
 
-TEST(CountedRun, a_counted_run_prints_the_largest_number_of_any_rank) {
+TEST(CountedRun, a_counted_run_prints_the_memory_outside_tensors_of_the_rank_that_has_most_of_it) {
   testing::internal::CaptureStdout();
   const int status =
       run_training(counted_config({"fsdp", 2}),
@@ -149,7 +149,8 @@ TEST(CountedRun, simulated_time_includes_the_transfer_of_an_all_gather_not_yet_w
         late.wait();
       },
       options);
-  // 400,000 bytes and a hop, then the hop of the barrier.
+  // The all-gather moves 400,000 bytes over the link and makes one hop; the barrier at the end of
+  // the run makes another hop.
   expect_on_all_ranks(run, "ns", 4'000'000 + 20'000 + 20'000);
 }
 

@@ -59,7 +59,7 @@ TEST(DryRun, a_dry_run_prints_how_many_parameters_are_trained) {
                   "tokens, 2 steps\n");
 }
 
-TEST(DryRun, a_dry_run_refuses_the_same_options_as_the_run) {
+TEST(DryRun, a_dry_run_refuses_a_pattern_of_keep_fp32_that_matches_no_parameter) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"fsdp", 2}, 2, 2);
   config.precision.keep_fp32 = "no such name";

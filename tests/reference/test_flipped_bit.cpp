@@ -24,7 +24,8 @@ struct Flip {
   int rank;
   int64_t step;
   int turn;  // which of the rank's microbatches in the step, counted from 0
-  // Used modulo the number of parameters and modulo the number of elements.
+  // `parameter` modulo the number of parameters, and `element` modulo the number of elements,
+  // select the element whose bit flips.
   int64_t parameter, element;
   int bit;
   // Path of a file into which the rank writes the names of the parameter and its unit.
@@ -120,7 +121,7 @@ class Flipping final : public Strategy {
   }
 
   std::unique_ptr<Strategy> strategy_;
-  const Flip* flip_;  // null on all ranks but that of the flip
+  const Flip* flip_;  // null except on the rank on which the bit flips
   std::string unit_;
 };
 

@@ -24,7 +24,8 @@ struct BucketFlip {
   int bit;
 };
 
-// A parameter of the model, in the order of gradients.
+// A parameter of the model. parameters_in() returns the parameters in the order of their gradients,
+// so BucketFlip::gradient is an index into what it returns.
 struct ModelParameter {
   std::string name, unit;
   int64_t numel{};
@@ -162,7 +163,8 @@ TEST(FlippedBitOfDdp, an_audit_in_one_process_names_the_gradient_or_replica_with
     bucket_flip_of_run = flip;
     const std::string found = wrong();
     bucket_flip_of_run.reset();
-    // The flip was rounded away, or changed a replica after its last step, when nothing reads it.
+    // If the audit finds nothing wrong, the flip was rounded away, or it changed a replica in the
+    // last step, so that no later step shows it.
     if (found.empty()) {
       ++vanished;
     } else {

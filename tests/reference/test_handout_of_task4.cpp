@@ -33,7 +33,7 @@ struct Signals {
   }
 
   int outputs{}, markers{};
-  std::map<std::string, int> counts;  // [parameter name] number of calls
+  std::map<std::string, int> counts;  // name of a parameter -> number of calls of its hook
 };
 
 // Returns the signals of the middle block, or of the root, in a backward pass of this loss.

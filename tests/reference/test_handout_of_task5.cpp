@@ -110,7 +110,7 @@ TEST(HandoutOfTask5, prediction_4_of_the_handout_of_task_5_follows_a_parameter_t
   expect_said(5, values, "With a gradient of 0.002 the value is {not divided} as well.");
 }
 
-TEST(HandoutOfTask5, prediction_5_of_the_handout_of_task_5_takes_wrong_norms) {
+TEST(HandoutOfTask5, prediction_5_of_the_handout_of_task_5_computes_the_norms_that_mistakes_give) {
   const double first = 9, second = 16;
   expect_said(5, {},
               "With the root first, the norm is " +

@@ -129,7 +129,7 @@ TEST(HandoutOfTask7, question_3_of_the_handout_of_task_7_counts_the_bytes_of_gpt
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });
-    std::vector<int64_t> elements;  // by unit
+    std::vector<int64_t> elements;  // number of elements of each unit
     for (const UnitPlan& unit : plan_units(*model, wrap_blocks())) {
       elements.push_back(0);
       for (const auto& parameter : unit.parameters)

@@ -24,7 +24,7 @@ class Init : public testing::Test {
   nlohmann::json trained_;
 };
 
-TEST_F(Init, every_mode_that_starts_from_an_export_with_init_has_its_bits) {
+TEST_F(Init, every_mode_that_loads_an_export_with_init_has_the_bits_of_the_exported_parameters) {
   for (const Arranged& how : kArrangements) {
     SCOPED_TRACE(named(how));
     TrainConfig config = config_of(how, how.world, 0);

@@ -25,8 +25,8 @@ Receipt receipt_of(TrainConfig config) {
   return read_receipt(config.reports.receipt);
 }
 
-// Computes again, in one process, the steps or the microbatch of `piece`. Returns the hashes of
-// their events.
+// Computes again, in one process, the steps or the microbatch of `piece`. Returns the hashes of all
+// events (tensors of a step) that this computation makes.
 RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "") {
   const TemporaryFolder folder;
   TrainConfig config = config_of({"single", 1}, 4, 3);
@@ -47,7 +47,7 @@ TEST(Receipt, runs_of_every_mode_and_number_of_ranks_have_one_receipt_root) {
     EXPECT_EQ(receipt_of(with_receipt(how, 8)).root(), root) << named(how);
 }
 
-TEST(Receipt, one_process_recomputes_the_receipts_events_of_any_microbatch_and_step) {
+TEST(Receipt, one_process_recomputes_all_events_that_a_receipt_has_of_a_microbatch_or_of_steps) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 1));
   for (int microbatch = 0; microbatch < 4; ++microbatch) {
     const Recomputation piece{0, 1, microbatch};

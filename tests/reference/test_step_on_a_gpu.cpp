@@ -62,7 +62,7 @@ Counts operators_of_step(Strategy& strategy, int64_t step) {
   return OperatorCalls::so_far();
 }
 
-// Returns the operators of forward and backward of a model that is not sharded.
+// Returns how often forward and backward of a model that is not sharded call each operator.
 Counts operators_of_model(const TrainConfig& config) {
   const auto model = build_model(config);
   model->to(config.precision.policy.param_dtype);
@@ -85,16 +85,16 @@ TEST_IN_A_PROCESS(StepOnAGpu,
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
-    // Copies the parameters' gradients into the flat gradient.
+    // Copies the parameters' gradients into the flat gradient of each unit.
     Counts expected{{"_foreach_copy_", kUnits},
-                    // Zeros the padding of the flat gradient, which each unit has.
+                    // Zeros the padding of the flat gradient of each unit.
                     {"_foreach_zero_", kUnits},
-                    {"_foreach_add_", 1},  // increments the step count
+                    {"_foreach_add_", 1},  // increments the step count of AdamW
                     {"_fused_adamw_", 1},
                     {"cat", 1},        // joins the losses of the microbatches
                     {"_to_copy", 1}};  // converts the losses to double
-    // Each all-gather first rounds the shard to the 16-bit dtype. Forward gathers all units,
-    // backward all but the root.
+    // Each all-gather first rounds the shard to the 16-bit dtype with one copy_. Forward gathers
+    // all units; backward gathers all but the root.
     if (dtype != at::kFloat) expected["copy_"] = 2 * kUnits - 1;
     EXPECT_EQ(beyond(operators_of_model(config_in(dtype)), operators_of_step(*strategy, 1)),
               expected)
@@ -126,7 +126,7 @@ class NotingAllocator : public c10::Allocator {
     inner_->copy_data(to, from, bytes);
   }
 
-  std::vector<size_t> sizes;  // [bytes], of each request
+  std::vector<size_t> sizes;  // number of bytes of each request
 
  private:
   c10::Allocator* inner_{c10::GetAllocator(c10::kCPU)};
@@ -187,7 +187,7 @@ TEST_IN_A_PROCESS(StepOnAGpu, collectives_of_an_fsdp_step_overlap_with_the_kerne
             "gather block\nwait gather block\n"
             "gather block\ncompute\nwait gather block\n"
             "gather block\ncompute\nwait gather block\n"
-            "compute\n"  // last block, head, head's backward
+            "compute\n"  // the last block, the head and the backward of the head compute
             "gather block\nwait gather block\n"
             "gather block\ncompute\nreduce block\nwait gather block\n"
             "gather block\ncompute\nwait reduce block\nreduce block\nwait gather block\n"

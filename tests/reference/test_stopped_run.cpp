@@ -21,7 +21,8 @@ TEST(StoppedRun, a_run_with_stop_after_saves_a_checkpoint_and_continues_with_the
   config.checkpoint.dir = folder.path() + "/saved";
   config.checkpoint.save_every = 100;
   config.training.stop_after = 3;
-  EXPECT_EQ(trained(config, folder).size(), 4U);  // three steps and the last line
+  // The run writes a line for each of three steps, and a last line about the whole run.
+  EXPECT_EQ(trained(config, folder).size(), 4U);
   config.training.stop_after = 0;
   config.checkpoint.resume = config.checkpoint.dir;
   go_on_from(find_checkpoint(config.checkpoint.dir), config);

@@ -45,7 +45,7 @@ void train(TestRank& rank, const TrainConfig& config) {
 
 struct Recorded {
   RankRun run;
-  std::vector<std::vector<Event>> events;  // by rank
+  std::vector<std::vector<Event>> events;  // the index is the rank
 };
 
 Recorded record(const TrainConfig& config) {

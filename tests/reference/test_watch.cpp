@@ -11,8 +11,8 @@ namespace fsdp {
 namespace {
 
 // Returns the configuration of a run of `steps` steps on `world` ranks that saves each second step.
-// During the run, drawn microbatches are computed again. Another program computes them, because
-// this test program cannot train from the command line.
+// During the run, --watch draws microbatches and computes them again. The program reference_train
+// computes them, because this test program cannot train from the command line.
 TrainConfig watched_run(const std::string& mode, int world, int64_t steps,
                         const TemporaryFolder& folder) {
   TrainConfig config = parsed({"--mode",
