@@ -24,8 +24,9 @@ inline const Loss kPlainLoss = [](ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
 };
 
-// Each block of a ToyModel has 59 elements, the head 7 and the embedding 77. With this size, the
-// buckets of kReplicatedToy are: 0, blocks2; 1, blocks1; 2, blocks0; 3, the head; 4, the embedding.
+// Each bucket may have 60 elements (240 bytes). Each block of a ToyModel has 59 elements, the head
+// 7 and the embedding 77. So the buckets of kReplicatedToy are: 0, blocks2; 1, blocks1; 2, blocks0;
+// 3, the head; 4, the embedding.
 inline constexpr BucketSizes kBucketOfABlock{4 * 60, 4 * 60};
 inline constexpr const char* kFiveBuckets =
     "all_reduce bucket.0; all_reduce bucket.1; all_reduce bucket.2; all_reduce bucket.3; "

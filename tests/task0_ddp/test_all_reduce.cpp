@@ -22,7 +22,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, gradients_are_the_mean_over_ranks_bit_by_bit) {
   expect_means(run_backward(world_size(), kPlainLoss));
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, every_rank_contributes_exactly_once) {
+MULTI_RANK_TEST(T0_1_all_reduce, every_ranks_gradient_counts_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const at::Tensor weight = at::zeros({5}).requires_grad_(true);
     const auto share = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));

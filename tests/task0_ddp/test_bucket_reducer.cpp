@@ -55,7 +55,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_bucket_holds_the_sums_of_its_gradients_at
                        {2 * w, 2 * w, w, w, w, w, w, w}});
 }
 
-MULTI_RANK_TEST(T0_2_bucket_reducer, every_rank_contributes_exactly_once) {
+MULTI_RANK_TEST(T0_2_bucket_reducer, every_ranks_gradient_counts_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer({{6}}, kNineElements, rank.communicator());
     reducer->begin();
@@ -125,8 +125,9 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_rank_without_ready_gradients_still_joins_
   expect_buckets(run, {std::vector<double>(9, others), std::vector<double>(8, others)});
 }
 
-// This test uses the reducer as a trainer does that sums the gradients of several passes in its own
-// buckets and reduces them once. Its buckets are parts of a larger tensor.
+// The test calls the BucketReducer as a trainer does that sums the gradients of several backward
+// passes in buckets of its own, and then reduces each bucket once. These buckets are parts of a
+// larger tensor.
 MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_that_the_caller_provides_are_reduced_in_place) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());

@@ -8,15 +8,17 @@ namespace fsdp {
 
 using Construct = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// The name of a module, and code that makes it without deferred initialization.
+// The name of a module, and code that constructs the module eagerly (not in a DeferredInit).
 struct Construction {
   std::string name;
   Construct construct;
 };
 
-std::vector<Construction> modules_of_torch();  // torch::nn, unchanged
-std::vector<Construction> init_functions();    // tensors filled by nn::init or by random operations
-Construction called_submodules();              // batch norm and dropout, called in a constructor
+std::vector<Construction> modules_of_torch();  // modules of torch::nn as they are
+// Modules whose tensors nn::init or random operations fill.
+std::vector<Construction> init_functions();
+// A module that calls its batch norm and dropout in its constructor.
+Construction called_submodules();
 
 // Returns a construction of an nn::TransformerEncoderLayer of this width. run_layer() runs its
 // forward. Only constructions.cpp includes all of torch::nn, because the tests are compiled again

@@ -7,7 +7,7 @@ using namespace fsdp;
 
 // This test of construct_on_meta() needs a solution of problem 1.3.
 
-TEST(T1_3_construct_on_meta, construct_on_meta_draws_nothing_even_without_a_meta_kernel) {
+TEST(T1_3_construct_on_meta, construct_on_meta_draws_no_random_number_even_without_a_meta_kernel) {
   const std::string
       standard_moved = "construct_on_meta() moved the default generator, if this changed",
       own_moved =

@@ -25,7 +25,8 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
-// Each test observes this after the constructor has run.
+// The name of an observation: each test observes whether the constructor has run on the meta
+// device.
 constexpr const char* kRedirected = "the constructor ran, on the meta device";
 
 struct OwnError : std::runtime_error {
@@ -261,7 +262,8 @@ TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
 }
 
 TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
-  constexpr int64_t kSmall = 64 * 1'024;  // [bytes] room for generator states and scalars
+  // Number of bytes allowed for generator states and scalars.
+  constexpr int64_t kSmall = 64 * 1'024;
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});
     const int64_t before = live_bytes::now().total;

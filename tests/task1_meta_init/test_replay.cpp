@@ -66,7 +66,7 @@ TEST(T1_2_replay, assign_data_makes_a_variable_use_the_memory_of_the_given_tenso
   }
 }
 
-// Most of the tests below need what this test and the next two tests check.
+// Most of the later tests in this file need what this test and the next two tests check.
 TEST(T1_2_replay, a_call_that_was_recorded_with_device_meta_is_replayed_on_the_cpu) {
   expect_replayed("full() on the device of a recorded tensor", std::vector<float>(3, 2.5),
                   [] { return torch::full({3}, 2.5, torch::zeros({1}).device()); });
@@ -171,7 +171,8 @@ TEST(T1_2_replay, a_copy_of_the_parameter_list_sees_materialized_parameters) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(4, 3); });
-    const std::vector<at::Tensor> held = linear->parameters();  // as an optimizer holds them
+    // Copies of the tensor objects, such as an optimizer holds.
+    const std::vector<at::Tensor> held = linear->parameters();
     init.materialize_module(*linear);
     std::vector<std::string> seen;
     for (size_t i = 0; i < held.size(); ++i)

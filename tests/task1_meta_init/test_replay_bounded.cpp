@@ -26,7 +26,7 @@ std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   return module;
 }
 
-// [bytes] room for drawn numbers, a generator state and scalars.
+// The number of bytes that a test allows for drawn numbers, a state of the generator and scalars.
 constexpr int64_t kSmall = 16 * 1'024;
 
 }  // namespace
@@ -208,10 +208,12 @@ TEST(T1_3_bounded_replay, materialize_module_replays_only_tensors_not_materializ
     std::shared_ptr<Reinitialized> model;
     const DeferredInit init([&] { model = std::make_shared<Reinitialized>(); });
     std::vector<std::shared_ptr<nn::Module>> parts = model->children();
-    // The whole model is materialized last; then only its first layer is not materialized yet.
+    // The whole model is materialized last. At that time only its first layer is not materialized
+    // yet.
     parts.front() = model;
     std::rotate(parts.begin(), parts.begin() + 1, parts.end());
-    // For each call: [bytes] at the peak, [bytes] alive afterwards.
+    // For each call of materialize_module(): the number of bytes at the peak, and the number of
+    // bytes that are alive afterwards.
     std::vector<std::pair<int64_t, int64_t>> bytes;
     for (const auto& part : parts) {
       const int64_t before = live_bytes::now().total;

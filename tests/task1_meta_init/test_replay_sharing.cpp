@@ -33,7 +33,7 @@ TEST(T1_2_sharing, modules_materialized_one_by_one_still_share_their_tensors) {
                   one_by_one);
 }
 
-TEST(T1_2_sharing, a_module_materialized_later_sees_a_change_of_shared_memory) {
+TEST(T1_2_sharing, a_change_of_a_shared_tensor_is_seen_by_a_module_that_is_materialized_later) {
   const std::string half = "half of the other module's weight, which was filled with 5",
                     doubled = "computed from the weight in the constructor, when it was 1";
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
