@@ -15,7 +15,8 @@
 namespace fsdp {
 
 constexpr int64_t kSide = 64;
-constexpr int64_t kActivation = kSide * kSide * 4;  // [bytes] of an input or of an activation
+// Number of bytes of an input or of an activation.
+constexpr int64_t kActivation = kSide * kSide * 4;
 
 inline at::Tensor random_input() {
   return at::randn({kSide, kSide}).set_requires_grad(true);
@@ -35,10 +36,11 @@ struct LayerBlock : Module {
     return end ? end(inside) : x + at::linear(inside, second);
   }
 
-  at::Tensor first, second;                   // [kSide, kSide]
-  int runs{};                                 // number of runs of forward()
-  std::function<void()> begin;                // runs at the beginning of forward()
-  std::function<at::Tensor(at::Tensor)> end;  // replaces what follows dropout; may be null
+  at::Tensor first, second;     // [kSide, kSide]
+  int runs{};                   // number of runs of forward()
+  std::function<void()> begin;  // runs at the beginning of forward()
+  // If set, computes what forward() returns from dropout's output.
+  std::function<at::Tensor(at::Tensor)> end;
 };
 
 inline std::shared_ptr<LayerBlock> layer() {

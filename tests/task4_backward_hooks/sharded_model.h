@@ -169,7 +169,8 @@ inline std::vector<std::vector<at::Tensor>> mean_gradients(
   return means;
 }
 
-// Observes the sharded gradients of the units that `means` lead to, as "PREFIXblocks0 RANK".
+// Observes, for each rank, the sharded gradients that the ranks should have if the mean gradients
+// of the units are `means`. The names of the observations are such as "PREFIXblocks0 RANK".
 inline void observe_means(TestRank& rank, ToyModel& model,
                           const std::vector<std::vector<at::Tensor>>& means, int world_size,
                           const std::string& prefix = "") {

@@ -204,7 +204,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, units_and_backward_hooks_are_freed_with_the_m
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));
     rank.observe("the BackwardHooks object is left", !hooks.expired());
-    // This frees the memory that other ranks may have read.
+    // The communicator keeps the shards alive, because other ranks read them in place.
+    // wait_for_readers() waits until they have read the shards, and frees them.
     rank.communicator()->wait_for_readers();
     held.mutable_grad().reset();
     rank.observe("bytes that are left", live_bytes::now().total - before);
@@ -287,7 +288,7 @@ struct Sender : Module {
   at::Tensor weight;  // [48]
 };
 
-MULTI_RANK_TEST(T4_2_reduce_scatter, every_rank_contributes_exactly_once) {
+MULTI_RANK_TEST(T4_2_reduce_scatter, every_ranks_gradient_counts_exactly_once) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sender sender;
     auto unit = make_flat_parameter(

@@ -66,7 +66,8 @@ struct Around : Module {
   std::shared_ptr<ToyBlock> block;
 };
 
-// Observes the collectives of a forward and backward pass of an Around, and its sharded gradient.
+// Observes the collectives of a forward and a backward pass of a module of the class Around, and
+// the sharded gradient of its unit.
 void observe_around(TestRank& rank, bool checkpointed, const std::string& prefix) {
   Around module;
   auto unit = make_flat_parameter("around", distinct_parameters(module), rank.communicator());

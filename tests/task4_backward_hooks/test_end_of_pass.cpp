@@ -97,7 +97,7 @@ MULTI_RANK_TEST(T4_4_finish, a_backward_pass_through_frozen_units_reshards_and_c
     rank.observe("calls of on_end()", ends);
     rank.observe("units still gathered", sharded.gathered());
     rank.observe("the input's gradient", x.grad());
-    (*sharded.model->blocks[0])(x).sum().backward();  // not through the root
+    (*sharded.model->blocks[0])(x).sum().backward();  // a pass that does not reach the root
     rank.observe("calls of on_end() after a pass through one block", ends);
   });
   expect_on_all_ranks(run, "units still gathered", "");
@@ -182,7 +182,8 @@ MULTI_RANK_TEST(T4_4_finish, two_models_in_one_loss_each_call_on_end_once) {
     const auto value = [&](int r) { return loss(*one, *two, r); };
     observe_means(rank, *one, mean_gradients(*one, w, value), w, "first model's ");
     for (auto& parameter : two->parameters())
-      // Drops the gradients that the passes for the first model have left here.
+      // Drops the gradients that the backward passes for the means of the first model have left in
+      // the second model, because one loss contains both models.
       parameter.mutable_grad().reset();
     observe_means(rank, *two, mean_gradients(*two, w, value), w, "second model's ");
   });

@@ -24,7 +24,8 @@ const Loss kBlocksByHand = loss_of([](ToyModel& model, at::Tensor x) {
   return x;
 });
 
-// Gradients of blocks1 arrive in three passes: two inner ones and the outer one.
+// The loss uses blocks1 three times, twice checkpointed by hand and once plainly. So gradients of
+// blocks1 arrive in three backward passes: two inner ones and the outer one.
 const Loss kOneBlockByHandAndPlain = loss_of([](ToyModel& model, at::Tensor x) {
   const auto block = model.blocks[1];
   const auto call = [block](const at::Tensor& input) { return (*block)(input); };
@@ -41,7 +42,8 @@ const Loss kCheckpointInCheckpoint = loss_of([](ToyModel& model, const at::Tenso
   });
 });
 
-// The outer pass reaches no module outside of the inner passes.
+// The outer backward pass itself runs the backward of no module. The backward of every module runs
+// in an inner pass.
 const Loss kWholeModelByHand = [](ToyModel& model, int rank) {
   const at::Tensor seed = at::zeros({}).requires_grad_();
   at::Tensor sum = at::zeros({});
@@ -128,7 +130,8 @@ MULTI_RANK_TEST(T4_4_passes_inside, blocks_checkpointed_by_hand_have_the_gradien
   expect_right(world_size(), kBlocksByHand);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, gradients_of_three_nested_passes_equal_those_of_one_process) {
+MULTI_RANK_TEST(T4_4_passes_inside,
+                gradients_of_two_inner_passes_and_the_outer_one_equal_those_of_one_process) {
   expect_right(world_size(), kOneBlockByHandAndPlain);
 }
 
