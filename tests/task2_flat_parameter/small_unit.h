@@ -13,8 +13,9 @@
 // contiguous. The file also has the gradients that the tests reduce.
 namespace fsdp {
 
-// Every choice of sizes needs padding after each parameter. With its padding, p0 has 48 elements,
-// p1 has 16 and p2 has 32.
+// The shapes of the parameters p0, p1 and p2. The tests choose one of several shapes for each; with
+// every choice, each parameter needs padding, and together with its padding p0 has 48 elements, p1
+// has 16 and p2 has 32.
 inline const std::vector<std::vector<int64_t>> kShapes{
     test_choice<std::vector<int64_t>>("shape of p0", {{5, 7}, {6, 7}, {5, 9}, {4, 11}, {3, 13}}),
     test_choice<std::vector<int64_t>>("shape of p1", {{3}, {5}, {7}, {11}}),

@@ -134,7 +134,8 @@ class MetaUnit {
   }
 
   std::vector<at::Tensor> values_;
-  std::vector<NamedParameter> parameters_;  // on the meta device, until the unit takes them over
+  // On the meta device until make_flat_parameter() makes them views of the flat tensor.
+  std::vector<NamedParameter> parameters_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
 };
 

@@ -60,7 +60,7 @@ MULTI_RANK_TEST(T2_3_unshard, state_returns_unsharded_only_when_parameters_can_b
 }
 
 MULTI_RANK_TEST(T2_3_unshard, unshard_gathers_the_values_bit_by_bit) {
-  // The shapes kShapes come last, because a kept timeline shows the last run.
+  // The shapes kShapes come last, because if a timeline is recorded, it shows the last run.
   for (const auto& shapes : {kTinyShapes, kShapes}) {
     const RankRun oracle = values_by_name(shapes);
     const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
@@ -274,7 +274,8 @@ MULTI_RANK_TEST(T2_4_reshard, tensors_saved_in_forward_hold_the_values_again_in_
     unit->unshard();
     const auto gradients = gradients_with_reshard_between(unit->parameters(), [&] {
       for (const auto& parameter : unit->parameters()) {
-        // If backward read these stale values, gradients would be NaN.
+        // The test writes NaN over the gathered values before reshard(). If backward read these old
+        // values, gradients would be NaN.
         parameter.tensor.variable_data().fill_(std::nan(""));
       }
       unit->reshard();

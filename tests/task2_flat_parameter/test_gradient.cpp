@@ -423,7 +423,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient, destroying_a_flat_parameter_frees_all_its_me
       reduce(*unit);
       observe_gradient(rank, *unit, "gradient");
     }
-    // This frees the memory that other ranks may have read.
+    // The communicator keeps the unit's shard alive, because other ranks read it in place.
+    // wait_for_readers() waits until they have read the shard, and frees it.
     rank.communicator()->wait_for_readers();
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });

@@ -31,9 +31,10 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, additions_to_a_collected_gradient_are_red
     collect_all(*unit, rank);
     const auto value = static_cast<double>(provenance::gradient(rank.rank(), rank.world_size()));
     for (size_t i = 0; i < 3; ++i)
-      // Autograd adds to .grad like this in a second backward pass.
+      // In a second backward pass, autograd adds to .grad in the same way, in place.
       unit->parameters()[i].tensor.mutable_grad().add_(value);
-    unit->mark_gradient_ready(1);  // as the gradient hook of task 4 does
+    // Called again, as the gradient hook of task 4 does in a second backward pass.
+    unit->mark_gradient_ready(1);
     at::Tensor& gradient = unit->parameters()[2].tensor.mutable_grad();
     gradient = gradient.clone();  // with create_graph, autograd replaces .grad by a new tensor
     unit->mark_gradient_ready(2);

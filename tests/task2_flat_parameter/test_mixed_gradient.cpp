@@ -55,7 +55,7 @@ void observe_bytes(TestRank& rank, const std::string& name, const LiveBytes& liv
 }
 
 MULTI_RANK_TEST(T2_6_mixed_gradient,
-                narrow_dtypes_take_half_the_bytes_and_the_copy_counts_as_shards) {
+                a_16_bit_dtype_halves_bytes_and_the_rounded_shard_counts_in_memory_class_shards) {
   const std::string kWhat = "bytes of each class (communication: copies) ";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     for (const auto& policy : kPolicies) {
@@ -73,7 +73,9 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
       observe_bytes(rank, kWhat + "after wait_for_reduction()" + with(policy), live_bytes::now());
       rank.observe("bytes of copies of the flat gradient" + with(policy),
                    live_bytes::peak(Phase::backward)[MemoryClass::communication]);
-      rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
+      // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+      // waits until the other ranks have read them, and frees them.
+      rank.communicator()->wait_for_readers();
     }
   });
   const int64_t flat = padded_numel(world_size()), shard = flat / world_size();
@@ -283,7 +285,9 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, a_destroyed_unit_with_mixed_precision_leave
       unit->reshard();
       reduce(*unit);
     }
-    rank.communicator()->wait_for_readers();  // after this, memory that other ranks read is free
+    // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+    // waits until the other ranks have read them, and frees them.
+    rank.communicator()->wait_for_readers();
     rank.observe("bytes alive after the unit is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "bytes alive after the unit is gone", 0);

@@ -154,8 +154,9 @@ MULTI_RANK_TEST(T2_6_mixed_precision, autograd_computes_in_param_dtype) {
   expect_on_all_ranks(run, "gradient", oracle.at(0, "gradient"));
 }
 
-// In this run, the other ranks read rank 0's input of the first all-gather late. Rank 0 continues
-// before that; if `again` is true, up to its next all-gather.
+// In this run, rank 0 waits for an all-gather, reshards and continues before the other ranks have
+// read the input that rank 0 gave to this all-gather. If `again` is true, rank 0 even issues its
+// next all-gather before the others have read.
 void expect_a_late_rank_reads(int world_size, bool again) {
   const SharedFlag done;
   const RankRun run = run_ranks(world_size, [&](TestRank& rank) {

@@ -3,7 +3,7 @@
 namespace fsdp {
 namespace {
 
-// A module with a unit. It remembers its last input and output.
+// A module with one unit. The module remembers its last input and output.
 struct Scaled : Module {
   explicit Scaled(TestRank& rank) : scale(register_parameter("scale", at::ones({7}))) {
     register_forward_hooks(
@@ -17,11 +17,11 @@ struct Scaled : Module {
     return output = x * scale;
   }
   at::Tensor scale;          // [7]
-  at::Tensor input, output;  // of the last forward
+  at::Tensor input, output;  // input and output of the last forward()
 };
 
-// A module with a unit. It uses no parameter, and notes the state of its unit at the beginning of
-// its forward and after each of the modules inside it.
+// A module with one unit, which may contain other Watched modules. It uses no parameter, and notes
+// the state of its unit at the beginning of its forward and after each call of a module inside it.
 struct Watched : Module {
   explicit Watched(TestRank& rank, std::vector<std::shared_ptr<Watched>> modules = {},
                    bool frozen = false)
@@ -155,7 +155,9 @@ MULTI_RANK_TEST(T3_1_pre_forward, a_unit_with_forward_hooks_lives_as_long_as_its
     if (alive() == 3) (*model)(toy_tokens(0));
     model.reset();
     rank.observe("units when the model is gone", alive());
-    rank.communicator()->wait_for_readers();  // frees memory that other ranks may have read
+    // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+    // waits until the other ranks have read them, and frees them.
+    rank.communicator()->wait_for_readers();
     rank.observe("bytes when the model is gone", live_bytes::now().total - before);
   });
   expect_on_all_ranks(run, "units while the model is there", 3);
