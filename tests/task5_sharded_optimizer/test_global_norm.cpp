@@ -78,7 +78,8 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
       optimizer->zero_grad();
       reduce_gradients(units, [](size_t i) { return at::full(kParameters[i].sizes, kElement); });
       rank.observe("norm, where max_norm is " + limit, optimizer->clip_grad_norm(max_norm));
-      std::set<double> factors;  // by which the elements that are not padding were multiplied
+      // The factors by which the elements that are not padding were multiplied.
+      std::set<double> factors;
       for (const auto& unit : units) {
         if (!unit->trainable()) continue;
         const at::Tensor gradient = unit->sharded_gradient();

@@ -16,7 +16,7 @@ namespace {
 MULTI_RANK_SUITE(T5_7_muon);
 
 struct OneParameter {
-  std::string name;  // the unit, a dot, and the parameter
+  std::string name;  // such as "one.bias": the unit, a dot, and the parameter
   std::vector<int64_t> sizes;
   bool trainable{true};
 };
@@ -193,7 +193,8 @@ MULTI_RANK_TEST(T5_7_muon, muon_updates_matrices_and_other_parameters_as_in_one_
   expect_as_one_process(world_size(), [](TestRank& rank) { return Model(rank.communicator()); });
 }
 
-// Two replicas, or three of one rank each. A matrix has one owner among the ranks of all replicas.
+// With an even number of ranks there are two replicas, otherwise each rank is a replica. A matrix
+// has one owner among the ranks of all replicas.
 MULTI_RANK_TEST(T5_7_muon, with_replicas_muon_updates_matrices_as_in_one_process) {
   const int shard_size = world_size() % 2 == 0 ? world_size() / 2 : 1;
   expect_as_one_process(world_size(),
@@ -201,7 +202,8 @@ MULTI_RANK_TEST(T5_7_muon, with_replicas_muon_updates_matrices_as_in_one_process
 }
 
 // Returns the rounds in which `ranks` ranks orthogonalize the model's matrices, computed from the
-// sizes of the parameters alone.
+// sizes of the parameters alone. The units of a round are gathered, orthogonalized and returned
+// together.
 std::vector<MatrixRound> rounds_of_model(int ranks) {
   std::vector<UnitMatrices> units;
   for (size_t unit = 0; unit < kUnitNames.size(); ++unit) {
@@ -295,7 +297,8 @@ MULTI_RANK_TEST(T5_7_muon, a_unit_frozen_after_a_muon_step_is_unchanged_and_in_n
                         expected.at(0, parameter.name + after_step(1)));
 }
 
-// [bytes] of the largest round: the whole units, and this rank's shards of them.
+// Returns the number of bytes that the largest round takes: those of the whole units, and those of
+// this rank's shards of these units.
 int64_t bytes_of_a_round(const Model& model, int ranks) {
   int64_t most = 0;
   for (const MatrixRound& round : rounds_of_model(ranks)) {
@@ -326,10 +329,12 @@ MULTI_RANK_TEST(T5_7_muon, a_step_needs_the_memory_of_one_round_and_keeps_only_o
     live_bytes::take_peak();
     model.optimizer->step();
     const int64_t peak = live_bytes::take_peak();
-    model.comm->wait_for_readers();  // until then, tensors that other ranks read stay allocated
+    // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+    // waits until the other ranks have read them, and frees them.
+    model.comm->wait_for_readers();
     const int64_t kept = live_bytes::now().total - before;
     const int64_t state = live_bytes::now()[MemoryClass::optimizer_state] - state_before;
-    constexpr int64_t kSmall = 256;  // [bytes] room for single numbers, such as a norm
+    constexpr int64_t kSmall = 256;  // number of bytes allowed for single numbers, such as a norm
     rank.observe(
         "bytes above one round, its largest matrix and the state",
         std::max<int64_t>(0, peak - before - state - kSmall -

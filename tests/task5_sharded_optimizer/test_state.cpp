@@ -10,8 +10,8 @@ namespace {
 MULTI_RANK_SUITE(T5_1_state);
 
 // The least and the most bytes of optimizer state that a rank should have if all parameters are in
-// one group. They differ because each piece has a step count of its own, and a solution may join
-// neighbouring parameters to one piece or not.
+// one group. A piece is a part of a shard that is updated at once, with one step count. The two
+// numbers differ because a solution may join neighbouring parameters to one piece or not.
 struct ExpectedState {
   ExpectedState(int rank, int world_size) {
     int64_t pieces_joined = 0, pieces = 0, elements = 0;
@@ -138,7 +138,9 @@ MULTI_RANK_TEST(T5_1_state, destroying_the_optimizer_and_its_units_frees_all_mem
       optimizer->step();
       observe_old_values(rank, units);
     }
-    comm->wait_for_readers();  // after this, shards that other ranks read are free
+    // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+    // waits until the other ranks have read them, and frees them.
+    comm->wait_for_readers();
     for (const MemoryClass cls : {MemoryClass::optimizer_state, MemoryClass::shards,
                                   MemoryClass::sharded_gradients, MemoryClass::gathered})
       rank.observe(std::string("bytes of ") + to_string(cls) + " that are left", live(cls));

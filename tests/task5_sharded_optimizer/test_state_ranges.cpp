@@ -165,7 +165,8 @@ void expect_moments_of_one_process(int world_size, const Groups& groups) {
   expect_on_all_ranks(run, "ranges with another count of steps", "");
 }
 
-// Tests one group, in which neighbouring parameters may share a piece, and several groups.
+// Tests one group, in which one piece of a shard may contain neighbouring parameters (they then
+// have one step count), and several groups.
 MULTI_RANK_TEST(T5_5_state, moments_and_step_counts_in_state_are_those_of_one_process) {
   expect_moments_of_one_process(world_size(), {{"", adamw()}});
   expect_moments_of_one_process(world_size(), groups_that_differ());

@@ -9,8 +9,9 @@ namespace {
 
 MULTI_RANK_SUITE(T5_1_step_on_shards);
 
-// Every element is 0 at first. Parameter i has the gradient i + 1, and a step subtracts it.
-// With a group for biases, more pieces begin in the middle of a shard.
+// Every element is 0 at first. Parameter i has the gradient i + 1, and a step subtracts it. The
+// parameters named "bias" are a group of their own, so more pieces (parts of a shard that are
+// updated at once) begin in the middle of a shard.
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_updates_each_parameter_by_its_own_gradient) {
   const auto moved = [](size_t i) {
     return "how far " + kParameters[i].name + " moved, whose gradient is " + std::to_string(i + 1) +
@@ -45,9 +46,9 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_updates_each_parameter_by_its_own_gr
     expect_on_all_ranks(run, moved(i), expected.at(0, moved(i)));
 }
 
-// A solution may compute a piece that is too long, by its offset or by the length of another piece.
-// The sizes of the parameters are chosen so that such a piece ends exactly where a parameter
-// begins. Each trainable parameter has a gradient of ones.
+// A wrong solution may update a piece (a part of a shard) that is too long: longer by its offset,
+// or as long as another piece. The sizes of the parameters are chosen so that such a piece ends
+// exactly where a parameter begins. Each trainable parameter has a gradient of ones.
 MULTI_RANK_TEST(T5_1_step_on_shards,
                 a_step_leaves_frozen_parameters_between_trainable_ones_unchanged) {
   struct Part {

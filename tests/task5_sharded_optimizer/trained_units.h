@@ -14,7 +14,7 @@ namespace fsdp {
 using Sizes = std::vector<int64_t>;
 
 struct Trained {
-  std::string name;  // the unit, a dot, and the parameter
+  std::string name;  // such as "a.weight": the unit, a dot, and the parameter
   Sizes sizes;
   bool trainable{true};
 };

@@ -16,7 +16,7 @@ namespace fsdp {
 struct Training {
   std::vector<ParameterGroup> groups;
   double max_norm{};     // 0: gradients are not clipped
-  std::string prefix{};  // of the observations' names
+  std::string prefix{};  // with which the names of the observations begin
   int steps{8};
   double norm_type{2};
   // The parameters are compared from this step on. In earlier steps, a wrong option of a group may
@@ -82,8 +82,9 @@ struct OneProcess {
       values.back().copy_(tensor.detach());
     }
   }
-  std::vector<std::vector<Piece>> pieces;     // per group
-  std::vector<at::Tensor> values, gradients;  // views of the pieces, without their padding
+  std::vector<std::vector<Piece>> pieces;  // the pieces of each parameter group
+  // Views of the tensors in `pieces`, without the padding.
+  std::vector<at::Tensor> values, gradients;
 };
 
 inline void train_in_one_process(TestRank& rank, int world_size, const Training& training) {

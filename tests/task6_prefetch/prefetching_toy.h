@@ -95,7 +95,9 @@ class IssueLog {
     }
   }
 
-  // Observes "PREFIXissued before PART". The second time, PART is "forward of blocks0 (2)".
+  // Observes, as "PREFIXissued before PART", the calls that were issued since the last observation.
+  // `part` is for example "forward of blocks0". If it comes a second time, PART is "forward of
+  // blocks0 (2)".
   void observe(std::string part) {
     const int times = ++times_[prefix + part];
     if (times > 1) part += " (" + std::to_string(times) + ")";

@@ -96,7 +96,7 @@ MULTI_RANK_TEST(T6_3_backward, backward_does_not_wait_for_units_that_are_issued_
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     const auto under_way =
-        toy.look_at_what_is_under_way();  // before forward, which prepares the backward hooks
+        toy.look_at_what_is_under_way();  // before forward, so that its backward calls the hooks
     const auto loss = plain_loss(*toy.model, rank.rank());
     under_way->clear();
     loss.backward();
@@ -293,7 +293,7 @@ MULTI_RANK_TEST(T6_3_backward,
 }
 
 MULTI_RANK_TEST(T6_3_backward,
-                a_forward_without_backward_is_expected_until_the_next_backward_has_ended) {
+                calls_of_a_forward_without_backward_are_expected_until_the_next_backward_ends) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.model->order = {0, 1};
@@ -374,7 +374,9 @@ MULTI_RANK_TEST(T6_3_backward, the_prefetcher_and_the_units_are_freed_with_the_m
       toy.step(rank);
       rank.observe("gathers the next unit before it reduces", gathers_ahead(toy.step(rank).second));
     }
-    comm->wait_for_readers();  // after this, shards that other ranks read are free
+    // The communicator keeps the tensors alive that other ranks read in place. wait_for_readers()
+    // waits until the other ranks have read them, and frees them.
+    comm->wait_for_readers();
     rank.observe("a Prefetcher is left", !prefetcher.expired());
     rank.observe("units that are left", std::count_if(units.begin(), units.end(),
                                                       [](auto& unit) { return !unit.expired(); }));

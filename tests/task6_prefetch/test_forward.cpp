@@ -72,7 +72,7 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
         {"forward of blocks1", "all_gather blocks2; "},
         {"forward of blocks2", "all_gather blocks3; "},
         {"forward of blocks3", ""}}},
-      {100,  // more than there are units
+      {100,  // a limit above the number of units
        {{"forward of root",
          "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; "
          "all_gather blocks3; "},

@@ -49,9 +49,9 @@ MULTI_RANK_TEST(T6_6_prefetch_lists, an_empty_prefetch_list_issues_nothing) {
       rank.observe(step, std::exchange(*seen, ""));
     }
   });
-  // There is one place for the root and for each block, first in forward and then in backward. The
-  // blocks have empty lists. Only the root has no list, so only the root prefetches, in the order
-  // of the last forward.
+  // The text has one entry, which ends in "| ", each time the root or a block begins: first in
+  // forward, then in backward. The blocks have empty lists, so they prefetch nothing. Only the root
+  // has no list, so only the root prefetches, in the order of the last forward.
   expect_on_all_ranks(run, "first", "| | | | | | ");
   expect_on_all_ranks(run, "second", "blocks0 | | | | | | ");
 }

@@ -6,8 +6,9 @@
 namespace fsdp {
 namespace {
 
-// Time is counted, not measured: the root and the blocks compute for the given times, a collective
-// occupies the link for one hop to each other rank, and nothing else takes time.
+// Time is counted, not measured: the root and the blocks compute for the times in `Times`, a
+// collective occupies the link for one hop of kHop ns to each other rank, and nothing else takes
+// time.
 constexpr int64_t kHop = 1'000;
 constexpr int kLayers = 4;
 
@@ -17,8 +18,8 @@ int64_t collective(int world_size) {
 }
 
 struct Times {
-  int64_t forward{20'000};   // [ns] that a block computes
-  int64_t backward{40'000};  // [ns] that a block computes
+  int64_t forward{20'000};   // [ns] that a block computes in forward
+  int64_t backward{40'000};  // [ns] that a block computes in backward
   int64_t root{};            // [ns] that the root computes in forward, before the blocks
 };
 
@@ -132,7 +133,7 @@ class ExpectedStep {
   const std::vector<int64_t>& waits() const { return waits_; }
 
  private:
-  using Order = std::vector<int>;  // units by number; 0 is the root
+  using Order = std::vector<int>;  // indices of units; 0 is the root
 
   int64_t use_link() { return link_free_ = std::max(link_free_, now_) + each_; }
   void gather(int unit) {
@@ -165,7 +166,8 @@ class ExpectedStep {
   int64_t each_;
   size_t window_;
   int64_t now_{}, since_{}, link_free_{}, reduced_{};
-  std::map<int, int64_t> done_;  // unit -> time when its all-gather has ended
+  // Index of a unit -> time, in ns, at which its all-gather has ended.
+  std::map<int, int64_t> done_;
   std::vector<int64_t> waits_;
 };
 
@@ -206,7 +208,9 @@ MULTI_RANK_TEST(T6_5_overlap, a_step_takes_as_long_as_predicted) {
     const auto expected =
         ExpectedStep(world_size(), c.limit, {c.computing, 2 * c.computing}, c.reshard).waits();
     const auto names = places();
-    int64_t step = 3 * kLayers * c.computing;  // [ns] of rank 0
+    // The time of the step on rank 0, in ns: first the computation, to which the loop adds the
+    // waits.
+    int64_t step = 3 * kLayers * c.computing;
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string wait = c.text() + wait_at(names[i]);
       expect_on_all_ranks(run, wait, expected.at(i));

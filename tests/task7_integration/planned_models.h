@@ -129,7 +129,8 @@ inline std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan)
       .get<std::string>();
 }
 
-// Returns "blocks0, 128 elements, trainable" for each unit, and then a line for each parameter.
+// Returns the line "on 2 ranks", then a line such as "blocks0, 128 elements, trainable" for each
+// unit, and then a line for each parameter.
 inline std::vector<std::string> lines(const ShardLayout& layout) {
   std::vector<std::string> result{"on " + std::to_string(layout.world_size) + " ranks"};
   for (const auto& [name, padded_numel, root, trainable] : layout.units) {

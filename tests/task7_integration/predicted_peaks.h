@@ -12,7 +12,7 @@
 // Checks whether the peaks of live bytes in a step are the predicted ones.
 namespace fsdp {
 
-// [bytes] the allowed values of a peak
+// The least and the largest number of bytes that a peak may have.
 struct Allowed {
   int64_t least, most;
 };

@@ -134,7 +134,8 @@ MULTI_RANK_TEST(T7_4_export,
 }
 
 // The model's last layer norm belongs to the root, so the root comes twice in the order.
-MULTI_RANK_TEST(T7_4_export, full_parameters_gathers_a_unit_twice_if_the_order_requires_it) {
+MULTI_RANK_TEST(T7_4_export,
+                full_parameters_visits_the_root_at_both_its_places_in_the_order_of_the_model) {
   const RankRun oracle = run_oracle([](TestRank& rank) {
     at::manual_seed(test_seed(3));
     const auto model = make_model("gpt2-tiny");

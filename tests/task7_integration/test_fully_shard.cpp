@@ -174,7 +174,7 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks,
   // A recording keeps states of the random generator: one for each random operation, and one to
   // restore the generator. Each takes 5056 bytes.
   const int64_t states = (expected("draws") + 1) * 5056;
-  // [bytes] Room for padding, copies of small operands, and buffers.
+  // The number of bytes that the test allows for padding, copies of small operands, and buffers.
   const int64_t rest = 20 * 1024;
   for (int r = 0; r < world_size(); ++r) {
     const auto peak = run.at(r, "peak").get<int64_t>();

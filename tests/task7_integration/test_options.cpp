@@ -273,7 +273,8 @@ MULTI_RANK_TEST(T7_1_options, shards_gradients_and_hooks_are_freed_with_the_mode
       model.reset();
       rank.observe("the FullySharded is alive when both are gone, the " + first + " first",
                    !left.expired());
-      // Until wait_for_readers(), the communicator holds memory that other ranks may still read.
+      // The communicator keeps the tensors alive that other ranks read in place.
+      // wait_for_readers() waits until the other ranks have read them, and frees them.
       rank.communicator()->wait_for_readers();
       rank.observe("bytes that are left if the " + first + " goes first",
                    live_bytes::now().total - before);
