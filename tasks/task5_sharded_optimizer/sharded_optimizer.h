@@ -28,8 +28,8 @@ class ShardedOptimizer {
   virtual ~ShardedOptimizer() = default;
   ShardedOptimizer(const ShardedOptimizer&) = delete;  // a copy would update the same shards
 
-  // Updates each group by one update(), with the group's options. Calls no collective, unless there
-  // are groups of Muon.
+  // Updates each group by one update(), with the group's options. Calls no collective, unless a
+  // parameter group uses Muon.
   // - Before the update, it reshards every unit, also a frozen one, because after the update
   //   gathered values would be old (for example the root's values after an evaluation).
   // - Before the update, it waits until no other rank reads the shards.
@@ -40,9 +40,9 @@ class ShardedOptimizer {
   //   gradient, it is updated.
   // - The sharded gradients stay as they are, until zero_grad().
   // - Pieces are views: a step of AdamW copies neither values nor gradients.
-  // Extension (see "Going further" in the handout): groups of Muon. Their matrices are updated
-  // after the other groups, with the functions of muon.h. The units are those of this optimizer,
-  // also frozen ones, and the ranks are all ranks, also those of other replicas.
+  // Extension (see "Going further" in the handout): parameter groups that use Muon. Their matrices
+  // are updated after the other groups, with the functions of muon.h. The units are those of this
+  // optimizer, also frozen ones, and the ranks are all ranks, also those of other replicas.
   // - For each round of plan_matrices(): gathers the averaged gradients of each unit of the round
   // by
   //   one all-gather, in their order. The owner of each matrix orthogonalizes it. Then one
