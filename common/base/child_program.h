@@ -28,8 +28,9 @@ class ChildProgram {
 
   pid_t process() const { return pid_; }
 
-  // Waits for bytes of the program and reads at most `most` of them. Returns how many it read, 0 at
-  // the end of the pipe, or nullopt if no byte arrives before `deadline`.
+  // Waits until the program has written bytes to the pipe, and reads at most `most` of them.
+  // Returns how many it read, 0 at the end of the pipe, or nullopt if no byte arrives before
+  // `deadline`.
   std::optional<size_t> read(void* into, size_t most, Clock::time_point deadline);
 
   struct End {
@@ -40,11 +41,13 @@ class ChildProgram {
     std::string text() const;  // for messages: "left by exit(3)" or "was killed: Aborted"
   };
 
-  // Waits at most `moment` for the end of the program. Returns whether the program has ended.
+  // Waits until the program has ended, for at most the time `moment`. Returns whether the program
+  // has ended.
   bool has_ended(std::chrono::milliseconds moment) const;
 
-  // Waits at most `moment` for the end of the program. Then kills the process group: the program,
-  // if it still runs, and the processes that it has forked. Returns how the program ended.
+  // Waits until the program has ended, for at most the time `moment`. Then kills the process group:
+  // the program, if it still runs, and the processes that it has forked. Returns how the program
+  // ended.
   End end(std::chrono::milliseconds moment);
 
  private:

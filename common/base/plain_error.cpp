@@ -16,8 +16,8 @@ std::string plain_text(const std::exception& error) {
   }
   std::string text = beginning_of_error(error.what());
   if (text.starts_with("[json.exception.")) text.erase(0, text.find("] ") + 2);
-  // Torch's backtrace begins with the line "Exception raised from", so the text ends before that
-  // line.
+  // Torch's backtrace begins with the line "Exception raised from", so the returned text ends
+  // before that line.
   return text.substr(0, text.find("\nException raised from "));
 }
 

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// The most bytes of an error's text that are kept. A longer text is cut, because a search for
-// torch's backtrace in a giant text takes a second.
+// The number of bytes after which beginning_of_error() and plain_text() cut the text of an error,
+// because plain_text() would need a second to search a giant text for torch's backtrace.
 inline constexpr size_t kMostOfError = size_t{1} << 16;
 std::string beginning_of_error(const char* text);
 

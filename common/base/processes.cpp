@@ -20,8 +20,8 @@ bool is_ending(const std::filesystem::path& task) {
   constexpr unsigned long kExiting = 4;
   std::string line;
   if (!std::getline(std::ifstream(task / "stat"), line)) return true;
-  // The name of the process stands in parentheses and may contain any character, so the fields are
-  // read after the last parenthesis.
+  // The line of /proc/PID/stat has the name of the process in parentheses. The name may contain any
+  // character, so only the fields after the last parenthesis are read.
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string state, parent, group, session, terminal, foreground;
   unsigned long flags = 0;
@@ -45,7 +45,8 @@ bool process_runs(pid_t process) {
 void require_one_thread(const std::string& who) {
   int threads = 0;
   std::string names;
-  // `unknown` is an error if the system has no /proc; then the loop counts no thread.
+  // If the system has no /proc, `unknown` receives the error, the loop counts no thread, and
+  // require_one_thread() throws nothing.
   std::error_code unknown;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", unknown)) {
     if (is_ending(task.path())) continue;

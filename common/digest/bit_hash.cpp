@@ -3,8 +3,9 @@
 namespace fsdp {
 namespace {
 
-// Returns the sum of the squares of the words, each mixed with its index. SIMD instructions can
-// compute the squares, because they multiply 32 bits by 32 bits.
+// Combines each word with its index by an exclusive or, squares the result, and returns the sum of
+// the squares, modulo 2^64. SIMD instructions can compute the squares, because both factors have 32
+// bits.
 template <typename Word>
 uint64_t sum_of_squares(std::span<const Word> words, int64_t begin) {
   constexpr uint32_t kStep = 0x9E3779B9;
