@@ -58,14 +58,16 @@ class CallerScope {
 struct Call {
   // Number of the call among the calls of this rank in this group: 0, 1, 2, ...
   uint64_t sequence{};
-  Level level{};  // the kind of group whose ranks make the call
+  // The kind of the group that makes the call: all ranks (world), the ranks that hold the shards of
+  // one replica (shards), or the ranks that hold the replicas of one shard (replicas).
+  Level level{};
   Operation operation{};
   at::ScalarType dtype{};
   uint8_t communicator{};  // the number of the Communicator, modulo 256
   // The thread that issued the call; 0 is the main thread. Always 0 on CUDA, where autograd calls
   // from a thread of its own.
   int32_t thread{};
-  int32_t root{};   // the root of a broadcast, numbered in the world
+  int32_t root{};   // in a broadcast: global rank of the root
   int64_t numel{};  // elements of the larger of input and output; 0 for a barrier
   // The bytes that this rank receives by the textbook count (W ranks of a group, B bytes of the
   // larger tensor): (W-1)/W B for all-gather, reduce-scatter and broadcast; 2(W-1)/W B for

@@ -32,10 +32,13 @@ struct alignas(128) CallRings::Entry {
 };
 
 struct alignas(128) CallRings::RankHead {
-  // notify_all() is called when this rank reaches a stage of a call, or when its status changes.
+  // condition.notify_all() is called when this rank reaches a stage of a call, or when its status
+  // changes.
   SharedCondition condition;
-  uint64_t counted;            // how many calls of this rank count_call() has counted
-  uint64_t taken, given_back;  // how many sets of rings this rank has acquired and released
+  uint64_t counted;  // how many calls of this rank count_call() has counted
+  // `taken`: how many sets of rings this rank has acquired so far; `given_back`: how many of them
+  // it has released.
+  uint64_t taken, given_back;
   std::atomic<RankStatus> status;
   std::atomic<pid_t> watched;  // the process that register_process() has set for this rank; 0: none
   Lost lost;                   // the call in which this rank failed; valid only if is_lost is true
@@ -168,7 +171,8 @@ const PublishedCall& CallRings::at(int rank, uint64_t sequence) const {
 void CallRings::set_status(int rank, RankStatus status) {
   head(rank).status.store(status, std::memory_order_release);
   head(rank).condition.notify_all();
-  // find_ended_rank() and acquire_set() sleep on the condition of rank 0.
+  // Notifies the condition of rank 0 too, because ranks in find_ended_rank() and acquire_set()
+  // sleep on it.
   heads_->condition.notify_all();
 }
 

@@ -27,9 +27,9 @@ enum class Stage : uint8_t {
   finished,    // only in an all-reduce: the rank's wait() has also read the sums of the other ranks
 };
 
-// The latest calls of the ranks of a group, in memory that all ranks share: for each rank a ring of
-// kLength calls, with the stage of each call. A rank writes its own ring and reads those of its
-// group. Ranks are numbered as in the group.
+// The latest calls of the ranks of a group, in memory that the ranks of a host share: for each rank
+// a ring of kLength calls, with the stage of each call. A rank writes its own ring and reads those
+// of its group. Ranks are numbered as in the group.
 // - A Communicator uses one set of rings: a ring for each rank and each Level (kind of group). The
 //   status of a rank is stored once, outside the sets.
 // - On each host, the rings of ranks of other hosts are empty until, after a failure, deserialize()
@@ -74,7 +74,8 @@ class CallRings {
   // stage.
   bool wait_for(int rank, uint64_t sequence, Stage stage, std::chrono::milliseconds limit) const;
 
-  // `sequence` must be that of one of the last kLength calls of `rank`.
+  // Returns the record of call `sequence` of `rank`, which must be one of the last kLength calls of
+  // `rank`.
   const PublishedCall& at(int rank, uint64_t sequence) const;
   // Returns how many calls `rank` has published, which is the sequence of its next call.
   uint64_t published(int rank) const;

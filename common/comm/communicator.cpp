@@ -195,8 +195,9 @@ at::Tensor Communicator::empty(int64_t numel, at::ScalarType dtype) const {
 
 void Communicator::end_first_iteration() {
   if (!state_->in_first_iteration) return;
-  // Later calls overwrite the records of the first iteration's calls. So this rank first waits
-  // until every rank has completed those calls, and so has compared them.
+  // Later calls, which are not compared, overwrite the records of the first iteration's calls. So
+  // this rank waits until every rank has completed, and therefore compared, the calls of the first
+  // iteration.
   for (const Connection* connection : state_->connections()) {
     if (connection->compare != Compare::first_iteration || connection->sequence == 0) continue;
     attempt(*state_,

@@ -99,8 +99,8 @@ class Communicator {
   // Collective. Ends the first iteration: with Compare::first_iteration, later calls are not
   // compared. Call it when this rank has waited for every call of the first iteration.
   void end_first_iteration();
-  // Returns the calls since the last take_log(), in the order of issue. Throws std::logic_error if
-  // CommunicatorOptions::keep_log is off.
+  // Returns the calls of this rank since the last take_log(), in the order of issue. Throws
+  // std::logic_error if CommunicatorOptions::keep_log is off.
   std::vector<Call> take_log();
 
  private:

@@ -68,7 +68,7 @@ struct CommunicatorState {
 
 struct IssuedCall {
   std::shared_ptr<CommunicatorState> comm;
-  Connection* connection;  // points into *comm
+  Connection* connection;  // points to comm->ranks or to *comm->replicas
   Call call;
   bool compared;
   // The transfer, which keeps the call's tensors alive; null after the wait for the call.

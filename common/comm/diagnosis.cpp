@@ -11,9 +11,10 @@ namespace {
 // [characters] The width of the first column, which has the numbers of calls.
 constexpr size_t kLabel = 12;
 constexpr size_t kShownCalls = 5;  // how many of the last calls of each rank the table shows
-constexpr size_t kColumns = 3;  // columns side by side in the table; further columns continue below
-constexpr size_t kCell = 29;    // [characters] width of the other columns
-constexpr size_t kWidth = 100;  // [characters] the longest line
+// The most columns of calls that the table has side by side; further columns continue below them.
+constexpr size_t kColumns = 3;
+constexpr size_t kCell = 29;      // [characters] width of a column of calls
+constexpr size_t kWidth = 100;    // [characters] the most in a line of an error text
 constexpr uint64_t kLookout = 4;  // how many calls ahead to search for a missing call
 
 bool same(const Call& a, const Call& b) {

@@ -43,7 +43,8 @@ void Ledger::check(uint64_t sequence) {
 
 void Ledger::require_agreement(int rank, uint64_t sequence) const {
   if (agree(at(rank_, sequence).call, at(rank, sequence).call)) return;
-  // Waits a moment for the calls of the other ranks, so that the message can show them.
+  // Before the throw, waits at most patience() for each rank that has not issued this call yet, so
+  // that the message can show what the rank called.
   for (int other = 0; other < group().size; ++other)
     rings_.wait_for(other, sequence, Stage::published, patience());
   throw CollectiveError(describe_mismatch(sequence, group(), rings_.histories()));

@@ -82,7 +82,8 @@ class Ledger {
   // Call `sequence` overwrites the record of an earlier call. Throws std::logic_error unless this
   // rank has waited for that earlier call.
   void require_waited_for(uint64_t sequence) const;
-  // How long to wait for what other ranks report, before an error is thrown.
+  // Returns how long this rank, which is about to throw an error, still waits for one other rank,
+  // so that the message can show the rank's call or how the rank ended: at most 1 s.
   std::chrono::milliseconds patience() const;
   CollectiveError missing(const std::string& reason, int rank, uint64_t sequence);
 

@@ -141,7 +141,8 @@ class Replayed {
   struct Recorded {
     Call call;
     uint64_t bits;
-    // The recorded output's position in the file, and its bytes; nothing: none was recorded.
+    // The position in the file at which the recorded output begins, and its number of bytes;
+    // nothing: the output of this call was not recorded.
     std::optional<std::pair<uint64_t, size_t>> output{};
   };
 
@@ -157,9 +158,9 @@ class Replayed {
     if (!end_) return "was recorded up to here: it was killed or stopped, or its file is cut";
     return "was recorded to its end: it " + (end_->empty() ? "ended well" : "failed: " + *end_);
   }
-  // Prints why the replayed rank cannot continue, for example that it "calls" `call`, "but the
-  // recording has" another call: `does`, the text of `call` and `why`. Then calls
-  // replay_breakpoint_stuck(), on which a debugger can stop, and throws CollectiveError.
+  // Called when the replayed rank cannot continue. Prints the reason, which consists of `does`, the
+  // text of `call`, and `why`: for example "waits here for", a call, and ", which never came". Then
+  // calls replay_breakpoint_stuck(), on which a debugger can stop, and throws CollectiveError.
   [[noreturn]] void stand(const std::string& does, const Call& call, const std::string& why) {
     stands_ = true;
     const std::string what = does + ' ' + call.text() + why;
@@ -180,8 +181,8 @@ class Replayed {
   const Collective* receiving_{};  // the collective whose output receive() is writing; null: none
 };
 
-// The recording that this process writes, and the one that it replays. At most one of the two is
-// set, and only in the process of a rank.
+// `written` is the recording that this process writes, `replayed` the one that it replays. At most
+// one of the two is set, and only in the process of a rank.
 std::optional<Written> written;
 std::optional<Replayed> replayed;
 
@@ -231,8 +232,9 @@ class ReplayLedger final : public Ledger {
 
   void publish(const PublishedCall& call) override {
     PublishedCall theirs = call;
-    // If this rank publishes no data (address 0), the calls of the other ranks get address 1, the
-    // first byte of the arenas, because the transport may read the other ranks' data.
+    // If this rank publishes no data (address 0), the calls of the other ranks get address 1, which
+    // is the first byte of the shared arenas, because the transport may read the other ranks' data
+    // and address 0 would be a null pointer.
     theirs.address = std::max<uint64_t>(call.address, 1);
     for (int other = 0; other < group().size; ++other) {
       if (other == rank()) continue;
@@ -243,9 +245,10 @@ class ReplayLedger final : public Ledger {
   }
 };
 
-// Returns whether the file `command` of a recording includes an environment variable. It includes
-// those whose prefix belongs to variables that change what a rank computes. ./fsdp replay sets only
-// the recorded variables.
+// Returns whether the file `command` of a recording includes the environment variable. The file
+// includes the variables that may change what a rank computes: those whose names begin with
+// "FSDP_", "OMP_" or another prefix in the list below. ./fsdp replay sets only the recorded
+// variables.
 bool is_recorded(std::string_view variable) {
   const auto begins = [&](const char* name) { return variable.starts_with(name); };
   return std::ranges::any_of(
@@ -267,7 +270,9 @@ std::string command_of_process() {
   return words + line.substr(line.find('\0') + 1);
 }
 
-// The folder that FSDP_RECORD names, and that of the current run; empty: nothing is recorded.
+// `recording` is the folder that FSDP_RECORD names; empty if no run was recorded yet.
+// `recorded_run` is the folder of the latest run inside it; empty if the latest run is not
+// recorded.
 std::string recording, recorded_run;
 
 }  // namespace

@@ -30,8 +30,9 @@ void begin_recording();
 // process. `failure` is empty if the rank succeeded.
 void record_rank(int rank);
 void end_recording(const std::string& failure) noexcept;
-// Returns a line for the user: "recorded, 1.2 MB: ./fsdp replay DIR --rank R"; "" if nothing is
-// recorded.
+// Returns a line for the user with the size of all files of the latest run, and the folder DIR that
+// FSDP_RECORD names: "recorded, 1.2 MB: ./fsdp replay DIR --rank R". Returns "" if the latest run
+// was not recorded.
 std::string recorded_text();
 // Returns the number of the latest run of this process, counted from 0; -1 if that run was not
 // recorded.

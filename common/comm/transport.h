@@ -26,13 +26,13 @@ class Transfer {
   // call; 0: they read none.
   virtual uint64_t address() const { return 0; }
 
-  // Called after the call is published and, if it is to be compared, matches every call that other
-  // ranks have published so far. If the calls of two ranks do not match, start() is called on at
-  // most one of these ranks, so no bytes go to the wrong call.
+  // Starts the transfer. Called after the call is published and, if it is to be compared, matches
+  // every call that other ranks have published so far. If the calls of two ranks do not match,
+  // start() is called on at most one of these ranks, so no bytes go to the wrong call.
   virtual void start() {}
 
-  // Called by wait(); if the call is to be compared, after the calls of all ranks were compared.
-  // Returns when the output is complete.
+  // Completes the transfer, and returns when the output is complete. Called by wait() of the
+  // Handle; if the call is to be compared, after the calls of all ranks were compared.
   virtual void complete() = 0;
 
   // Returns the start and the end of the transfer [ns]; nothing if the transport does not know
