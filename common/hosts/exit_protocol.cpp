@@ -195,7 +195,7 @@ std::string ExitProtocol::report_exit(const RankExit& exit) {
       if (all_ended || failed) requests.set(kOver, "1");
       if (all_ended) requests.set(kAllEnded, "1");
     } catch (const std::runtime_error&) {
-      return ends;  // the store may have ended, because all ranks have ended
+      return ends;  // not a failure: if all ranks have ended, the store may have ended too
     }
     return ends;
   });
@@ -365,7 +365,7 @@ void write_error_file(const std::string& text) {
   try {
     write_whole_file(file, content.dump());
   } catch (const std::exception&) {
-    return;  // a failure is ignored, because stderr has the text too
+    return;  // if the file cannot be written, stderr still has the text
   }
 }
 

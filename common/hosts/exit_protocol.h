@@ -60,12 +60,14 @@ class ExitProtocol {
   // that ends this process ends the wait.
   void wait_for_all(std::chrono::milliseconds limit, int spares, BlockedSignals& signals);
 
-  // all_succeed(), for a spare rank, which the run does not use: waits until all ranks of the run
-  // have ended or one has failed. Returns whether no rank has failed. Throws std::runtime_error if
-  // the store is gone. If survivors may continue the run after a loss, the spare ranks pass
-  // of_spares(self) to all_succeed(), and their wait ends when the process of rank 0 calls
-  // end_spares(). There `self` is the rank in the first world, before any loss. end_spares() waits
-  // until `spares` spare ranks have returned from all_succeed(), for at most 2 s.
+  // - A spare rank, which the run does not use, calls all_succeed(): it waits until all ranks of
+  //   the run have ended or one has failed, and returns whether no rank has failed. Throws
+  //   std::runtime_error if the store is gone.
+  // - If survivors may continue the run after a loss, a spare rank calls
+  //   all_succeed(of_spares(self)) instead. This call returns `succeeded` when the process of rank
+  //   0 calls end_spares(), which waits until `spares` spare ranks have returned from
+  //   all_succeed(), for at most 2 s. `self` is the rank of the process in the first world, before
+  //   any loss.
   static bool all_succeed(const LaunchedRank& self);
   static LaunchedRank of_spares(LaunchedRank self);
   static void end_spares(const LaunchedRank& self, int spares, bool succeeded);

@@ -81,7 +81,9 @@ int run_started(const LaunchedRank& self, const Body& body, const AtEnd& at_end,
   const auto handover = after_loss ? std::make_unique<Handover>() : nullptr;
   int spares = self.spares;
   Body runs = body;
-  for (;;) {  // runs once, and once more after each loss of a host after which the run continues
+  // Each iteration of this loop forks a rank and waits for its end. After a host was lost, if the
+  // run continues on this process, the next iteration forks a new rank in place of the former one.
+  for (;;) {
     const int rank = joined.hosts->self.rank;
     const Share share{rank, rank + 1, joined.shared, joined.hosts, handover.get()};
     const auto exit_protocol = ExitProtocol::listen(joined, handover != nullptr);

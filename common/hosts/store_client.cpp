@@ -31,8 +31,9 @@ constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 // Extra time for the child, beyond the time limits of its waits for the store.
 constexpr std::chrono::milliseconds kSlack{1000};
 
-// The store, over a connection of this process. Calls `waits` before each wait, with a text that
-// names what is missing. The text of an exception is what was missing, a tab, and the reason.
+// Makes the requests to the store over a connection of this process. Calls `waits` before each
+// wait, with a text that names what is missing. The text of an exception is what was missing, a
+// tab, and the reason.
 class ConnectedStore final : public StoreRequests {
  public:
   ConnectedStore(const LaunchedRank& self, StoreClientProcess::Log waits)
@@ -207,8 +208,8 @@ StoreClientProcess::~StoreClientProcess() {
 
 std::string StoreClientProcess::answer(const Log& log) {
   bool told = !log || self_.timeout <= self_.announce_after;
-  // When to announce that this rank waits. Lines from the child about further waits do not postpone
-  // this time.
+  // The time at which answer() announces to the user that this rank waits. Lines from the child
+  // about further waits do not postpone this time.
   const auto announce_at = std::chrono::steady_clock::now() + self_.announce_after;
   for (;;) {
     const auto patience =

@@ -76,7 +76,8 @@ class StoreClientProcess {
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
   std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};
-  // Time from the last line of the child to the last answer_so_far().
+  // For how long the child had written no line at the last call of answer_so_far(). Of the time
+  // between two calls of answer_so_far(), at most 1 s counts.
   std::chrono::nanoseconds silent_{};
 };
 

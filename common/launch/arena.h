@@ -25,7 +25,7 @@ class Arena final : public c10::Allocator {
 
   void stop_counting() { counts_ = false; }
 
-  // Throws std::runtime_error if no gap is long enough.
+  // allocate() throws std::runtime_error if no gap is long enough for `bytes`.
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, size_t bytes) const override;

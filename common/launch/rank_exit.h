@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// The end of one rank, as launch() reports it.
+// How one rank has ended. launch() returns a RankExit for each rank.
 struct RankExit {
   int rank{};
   int exit_code{};  // the rank's exit status; 0 if a signal ended the rank
@@ -29,7 +29,9 @@ struct RankExit {
 };
 
 struct LaunchResult {
-  std::vector<RankExit> ranks;  // the end of each rank, by rank
+  // How each rank has ended, by rank. A rank that another process has forked has a default
+  // RankExit.
+  std::vector<RankExit> ranks;
   // The rank whose failure ended the other ranks; -1 if all ranks succeeded. If a rank of another
   // process failed, this is the rank that this process then ended.
   int first_failure{-1};

@@ -34,10 +34,12 @@ class SharedRegion {
   ~SharedRegion();
 
   int world_size() const { return world_size_; }
-  void* call_rings() const;       // the memory for CallRings, of CallRings::bytes()
+  void* call_rings() const;       // the memory for CallRings: CallRings::bytes() bytes
   char* message(int rank) const;  // [kMessageBytes] exit message of `rank`, zero-terminated
   static constexpr size_t kMessageBytes = 4096;
-  bool first_to_fail();         // returns true only for the first call by any process
+  // A process calls first_to_fail() when its rank has failed, or when it can't reach the store.
+  // Returns true only for the first call among all processes that share this region.
+  bool first_to_fail();
   bool one_has_failed() const;  // returns whether a process has called first_to_fail()
 
   // wait_at_most() reports that this rank waits for another one for at most `limit`. longest_wait()
