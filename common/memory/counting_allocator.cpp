@@ -94,7 +94,9 @@ class LargeBlocks {
   static constexpr size_t kPage = size_t{1} << 12;
   // take() makes the reserved memory accessible in multiples of this number of bytes.
   static constexpr size_t kGrowth = size_t{1} << 26;
-  static constexpr size_t kLeast = size_t{1} << 28;  // no fewer bytes than this are reserved
+  // If the system refuses to reserve this number of bytes too, nothing is reserved, and all blocks
+  // come from malloc().
+  static constexpr size_t kLeast = size_t{1} << 28;
 
   char* begin_{};
   size_t bytes_{};
@@ -104,8 +106,8 @@ class LargeBlocks {
   int64_t kept_bytes_{};
 };
 
-// Stored in memory directly before the data of each block. Its alignment is the one that LibTorch
-// expects of a block's data.
+// The header that lies in memory directly before the data of each block. Its alignment is the one
+// that LibTorch expects of a block's data.
 struct alignas(64) Header {
   size_t bytes;
   MemoryClass cls;

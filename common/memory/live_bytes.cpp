@@ -9,7 +9,7 @@ namespace fsdp {
 
 struct live_bytes::ScopedPeaks::Peaks {
   LiveBytes peak;                         // maximum of the live bytes since the last enter()
-  std::array<LiveBytes, kPhases> phases;  // for each phase, the maximum since its last reset()
+  std::array<LiveBytes, kPhases> phases;  // for each phase, highest live bytes since its reset()
   Phase phase{Phase::init};
   int64_t peak_total{};
   int64_t peak_to_take{};  // maximum of the total of live bytes since the last take_peak()

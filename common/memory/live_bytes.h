@@ -27,8 +27,8 @@ struct LiveBytes {
 namespace live_bytes {
 
 LiveBytes now();              // the live bytes at this moment
-LiveBytes peak();             // maximum since the last enter(), of each class and of the total
-LiveBytes peak(Phase phase);  // maximum over all times in `phase` since reset(phase)
+LiveBytes peak();             // highest live bytes since the last enter(), by class and in total
+LiveBytes peak(Phase phase);  // highest live bytes at all times in `phase` since reset(phase)
 int64_t peak_total();         // maximum of the total of live bytes since the process began
 int64_t take_peak();          // maximum of the total of live bytes since the last take_peak()
 void enter(Phase phase);      // begins `phase`; peak() restarts from the bytes alive now
