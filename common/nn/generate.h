@@ -10,7 +10,7 @@
 namespace fsdp {
 
 struct GenerateOptions {
-  int64_t context;                      // the most tokens that the model takes in one call
+  int64_t context;                      // the longest sequence that the model takes, in tokens
   int64_t ids;                          // tokens with an id >= this one are not generated
   std::optional<double> temperature{};  // no value: always the most likely token
   uint64_t seed{42};                    // seed of the draws; unused without a temperature

@@ -25,7 +25,7 @@ class GradientHooks : public PostAccumulateGradHook {
 
   void operator()(const at::Tensor& parameter) override {
     if (others_) (*others_)(parameter);
-    const auto hooks = *hooks_;  // a copy: a hook may remove or register hooks
+    const auto hooks = *hooks_;  // a copy, because a hook may remove or register hooks
     std::exception_ptr thrown;
     for (const Hook& hook : hooks) {
       try {

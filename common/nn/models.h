@@ -14,11 +14,11 @@ namespace fsdp {
 struct ModelInfo {
   std::string name;
   int64_t vocabulary;
-  int64_t context;  // longest sequence
+  int64_t context;  // [tokens] longest sequence
   // batch, seq, steps and lr are the settings of the published run of this model; if there is none,
   // the defaults of the published recipe.
   int64_t batch;
-  int64_t seq;  // tokens in a sequence, after targets are shifted by one
+  int64_t seq;  // input tokens in a sequence; its targets are these tokens shifted by one
   int64_t steps;
   double lr;
 };
@@ -38,8 +38,9 @@ ModelShape model_shape(const std::string& name);  // throws what model_info() th
 // Returns the name for which model_shape() returns `shape`: a name of the registry if there is one,
 // with ":dropout=P" if needed; else the text of to_string(shape).
 std::string model_name(const ModelShape& shape);
-// Returns the additional names of the parameters of model `name` that have several names:
-// additional name -> first name.
+// Returns a map of the tied parameters of model `name`, which have several names: from each
+// additional name to the name under which the parameter was registered first, for example from
+// "lm_head.weight" to "wte.weight". Returns an empty map if the model has no tied parameters.
 std::map<std::string, std::string> tied_names(const std::string& name);
 
 // Builds the model `name` and draws its initial values from the default generator. If `vocabulary`

@@ -55,7 +55,8 @@ bool requires_grad(const torch::Tensor* tensor) {
 }
 
 void replace(Places places, const torch::Tensor& tensor, const torch::Tensor& by) {
-  // Read before the loop, because `tensor` may be one of the tensors that the loop replaces.
+  // The pointer is read before the loop, because `tensor` may be one of the tensors that the loop
+  // replaces.
   const auto* old = tensor.unsafeGetTensorImpl();
   for (torch::Tensor* place : places)
     if (place->unsafeGetTensorImpl() == old) *place = by;

@@ -96,8 +96,8 @@ class Module : public torch::nn::Module {
 
  private:
   struct Hooks;
-  // Null until the first hook is registered or set_forward() is called. The autograd graph has weak
-  // pointers to the object.
+  // The hooks of this module and the function that set_forward() has set. Null until the first hook
+  // is registered or set_forward() is called. The autograd graph has weak pointers to this object.
   std::shared_ptr<Hooks> hooks_;
   const std::shared_ptr<Hooks>& hooks();
   mutable std::string name_;  // empty until the first call of name()

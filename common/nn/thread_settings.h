@@ -19,9 +19,12 @@ class ThreadSettings {
   bool autocast() const { return autocast_; }  // whether autocast is on for any device
 
  private:
-  c10::impl::LocalDispatchKeySet keys_;  // show also for which devices autocast is on
+  // The dispatch keys that guards have included or excluded. They also say for which devices
+  // autocast is on.
+  c10::impl::LocalDispatchKeySet keys_;
   c10::AutogradState modes_;
-  std::vector<at::ScalarType> autocast_dtypes_;  // one for each device type that has autocast
+  // The dtype of autocast on each device type that supports autocast.
+  std::vector<at::ScalarType> autocast_dtypes_;
   bool autocast_{}, keeps_casts_{};
   caffe2::TypeMeta default_dtype_;
 };

@@ -11,7 +11,8 @@ namespace fsdp {
 struct TransformerLMOptions {
   int64_t vocabulary, context, d_model, layers, heads, d_ff;
   double rope_theta{10000.0};
-  int64_t kv_heads{heads};  // heads of keys and values; each serves heads / kv_heads query heads
+  // The number of heads of keys and values. Each of them serves heads / kv_heads query heads.
+  int64_t kv_heads{heads};
   double norm_eps{1e-5};
   bool qkv_bias{};     // whether q_proj, k_proj and v_proj have biases, as in Qwen2
   bool tied_head{};    // whether lm_head.weight and token_embeddings.weight are one tensor

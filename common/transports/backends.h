@@ -12,7 +12,7 @@ using TransportMaker = std::shared_ptr<Transport> (*)(const RankContext& context
                                                       std::shared_ptr<Ledger> ledger,
                                                       std::chrono::milliseconds timeout);
 
-// What the CUDA module adds to the backends; gpu::use_gpu_of() sets it.
+// What the trainer's code for CUDA (trainer/cuda/) adds to the backends. gpu::use_gpu_of() sets it.
 struct CudaBackend {
   int gpus{};  // GPUs of this host; nccl needs one for each rank of the host
   TransportMaker make_nccl{};

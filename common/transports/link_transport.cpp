@@ -34,7 +34,7 @@ class Timetable {
  private:
   struct Time {
     int64_t took{};
-    int64_t done{};  // time at which the call ends; 0 until it is known
+    int64_t done{};  // [ns] time at which the call ends; 0 until it is known
   };
 
   int64_t start(uint64_t sequence) {
@@ -49,7 +49,7 @@ class Timetable {
   int ranks_;
   std::shared_ptr<Ledger> ledger_;
   std::map<uint64_t, Time> times_;  // by sequence: times of the calls that have not been waited for
-  int64_t free_{};  // time at which the link is free again: the latest `done` so far
+  int64_t free_{};  // [ns] time at which the link is free again: the latest `done` so far
 };
 
 class LinkTransfer final : public Transfer {

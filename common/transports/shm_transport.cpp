@@ -143,7 +143,8 @@ class ShmTransfer final : public Transfer {
     if (source_) wait_for_all(Stage::waited_for);
   }
 
-  // Returns the data that `peer` has published for the other ranks.
+  // Returns the address, in this process, of the data that rank `peer` of the group has published
+  // with this call.
   const char* data(int peer) const {
     return peers_.shared->data_at(peers_.ledger->at(peer, sequence()).address);
   }
@@ -173,7 +174,8 @@ class ShmTransfer final : public Transfer {
 
   Peers peers_;
   Collective collective_;
-  std::optional<Readable> source_;  // this rank's data for the other ranks
+  // What the other ranks read from this rank; nothing if they read nothing from it in this call.
+  std::optional<Readable> source_;
 };
 
 // Keeps inputs that other ranks read in place alive until they have been read, even if the caller
