@@ -31,7 +31,7 @@ torch::Tensor loss_of(Module& net, std::vector<torch::Tensor> inputs) {
 // the measured peak of the backward pass.
 int main() {
   return start(4, [](const RankContext& context) {
-    counting_allocator::install();  // call it before the first tensor is allocated
+    counting_allocator::install();  // must be called before the first tensor is allocated
     const std::vector<torch::Tensor> inputs{torch::ones({16, 256})};
     const PlannedStep plan = plan_step([] { return std::make_shared<Net>(); }, loss_of, inputs,
                                        {.world_size = 4, .optimizer = {.lr = 1e-3}});

@@ -1,6 +1,7 @@
-// outside RANKS STEPS FOLDER [ddp]: trains on RANKS ranks, and saves a checkpoint in FOLDER after
-// every fifth step and at the end. If FOLDER has a checkpoint, the training continues from it. The
-// model is sharded or, with ddp, replicated: the numbers are the same.
+// The program `outside RANKS STEPS FOLDER [ddp]` trains on RANKS ranks until step STEPS, and saves
+// a checkpoint in FOLDER after every fifth step and at the end. If FOLDER has a checkpoint, the
+// training continues from it. The model is sharded or, with ddp, replicated; both give the same
+// losses and parameters.
 #include <ATen/Parallel.h>
 #include <fsdp/fsdp.h>
 

@@ -11,7 +11,8 @@
 namespace {
 
 constexpr int64_t kRows = 64;  // rows in a step, of all ranks together
-// The number of microbatches in a step. 1, 2 and 4 ranks add the same gradients.
+// The number of microbatches in a step on 1, 2 or 4 ranks, which therefore add the same gradients.
+// With another number of ranks, each rank computes one microbatch.
 constexpr int kParts = 4;
 const std::string kSteps = "steps", kOfOptimizer = "optimizer/";
 
@@ -62,7 +63,7 @@ double Training<Model>::step() {
   // The rows of a step depend only on its number, so they are the same in a resumed run.
   torch::manual_seed(static_cast<uint64_t>(steps_));
   const int ranks = comm_->world_size();
-  // The number of microbatches of this rank.
+  // The number of microbatches that this rank computes in a step.
   const int own = kParts % ranks == 0 ? kParts / ranks : 1;
   const auto rows = torch::randn({2, kRows, kFeatures}).chunk(own * ranks, 1);
   optimizer_.zero_grad();

@@ -14,14 +14,17 @@
 template <class Model>
 class Training {
  public:
-  // Collective. If `folder` has a checkpoint, continues from it.
+  // Collective, as step(), save() and hash() are. If `folder` has a checkpoint, the training
+  // continues from it.
   Training(std::shared_ptr<fsdp::Communicator> comm, const std::string& folder);
 
   int64_t steps() const { return steps_; }  // number of steps done
   double step();                            // makes one step; returns this rank's loss
   double next_rate() const;                 // learning rate of the next step
-  void save();                              // replaces the checkpoint in the folder
-  size_t hash(bool buffers);  // hash of all that save() writes, with or without buffers
+  void save();                              // replaces the checkpoint in `folder`
+  // Returns a hash of all that save() writes, but without the model's buffers if `buffers` is
+  // false.
+  size_t hash(bool buffers);
 
  private:
   fsdp::StateDict state();
