@@ -142,8 +142,9 @@ class ThreadedSave : public AsyncSave {
     });
   }
 
-  // Collective. Every rank stops its thread, and rank 0 removes the files. Throws on every rank the
-  // failure of the lowest rank that failed.
+  // Collective. Call it when the save has failed on at least one rank. Every rank stops its thread,
+  // and rank 0 removes the files of the unfinished checkpoint. Then every rank throws
+  // std::runtime_error with the text of the error of the lowest rank that failed.
   [[noreturn]] void fail() {
     stop_.request_stop();
     if (task_.valid()) result_ = task_.get();

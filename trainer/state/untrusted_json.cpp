@@ -12,7 +12,9 @@ Json read_json_object(std::string_view text) {
   // names of all members one by one to find a member.
   constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Event = typename Json::parse_event_t;
-  std::vector<size_t> members;  // number of members of each JSON object and array that is open
+  // For each JSON object that the parser is inside of, the number of its members so far; for each
+  // such array, 0.
+  std::vector<size_t> members;
   const auto check = [&](int, Event event, Json&) {
     if (event == Event::object_start || event == Event::array_start) members.push_back(0);
     if (event == Event::object_end || event == Event::array_end) members.pop_back();

@@ -30,7 +30,7 @@ struct Slot {
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
   bool trainable{};   // false: the parameter is frozen, so it has no gradient in a bucket
-  size_t gradient{};  // index of the slot's gradient among those of all trainable slots
+  size_t gradient{};  // index of the parameter's gradient among those of trainable parameters
   GradientBuckets::Place place{};
 
   // Returns `gradient` rounded to reduce_dtype, as fsdp sends it.
@@ -300,7 +300,7 @@ class ReplicaStrategy : public MicrobatchStrategy {
       reduction.wait();
   }
 
-  std::shared_ptr<Communicator> comm_;  // null in --mode single
+  std::shared_ptr<Communicator> comm_;  // communicator of all ranks; null in --mode single
   c10::DeviceType device_;
   std::vector<ParameterGroup> groups_;
   std::vector<Slot> slots_;  // one slot for each parameter, in the order of registration
@@ -308,9 +308,10 @@ class ReplicaStrategy : public MicrobatchStrategy {
   std::vector<std::vector<Piece>> pieces_;
   // For each piece in pieces_, the slot of its parameter.
   std::vector<std::vector<const Slot*>> piece_slots_;
-  std::vector<int64_t> bucket_numels_;          // number of elements in each bucket
-  std::vector<at::Tensor> buckets_;             // gradients; empty between steps
-  std::unique_ptr<BucketReduction> reduction_;  // null: backward reduces no bucket
+  std::vector<int64_t> bucket_numels_;  // number of elements in each bucket
+  std::vector<at::Tensor> buckets_;     // the buckets of gradients; empty between steps
+  // Reduces the buckets during the backward pass; null: backward reduces no bucket.
+  std::unique_ptr<BucketReduction> reduction_;
   // `begins_` and `collected_` describe the microbatch whose backward pass runs.
   bool begins_{};                // whether the microbatch's gradients begin a new partial sum
   std::vector<bool> collected_;  // for each slot, whether its gradient is in its bucket

@@ -65,7 +65,7 @@ class Strategy {
 
   // The part of a parameter that this rank holds, and of the parameter's gradient, as views.
   struct Owned {
-    std::string parameter;  // the first name of the parameter
+    std::string parameter;  // name of the parameter; if it has several names, the first one
     int64_t begin{};        // index in the parameter of the part's first element
     at::Tensor value;       // [n] elements of the part
     // [n] the part of the gradient, from forward_backward() until step(). Undefined at other times,

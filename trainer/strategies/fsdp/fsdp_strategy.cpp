@@ -93,7 +93,8 @@ class FsdpStrategy : public MicrobatchStrategy {
       const DeferredInit init([&] { model_ = workload_.build(); });
       options.materialize = [&](const at::Tensor& p) { return init.materialize_tensor(p); };
       sharded_ = fully_shard(*model_, comm_, options);
-      init.materialize_module(*model_);  // materializes the buffers
+      // fully_shard() has materialized the parameters; this materializes the buffers.
+      init.materialize_module(*model_);
     } else {
       model_ = workload_.build();
       sharded_ = fully_shard(*model_, comm_, options);
@@ -283,8 +284,10 @@ class FsdpStrategy : public MicrobatchStrategy {
   bool rounds_parameters_;
   int forward_limit_, backward_limit_;
   std::shared_ptr<FullySharded> sharded_;
-  std::shared_ptr<ShardedOptimizer> optimizer_;      // null if each unit has its own optimizer
-  std::shared_ptr<UnitOptimizers> unit_optimizers_;  // null unless the backward pass updates units
+  // The optimizer of all units; null if each unit has its own optimizer.
+  std::shared_ptr<ShardedOptimizer> optimizer_;
+  // The optimizers of the units, one for each unit; null unless the backward pass updates units.
+  std::shared_ptr<UnitOptimizers> unit_optimizers_;
 };
 
 }  // namespace
