@@ -54,9 +54,10 @@ struct Plan : PredictedMemory {
   // Number of bytes that rank 0 receives in calls whose ranks are on one host, and in calls between
   // hosts.
   int64_t within{}, between{};
-  Traffic host{};                  // traffic of the host that rank 0 is on
-  int64_t flops{};                 // floating-point operations of matrix products and attention
-  std::optional<StepTime> time{};  // empty unless the machine's links and flops are known
+  Traffic host{};   // traffic of the host that rank 0 is on
+  int64_t flops{};  // floating-point operations of matrix products and attention
+  // The predicted time of the step; empty unless the machine's links and flops are known.
+  std::optional<StepTime> time{};
   std::array<PhaseCost, kPhases> phases{};
 
   // Returns whether the peak of this plan is at most `memory`, the number of bytes that a rank has.

@@ -28,7 +28,7 @@ std::vector<Choice<Value>> choices(bool tried, Value kept, std::vector<Choice<Va
 }
 
 struct Sharding {
-  int shard_size;  // ranks of a replica; 0: all ranks
+  int shard_size;  // number of ranks of a replica; 0: all ranks
   bool reshards;
 };
 
@@ -216,7 +216,8 @@ class Search {
   const Searched& searched_;
   const Machine& machine_;
   const SearchOf& of_;
-  std::map<int, ShardLayout> layouts_;  // shard_size -> layout with the current dtype
+  // shard_size, the number of ranks of a replica -> the layout, with the dtype that is being tried.
+  std::map<int, ShardLayout> layouts_;
   std::vector<Candidate> found_;
 };
 

@@ -35,7 +35,9 @@ struct Candidate {
   bool offloads() const { return !config.memory.offload_dir.empty(); }
   bool prefetches() const { return config.sharding.limit_in_backward() > 1; }
   double flops_per_token() const;
-  double tokens_per_second() const;  // of all ranks together; 0 if the plan has no predicted time
+  // Returns the tokens that all ranks together compute per second; 0 if the plan has no predicted
+  // time.
+  double tokens_per_second() const;
 };
 
 // What search() needs from its caller: functions that return the layout and the traces of a model,
@@ -56,10 +58,12 @@ struct SearchOf {
 //   files is not predicted.
 // Returns, in this order:
 // - the plans that fit and have a time, the fastest first. Plans that are at most 1 % slower than
-//   the fastest count as equally fast, and so on; the smallest of them comes first.
-// - the other plans that fit: first those that do not offload, compute least for a token, and
-//   prefetch; then by their peak;
-// - the plans that do not fit, by their peak.
+//   the fastest count as equally fast, and so on for the slower plans; of equally fast plans, the
+//   one with the smallest peak of memory comes first.
+// - the other plans that fit: those that do not offload before those that do; then by the
+//   operations for a token, the fewest first; then those that prefetch before those that do not;
+//   then by their peak of memory;
+// - the plans that do not fit, by their peak of memory.
 // Equal plans are in the order in which Searched names their values.
 std::vector<Candidate> search(const TrainConfig& base, const Searched& searched,
                               const Machine& machine, const SearchOf& of);

@@ -108,8 +108,8 @@ class Chain {
   std::vector<size_t> roots_, order_;
   // Index in order_ just behind the last unit of which place() has met a parameter so far.
   size_t met_{};
-  // Trainable parameters. after_[n]: those of the root, in layers that come after the first n units
-  // of order_. inside_[unit]: those in the module of the unit.
+  // Indices of trainable parameters. after_[n]: the root's parameters in layers that come after the
+  // first n units of order_. inside_[unit]: the parameters in the module of the unit.
   std::vector<std::vector<size_t>> after_, inside_;
   // Index in order_ of the first unit whose module has an input that requires a gradient. The
   // inputs of all units after it require one, too.

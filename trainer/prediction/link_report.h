@@ -24,11 +24,12 @@ struct ComputeTime {
 // one of `events`.
 std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const Event& step);
 
-// The durations [s] of a step of --mode fsdp over a simulated link: the medians over all steps but
-// the first.
+// The measured and the predicted duration [s] of a step of --mode fsdp over a simulated link. Each
+// is the median over all steps but the first.
 struct StepTimes {
   double measured;
-  // Predicted from the compute times of the units, for a step that waits only for the link.
+  // The duration of a step in which each unit computes for its measured time, and the rank waits
+  // only for the link.
   double predicted;
   double without_prefetch;  // the predicted duration of a step without prefetch
 };

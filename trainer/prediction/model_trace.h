@@ -14,7 +14,7 @@ namespace fsdp {
 // batch, and tensors that are alive beside the model's parameters.
 struct ModelTrace {
   enum class Kind : uint8_t {
-    pre_forward,  // the forward of a unit's module begins; the root's module, too
+    pre_forward,  // the forward of the module of a unit, which can be the root's, begins
     post_forward,
     pre_backward,
     // The backward of a unit's module has ended. Occurs only if the input of the module requires a

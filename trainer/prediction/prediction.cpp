@@ -8,12 +8,13 @@
 namespace fsdp {
 namespace {
 
-// The bytes that a transport allocates for a collective. It frees all of them when the wait for the
-// collective ends.
+// The numbers of bytes that a transport allocates for one collective call. The transport frees all
+// of them when the wait for the call ends.
 struct TransportBuffers {
-  int64_t issued{};   // number of bytes alive from the issue of the call on
-  int64_t waiting{};  // number of bytes alive from the beginning of the wait for the call on
-  int64_t summing{};  // number of bytes alive during the wait, counted as activations
+  int64_t issued{};   // bytes of the buffers that are allocated when the call is issued
+  int64_t waiting{};  // bytes of the buffers that are allocated when the wait for the call begins
+  // Bytes that sum_as_tree() allocates temporarily during the wait; they count as activations.
+  int64_t summing{};
 };
 
 // Returns the buffers that a backend allocates for a call:

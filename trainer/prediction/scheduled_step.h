@@ -81,8 +81,9 @@ class ScheduledStep {
   // Adds to the schedule the allocations of the memory that is alive during the whole step.
   virtual void hold() = 0;
   virtual int microbatches_of_a_rank() const { return partition_.accumulation_steps; }
-  // The memory class and the bytes of the running sum of a rank's gradients. The gradients of its
-  // microbatches are added as a tree, in the order of the BatchPartition that order() returns.
+  // The memory class and the number of bytes of the running sum of a rank's gradients. The
+  // gradients of the rank's microbatches are added as a tree, in the order of the BatchPartition
+  // that order() returns.
   struct Sum {
     MemoryClass cls;
     int64_t bytes;
@@ -96,7 +97,8 @@ class ScheduledStep {
            order().partial_sums(microbatch_ + 1) > order().partial_sums(microbatch_);
   }
   bool begins_sum() const { return microbatch_ == 0 || starts_new_partial_sum(); }
-  virtual void begin_backward() {}  // called before the backward of microbatch number microbatch_
+  // Adds to the schedule what the mode does before the backward of microbatch number microbatch_.
+  virtual void begin_backward() {}
   // Adds to the schedule what the mode does at an event of a ModelTrace.
   virtual void at(const ModelTrace::Event& /*event*/) {}
   // Adds to the schedule the reduction of the sum of all microbatches' gradients. Called after the
@@ -125,12 +127,12 @@ class ScheduledStep {
         operation, count, kScalar, ranks, 1, place, /*in_arena=*/false, {}, label}));
   }
 
-  // Adds `bytes` to the activations: memory that an operation outside the model allocates or, if
-  // `bytes` is negative, frees.
+  // If the bytes of activations are known, adds to the schedule that an operation outside the model
+  // allocates `bytes` of activations or, if `bytes` is negative, frees them.
   void activations(int64_t bytes) {
     if (traces_.has_activations) allocate(MemoryClass::other, bytes);
   }
-  // Adds `bytes` to the activations and frees these bytes at once.
+  // Adds to the schedule that `bytes` of activations are allocated and freed at once.
   void allocate_temporarily(int64_t bytes) {
     activations(bytes);
     activations(-bytes);
