@@ -30,7 +30,8 @@ class CheckpointSaver {
                   std::function<void(const std::string& line)> say);
 
   bool is_due(int64_t steps) const;  // returns whether a save is due after `steps` steps
-  bool is_saving() const { return saving_ != nullptr; }  // whether an asynchronous save runs
+  // Returns whether an asynchronous save runs.
+  bool is_saving() const { return saving_ != nullptr; }
 
   // Call it after each step. If a save is due after this step, saves the strategy. Otherwise
   // completes an asynchronous save whose files are all on the disk. `settings`: on rank 0, the
@@ -58,7 +59,7 @@ class CheckpointSaver {
   std::function<void(const std::string&)> say_;
   int64_t held_{-1};                   // step of the checkpoint to keep, see hold(); -1: none
   int64_t saving_step_{};              // step of the asynchronous save that runs
-  std::unique_ptr<AsyncSave> saving_;  // null: no asynchronous save runs
+  std::unique_ptr<AsyncSave> saving_;  // the asynchronous save that runs; null: none runs
 };
 
 }  // namespace fsdp

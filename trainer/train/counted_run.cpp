@@ -46,7 +46,8 @@ void CountedRun::begin() {
 }
 
 nlohmann::ordered_json CountedRun::end(Communicator& comm) {
-  comm.barrier(kMetrics).wait();  // the barrier ends after all earlier calls on the link
+  // A simulated link moves one call after another, so the barrier ends after all earlier calls.
+  comm.barrier(kMetrics).wait();
   const int64_t nanoseconds = clock_->now() - began_;
   const int64_t computing = clock_->computing() - computing_;
   return {{"nanoseconds", gather_from_ranks(comm, nanoseconds)},

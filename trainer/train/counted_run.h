@@ -41,7 +41,8 @@ class CountedRun final : public CallObserver {
   void measure();
 
   std::shared_ptr<FlopClock> clock_;
-  int64_t began_{}, computing_{};  // [ns] the clock's times when begin() was called
+  // [ns] What now() and computing() of the clock returned when begin() was called.
+  int64_t began_{}, computing_{};
   int64_t written_;  // number of bytes of memory beside tensors when this object was made
   int64_t besides_{};
 };

@@ -17,7 +17,7 @@ std::string kind_of(const std::string& parameter) {
   return std::regex_replace(parameter, number, "$1*");
 }
 
-// The matrices that Muon updates.
+// Numbers and names of the matrices that Muon updates.
 struct Matrices {
   int64_t count{};
   // The names of the matrices as kind_of() returns them, each once, in the order of the model.

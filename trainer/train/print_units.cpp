@@ -13,7 +13,9 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr int64_t kBytes = 4;  // bytes of an fp32 number
 
-// A row of the table: name, parameters, numel, padded, shard, gathered, trainable.
+// A row of the table, as texts: the unit's name, the number of its parameters, the number of their
+// elements, this number with padding, the bytes of one rank's shard, the bytes of the gathered
+// unit, and whether the parameters are trainable (yes, partly or no).
 using Row = std::array<std::string, 7>;
 
 // The numbers in a unit's row of the table, or their sums over units.
@@ -63,7 +65,7 @@ std::string shortened(const std::string& name, size_t columns) {
 
 std::string text_of(std::vector<Row> rows) {
   std::array<size_t, std::tuple_size_v<Row>> widths{};
-  size_t numbers = 0;  // width of all columns but the first
+  size_t numbers = 0;  // number of characters in all columns but the first, with their gaps
   for (size_t column = 0; column < widths.size(); ++column) {
     for (const Row& row : rows)
       widths[column] = std::max(widths[column], row[column].size());

@@ -27,8 +27,10 @@ class MeanOverRanks {
   static at::Tensor sum_of(const at::Tensor& sums);
 
   int world_size_;
-  int microbatches_;       // number of microbatches of each rank
-  at::Tensor own_, sums_;  // fp64 [n] or [n, values], on the communicator's device
+  int microbatches_;  // number of microbatches of each rank
+  // own_: the constructor's `sums`; sums_: their sum over ranks, element by element. fp64, on the
+  // communicator's device, of the shape of `sums`.
+  at::Tensor own_, sums_;
 };
 
 // Collective; one all-gather of 8 bytes per rank. Returns each rank's `value`, in the order of

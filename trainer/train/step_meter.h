@@ -47,7 +47,8 @@ class StepMeter final : public CallObserver {
   // [ns] Times of the current step: when its parts began, and how long they took.
   int64_t began_{}, optimizer_began_{}, wait_began_{};
   int64_t step_{}, computing_{}, waiting_{}, data_{}, optimizer_{};
-  std::array<Traffic, kOperations> traffic_{};  // for each operation, such as all-gather
+  // For each operation, such as all-gather: number, bytes and times of its calls in this step.
+  std::array<Traffic, kOperations> traffic_{};
 };
 
 // Returns, for each memory class and for all classes together, the bytes that are alive now and the

@@ -65,7 +65,7 @@ class RunTimeline {
   }
 
   const TrainConfig& config_;
-  std::shared_ptr<EventLog> log_;  // null: the run records no events
+  std::shared_ptr<EventLog> log_;  // the ranks' events; null: the run records no events
 };
 
 // Throws std::invalid_argument if the part of the text for training, or the part that is held out

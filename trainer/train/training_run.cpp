@@ -467,7 +467,7 @@ class TrainingRun {
 
   std::vector<Call> take_log() {
     std::vector<Call> log = comm_->take_log();
-    // Empty if strategy_comm_ and comm_ are the same object.
+    // `others` is empty if strategy_comm_ and comm_ are the same object.
     const auto others = strategy_comm_->take_log();
     log.insert(log.end(), others.begin(), others.end());
     return log;
@@ -480,26 +480,30 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const std::optional<ModelTraces>& traces_;     // empty: no prediction of activations
-  std::shared_ptr<Communicator> comm_;           // communicator of all ranks
-  std::shared_ptr<Communicator> strategy_comm_;  // comm_, unless the model has replicas
+  // The model's traces, from which memory is predicted; empty: activations are not predicted.
+  const std::optional<ModelTraces>& traces_;
+  std::shared_ptr<Communicator> comm_;  // communicator of all ranks
+  // Communicator of the strategy: comm_ or, if fsdp has replicas, a communicator with replicas.
+  std::shared_ptr<Communicator> strategy_comm_;
   SurvivingRun survival_;
   std::shared_ptr<Dataset> dataset_;
   std::optional<LossScaler> scaler_;
-  std::optional<HashRecorder> hashes_;  // set with --hashes or --receipt
-  std::optional<Watch> watch_;          // set on rank 0 with --watch
+  std::optional<HashRecorder> hashes_;  // records hashes; empty without --hashes and --receipt
+  std::optional<Watch> watch_;          // audits the run; empty unless this is rank 0 with --watch
   Workload workload_;
-  std::optional<CountedRun> counted_;   // set if a FlopClock counts time
-  std::optional<Validation> held_out_;  // set if the run evaluates held-out rows
-  std::optional<Profile> profile_;      // set on rank 0 in the last steps, with --profile
+  std::optional<CountedRun> counted_;   // counts time; empty unless the run has a FlopClock
+  std::optional<Validation> held_out_;  // the held-out rows; empty if the run does not evaluate
+  // The running profiler; empty except on rank 0, in the last steps, with --profile.
+  std::optional<Profile> profile_;
   // The settings that checkpoints record, as settings_of_run() returns them. Set on rank 0 if the
   // run saves checkpoints.
   nlohmann::ordered_json settings_;
   ReportedSteps reported_;
   Telemetry telemetry_;
   CheckpointSaver saver_;
-  std::optional<RunLog> log_;       // set on rank 0 with --log
-  std::optional<StepMeter> meter_;  // set on rank 0 with --log
+  // The log, and the object that measures steps for it; empty unless this is rank 0 with --log.
+  std::optional<RunLog> log_;
+  std::optional<StepMeter> meter_;
   std::unique_ptr<Strategy> strategy_;
   // The collectives of the last step or, if no step was trained, of the evaluation before training.
   std::vector<Call> last_log_;

@@ -17,7 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kNice = 10;  // niceness: the process gets a lower priority than the ranks
+// Niceness of an auditing process, so that it has a lower priority than the ranks.
+constexpr int kNice = 10;
 
 // Returns whether all ranks have recorded an event of step `step`. If so, they have recorded all
 // events of the steps before it.

@@ -73,7 +73,7 @@ class Watch {
   std::mt19937_64 random_{std::random_device()()};
   std::optional<Receipt> head_;  // the run's receipt without events; empty before the first start()
   Recomputation piece_{};        // what the auditing process computes
-  std::unique_ptr<ChildProgram> process_;  // null: no auditing process runs
+  std::unique_ptr<ChildProgram> process_;  // the auditing process; null: none runs
   // The earliest time at which the next auditing process may start.
   std::chrono::steady_clock::time_point next_;
   int64_t drawn_step_{-1};  // step of the microbatch drawn last
