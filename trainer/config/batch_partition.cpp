@@ -20,7 +20,8 @@ int BatchPartition::partial_sums(int count) const {
 }
 
 bool BatchPartition::is_one_tree() const {
-  int inner = 1;  // number of microbatches in each partial sum that this level of the tree adds
+  // Number of microbatches in each term of the sums that the current `level` of the tree adds.
+  int inner = 1;
   for (const int level :
        {reduce_last ? accumulation_steps : shards, reduce_last ? shards : replicas,
         reduce_last ? replicas : accumulation_steps}) {

@@ -48,7 +48,8 @@ struct ModelConfig {
 
 struct DataConfig {
   DataKind kind{DataKind::text};
-  // A file of token ids to train on, and optionally a second one to hold out.
+  // The paths of one or two files of token ids: the run trains on the first one; the ids of the
+  // second one, if there is one, are held out for evaluations.
   std::vector<std::string> tokens;
   int64_t modulus{};  // the modulus of DataKind::modular
   std::vector<std::string> text;
@@ -71,7 +72,8 @@ struct TrainingConfig {
   ReduceGradients reduce_gradients{ReduceGradients::each};
   int64_t seq{};
   uint64_t seed{42};
-  bool allow_nan{};  // the run continues even if a loss or the norm of the gradients is not finite
+  // Whether the run continues even if a loss or the norm of the gradients is not finite.
+  bool allow_nan{};
 };
 
 // The options of the update rule, and the settings that change the learning rate or the gradients
@@ -85,7 +87,8 @@ struct OptimizerConfig : OptimizerOptions {
   double norm_type{2};   // p of the p-norm of the gradients that `clip` limits, above 0
   std::string no_decay;  // pattern: names of parameters without weight decay; empty: none
   std::string adamw;     // pattern: names of parameters that AdamW updates in place of Muon
-  // In --mode fsdp, each unit is updated in the backward pass, as soon as its gradient is reduced.
+  // Whether, in --mode fsdp, each unit is updated in the backward pass, as soon as its gradient is
+  // reduced.
   bool step_in_backward{};
 
   std::vector<ParameterGroup> parameter_groups() const;
@@ -136,7 +139,7 @@ struct CheckpointConfig {
   int64_t save_every{1};        // number of steps between two checkpoints
   std::optional<int64_t> keep;  // number of latest checkpoints to keep; empty: all
   CheckpointFormat format{CheckpointFormat::sharded};
-  bool async{};        // checkpoints are written while training continues
+  bool async{};        // whether checkpoints are written while training continues
   std::string resume;  // folder of the checkpoint to resume from; empty: none
   bool auto_resume{};  // whether the command line has --resume auto
   // Index of the run's first step: the number of steps that the run had made when the checkpoint of
@@ -160,11 +163,12 @@ struct ReportsConfig {
   std::string commit;
   // The options that were given, in the format of --config, which are saved beside a checkpoint.
   std::string saved_options;
-  // A line is printed and logged for each step whose number is a multiple of this, and for a few
-  // others (ReportedSteps).
+  // A line is printed and logged for each step whose number, counted from 1, is a multiple of
+  // log_every, for the first step and for the last step (ReportedSteps).
   int64_t log_every{1};
   std::string receipt;  // file of the run's receipt
-  // The receipt has the hash of one in so many tensors (Sampling::every).
+  // The receipt has the hashes of about one in receipt_sample of the tensors that the steps make,
+  // and of some tensors in any case (see Sampling).
   int64_t receipt_sample{8};
   // The private key that signs the receipt, as the text of its PEM file; empty: no signature.
   std::string receipt_key;
@@ -176,14 +180,15 @@ struct ReportsConfig {
   // The options that the receipt has, in the format of --config: those on which the numbers of the
   // run depend, except --world and --microbatches.
   std::string audited_options;
-  bool dry_run{};      // print how much memory the run would need, and train nothing
-  bool print_units{};  // print the table of the units, and train nothing
-  // Print the settings that decide which numbers the run computes, and train nothing.
+  // Whether to print how much memory the run would need, and to train nothing.
+  bool dry_run{};
+  bool print_units{};  // whether to print the table of the units, and to train nothing
+  // Whether to print the settings that decide which numbers the run computes, and to train nothing.
   bool print_settings{};
 };
 
 struct DebugConfig {
-  bool poison{};  // fill freed memory, unwritten memory and padding with NaN
+  bool poison{};  // whether to fill freed memory, unwritten memory and padding with NaN
 };
 
 struct TrainConfig {

@@ -20,7 +20,8 @@ enum class ReduceGradients { each, last };
 // How the learning rate falls after the warmup; none: it stays.
 enum class LrDecay { none, cosine, linear };
 
-// What the other ranks do when a host is lost. end: the run ends.
+// What the other ranks do when a host is lost. end: they end, and so does the run.
+// continue_training: they continue the run without the lost host.
 enum class OnLostHost { end, continue_training };
 
 const char* to_string(Mode mode);

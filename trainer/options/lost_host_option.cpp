@@ -12,9 +12,9 @@ namespace fsdp {
 namespace {
 
 // Returns a number of microbatches with which, after the loss of a host, fewer ranks can continue
-// with the bits of a run without the loss. Prefers the smallest such number that is at least the
-// number of `config` and at most kMost; if there is none, the largest one below the number of
-// `config`. Returns 0 if there is no such number at all.
+// with the bits of a run without the loss. Of several such numbers, returns the smallest one from
+// config.training.microbatches to kMost or, if there is none, the largest one below
+// config.training.microbatches. Returns 0 if there is no such number at all.
 int parts_that_go_on(const TrainConfig& config) {
   constexpr int kMost = 1 << 12;
   std::vector<int> all;

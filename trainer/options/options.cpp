@@ -151,10 +151,12 @@ bool is_not_audited(const CLI::Option& option, Mode mode) {
   static const std::set<std::string> names{// of the group ranks
                                            "mode", "world", "stack", "device", "backend", "compare",
                                            "timeout", "link", "flops", "on-lost-host",
-                                           // options of the group sharding
+                                           // Of the group of options `sharding`, a
+                                           // receipt leaves out these.
                                            "wrap", "reshard-after-forward", "prefetch", "limit",
                                            "forward-limit", "backward-limit", "meta-init",
-                                           // options of other groups
+                                           // Of other groups of options, a receipt
+                                           // leaves out these.
                                            "offload", "offload-dir", "offload-resident",
                                            "step-in-backward", "eval-every", "stop-after",
                                            "microbatches"};

@@ -21,7 +21,7 @@ const std::map<std::string, StrategyOption>& strategies() {
       {"grad_op", {all_ranks, false}},
       {"no", {one_rank, true}},
       {"hybrid", {as_given, true}},
-      // PyTorch's names for these strategies
+      // PyTorch's names for the strategies
       {"full_shard", {all_ranks, true}},
       {"shard_grad_op", {all_ranks, false}},
       {"no_shard", {one_rank, true}},

@@ -43,7 +43,7 @@ struct Leaf {
 struct Receipt {
   nlohmann::json settings;         // the settings that decide which numbers the run computes
   std::string options;             // the run's options, see ReportsConfig::audited_options
-  int world{};                     // the run's --world
+  int world{};                     // number of ranks of the run (--world)
   std::vector<std::string> hosts;  // for each process of the run, the name of its host
   Kernels kernels;
   Sampling sampling;

@@ -17,7 +17,8 @@ namespace fsdp {
 // Whether an event is selected depends only on its key and on these settings. So an auditor that
 // computes the event again knows whether the receipt must have it.
 struct Sampling {
-  int64_t every{8};       // records about one in `every` events; 1: all of them
+  // Besides the events that are recorded in any case, about one in `every` events is recorded.
+  int64_t every{8};
   int64_t first_step{};   // first step of the run, counted from 0
   int64_t end_step{};     // the step after the run's last one
   int64_t save_every{0};  // steps between checkpoints; 0: the run saves no checkpoints
