@@ -29,8 +29,8 @@ ChildProgram::End run_child(const std::vector<std::string>& command,
                             const std::filesystem::path& log,
                             const std::function<void(int)>& watch = nullptr);
 
-// Runs the program `command` as the run_child() with a log does, but the command writes to the
-// stdout and stderr of this process.
+// Runs the program `command` and waits until it ends, as the overload of run_child() with `log`
+// does, but the command writes to the stdout and stderr of this process.
 ChildProgram::End run_child(const std::vector<std::string>& command);
 
 // Returns the last error in the file `log`, the output of a child that ran `program`: the text
@@ -48,7 +48,8 @@ struct Interrupted {
 // files. The destructor removes the folder with its files.
 class OwnFolder {
  public:
-  explicit OwnFolder(const std::string& name);  // throws std::runtime_error if it can't be made
+  // Throws std::runtime_error if the folder can't be made.
+  explicit OwnFolder(const std::string& name);
   ~OwnFolder();
   OwnFolder(const OwnFolder&) = delete;
   OwnFolder& operator=(const OwnFolder&) = delete;

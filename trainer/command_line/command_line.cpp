@@ -81,7 +81,8 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
                                 : "at least " + written(range.least);
   Number number{};
   const char* const end = text.data() + text.size();
-  // A text that begins with - is below every range: no option takes a negative number.
+  // No option takes a negative number, so a text that begins with - is refused as a number that is
+  // below the range of the option.
   const bool below = text.starts_with('-');
   const auto [rest, error] = std::from_chars(text.data() + (below ? 1 : 0), end, number);
   if (error == std::errc::invalid_argument || rest != end) {
@@ -89,8 +90,9 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
   }
   bool above = error == std::errc::result_out_of_range;
   if constexpr (kReal) {
-    // from_chars() reports a number that a double can't hold. strtod() returns infinity if it is
-    // too large, and 0 or a denormal number if it is too small.
+    // from_chars() reports an error if a double can't hold the number, and does not store a number.
+    // strtod() stores infinity if the number is too large, and 0 or a denormal number if it is too
+    // small. The comparisons below decide whether the stored number is in the range.
     if (above) number = std::strtod(text.c_str(), nullptr);
     above = false;
   }

@@ -27,7 +27,8 @@ class TomlTable {
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   int64_t number(const std::string& key) const;
-  bool flag(const std::string& key) const;  // returns false if the table has no such key
+  // Returns the value true or false of `key`; false if the table has no such key.
+  bool flag(const std::string& key) const;
   // Returns the array of texts `key`; an empty list if the table has no such key.
   std::vector<std::string> texts(const std::string& key) const;
   // Returns the array of arrays of texts `key`; an empty list if the table has no such key.

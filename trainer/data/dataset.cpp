@@ -158,7 +158,8 @@ class TokenDataset : public SequenceDataset {
   }
 
   int64_t vocabulary_;
-  std::vector<File> files_;  // the file to train on and, if given, the file to hold out
+  // The file whose ids are trained on and, if given, the file whose ids are held out.
+  std::vector<File> files_;
 };
 
 // Returns the plain files in `folder` and in the folders below it, sorted by path. Symbolic links

@@ -123,7 +123,7 @@ class TextDataset : public SequenceDataset {
 struct TokenFile {
   explicit TokenFile(std::string path);
   std::string path;
-  int64_t bytes_per_id;  // size of an id in the file: 2 or 4
+  int64_t bytes_per_id;  // number of bytes of an id in the file: 2 or 4
   // Position of the first id in the file, counted in ids: 0 or, if the file has a header, the
   // number of ids that the space of the header could hold.
   int64_t begin;

@@ -7,13 +7,14 @@
 // of the machine.
 namespace fsdp {
 
-// The first two words of the header of a token file. They tell how many bits an id has in the file.
+// The first two 32-bit numbers in the header of a token file. kOf16Bits is the pair of a file whose
+// ids have 16 bits, kOf32Bits that of a file whose ids have 32 bits.
 struct TokenFileKind {
   int32_t magic, version;
 };
 inline constexpr TokenFileKind kOf16Bits{20240520, 1}, kOf32Bits{20240801, 7};
 
-// The words of the header: magic, version, number of ids, then zeros.
+// The header of a token file, as 32-bit numbers: magic, version, number of ids, then zeros.
 using TokenFileHeader = std::array<int32_t, 256>;
 
 }  // namespace fsdp

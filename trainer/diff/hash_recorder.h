@@ -74,7 +74,7 @@ class HashRecorder final : public CallObserver {
   std::map<std::string, int64_t> places_;  // name of a parameter -> its index in the model
   std::map<std::string, std::vector<int64_t>> sizes_;  // name of a parameter -> its sizes
   std::set<std::string> units_;
-  // in_forward_: the forward of a microbatch runs. It is false when backward recomputes
+  // in_forward_: whether the forward of a microbatch runs. False while backward recomputes
   // activations.
   bool hooked_{}, in_forward_{};
   int64_t step_{};  // step of the current microbatch

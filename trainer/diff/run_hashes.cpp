@@ -85,8 +85,8 @@ const EventHash& event_of(const RunHashes& run, const EventKey& key) {
   return found == run.events.end() ? none : found->second;
 }
 
-// Returns the values of the event's elements, in the order of the elements. Beside each value
-// stands the line that has it: the line that the rank with this element wrote to its file.
+// Returns, for each element of the event's tensor in order, the element's value and the JSON line
+// that has the value. The rank that holds the element wrote this line to its file.
 std::vector<std::pair<double, const json*>> elements_of(const EventHash& event) {
   std::map<int64_t, const json*> lines;
   for (const json& line : event.values)

@@ -5,8 +5,11 @@
 namespace fsdp {
 
 enum class ExportFormat {
-  safetensors,  // the folder has model.safetensors, with this program's names
-  hf,           // the folder has model.safetensors, with Hugging Face's names, and config.json
+  // The exported folder has model.safetensors, in which tensors have this program's names.
+  safetensors,
+  // The exported folder has config.json, and model.safetensors, in which tensors have the names
+  // that Hugging Face's transformers uses.
+  hf,
 };
 
 // Writes the parameters of a checkpoint, or of the latest one in a folder of checkpoints, to the

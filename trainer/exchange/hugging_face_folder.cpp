@@ -191,8 +191,8 @@ std::vector<std::string> linear_layers(const ModelShape& shape) {
     if (tensor.own.sizes.size() == 2 && !is_embedding)
       layers.push_back(name.substr(0, name.size() - end.size()));
   }
-  // If the head is tied to the embedding, it has no parameter of its own, but the head is a linear
-  // layer, too.
+  // The head is a linear layer too. If it is tied to the embedding, it has no parameter of its own,
+  // so the loop above has not added it.
   if (layers.empty() || layers.back() != head) layers.push_back(head);
   return layers;
 }

@@ -83,7 +83,8 @@ class HuggingFaceFolder {
     const SafetensorsReader* file;
     const SafetensorsReader::Entry* entry;
 
-    // Returns the elements from `begin` to `end`, numbered in our parameter.
+    // Reads from the file the elements of our parameter from index `begin` up to, but without,
+    // `end`, counted in the order of our parameter. Returns them as a tensor [end - begin].
     at::Tensor read(int64_t begin, int64_t end) const;
     at::Tensor read_columns(int64_t begin, int64_t end) const;
   };

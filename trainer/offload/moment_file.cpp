@@ -56,8 +56,9 @@ at::Tensor MomentFile::zeros(int64_t numel) {
   return at::from_blob(data, {numel}, at::kFloat);
 }
 
-// Returns the part of the file that has `tensor`, rounded outwards to whole pages; begin >= end if
-// the tensor is in memory. So the parts of neighbouring tensors can share a page.
+// Returns the part of the file that has `tensor`, rounded outwards to whole pages, so the parts of
+// neighbouring tensors can share a page. If the tensor is in memory and not in the file, the
+// returned part has begin >= end.
 MomentFile::Part MomentFile::part_of(const at::Tensor& tensor) const {
   const auto from = static_cast<char*>(tensor.data_ptr()) - begin_;
   const auto to = from + static_cast<int64_t>(tensor.nbytes());

@@ -9,7 +9,8 @@ namespace fsdp {
 
 // Stores the lines of a run until the run ends, in a temporary file without a name, so that a long
 // run needs no more memory than a short one. If the file can't be made or written, for example
-// because the disk is full, this and all later lines stay in memory.
+// because the disk is full, the lines that it does not have yet, and all later ones, stay in
+// memory.
 class LineSpool {
  public:
   LineSpool() = default;

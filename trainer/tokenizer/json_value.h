@@ -27,13 +27,14 @@ class JsonValue {
   bool flag(bool if_null) const;
   int32_t id() const;  // returns a token id: a whole number from 0 to 2^31 - 1
 
-  [[noreturn]] void refuse(const std::string& what) const;  // throws "KEY: `what`"
-  // Throws for a value that is valid in a tokenizer.json but that this program does not read. The
-  // message adds what the user can do instead.
+  // Throws std::runtime_error "KEY: `what`".
+  [[noreturn]] void refuse(const std::string& what) const;
+  // Call it for a value that is valid in a tokenizer.json but that this program does not read.
+  // Throws std::runtime_error "KEY: `what`"; the text adds what the user can do instead.
   [[noreturn]] void refuse_kind(const std::string& what) const;
 
  private:
-  const nlohmann::json& json_;  // owned by the caller of the constructor
+  const nlohmann::json& json_;  // the value, owned by the caller of the constructor
   std::string key_;
 };
 

@@ -28,7 +28,7 @@ class PreTokenizer {
   // A step of a Sequence splits each part that the previous step has made.
   struct Step {
     bool adds_prefix_space;
-    std::optional<WordScanner> scanner;  // no value: the step does not split words
+    std::optional<WordScanner> scanner;  // splits each part; no value: the step splits no part
   };
   void add(const JsonValue& json, bool last);
   void add_byte_level(const JsonValue& json);
