@@ -45,7 +45,7 @@ class HashRecorder final : public CallObserver {
   // ShardedOptimizer::state() yet. Moments of earlier steps are not recorded: a difference in them
   // shows in the next update, and reading them in each step would cost a fifth of all hashing.
   void record(TensorKind what, int64_t step, Strategy& strategy);
-  // Records the norm of the gradients of all ranks. Only rank 0 records it.
+  // Records the norm of the model's gradient, which is equal on all ranks. Only rank 0 records it.
   void record_norm(int64_t step, double norm);
 
   void issued(const Call& call, const at::Tensor& output) override;

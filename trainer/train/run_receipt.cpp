@@ -79,7 +79,8 @@ Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
 
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm) {
-  comm.barrier(kMetrics).wait();  // returns when all ranks have written their files
+  // Waits until all ranks have written their files.
+  comm.barrier(kMetrics).wait();
   return comm.rank() == 0 ? make_receipt(config, context) : "";
 }
 

@@ -37,8 +37,8 @@ const SurvivingRun::Json& SurvivingRun::take_over(Strategy& strategy) {
 }
 
 SurvivingRun::Remaining SurvivingRun::remaining_after_last_step(bool save) {
-  // The failure may have stopped the ranks at different places of a step, so all ranks use the
-  // value of rank 0.
+  // The failure may have stopped the ranks at different places of a step, so different work may
+  // remain for them. All ranks do the work that remains for rank 0.
   constexpr int64_t kEvaluation = 1, kSave = 2;
   const int64_t own = (steps_finished_ == steps_done_ ? 0 : kEvaluation) | (save ? kSave : 0);
   const int64_t remaining = gather_from_ranks(comm_, own)[0];

@@ -323,9 +323,9 @@ class TrainingRun {
                              " stopped the training: " + what);
   }
 
-  // Prints `line`. On rank 0, throws if a number of the run differs from the number that one
-  // process computes. Only rank 0 has the result of the audit, so the other ranks do not throw: the
-  // launcher ends them.
+  // For --watch: prints `line`, which Watch returned. On rank 0, throws if Watch has found that a
+  // number of the run differs from the number that the auditing process has computed. Only rank 0
+  // has the result of the audit, so the other ranks do not throw: the launcher ends them.
   void report_watch(const std::string& line) {
     saver_.hold(watch_->step_in_use());
     say(line);
